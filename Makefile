@@ -1,0 +1,40 @@
+# Two commands do everything: `make demo` and `make test`. Each sets up .venv by itself.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+JOBS ?= auto
+
+.PHONY: demo test test-full lint format bench clean help
+
+help:
+	@printf '%s\n' 'make demo       the main job on the bundled example' \
+	  'make test       lint and every test, in short forms' \
+	  'make test-full  the same with the long stress, fault and fuzz suites' \
+	  'make lint       ruff and mypy --strict' \
+	  'make bench      side-by-side measurements'
+
+$(STAMP): pyproject.toml Makefile
+	@$(PYTHON) -c 'import sys; sys.exit("ktxkit needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Set PYTHON=...") if sys.version_info < (3, 11) else None'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: lint
+	$(BIN)/python -m pytest -n $(JOBS) -q
+
+test-full: lint
+	KTX_TEST_FULL=1 $(BIN)/python -m pytest -n $(JOBS) -q
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,227 @@
+"""One way from result or error to stdout, stderr and exit status.
+
+A command is `parser()`, `run(args, world)` and `main(argv)`; everything else that touches a terminal is here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ktxkit.core.outcomes import status_of
+from ktxkit.errors import CannotRun, KtxError
+
+if TYPE_CHECKING:
+    from ktxkit.world import World
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command has to say. `document` is what `--json` carries; `lines` is the text form on stdout."""
+
+    outcome: str = "done"
+    document: Mapping[str, Any] | None = None
+    contract: str = ""
+    lines: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    raw: bytes | None = None
+    status: int | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def exit_status(self) -> int:
+        return status_of(self.outcome) if self.status is None else self.status
+
+
+class Parser(argparse.ArgumentParser):
+    """The options that every command has. `takes_command`: what follows `--` becomes `args.command`."""
+
+    def __init__(self, prog: str, doc: str, *, takes_command: bool = False, unit: bool = False) -> None:
+        super().__init__(
+            prog=prog,
+            description=doc,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self.takes_command = takes_command
+        common = self.add_argument_group("common options")
+        common.add_argument("-h", "--help", action="help", help="show this text and exit")
+        common.add_argument("--version", action=_Version, help="show the version and exit")
+        common.add_argument("-C", dest="directory", metavar="DIR", help="run as if started in DIR")
+        common.add_argument("--ktx-dir", metavar="DIR", help="the store, instead of the repository's own (or KTX_DIR)")
+        common.add_argument("--json", action="store_true", help="print exactly one JSON document, errors included")
+        common.add_argument("-q", "--quiet", action="store_true", help="say nothing but data and errors")
+        if unit:
+            common.add_argument("--job", metavar="JOB", help="the job (KTX_JOB, or the lease of this worktree)")
+            common.add_argument("--unit", metavar="KEY", help="the unit (KTX_UNIT, or the lease of this worktree)")
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Parse; raises CannotRun for wrong usage, SystemExit after `--help` and `--version`."""
+        words, command = list(argv), []
+        if self.takes_command and "--" in words:
+            cut = words.index("--")
+            words, command = words[:cut], words[cut + 1 :]
+        args = self.parse_args(words)
+        if self.takes_command:
+            args.command = command
+        return args
+
+    def error(self, message: str) -> NoReturn:
+        raise CannotRun(f"{self.prog}: {message}", hint=f"see {self.prog} --help")
+
+
+class _Version(argparse.Action):
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from ktxkit import __version__
+
+        print(f"{parser.prog} {__version__}")  # noqa: T201
+        parser.exit()
+
+
+Run = Callable[[argparse.Namespace, "World"], Result]
+
+
+def execute(parser: Parser, run: Run, argv: Sequence[str] | None) -> int:
+    """Run a command to its exit status. No traceback for anything a user can cause."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+    try:
+        args = parser.parse(words)
+        from ktxkit.world import World
+
+        world = World.here(args.directory, args.ktx_dir, os.environ)
+        result = run(args, world)
+        _print_result(parser.prog, result, as_json=args.json, quiet=args.quiet)
+        status = result.exit_status
+    except SystemExit as done:
+        status = done.code if isinstance(done.code, int) else 0
+    except KtxError as error:
+        status = _print_error(parser.prog, error, as_json)
+    except BrokenPipeError:
+        status = _quiet_pipe()
+    except OSError as error:
+        status = _print_error(parser.prog, _from_os(error), as_json)
+    except KeyboardInterrupt:
+        status = _say(f"{parser.prog}: interrupted", INTERRUPTED)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        status = _quiet_pipe()
+    except OSError as error:
+        status = _print_error(parser.prog, _from_os(error), as_json=False)
+    return status
+
+
+def _from_os(error: OSError) -> CannotRun:
+    """A full disk, a missing permission and their kin."""
+    hints = {28: "the disk is full", 122: "the quota is used up", 27: "a file size limit (ulimit -f) was reached"}
+    hint = hints.get(error.errno or 0, "check permissions, free space and that nobody removed it meanwhile")
+    return CannotRun(error.strerror or str(error), where=_readable_name(error), hint=hint)
+
+
+def _readable_name(error: OSError) -> str:
+    from ktxkit.core.text import printable
+
+    return printable(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes | os.PathLike) else ""
+
+
+def _quiet_pipe() -> int:
+    """The reader went away: nothing more can be said to it (128 + SIGPIPE, as the shell has it)."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
+
+
+def _print_result(prog: str, result: Result, *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        _write(envelope(prog, result))
+    elif result.raw is not None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(result.raw)
+    else:
+        for text in result.lines:
+            _write(text)
+    if not quiet:
+        for text in result.notes:
+            _say(text)
+
+
+def envelope(prog: str, result: Result) -> str:
+    """The one JSON document of `--json`: contract `result`, the command's own document inside it."""
+    from ktxkit import contracts
+
+    if result.document is not None and result.contract:
+        contracts.validate(result.contract, dict(result.document))
+    body = {
+        "schemaVersion": contracts.SCHEMA_VERSION,
+        "kind": "result",
+        "command": prog,
+        "outcome": result.outcome,
+        "status": result.exit_status,
+        **({"contract": result.contract} if result.contract else {}),
+        **({"document": dict(result.document)} if result.document is not None else {}),
+        **({"data": dict(result.data)} if result.data else {}),
+    }
+    contracts.validate("result", body)
+    return json.dumps(body, indent=2, ensure_ascii=True, allow_nan=False)
+
+
+def _print_error(prog: str, error: KtxError, as_json: bool) -> int:
+    if as_json:
+        body = {
+            "schemaVersion": 1,
+            "kind": "result",
+            "command": prog,
+            "outcome": error.outcome,
+            "status": error.status,
+            "error": {
+                "kind": type(error).__name__,
+                "message": error.message,
+                **({"where": error.where} if error.where else {}),
+                **({"hint": error.hint} if error.hint else {}),
+            },
+            **({"data": error.data} if error.data else {}),
+        }
+        _write(json.dumps(body, indent=2, ensure_ascii=True))
+        return error.status
+    place = f"{error.where}: " if error.where else ""
+    lead = "" if error.message.startswith(f"{prog}:") else f"{prog}: "
+    _say(f"{lead}{place}{error.message}")
+    if error.hint:
+        _say(f"  hint: {error.hint}")
+    return error.status
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(_encodable(text, sys.stdout) + "\n")
+
+
+def _say(text: str, status: int = 0) -> int:
+    sys.stdout.flush()
+    sys.stderr.write(_encodable(text, sys.stderr) + "\n")
+    return status
+
+
+def _encodable(text: str, stream: Any) -> str:
+    """The text in what the stream can show; what it cannot show is escaped, never an error."""
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def delegate(prog: str, find: Callable[[], Callable[[Sequence[str] | None], int]], argv: Sequence[str]) -> int:
+    """Run another command's main in this process; a name that is none is our own error."""
+    try:
+        main = find()
+    except KtxError as error:
+        return _print_error(prog, error, "--json" in argv)
+    return main(argv)

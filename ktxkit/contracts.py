@@ -1,0 +1,125 @@
+"""The only reader of schemas: a document is valid when it is written and when it is read.
+
+One JSON Schema (2020-12) for each kind of document. Whatever is wrong with one ends as BrokenContract (status 5) that
+names file and place; never in a traceback or a guess.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ktxkit.errors import BrokenContract
+
+Document = dict[str, Any]
+SCHEMA_VERSION = 1
+ENUM_SHOWN = 12  # values of an enum that a message lists
+
+
+@cache
+def schema_dir() -> Path:
+    """Where the schemas lie: beside the sources, or in the installed package."""
+    module = importlib.import_module("ktxkit.schemas")
+    assert module.__file__ is not None
+    return Path(module.__file__).parent
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """All kinds of documents."""
+    return tuple(sorted(path.name.removesuffix(".schema.json") for path in schema_dir().glob("*.schema.json")))
+
+
+@cache
+def schema(name: str) -> Document:
+    """The schema of a kind. Raises KeyError for a kind that is none."""
+    path = schema_dir() / f"{name}.schema.json"
+    if not path.is_file():
+        raise KeyError(f"no contract named {name}")
+    loaded: Document = json.loads(path.read_bytes())
+    return loaded
+
+
+@cache
+def _validator(name: str) -> Any:
+    import jsonschema_rs
+
+    return jsonschema_rs.Draft202012Validator(schema(name))
+
+
+def validate(name: str, document: Any, where: str = "") -> None:
+    """Raises BrokenContract where the document is not of this kind and version."""
+    version = document.get("schemaVersion") if isinstance(document, dict) else None
+    if isinstance(version, int) and not isinstance(version, bool) and version != SCHEMA_VERSION:
+        raise BrokenContract(
+            f"{name}: schemaVersion {version} is unknown to this version of ktxkit",
+            where=where,
+            hint="it was written by another version; upgrade, or read it with the one that wrote it",
+        )
+    try:
+        problems = list(_validator(name).iter_errors(document))
+    except ValueError as error:  # what cannot be JSON at all: a lone surrogate, a non-string key
+        raise BrokenContract(f"{name}: {error}", where=where) from error
+    if problems:
+        first = problems[0]
+        rest = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise BrokenContract(f"{name}: {_place(first)}: {first.message[:400]}{rest}", where=where)
+
+
+def _place(problem: Any) -> str:
+    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem.instance_path).lstrip(".") or "document"
+
+
+def dumps(name: str, document: Document, where: str = "") -> bytes:
+    """The document as indented ASCII JSON with a last newline, after it was validated."""
+    validate(name, document, where)
+    return (json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False) + "\n").encode("ascii")
+
+
+def line(name: str, document: Document, where: str = "") -> bytes:
+    """The document as one line of ASCII JSON with its newline, after it was validated."""
+    validate(name, document, where)
+    return (json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False) + "\n").encode("ascii")
+
+
+def loads(name: str, data: bytes, where: str = "") -> Document:
+    """Read and validate. Raises BrokenContract for anything but one whole valid document of this kind."""
+    document = parse(data, where or name)
+    validate(name, document, where)
+    if not isinstance(document, dict):
+        raise BrokenContract(f"{name}: an object is expected", where=where)
+    return document
+
+
+def parse(data: bytes, where: str) -> Any:
+    """Strict JSON: UTF-8, no duplicate keys, no NaN, bounded nesting. Raises BrokenContract."""
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise BrokenContract(f"not UTF-8 at byte {error.start}", where=where) from error
+    except json.JSONDecodeError as error:
+        raise BrokenContract(
+            f"not JSON: {error.msg}, line {error.lineno} column {error.colno}",
+            where=where,
+            hint="the file may be truncated or foreign",
+        ) from error
+    except RecursionError as error:
+        raise BrokenContract("nested too deeply", where=where) from error
+    except ValueError as error:
+        raise BrokenContract(f"not JSON: {error}", where=where) from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Document:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return found
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")

@@ -1,0 +1,1 @@
+"""Decisions. Pure: no clock, no file, no process, no environment."""

@@ -1,0 +1,122 @@
+"""Names: job ids, unit keys, and where each thing lies under `.ktx/` (design, section 4).
+
+Every relative path of the store is made here, so that no two commands can disagree about one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ktxkit.core.digests import digest
+from ktxkit.errors import CannotRun
+
+_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+KEY_LIMIT = 512  # characters of a unit key
+SLUG_LIMIT = 100  # characters of a key in a file name; longer keys end in a part of their digest
+
+
+def check_job(job: str) -> str:
+    """The job id itself. Raises CannotRun where it is not `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` or holds `..`."""
+    if not _JOB.match(job) or ".." in job or job.endswith((".lock", ".")):
+        raise CannotRun(
+            f"job id {job!r} cannot be used",
+            hint="use letters, digits, '.', '_' and '-', at most 128, starting with a letter or digit, without '..'",
+        )
+    return job
+
+
+def check_key(key: str) -> str:
+    """The unit key itself. Raises CannotRun where it is empty, too long or holds control characters."""
+    if not key or len(key) > KEY_LIMIT or any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) <= 0xDFFF for c in key):
+        raise CannotRun(f"unit key {key!r} cannot be used", hint=f"1 to {KEY_LIMIT} printable characters")
+    return key
+
+
+def slug(key: str) -> str:
+    """A key in a file name: each character outside `[A-Za-z0-9_.-]` becomes `-`. Not unique; the position is."""
+    plain = _UNSAFE.sub("-", key)
+    if len(plain) <= SLUG_LIMIT:
+        return plain
+    return f"{plain[: SLUG_LIMIT - 13]}-{digest(key.encode())[3:15]}"
+
+
+def unit_name(position: int, key: str) -> str:
+    """`NNNN-key`: a unit's name in paths. `position` counts from 1."""
+    assert position >= 1
+    return f"{position:04d}-{slug(key)}"
+
+
+def ref_part(position: int, key: str) -> str:
+    """`NNNN-key` where git takes it in a ref, else `NNNN-<digest>` (git check-ref-format)."""
+    name = unit_name(position, key)
+    if ".." in name or name.endswith((".lock", ".")) or "@{" in name:
+        return f"{position:04d}-{digest(key.encode())[3:35]}"
+    return name
+
+
+def job_dir(job: str) -> str:
+    return f"jobs/{job}"
+
+
+def job_doc(job: str) -> str:
+    return f"jobs/{job}/job.json"
+
+
+def report_doc(job: str) -> str:
+    return f"jobs/{job}/report.json"
+
+
+def unit_dir(job: str, position: int, key: str) -> str:
+    return f"jobs/{job}/units/{unit_name(position, key)}"
+
+
+def unit_doc(job: str, position: int, key: str, name: str) -> str:
+    """A document of a unit: `lease`, `patch`, `verdict`, `intent`, `receipt`, `sentinel`, `result`."""
+    return f"{unit_dir(job, position, key)}/{name}.json"
+
+
+def patch_file(job: str, position: int, key: str) -> str:
+    return f"ingest-patches/{job}/{unit_name(position, key)}.patch"
+
+
+def trace_file(job: str) -> str:
+    return f"ingest-traces/{job}/trace.jsonl"
+
+
+def worktree_dir(job: str, position: int, key: str) -> str:
+    return f"worktrees/{job}/{unit_name(position, key)}"
+
+
+def integration_dir(job: str) -> str:
+    return f"worktrees/{job}/integration"
+
+
+def integration_ref(job: str) -> str:
+    """The integration branch: private, since nobody asked for a branch."""
+    return f"refs/ktx/jobs/{job}/integration"
+
+
+def base_ref(job: str) -> str:
+    """Keeps the job's base (a projection's commit is on no branch) until the job is closed."""
+    return f"refs/ktx/jobs/{job}/base"
+
+
+def unit_ref(job: str, position: int, key: str) -> str:
+    """Where a unit's collected commit is kept before anything of the unit is removed."""
+    return f"refs/ktx/units/{job}/{ref_part(position, key)}"
+
+
+def attic_ref(job: str, name: str, stamp: str) -> str:
+    """Where work goes that is closed without landing; `stamp` makes it unique."""
+    return f"refs/ktx/attic/{job}/{name}/{stamp}"
+
+
+def job_lock(job: str) -> str:
+    """Name of the lock on a job's documents."""
+    return f"job-{job}"
+
+
+def branch_lock(ref: str) -> str:
+    """Name of the lock on one branch of this repository (the store is of one repository)."""
+    return f"branch-{digest(ref.encode('utf-8', 'surrogateescape'))[3:35]}"

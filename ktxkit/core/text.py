@@ -1,0 +1,66 @@
+"""Bytes and text for people: paths are bytes from end to end and are made readable only here."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
+
+
+def printable(value: str | bytes) -> str:
+    """One line without control characters: what a terminal may be shown of a foreign name. Not reversible for str."""
+    text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+    return "".join(_readable(char) for char in text)
+
+
+def _readable(char: str) -> str:
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if char in "\n\r\t":
+        return _NAMED[char]
+    # C0, DEL, C1, line separators, bidirectional overrides, zero-width and byte-order marks, lone surrogates.
+    if code < 32 or 127 <= code < 160 or code in (0x2028, 0x2029, 0xFEFF) or 0x200B <= code <= 0x200F:
+        return f"\\u{code:04x}"
+    if 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069 or 0xD800 <= code <= 0xDFFF:
+        return f"\\u{code:04x}"
+    return char
+
+
+def path_fields(path: bytes, key: str = "path") -> dict[str, str]:
+    """A path for a JSON document: `path` is readable; `pathB64` is there only where the bytes are not plain UTF-8.
+
+    A reader that must have the exact bytes uses `path_bytes`. Where `pathB64` is absent, `path` is exact.
+    """
+    try:
+        text = path.decode("utf-8")
+    except UnicodeDecodeError:
+        return {key: printable(path), f"{key}B64": base64.b64encode(path).decode("ascii")}
+    return {key: text}
+
+
+def path_bytes(document: Mapping[str, Any], key: str = "path") -> bytes:
+    """The exact bytes of a path that `path_fields` wrote. Raises ValueError where the base64 is damaged."""
+    encoded = document.get(f"{key}B64")
+    if encoded is not None:
+        return base64.b64decode(encoded, validate=True)
+    return str(document[key]).encode("utf-8")
+
+
+def plural(count: int, word: str, many: str = "") -> str:
+    """`1 page`, `2 pages`."""
+    return f"{count} {word if count == 1 else (many or word + 's')}"
+
+
+def nearest(word: str, known: list[str], limit: int = 3) -> list[str]:
+    """The known names nearest to a misspelt one, best first."""
+    from difflib import get_close_matches
+
+    return get_close_matches(word, known, n=limit, cutoff=0.6)
+
+
+def truncated(text: str, limit: int) -> str:
+    """The text, or its head with a note of how many characters were cut."""
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text) - limit} characters more)"

@@ -1,0 +1,79 @@
+"""Trace events, as the ingestion plan fixed them; timed steps emit `X_started`, then `X_finished` or `X_failed`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ktxkit.core.text import truncated
+
+LEVELS = {"error": 0, "info": 1, "debug": 2, "trace": 3}
+DEFAULT_LEVEL = "debug"
+LIST_SHOWN = 1000  # entries of a list in an event's data; the rest is counted
+MESSAGE_SHOWN = 8000  # characters of an error's message
+
+
+@dataclass(frozen=True)
+class TraceContext:
+    """What every event of a job says."""
+
+    job_id: str
+    connection_id: str
+    source_key: str
+    run_id: str = ""
+    sync_id: str = ""
+
+
+def wanted(level: str, threshold: str) -> bool:
+    """Whether an event of `level` is written at `threshold` (KTX_TRACE_LEVEL); unknown: the default."""
+    return LEVELS[level] <= LEVELS.get(threshold, LEVELS[DEFAULT_LEVEL])
+
+
+def event(
+    context: TraceContext,
+    at: str,
+    level: str,
+    phase: str,
+    name: str,
+    data: Mapping[str, Any],
+    *,
+    duration_ms: float | None = None,
+    error: BaseException | None = None,
+) -> dict[str, Any]:
+    """One event. `at` is RFC 3339 UTC with milliseconds; `duration_ms` is milliseconds."""
+    made: dict[str, Any] = {
+        "schemaVersion": 1,
+        "at": at,
+        "level": level,
+        "jobId": context.job_id,
+        "connectionId": context.connection_id,
+        "sourceKey": context.source_key,
+    }
+    if context.run_id:
+        made["runId"] = context.run_id
+    if context.sync_id:
+        made["syncId"] = context.sync_id
+    made |= {"phase": phase, "event": name}
+    if duration_ms is not None:
+        made["durationMs"] = round(duration_ms, 3)
+    if data:
+        made["data"] = {key: _bounded(value) for key, value in data.items() if value is not None}
+    if error is not None:
+        made["error"] = {"name": type(error).__name__, "message": _plain(truncated(str(error), MESSAGE_SHOWN))}
+    return made
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, list | tuple) and len(value) > LIST_SHOWN:
+        return [*map(_bounded, value[:LIST_SHOWN]), f"... {len(value) - LIST_SHOWN} more"]
+    if isinstance(value, list | tuple):
+        return [_bounded(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _bounded(item) for key, item in value.items()}
+    return _plain(value) if isinstance(value, str) else value
+
+
+def _plain(text: str) -> str:
+    """Lone surrogates (bytes that were not UTF-8) as escapes: strict readers refuse them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,114 @@
+"""Files: written aside, fsynced, renamed; a directory is fsynced after a rename in it (design, section 4).
+
+Everything goes through `os` calls on descriptors, so that the fault tests can stop a process before and after each one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ktxkit.errors import BrokenContract, CannotRun
+
+PRIVATE_DIR = 0o700
+PRIVATE_FILE = 0o600
+DOCUMENT_LIMIT = 256 * 1024 * 1024  # bytes; a document above this is not one of ours
+
+
+def make_dirs(path: Path, mode: int = PRIVATE_DIR) -> None:
+    """Make a directory and its missing parents with `mode`. Raises CannotRun where a file is in the way."""
+    missing = []
+    probe = path
+    while not probe.is_dir():
+        missing.append(probe)
+        if probe.parent == probe:
+            break
+        probe = probe.parent
+    for directory in reversed(missing):
+        try:
+            os.mkdir(directory, mode)  # noqa: PTH102 - see the module's docstring
+        except FileExistsError:
+            if not directory.is_dir():
+                raise CannotRun(f"{directory} is in the way: a directory is needed there") from None
+
+
+def sync_dir(path: Path) -> None:
+    """Flush a directory's entries to the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write every byte. A short write is continued; an error is raised as it comes."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, durable: bool = True) -> None:
+    """Replace `path` by `data` as a whole or not at all; with `durable` it is on the disk when this returns.
+
+    Raises OSError as the system gives it; nothing is left beside the target then.
+    """
+    with written_aside(path, mode=mode, durable=durable) as fd:
+        write_all(fd, data)
+
+
+@contextmanager
+def written_aside(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True) -> Iterator[int]:
+    """A descriptor to write `path`'s new content to; renamed into place when the block ends well, removed when not."""
+    make_dirs(path.parent)
+    aside = path.with_name(f".{path.name[:80]}.{secrets.token_hex(6)}.tmp")
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        try:
+            yield fd
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(aside, path)  # noqa: PTH105
+    except BaseException:
+        remove(aside)
+        raise
+    if durable:
+        sync_dir(path.parent)
+
+
+def remove(path: Path) -> bool:
+    """Remove a file. False where it was not there."""
+    try:
+        os.unlink(path)  # noqa: PTH108
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def read(path: Path, limit: int = DOCUMENT_LIMIT) -> bytes:
+    """Read a regular file whole, never through a link at its end. Raises FileNotFoundError, BrokenContract, OSError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise BrokenContract("a symbolic link stands where a file is expected", where=str(path)) from error
+        raise
+    with open(fd, "rb") as stream:
+        info = os.fstat(fd)
+        if info.st_size > limit:
+            raise BrokenContract(f"{info.st_size} bytes are more than a document may have", where=str(path))
+        return stream.read()
+
+
+def temp_dir(parent: Path, prefix: str) -> Path:
+    """A new private directory under `parent`."""
+    make_dirs(parent)
+    path = parent / f"{prefix}{secrets.token_hex(6)}"
+    os.mkdir(path, PRIVATE_DIR)  # noqa: PTH102
+    return path

@@ -1,0 +1,197 @@
+"""git, and nothing else here, is how a repository is read and changed (design, section 6).
+
+Two runners. *Inherit* keeps git's environment and only reads what is being committed. *Scrub* drops every `GIT_*`
+variable, since with an inherited GIT_DIR a commit lands on the wrong branch; it pins what could run foreign code or
+move content. Paths and patches are bytes from end to end.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.core.text import printable, truncated
+from ktxkit.effects import process
+from ktxkit.errors import CannotRun
+
+MINIMUM = (2, 38)  # merge-tree --write-tree
+Argument = str | bytes | os.PathLike[str]
+
+PINNED_CONFIG = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "submodule.recurse": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "advice.detachedHead": "false",
+}
+PINNED_ENV = {
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_EDITOR": ":",
+    "GIT_PAGER": "cat",
+    "LC_ALL": "C",
+}
+
+
+class GitFailed(CannotRun):
+    """git ended with a status that was not expected. Shows argv, status and both streams."""
+
+    def __init__(self, answer: Answer, hint: str = "") -> None:
+        argv = " ".join(printable(part) for part in answer.argv)
+        streams = "".join(
+            f"\n  {name}: {printable_block(stream)}"
+            for name, stream in (("stdout", answer.out[:4000]), ("stderr", answer.err[-4000:]))
+            if stream.strip()
+        )
+        super().__init__(
+            f"git ended with status {answer.status}: {truncated(argv, 600)}{streams}",
+            where=str(answer.cwd),
+            hint=hint or _hint(answer.err),
+        )
+        self.answer = answer
+
+
+def printable_block(stream: bytes) -> str:
+    """Foreign output on our terminal: control characters escaped, lines kept, indented."""
+    return "\n    ".join(printable(line) for line in stream.strip().split(b"\n"))
+
+
+def _hint(err: bytes) -> str:
+    if b"dubious ownership" in err:
+        return "git refuses this repository: it is owned by someone else; see safe.directory in git-config(1)"
+    if b"not a git repository" in err:
+        return "run this inside a git repository, or name one with -C DIR"
+    return ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What git said."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    status: int
+    out: bytes
+    err: bytes
+
+    @property
+    def text(self) -> str:
+        """stdout without its last newline; bytes that are not UTF-8 survive as surrogates."""
+        return self.out.removesuffix(b"\n").decode("utf-8", "surrogateescape")
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.split("\n") if self.out.strip() else []
+
+    @property
+    def nul(self) -> list[bytes]:
+        """The fields of a NUL-terminated answer."""
+        return self.out.removesuffix(b"\0").split(b"\0") if self.out else []
+
+
+class Git:
+    """A runner bound to a directory and an environment."""
+
+    def __init__(self, cwd: Path, env: Mapping[str, str], config: Mapping[str, str] | None = None) -> None:
+        self.cwd = cwd
+        self.env = dict(env)
+        self.config = dict(config or {})
+
+    @classmethod
+    def scrub(cls, cwd: Path, environ: Mapping[str, str]) -> Git:
+        """For everything that changes anything: git's variables dropped, dangerous configuration pinned."""
+        return cls(cwd, scrubbed(environ), PINNED_CONFIG)
+
+    @classmethod
+    def inherit(cls, cwd: Path, environ: Mapping[str, str]) -> Git:
+        """Only to read what is being committed: GIT_INDEX_FILE and its kin are kept."""
+        return cls(cwd, {**environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"})
+
+    def at(self, cwd: Path) -> Git:
+        """The same runner in another directory."""
+        return type(self)(cwd, self.env, self.config)
+
+    def having(self, **env: str) -> Git:
+        """The same runner with more environment."""
+        return type(self)(self.cwd, {**self.env, **env}, self.config)
+
+    def environment(self) -> dict[str, str]:
+        """The environment of a call: the pinned configuration goes in through GIT_CONFIG_COUNT, argv stays readable."""
+        pairs = {}
+        for number, (key, value) in enumerate(self.config.items()):
+            pairs[f"GIT_CONFIG_KEY_{number}"] = key
+            pairs[f"GIT_CONFIG_VALUE_{number}"] = value
+        count = {"GIT_CONFIG_COUNT": str(len(self.config))} if self.config else {}
+        return {**self.env, **count, **pairs}
+
+    def run(
+        self,
+        *args: Argument,
+        stdin: bytes | None = None,
+        ok: Collection[int] | None = (0,),
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
+        """Run git to its end. Raises GitFailed where the status is not in `ok` (None: any), or at `timeout` seconds."""
+        full = {**self.environment(), **(env or {})}
+        done = process.run(["git", *args], cwd=self.cwd, env=full, stdin=stdin, timeout=timeout)
+        answer = Answer(done.argv, self.cwd, done.status, done.out, done.err)
+        if done.timed_out:
+            raise GitFailed(answer, hint=f"it did not end within {timeout} seconds")
+        if ok is not None and done.status not in ok:
+            raise GitFailed(answer)
+        return answer
+
+    def text(self, *args: Argument, env: Mapping[str, str] | None = None) -> str:
+        """stdout of a call that must succeed, without its last newline."""
+        return self.run(*args, env=env).text
+
+    def ok(self, *args: Argument) -> bool:
+        """Whether a call answers 0. Any other status is False: only for questions whose no is a status."""
+        return self.run(*args, ok=None).status == 0
+
+    def resolve(self, revision: str, kind: str = "commit") -> str | None:
+        """The full id of a revision peeled to `kind`, or None where there is none."""
+        if revision.startswith("-"):
+            return None
+        answer = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{{kind}}}", ok=None)
+        return answer.text if answer.status == 0 and answer.out else None
+
+    def start(self, *args: Argument, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+        """A git that goes on while we talk to it (`cat-file --batch` and its kin)."""
+        return process.start(["git", *args], cwd=self.cwd, env=self.environment(), stdin=stdin)
+
+
+def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment without any `GIT_*` variable, with what must be pinned."""
+    kept = {key: value for key, value in environ.items() if not key.startswith("GIT_")}
+    return {**kept, **PINNED_ENV}
+
+
+def version(environ: Mapping[str, str]) -> tuple[int, ...]:
+    """git's version, the leading numbers of it. Raises CannotRun where there is no git."""
+    answer = process.run(["git", "--version"], cwd=Path("/"), env=scrubbed(environ))
+    words = answer.out.split()
+    numbers: list[int] = []
+    for part in words[2].split(b".") if len(words) > 2 else []:
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
+def require_version(environ: Mapping[str, str]) -> tuple[int, ...]:
+    """The version, where it is new enough. Raises CannotRun otherwise."""
+    found = version(environ)
+    if found < MINIMUM:
+        raise CannotRun(
+            f"git {'.'.join(map(str, found)) or '(unknown version)'} is too old",
+            hint=f"git >= {MINIMUM[0]}.{MINIMUM[1]} is needed (merge-tree --write-tree)",
+        )
+    return found

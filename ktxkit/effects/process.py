@@ -1,0 +1,150 @@
+"""Child processes: own process group, stdin closed, a deadline that kills the group. And who we are.
+
+An owner is (boot id, pid, start time): a pid alone is reused. Source: proc(5), field 22 of /proc/PID/stat.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from ktxkit.errors import CannotRun
+
+KILL_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+NOT_STARTED = 127  # the status of a command that could not be started, as the shell has it
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a child ended. `status` is negative for a signal, as subprocess has it."""
+
+    argv: tuple[str, ...]
+    status: int
+    out: bytes = b""
+    err: bytes = b""
+    timed_out: bool = False
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process that can be told from a later one with the same pid."""
+
+    boot_id: str
+    pid: int
+    start_time: int  # clock ticks since boot
+
+    def document(self) -> dict[str, Any]:
+        return {"bootId": self.boot_id, "pid": self.pid, "startTime": self.start_time}
+
+
+def start(
+    argv: Sequence[str | bytes | os.PathLike[str]],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+    stderr: int | IO[bytes] = subprocess.PIPE,
+) -> subprocess.Popen[bytes]:
+    """Start a child as the leader of its own process group. Raises CannotRun where it cannot be started."""
+    try:
+        return subprocess.Popen(
+            argv, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, process_group=0, close_fds=True
+        )
+    except (OSError, ValueError) as error:
+        name = os.fsdecode(argv[0])
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise CannotRun(
+            f"cannot start {name}: {reason}", where=str(cwd), hint="check the command's name and PATH"
+        ) from error
+
+
+def run(
+    argv: Sequence[str | bytes | os.PathLike[str]],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: bytes | None = None,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+    stderr: int | IO[bytes] = subprocess.PIPE,
+    timeout: float | None = None,
+) -> Completed:
+    """Run a child to its end; at `timeout` seconds its group is ended. Raises CannotRun where it cannot be started."""
+    child = start(
+        argv,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+        stdout=stdout,
+        stderr=stderr,
+    )
+    late = False
+    try:
+        out, err = child.communicate(stdin, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        late = True
+        end_group(child)
+        out, err = child.communicate()
+    except BaseException:
+        end_group(child)
+        raise
+    return Completed(tuple(os.fsdecode(a) for a in argv), child.returncode, out or b"", err or b"", late)
+
+
+def end_group(child: subprocess.Popen[bytes], grace: float = KILL_GRACE) -> None:
+    """End a child and everything in its group: SIGTERM, then SIGKILL after `grace` seconds."""
+    signal_group(child.pid, signal.SIGTERM)
+    try:
+        child.wait(grace)
+    except subprocess.TimeoutExpired:
+        pass  # the kill below is the answer to it
+    signal_group(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def signal_group(pgid: int, number: int) -> bool:
+    """Signal a process group. False where it is gone."""
+    try:
+        os.killpg(pgid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+
+
+def start_time(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None where there is no such process (a zombie is none)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    if fields[0] in (b"Z", b"X"):
+        return None
+    return int(fields[19])
+
+
+def this_owner() -> Owner:
+    pid = os.getpid()
+    ticks = start_time(pid)
+    assert ticks is not None, "this process is alive"
+    return Owner(boot_id(), pid, ticks)
+
+
+def is_dead(owner: Owner) -> bool:
+    """True only where it is proven: another boot, no such pid, or the pid's start time differs."""
+    return owner.boot_id != boot_id() or start_time(owner.pid) != owner.start_time
+
+
+def cpu_count() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,77 @@
+"""What kind of repository this is: asked of git once, never guessed from `.git/...` joins."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.effects.git import Git
+from ktxkit.errors import CannotRun
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Facts of the repository that a directory belongs to. Paths are absolute and resolved."""
+
+    top: Path | None  # top level of the checkout we stand in; None in a bare repository
+    git_dir: Path  # of this checkout (`.git/worktrees/NAME` in a linked worktree)
+    common_dir: Path  # shared by all worktrees
+    bare: bool
+    object_format: str  # sha1 or sha256
+    superproject: Path | None  # where this is a submodule
+
+    @property
+    def linked(self) -> bool:
+        """In a linked worktree: its own git dir differs from the common one."""
+        return self.git_dir != self.common_dir
+
+    @property
+    def objects(self) -> Path:
+        return self.common_dir / "objects"
+
+    @property
+    def zero(self) -> str:
+        """The id that means "no object"."""
+        return "0" * (64 if self.object_format == "sha256" else 40)
+
+    @property
+    def default_store(self) -> Path:
+        """Where `.ktx/` is without KTX_DIR (design, section 4)."""
+        if self.superproject is not None and self.top is not None and not self.linked:
+            return self.top / ".ktx"
+        if self.common_dir.name == ".git" and not self._common_is_bare():
+            return self.common_dir.parent / ".ktx"
+        return self.common_dir / "ktx"
+
+    def _common_is_bare(self) -> bool:
+        return self.bare and not self.linked
+
+    @property
+    def place(self) -> Path:
+        """A directory to run git in."""
+        return self.top or self.git_dir
+
+
+def discover(git: Git) -> Repository:
+    """The facts, in one call. Raises CannotRun outside a repository or where git refuses it (safe.directory)."""
+    flags = ["--absolute-git-dir", "--git-common-dir", "--is-bare-repository", "--show-object-format"]
+    answer = git.run("rev-parse", "--path-format=absolute", *flags)
+    lines = answer.lines
+    if len(lines) != len(flags):
+        raise CannotRun("the repository's path holds a line break", where=str(git.cwd), hint="move the repository")
+    inside = git.run("rev-parse", "--is-inside-work-tree", "--show-toplevel", ok=None)
+    top = inside.lines[1] if inside.status == 0 and inside.lines[:1] == ["true"] else None
+    outer = git.run("rev-parse", "--show-superproject-working-tree", ok=None).text if top else ""
+    return Repository(
+        top=_real(top) if top else None,
+        git_dir=_real(lines[0]),
+        common_dir=_real(lines[1]),
+        bare=lines[2] == "true",
+        object_format=lines[3],
+        superproject=_real(outer) if outer else None,
+    )
+
+
+def _real(text: str) -> Path:
+    return Path(os.path.realpath(os.fsencode(text).decode("utf-8", "surrogateescape")))

@@ -1,0 +1,116 @@
+"""`.ktx/`: the only way to its documents. Found from git's common directory, ignored before anything is in it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ktxkit import contracts
+from ktxkit.contracts import Document
+from ktxkit.effects import files
+from ktxkit.effects.git import Git
+from ktxkit.effects.repository import Repository
+from ktxkit.errors import BrokenContract, CannotRun
+
+PROBE = "ktx-ignore-probe"  # a name inside the store that must be ignored
+
+
+class Store:
+    """Reads and writes documents under one `.ktx/`. Relative paths come from `ktxkit.core.names`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, relative: str) -> Path:
+        """The place of a relative path; it never leaves the store."""
+        assert not relative.startswith("/") and ".." not in relative.split("/"), relative
+        return self.root / relative
+
+    def exists(self, relative: str) -> bool:
+        return os.path.lexists(self.path(relative))
+
+    def write(self, contract: str, relative: str, document: Document, *, durable: bool = True) -> Path:
+        """Write a document whole or not at all; with `durable` it and its name are on the disk on return."""
+        path = self.path(relative)
+        files.write_atomic(path, contracts.dumps(contract, document, str(path)), durable=durable)
+        return path
+
+    def read(self, contract: str, relative: str) -> Document:
+        """Read a document that must be there. Raises BrokenContract where it is not, or is not valid."""
+        found = self.read_optional(contract, relative)
+        if found is None:
+            raise BrokenContract(f"{contract} document is missing", where=str(self.path(relative)))
+        return found
+
+    def read_optional(self, contract: str, relative: str) -> Document | None:
+        """Read a document, or None where there is none. Raises BrokenContract where it is not valid."""
+        path = self.path(relative)
+        try:
+            data = files.read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except IsADirectoryError as error:
+            raise BrokenContract("a directory stands where a document is expected", where=str(path)) from error
+        return contracts.loads(contract, data, str(path))
+
+    def remove(self, relative: str) -> bool:
+        """Remove a document. False where it was not there."""
+        return files.remove(self.path(relative))
+
+    def children(self, relative: str) -> list[str]:
+        """Names in a directory of the store, sorted; temporary files left out; empty where it is absent."""
+        try:
+            found = os.listdir(self.path(relative))  # noqa: PTH208
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(name for name in found if not name.startswith("."))
+
+
+def prepare(store: Store, repository: Repository, git: Git) -> Store:
+    """Make the store's root, ignored by git before anything is created in it. Idempotent.
+
+    The rule goes to `info/exclude` of the common directory, never to a tracked `.gitignore`. Where an existing rule
+    (also a directory-only one) ignores it already, nothing is written. Raises CannotRun where the store cannot be made.
+    """
+    if store.root.is_dir():
+        return store
+    try:
+        _exclude(store, repository, git)
+        files.make_dirs(store.root)
+    except OSError as error:
+        raise CannotRun(
+            f"cannot create the store: {error.strerror}",
+            where=str(store.root),
+            hint="set KTX_DIR or --ktx-dir to a place that can be written",
+        ) from error
+    return store
+
+
+def _exclude(store: Store, repository: Repository, git: Git) -> None:
+    main = store.root.parent
+    if repository.common_dir == store.root or repository.common_dir in store.root.parents:
+        return  # inside the git directory: git never looks there
+    top = git.at(main).run("rev-parse", "--show-toplevel", ok=None) if main.is_dir() else None
+    if top is None or top.status != 0:
+        return  # KTX_DIR outside any repository
+    inside = os.path.relpath(store.root, top.text)
+    if git.at(main).ok("check-ignore", "-q", "--no-index", "--", f"{store.root}/{PROBE}"):
+        return
+    exclude = Path(git.at(main).text("rev-parse", "--path-format=absolute", "--git-path", "info/exclude"))
+    old = files.read(exclude) if exclude.exists() else b""
+    lead = b"" if not old or old.endswith(b"\n") else b"\n"
+    rule = b"/" + _escaped(os.fsencode(inside)) + b"/\n"
+    mode = exclude.stat().st_mode & 0o777 if exclude.exists() else 0o644
+    files.write_atomic(exclude, old + lead + rule, mode=mode)
+    if not git.at(main).ok("check-ignore", "-q", "--no-index", "--", f"{store.root}/{PROBE}"):
+        raise CannotRun(
+            "git does not ignore the store although info/exclude names it",
+            where=str(exclude),
+            hint="a later rule includes it again (a '!' pattern in .gitignore?); remove that rule or set KTX_DIR",
+        )
+
+
+def _escaped(path: bytes) -> bytes:
+    """A path as a literal gitignore pattern."""
+    out = b"".join(b"\\" + bytes([c]) if bytes([c]) in b"\\*?[" else bytes([c]) for c in path)
+    return out[:-1] + b"\\ " if out.endswith(b" ") else out

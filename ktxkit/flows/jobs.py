@@ -1,0 +1,192 @@
+"""Job documents: made once, changed only under the job's lock, and how a command knows which job and unit it is in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core import names
+from ktxkit.core.text import nearest
+from ktxkit.effects.clock import timestamp
+from ktxkit.effects.lock import flocked
+from ktxkit.errors import CannotRun
+from ktxkit.flows.tracing import Tracer
+from ktxkit.world import World
+
+CONTRACT = "job"
+DEFAULT_CONNECTION = "local"
+DEFAULT_SOURCE = "manual"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit's place in its job."""
+
+    position: int
+    key: str
+    after: tuple[str, ...] = ()
+
+
+def locked(world: World, job_id: str, wait: float | None = 60.0) -> AbstractContextManager[int]:
+    """The lock on a job's documents, for short changes. Raises Refused where it is held for `wait` seconds."""
+    path = world.writable_store.path(f"locks/{names.job_lock(job_id)}.lock")
+    return flocked(path, clock=world.clock, wait=wait, what=f"job {job_id}")
+
+
+def load(world: World, job_id: str) -> Document:
+    """The job's document. Raises CannotRun for an unknown job, BrokenContract for a damaged document."""
+    names.check_job(job_id)
+    found = world.store.read_optional(CONTRACT, names.job_doc(job_id))
+    if found is None:
+        known = nearest(job_id, world.store.children("jobs"))
+        hint = f"did you mean {known[0]}?" if known else "`ledger-query jobs` lists those there are"
+        raise CannotRun(f"no job {job_id!r} here", where=str(world.store.root), hint=hint)
+    return found
+
+
+def create(
+    world: World,
+    job_id: str,
+    *,
+    target: str,
+    connection: str = DEFAULT_CONNECTION,
+    source: str = DEFAULT_SOURCE,
+    base: str | None = None,
+    units: Sequence[Unit] = (),
+    **facts: str,
+) -> Document:
+    """Make the job's document, or return the one that is there. `target` is a full ref; `base` a commit id.
+
+    Raises CannotRun where the target does not exist, or an existing job has another target or base.
+    """
+    names.check_job(job_id)
+    if job_id == "adhoc":
+        raise CannotRun("the job id 'adhoc' is taken: worktrees without a job lie there", hint="use another id")
+    with locked(world, job_id):
+        old = world.store.read_optional(CONTRACT, names.job_doc(job_id))
+        if old is not None:
+            return _same_job(old, target, base)
+        facts = {"connectionId": connection, "sourceKey": source, **({"base": base} if base else {}), **facts}
+        document = _new_job(world, job_id, target, units, facts)
+        world.writable_store.write(CONTRACT, names.job_doc(job_id), document)
+        return document
+
+
+def _new_job(world: World, job_id: str, target: str, units: Sequence[Unit], facts: Mapping[str, str]) -> Document:
+    at_start = world.git.resolve(target)
+    if at_start is None:
+        raise CannotRun(f"target {target} does not exist", hint="name an existing branch; an unborn one has no base")
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "job",
+        "jobId": job_id,
+        "createdAt": timestamp(world.clock.now()),
+        "objectFormat": world.repository.object_format,
+        "target": target,
+        "targetAtStart": at_start,
+        "integrationRef": names.integration_ref(job_id),
+        "state": "open",
+        "units": [_entry(unit) for unit in units],
+        **facts,
+    }
+
+
+def _same_job(old: Document, target: str, base: str | None) -> Document:
+    if old["target"] != target or (base and old.get("base", base) != base):
+        raise CannotRun(
+            f"job {old['jobId']} exists with target {old['target']} and base {old.get('base', 'not fixed yet')}",
+            hint="use another job id, or leave --target and --base out",
+        )
+    return old
+
+
+def _entry(unit: Unit) -> Document:
+    return {"position": unit.position, "key": unit.key, **({"after": list(unit.after)} if unit.after else {})}
+
+
+def change(world: World, job_id: str, edit: Callable[[Document], None]) -> Document:
+    """Change the job's document in place, under its lock; returns the new one, which is on the disk."""
+    with locked(world, job_id):
+        document = load(world, job_id)
+        edit(document)
+        world.writable_store.write(CONTRACT, names.job_doc(job_id), document)
+        return document
+
+
+def add_unit(world: World, job_id: str, key: str, after: Sequence[str] = ()) -> Unit:
+    """The unit of that key, appended at the next position where it is new. Positions are never reused."""
+    names.check_key(key)
+
+    def edit(document: Document) -> None:
+        if all(entry["key"] != key for entry in document["units"]):
+            position = max((entry["position"] for entry in document["units"]), default=0) + 1
+            document["units"].append(_entry(Unit(position, key, tuple(after))))
+
+    return unit_of(change(world, job_id, edit), key)
+
+
+def units(job: Document) -> list[Unit]:
+    """All units, in unit order."""
+    found = [Unit(entry["position"], entry["key"], tuple(entry.get("after", ()))) for entry in job["units"]]
+    return sorted(found, key=lambda unit: unit.position)
+
+
+def unit_of(job: Document, key: str) -> Unit:
+    """Raises CannotRun for a unit that the job does not have."""
+    for unit in units(job):
+        if unit.key == key:
+            return unit
+    near = nearest(key, [unit.key for unit in units(job)])
+    raise CannotRun(
+        f"job {job['jobId']} has no unit {key!r}", hint=f"did you mean {near[0]!r}?" if near else "see its job.json"
+    )
+
+
+def identify(world: World, job: str | None, unit: str | None) -> tuple[str | None, str | None]:
+    """Job and unit of a command: the options, then KTX_JOB and KTX_UNIT, then the worktree it stands in."""
+    job = job or world.env.get("KTX_JOB") or None
+    unit = unit or world.env.get("KTX_UNIT") or None
+    if job and unit:
+        return job, unit
+    standing = _standing_in(world)
+    if standing is not None and job in (None, standing[0]):
+        return standing[0], unit or standing[1]
+    return job, unit
+
+
+def _standing_in(world: World) -> tuple[str, str] | None:
+    """The job and unit whose worktree under the store holds `cwd`."""
+    relative = Path(os.path.relpath(world.cwd, world.store.path("worktrees"))).parts
+    if len(relative) < 2 or relative[0] in ("..", ".", "adhoc") or not relative[1][:4].isdigit():
+        return None
+    job = world.store.read_optional(CONTRACT, names.job_doc(relative[0]))
+    if job is None:
+        return None
+    position = int(relative[1].partition("-")[0])
+    return next(((job["jobId"], unit.key) for unit in units(job) if unit.position == position), None)
+
+
+def need_job(world: World, job: str | None) -> Document:
+    """The job that a command is in. Raises CannotRun where it is in none."""
+    found, _ = identify(world, job, None)
+    if not found:
+        raise CannotRun("which job?", hint="--job JOB, or KTX_JOB, or run inside a unit's worktree")
+    return load(world, found)
+
+
+def need_unit(world: World, job: str | None, unit: str | None) -> tuple[Document, Unit]:
+    """The job and unit that a command is in. Raises CannotRun where either is not known."""
+    document = need_job(world, job)
+    _, key = identify(world, document["jobId"], unit)
+    if not key:
+        raise CannotRun("which unit?", hint="--unit KEY, or KTX_UNIT, or run inside a unit's worktree")
+    return document, unit_of(document, key)
+
+
+def tracer(world: World, job: Document) -> Tracer:
+    """The job's trace."""
+    return Tracer.of_job(world.writable_store, world.clock, job, world.env)

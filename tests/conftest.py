@@ -1,0 +1,55 @@
+"""Every test is hermetic: own HOME and XDG, no user or system git configuration, identity and dates set, no editor."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.repos import Repo
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def hermetic(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clean environment, for us and for every child. Returns the HOME."""
+    home = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name.startswith(("GIT_", "KTX_", "XDG_")):
+            monkeypatch.delenv(name)
+    config = home / ".gitconfig"
+    config.write_text('[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n')
+    settings = {
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "GIT_CONFIG_GLOBAL": str(config),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "Author",
+        "GIT_AUTHOR_EMAIL": "author@example.invalid",
+        "GIT_COMMITTER_NAME": "Committer",
+        "GIT_COMMITTER_EMAIL": "committer@example.invalid",
+        "GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z",
+        "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z",
+        "GIT_EDITOR": "false",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "NO_COLOR": "1",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    # A command that forgot -C or KTX_DIR must not find this project's own repository and write into it.
+    trap = tmp_path_factory.mktemp("nowhere")
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(trap.parent))
+    monkeypatch.chdir(trap)
+    return home
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """A repository with one commit on main."""
+    made = Repo.init(tmp_path / "repo")
+    made.write("README", "a repository\n")
+    made.commit("first")
+    return made

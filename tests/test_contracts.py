@@ -1,0 +1,103 @@
+"""Every schema has valid and invalid samples, and three validators agree on each of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fastjsonschema
+import jsonschema
+import jsonschema_rs
+import pytest
+
+from ktxkit import contracts
+from ktxkit.errors import BrokenContract
+
+SAMPLES = Path(__file__).resolve().parent / "schemas"
+ALL = [
+    pytest.param(name, path, verdict == "valid", id=f"{name}-{verdict}-{path.stem}")
+    for name in contracts.names()
+    for verdict in ("valid", "invalid")
+    for path in sorted((SAMPLES / name / verdict).glob("*.json"))
+]
+
+
+def sample(path: Path) -> Any:
+    return json.loads(path.read_bytes())
+
+
+@pytest.mark.parametrize("name", contracts.names())
+def test_each_schema_has_samples_and_is_engine_neutral(name: str) -> None:
+    assert list((SAMPLES / name / "valid").glob("*.json")), f"tests/schemas/{name}/valid has no sample"
+    assert list((SAMPLES / name / "invalid").glob("*.json")), f"tests/schemas/{name}/invalid has no sample"
+    jsonschema.Draft202012Validator.check_schema(contracts.schema(name))
+    for place, node in nodes(contracts.schema(name), ""):
+        wrong = set(node) & {"format", "dependentRequired", "unevaluatedProperties", "minContains"}
+        assert not wrong, f"{place}: {wrong}"
+        if "$ref" in node:
+            assert set(node) == {"$ref"} and node["$ref"].startswith("#"), place
+        assert "\\d" not in str(node.get("pattern", "")) and "\\w" not in str(node.get("pattern", "")), place
+        if node.get("type") == "object" and "properties" in node:
+            assert node.get("additionalProperties") is False, f"{place}: not closed"
+            assert "^x-" in node.get("patternProperties", {}), f"{place}: no x- escape"
+        if node.get("type") == "string" and "pattern" not in node:
+            assert "maxLength" in node, f"{place}: unbounded string"
+        if node.get("type") == "array":
+            assert "maxItems" in node, f"{place}: unbounded array"
+
+
+def nodes(value: Any, place: str) -> list[tuple[str, dict[str, Any]]]:
+    """Every object of a schema, but for the maps from property names to schemas."""
+    if isinstance(value, list):
+        return [found for item in value for found in nodes(item, place)]
+    if not isinstance(value, dict):
+        return []
+    inside = [found for key, item in value.items() for found in nodes(item, f"{place}/{key}")]
+    names_map = place.rpartition("/")[2] in ("properties", "patternProperties", "$defs")
+    return inside if names_map else [(place, value), *inside]
+
+
+@pytest.mark.parametrize(("name", "path", "valid"), ALL)
+def test_three_engines_agree(name: str, path: Path, valid: bool) -> None:
+    document = sample(path)
+    schema = contracts.schema(name)
+    assert jsonschema.Draft202012Validator(schema).is_valid(document) is valid
+    assert jsonschema_rs.Draft202012Validator(schema).is_valid(document) is valid
+    try:
+        fastjsonschema.compile(schema, use_default=False)(document)
+    except fastjsonschema.JsonSchemaException:
+        assert not valid
+    else:
+        assert valid
+
+
+@pytest.mark.parametrize(("name", "path", "valid"), ALL)
+def test_our_reader_agrees(name: str, path: Path, valid: bool) -> None:
+    data = path.read_bytes()
+    if valid:
+        assert contracts.loads(name, data, "place") == sample(path)
+    else:
+        with pytest.raises(BrokenContract) as caught:
+            contracts.loads(name, data, "place")
+        assert caught.value.where == "place"
+
+
+@pytest.mark.parametrize("name", contracts.names())
+def test_damage_is_status_5(name: str) -> None:
+    path = sorted((SAMPLES / name / "valid").glob("*.json"))[0]
+    whole = sample(path)
+    damaged = {
+        "truncated": path.read_bytes()[:-3],
+        "empty": b"",
+        "foreign": b"\x00\x01\x02",
+        "list": b"[]",
+        "unknown version": json.dumps({**whole, "schemaVersion": 2}).encode(),
+        "unknown key": json.dumps({**whole, "surprise": 1}).encode(),
+        "twice": path.read_bytes().replace(b"{", b'{"schemaVersion": 1, "schemaVersion": 1,', 1),
+    }
+    for what, data in damaged.items():
+        with pytest.raises(BrokenContract) as caught:
+            contracts.loads(name, data, f"{name} {what}")
+        assert caught.value.status == 5
+        assert caught.value.where == f"{name} {what}"
