@@ -94,7 +94,7 @@ def _exclude(store: Store, repository: Repository, git: Git) -> None:
     if top is None or top.status != 0:
         return  # KTX_DIR outside any repository
     inside = os.path.relpath(store.root, top.text)
-    if git.at(main).ok("check-ignore", "-q", "--no-index", "--", f"{store.root}/{PROBE}"):
+    if _ignored(git.at(main), store):
         return
     exclude = Path(git.at(main).text("rev-parse", "--path-format=absolute", "--git-path", "info/exclude"))
     old = files.read(exclude) if exclude.exists() else b""
@@ -102,12 +102,19 @@ def _exclude(store: Store, repository: Repository, git: Git) -> None:
     rule = b"/" + _escaped(os.fsencode(inside)) + b"/\n"
     mode = exclude.stat().st_mode & 0o777 if exclude.exists() else 0o644
     files.write_atomic(exclude, old + lead + rule, mode=mode)
-    if not git.at(main).ok("check-ignore", "-q", "--no-index", "--", f"{store.root}/{PROBE}"):
+    if not _ignored(git.at(main), store):
         raise CannotRun(
             "git does not ignore the store although info/exclude names it",
             where=str(exclude),
             hint="a later rule includes it again (a '!' pattern in .gitignore?); remove that rule or set KTX_DIR",
         )
+
+
+def _ignored(git: Git, store: Store) -> bool:
+    """Whether git ignores what will be in the store. check-ignore ends with 128 under GIT_LITERAL_PATHSPECS=1."""
+    probe = f"{store.root}/{PROBE}"
+    answer = git.run("check-ignore", "-q", "--no-index", "--", probe, ok=(0, 1), env={"GIT_LITERAL_PATHSPECS": "0"})
+    return answer.status == 0
 
 
 def _escaped(path: bytes) -> bytes:
