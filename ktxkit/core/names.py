@@ -76,6 +76,21 @@ def unit_doc(job: str, position: int, key: str, name: str) -> str:
     return f"{unit_dir(job, position, key)}/{name}.json"
 
 
+def unit_lock(job: str, position: int, key: str) -> str:
+    """The lock held while a unit's worktree is opened, closed or pruned; nobody at work there holds it."""
+    return f"{unit_dir(job, position, key)}/.lock"
+
+
+def adhoc_dir(name: str) -> str:
+    """Documents of a worktree without a job."""
+    return f"leases/{slug(name)}"
+
+
+def adhoc_worktree(name: str) -> str:
+    """Where a worktree without a job lies, unless a path was asked for."""
+    return f"worktrees/adhoc/{slug(name)}"
+
+
 def patch_file(job: str, position: int, key: str) -> str:
     return f"ingest-patches/{job}/{unit_name(position, key)}.patch"
 
@@ -110,6 +125,10 @@ def unit_ref(job: str, position: int, key: str) -> str:
 def attic_ref(job: str, name: str, stamp: str) -> str:
     """Where work goes that is closed without landing; `stamp` makes it unique."""
     return f"refs/ktx/attic/{job}/{name}/{stamp}"
+
+
+WORKTREES_LOCK = "locks/worktrees.lock"  # held for `git worktree add` and `remove`, never while files are written
+TRASH = "worktrees/.trash"  # checkouts that were let go and are being deleted
 
 
 def job_lock(job: str) -> str:

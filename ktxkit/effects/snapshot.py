@@ -1,0 +1,100 @@
+"""All work in a worktree as a tree: committed, staged, unstaged and untracked, through a private index.
+
+The worktree's own index is copied with its time (git's check for files that changed within the index's own tick needs
+it) and never touched. Only the repository's own ignore rules count: a global one must not make work invisible.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.effects import files
+from ktxkit.effects.git import Git
+
+PINNED = {
+    "core.excludesFile": "/dev/null",
+    "core.ignoreStat": "false",
+    "core.safecrlf": "false",
+    "core.fsync": "objects,reference",
+    "i18n.commitEncoding": "utf-8",
+    "advice.addEmbeddedRepo": "false",
+}
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "ktxkit",
+    "GIT_AUTHOR_EMAIL": "ktxkit@localhost",
+    "GIT_COMMITTER_NAME": "ktxkit",
+    "GIT_COMMITTER_EMAIL": "ktxkit@localhost",
+}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a worktree holds. `tree` has everything but ignored files; `nested` are repositories inside, not in it."""
+
+    head: str
+    head_tree: str
+    tree: str
+    nested: tuple[bytes, ...] = ()
+
+    @property
+    def uncommitted(self) -> bool:
+        return self.tree != self.head_tree
+
+
+def take(git: Git, scratch: Path, leave_out: Sequence[bytes] = ()) -> Snapshot:
+    """The state of the worktree that `git` stands at the top of. `leave_out`: copied files that are not work.
+
+    Writes objects, a private index under `scratch` and nothing else. Raises GitFailed where the state cannot be read.
+    """
+    reader = Git(git.cwd, git.env, {**git.config, **PINNED})
+    index = Path(reader.text("rev-parse", "--path-format=absolute", "--git-path", "index"))
+    files.make_dirs(scratch)
+    private = scratch / f"index-{secrets.token_hex(6)}"
+    try:
+        if index.exists():
+            shutil.copy2(index, private)
+        else:
+            reader.having(GIT_INDEX_FILE=str(private)).run("read-tree", "HEAD")
+        return _take(reader.having(GIT_INDEX_FILE=str(private)), leave_out)
+    finally:
+        files.remove(private)
+
+
+def _take(git: Git, leave_out: Sequence[bytes]) -> Snapshot:
+    head, head_tree = git.text("rev-parse", "HEAD", "HEAD^{tree}").split("\n")
+    _unhide(git)
+    nested = tuple(p for p in git.run("ls-files", "-z", "--others", "--exclude-standard").nul if p.endswith(b"/"))
+    paths = b".\0" + b"".join(b":(exclude,literal,top)" + path.rstrip(b"/") + b"\0" for path in (*nested, *leave_out))
+    from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
+    git.run("add", "--all", "--sparse", *from_stdin, stdin=paths, env={"GIT_LITERAL_PATHSPECS": "0"})
+    return Snapshot(head, head_tree, git.text("write-tree"), nested)
+
+
+def _unhide(git: Git) -> None:
+    """Entries that tell git not to look (assume-unchanged, skip-worktree) are looked at where a file is there."""
+    hidden = {b"--no-assume-unchanged": b"", b"--no-skip-worktree": b""}
+    for line in git.run("ls-files", "-v", "-z").nul:
+        tag, path = line[:1], line[2:]
+        if not os.path.lexists(os.path.join(os.fsencode(git.cwd), path)):  # noqa: PTH118
+            continue
+        if tag.islower():
+            hidden[b"--no-assume-unchanged"] += path + b"\0"
+        if tag.upper() == b"S":
+            hidden[b"--no-skip-worktree"] += path + b"\0"
+    for option, paths in hidden.items():
+        if paths:
+            git.run("update-index", option, "-z", "--stdin", stdin=paths)
+
+
+def commit(git: Git, found: Snapshot, message: str, date: str) -> str:
+    """The snapshot as a commit on HEAD: HEAD itself where nothing is uncommitted. The same input is the same id."""
+    if not found.uncommitted:
+        return found.head
+    env = {**IDENTITY, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+    writer = Git(git.cwd, git.env, {**git.config, **PINNED})
+    return writer.run("commit-tree", found.tree, "-p", found.head, "-m", message, env=env).text

@@ -1,0 +1,168 @@
+"""Linked worktrees: made, populated, let go (design, section 6).
+
+`git worktree add` and `remove` write shared files and lose races; a flock goes around those two only. Files are written
+outside of it. A checkout is let go by one rename, so that its path is free at once and a kill leaves no half of it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.core import names
+from ktxkit.effects import files
+from ktxkit.effects.clock import Clock
+from ktxkit.effects.git import Git, GitFailed
+from ktxkit.effects.lock import flocked
+from ktxkit.effects.store import Store
+from ktxkit.errors import CannotRun
+
+# Many may wait for one of git's own locks at once: its default of 100 ms for refs is too short then.
+PATIENT = {"core.filesRefLockTimeout": "10000", "core.packedRefsTimeout": "10000"}
+# A unit sees the repository's bytes, whatever the user's line-end settings are; attributes in the tree still hold.
+PLAIN = {"core.autocrlf": "false", "core.eol": "lf"}
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What git knows of a worktree."""
+
+    path: Path
+    head: str = ""
+    branch: str = ""  # full ref; empty where HEAD is detached
+    bare: bool = False
+    locked: bool = False
+
+
+@dataclass(frozen=True)
+class Worktrees:
+    """The worktrees of one repository. `git` stands in the common directory: the caller's checkout decides nothing."""
+
+    git: Git
+    store: Store
+    clock: Clock
+
+    @classmethod
+    def of(cls, git: Git, common_dir: Path, store: Store, clock: Clock) -> Worktrees:
+        patient = Git(common_dir, git.env, {**git.config, **PATIENT})
+        return cls(patient, store, clock)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with flocked(self.store.path(names.WORKTREES_LOCK), clock=self.clock, what="the list of worktrees"):
+            yield
+
+    def listed(self) -> list[Registered]:
+        """Every worktree that git knows, the main one first."""
+        return _parse(self.git.run("worktree", "list", "--porcelain", "-z").out)
+
+    def registered(self, path: Path) -> Registered | None:
+        """What git knows of the worktree at `path`, or None. Paths are compared as they resolve."""
+        wanted = os.path.realpath(path)
+        return next((entry for entry in self.listed() if os.path.realpath(entry.path) == wanted), None)
+
+    def add(self, path: Path, commit: str, sparse: Sequence[str] = ()) -> Path:
+        """Register a detached worktree without files; returns its git dir. Raises GitFailed, CannotRun."""
+        files.make_dirs(path.parent)
+        with self._alone():
+            self.git.run("worktree", "add", "--quiet", "--no-checkout", "--detach", path, commit)
+            if sparse:  # writes shared configuration (extensions.worktreeConfig), once
+                self.git.at(path).run("sparse-checkout", "set", "--cone", "--", *sparse)
+        return Path(os.path.realpath(self.git.at(path).text("rev-parse", "--absolute-git-dir")))
+
+    def populate(self, path: Path, env: Mapping[str, str], *, plain: bool) -> None:
+        """Write the files of HEAD and the index. `env` goes to git's filters (GIT_LFS_SKIP_SMUDGE)."""
+        config = {**self.git.config, **(PLAIN if plain else {})}
+        Git(path, {**self.git.env, **env}, config).run("read-tree", "--reset", "-u", "HEAD")
+
+    def let_go(self, path: Path) -> Path | None:
+        """Free `path` and forget the worktree; returns what is left to delete (see `delete`), or None.
+
+        The rename is the moment of truth. Raises GitFailed where git will not forget it.
+        """
+        trash = self._into_trash(path)
+        self.forget(path)
+        return trash
+
+    def _into_trash(self, path: Path) -> Path | None:
+        trash = self.store.path(names.TRASH)
+        files.make_dirs(trash)
+        aside = trash / f"{secrets.token_hex(6)}-{path.name[:80]}"
+        try:
+            os.rename(path, aside)  # noqa: PTH104 - os calls only: see files.py
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno != 18:  # EXDEV: the worktree lies on another file system
+                raise
+            aside = path.with_name(f".{path.name[:80]}.{secrets.token_hex(6)}.ktx-trash")
+            os.rename(path, aside)  # noqa: PTH104
+        return aside
+
+    def forget(self, path: Path) -> None:
+        """Drop git's registration of a worktree whose directory is gone. Nothing to do where there is none."""
+        with self._alone():
+            if self.registered(path) is not None:
+                self.git.run("worktree", "remove", "--force", "--force", path)
+
+    def branch_create(self, ref: str, commit: str, zero: str, note: str) -> None:
+        """Create a branch that must not exist. `note` goes to its reflog and proves later who made it."""
+        try:
+            self.git.run("update-ref", "--create-reflog", "-m", note, ref, commit, zero)
+        except GitFailed as error:
+            raise CannotRun(f"cannot create {ref}", hint=error.message, where=str(self.git.cwd)) from error
+
+    def keep(self, ref: str, commit: str) -> None:
+        """Point a ref of ours at a commit, flushed to the disk."""
+        durable = Git(self.git.cwd, self.git.env, {**self.git.config, "core.fsync": "objects,reference"})
+        durable.run("update-ref", "--no-deref", ref, commit)
+
+    def delete_ref(self, ref: str, old: str) -> bool:
+        """Delete a ref that still has its old value. False where it moved or is gone."""
+        return self.git.run("update-ref", "--no-deref", "-d", ref, old, ok=None).status == 0
+
+
+def delete(trash: Path | None) -> bool:
+    """Delete what `let_go` left. False where something in it would not go (a process that still writes there)."""
+    if trash is None:
+        return True
+    shutil.rmtree(trash, onerror=_unlock_and_retry)
+    return not os.path.lexists(trash)
+
+
+def _unlock_and_retry(function: object, name: str, _: object) -> None:
+    """A directory without write permission (a module cache) is opened up once; what stays is the caller's to report."""
+    for place in (os.path.dirname(name), name):  # noqa: PTH120
+        try:
+            if not os.path.islink(place):  # noqa: PTH114
+                os.chmod(place, 0o700)  # noqa: PTH101
+        except OSError:
+            return
+    shutil.rmtree(name, ignore_errors=True)
+    try:
+        os.unlink(name)  # noqa: PTH108
+    except OSError:
+        return
+
+
+def _parse(out: bytes) -> list[Registered]:
+    """`git worktree list --porcelain -z`: attributes end with NUL, a worktree ends with an empty one."""
+    found = []
+    for block in out.split(b"\0\0"):
+        facts = dict(line.partition(b" ")[::2] for line in block.strip(b"\0").split(b"\0"))
+        if b"worktree" in facts:
+            found.append(
+                Registered(
+                    path=Path(os.fsdecode(facts[b"worktree"])),
+                    head=facts.get(b"HEAD", b"").decode("ascii"),
+                    branch=os.fsdecode(facts.get(b"branch", b"")),
+                    bare=b"bare" in facts,
+                    locked=b"locked" in facts,
+                )
+            )
+    return found
