@@ -19,6 +19,7 @@ STATUS: dict[str, int] = {
     "verification_failed": 3,
     "partial": 3,
     "failed": 3,
+    "interrupted": 130,
     "blocked": 4,
     "invalid_patch": 5,
     "missing_base": 5,

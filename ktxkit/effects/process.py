@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from ktxkit.errors import CannotRun
 
+Child = subprocess.Popen[bytes]
 KILL_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 NOT_STARTED = 127  # the status of a command that could not be started, as the shell has it
 
