@@ -60,7 +60,30 @@ def event(
     if data:
         made["data"] = {key: _bounded(value) for key, value in data.items() if value is not None}
     if error is not None:
-        made["error"] = {"name": type(error).__name__, "message": _plain(truncated(str(error), MESSAGE_SHOWN))}
+        made["error"] = {"name": type(error).__name__, "message": plain(truncated(str(error), MESSAGE_SHOWN))}
+    return made
+
+
+def completed(raw: Any, context: TraceContext, at: str, extra: Mapping[str, Any]) -> Any:
+    """An event that somebody else wrote, with what they left out: version, time, level, whose it is, the unit.
+
+    What is not an object comes back as it is; the contract refuses it.
+    """
+    if not isinstance(raw, Mapping):
+        return raw
+    made: dict[str, Any] = {
+        "schemaVersion": 1,
+        "at": at,
+        "level": DEFAULT_LEVEL,
+        "jobId": context.job_id,
+        "connectionId": context.connection_id,
+        "sourceKey": context.source_key,
+        **({"runId": context.run_id} if context.run_id else {}),
+        **({"syncId": context.sync_id} if context.sync_id else {}),
+        **raw,
+    }
+    if extra and isinstance(made.get("data", {}), Mapping):
+        made["data"] = {**extra, **made.get("data", {})}
     return made
 
 
@@ -71,9 +94,9 @@ def _bounded(value: Any) -> Any:
         return [_bounded(item) for item in value]
     if isinstance(value, Mapping):
         return {str(key): _bounded(item) for key, item in value.items()}
-    return _plain(value) if isinstance(value, str) else value
+    return plain(value) if isinstance(value, str) else value
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Lone surrogates (bytes that were not UTF-8) as escapes: strict readers refuse them."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

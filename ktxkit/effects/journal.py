@@ -37,7 +37,11 @@ class Journal:
 
         Every record is validated before the first byte is written. Raises BrokenContract, OSError.
         """
-        block = b"".join(contracts.line(self.contract, record, str(self.path)) for record in records)
+        lines = [contracts.line(self.contract, record, str(self.path)) for record in records]
+        longest = max(map(len, lines), default=0)
+        if longest > RECORD_LIMIT:
+            raise BrokenContract(f"{self.contract}: a record of {longest} bytes is too long", where=str(self.path))
+        block = b"".join(lines)
         with flocked(self.path.with_name(self.path.name + ".lock"), clock=self.clock):
             fresh = not self.path.exists()
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -17,6 +17,8 @@ from ktxkit.errors import CannotRun
 
 Child = subprocess.Popen[bytes]
 KILL_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+POLL = 0.5  # seconds; a child's end wakes us at once, this is for a signal that another thread took
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 NOT_STARTED = 127  # the status of a command that could not be started, as the shell has it
 
 
@@ -95,6 +97,41 @@ def run(
         end_group(child)
         raise
     return Completed(tuple(os.fsdecode(a) for a in argv), child.returncode, out or b"", err or b"", late)
+
+
+def attached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: int | None = None) -> int:
+    """Run a child in our place: our streams, our process group; signals sent to us alone are passed on to it.
+
+    Returns its status, negative for a signal as subprocess has it. Raises CannotRun where it cannot be started. What a
+    terminal sends goes to the whole group already, so only what a process sent (`si_code` <= 0) is passed on.
+    """
+    caught = {signal.SIGCHLD, *FORWARDED}
+    previous = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, a child's status is lost
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, caught)
+    try:
+        child = _start_attached(argv, cwd, env, stdout, old)
+        while child.poll() is None:
+            said = signal.sigtimedwait(caught, POLL)
+            if said is not None and said.si_signo != signal.SIGCHLD and said.si_code <= 0:
+                child.send_signal(said.si_signo)
+        return child.returncode
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        if previous is not None:
+            signal.signal(signal.SIGCHLD, previous)
+
+
+def _start_attached(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], stdout: int | None, mask: set[signal.Signals | int]
+) -> subprocess.Popen[bytes]:
+    def unblocked() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    try:
+        return subprocess.Popen(argv, cwd=cwd, env=env, stdout=stdout, preexec_fn=unblocked)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise CannotRun(f"cannot start {argv[0]}: {reason}", where=str(cwd), hint="check its name and PATH") from error
 
 
 def end_group(child: subprocess.Popen[bytes], grace: float = KILL_GRACE) -> None:
