@@ -209,5 +209,5 @@ def _walk(top: bytes) -> list[tuple[bytes, str]]:
                     else:
                         found.append((entry.path[len(top) + 1 :], _sign(entry.stat(follow_symlinks=False))))
         except OSError as error:  # removed while we look, or closed to us: that is what is to be told
-            found.append((folder[len(top) + 1 :] + b"/", error.strerror))
+            found.append((folder[len(top) + 1 :] + b"/", error.strerror or "unreadable"))
     return found
