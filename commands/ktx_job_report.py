@@ -1,0 +1,56 @@
+"""Show the report of a job: what landed, what did not and why; text, or JSON with --json.
+
+reads    .ktx/jobs/JOB/ (job, leases, patches, receipts, results) and .ktx/ingest-traces/JOB/trace.jsonl
+writes   nothing
+exits    0 shown (whatever the job's outcome), 2 no such job, 5 a document of the job is damaged: it is named, the rest
+         is shown
+example  job-report
+         job-report nightly-20260517-020000-ab12 --json
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ktxkit import cli
+from ktxkit.errors import CannotRun
+
+if TYPE_CHECKING:
+    from ktxkit.world import World
+
+
+def parser() -> cli.Parser:
+    made = cli.Parser("job-report", __doc__)
+    made.add_argument("name", metavar="JOB", nargs="?", help="the job; default: KTX_JOB, the worktree's, or the latest")
+    made.add_argument("--job", metavar="JOB", help="the same")
+    return made
+
+
+def run(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit.core import report_text
+    from ktxkit.flows import jobs, report
+
+    if args.name and args.job and args.name != args.job:
+        raise CannotRun(f"two jobs are named: {args.name} and {args.job}")
+    wanted = args.name or args.job or jobs.identify(world, None, None)[0] or report.latest(world)
+    if wanted is None:
+        raise CannotRun("there is no job here yet", where=str(world.store.root), hint="job-run JOBFILE makes one")
+    made = report.build(world, jobs.load(world, wanted))
+    problems = made.get("problems", ())
+    return cli.Result(
+        "broken_contract" if problems else "done",
+        document=made,
+        contract=report.CONTRACT,
+        lines=report_text.render(made),
+        notes=[f"job-report: {problem['where']}: {problem['message']}" for problem in problems],
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return cli.execute(parser(), run, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
