@@ -5,8 +5,8 @@ reads    one event on the command line, or with --stdin many as JSON Lines; what
 writes   .ktx/ingest-traces/JOB/trace.jsonl, or the file that --trace or KTX_TRACE names
 exits    0 appended, 2 usage or no such job, 5 an event breaks its contract (nothing of the batch is written);
          with -- CMD the status of CMD (its stdout goes to stderr under --json), 127 where it cannot be started
-example  trace-append --job j1 --phase gate --event routing_decided --data connector=metabase --data units:=12
-         trace-append --job j1 --phase gate --event unit_tests -- make test
+example  trace-append --job j1 --phase plan --event routed --data units:=12
+         trace-append --job j1 --phase gates --event unit_tests -- make test
          my-agent --events | trace-append --job j1 --stdin
 """
 

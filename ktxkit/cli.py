@@ -51,6 +51,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
         )
+        self.doc = doc
         self.takes_command = takes_command
         common = self.add_argument_group("common options")
         common.add_argument("-h", "--help", action="help", help="show this text and exit")
@@ -74,6 +75,23 @@ class Parser(argparse.ArgumentParser):
             args.command = command
         return args
 
+    def format_help(self) -> str:
+        """Examples first; every line within the terminal's width, 80 where there is none."""
+        import shutil
+
+        from ktxkit.core.help_text import render
+
+        self.description = render(self.doc, min(100, shutil.get_terminal_size().columns) - 1)
+        if self.takes_command:
+            shown = self.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")
+            self.usage = f"{shown}\n{'':{len(self.prog) + 8}}[-- CMD ...]"
+        return super().format_help()
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """argparse passes over a stream that cannot be written; a full disk must be said."""
+        if message:
+            _write(message.removesuffix("\n"))
+
     def error(self, message: str) -> NoReturn:
         raise CannotRun(f"{self.prog}: {message}", hint=f"see {self.prog} --help")
 
@@ -94,6 +112,7 @@ Run = Callable[[argparse.Namespace, "World"], Result]
 
 def execute(parser: Parser, run: Run, argv: Sequence[str] | None) -> int:
     """Run a command to its exit status. No traceback for anything a user can cause."""
+    _fill_missing_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
@@ -121,6 +140,15 @@ def execute(parser: Parser, run: Run, argv: Sequence[str] | None) -> int:
     except OSError as error:
         status = _print_error(parser.prog, _from_os(error), as_json=False)
     return status
+
+
+def _fill_missing_streams() -> None:
+    """Started with a standard stream closed (`>&-`): the next file opened would take its place and be written into."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            fd = os.open(os.devnull, os.O_RDWR)
+            assert fd == number, "the lowest free descriptor is the missing one"
+            setattr(sys, name, open(fd, "w" if number else "r"))  # noqa: SIM115 - it lives as long as the process
 
 
 def _from_os(error: OSError) -> CannotRun:
@@ -196,10 +224,17 @@ def _print_error(prog: str, error: KtxError, as_json: bool) -> int:
         return error.status
     place = f"{error.where}: " if error.where else ""
     lead = "" if error.message.startswith(f"{prog}:") else f"{prog}: "
-    _say(f"{lead}{place}{error.message}")
+    _say(_shown(f"{lead}{place}{error.message}"))
     if error.hint:
-        _say(f"  hint: {error.hint}")
+        _say(_shown(f"  hint: {error.hint}"))
     return error.status
+
+
+def _shown(text: str) -> str:
+    """Foreign names and output inside an error cannot drive the terminal: all but line breaks is made readable."""
+    from ktxkit.core.text import printable
+
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def _write(text: str) -> None:

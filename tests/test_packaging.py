@@ -1,0 +1,122 @@
+"""The project as it is installed: wheel, fresh environment, editable install, types from outside."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ktxkit import contracts
+from tests.support.install import ROOT, checked, export, once, venv
+from tests.support.repos import Repo
+
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+SCRIPTS = sorted(PYPROJECT["project"]["scripts"])
+CONSUMER = """
+from ktxkit import contracts
+from ktxkit.errors import KtxError
+from ktxkit.flows.report import build
+reveal_type(contracts.names())
+reveal_type(KtxError.status)
+contracts.validate(1, {})
+"""
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the tracked files alone."""
+
+    def make(place: Path) -> None:
+        source = export(place / "source")
+        checked(
+            sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps",
+            "-w", place / "dist", source,
+        )  # fmt: skip
+
+    (found,) = (once(tmp_path_factory, "wheel", make) / "dist").glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """The bin directory of a fresh environment that has the wheel and nothing else."""
+    return once(tmp_path_factory, "installed", lambda place: venv(place / "venv", wheel)) / "venv" / "bin"
+
+
+def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    top = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert top == {"ktxkit", *(f"{module}.py" for module in PYPROJECT["tool"]["setuptools"]["py-modules"])}
+    assert {f"ktxkit/schemas/{name}.schema.json" for name in contracts.names()} <= set(names)
+    hooks = {f"ktxkit/hooks/{path.name}" for path in (ROOT / "hooks").iterdir() if path.is_file()}
+    assert hooks <= set(names) and "ktxkit/py.typed" in names
+    assert {f"ktxkit/{p.relative_to(ROOT / 'ktxkit')}" for p in (ROOT / "ktxkit").rglob("*.py")} <= set(names)
+    assert not [name for name in names if name.startswith(("tests", "docs", "examples", "bench"))]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_installed_scripts_answer(installed: Path, name: str, tmp_path: Path) -> None:
+    version = PYPROJECT["project"]["version"]
+    assert checked(installed / name, "--version", cwd=tmp_path) == f"{name} {version}\n"
+
+
+def test_the_installed_commands_work_without_the_sources(installed: Path, repo: Repo) -> None:
+    env = {**os.environ, "PATH": f"{installed}:{os.environ['PATH']}"}
+    words = ["--trace", "t.jsonl", "--phase", "x", "--event", "y"]
+    checked("trace-append", *words, cwd=repo.path, env=env)
+    assert contracts.loads("trace-event", (repo.path / "t.jsonl").read_bytes())["event"] == "y"
+    listed = checked("git", "ktx", cwd=repo.path, env=env)
+    assert set(SCRIPTS) - {"git-ktx"} <= {line.split(" ")[0] for line in listed.splitlines()}
+    assert "(not installed)" not in listed
+
+
+def test_no_undeclared_dependency(installed: Path, tmp_path: Path) -> None:
+    """Every module of the library and every command can be imported with the declared dependencies alone."""
+    body = (
+        "import importlib, pkgutil, ktxkit\n"
+        "from importlib.metadata import distribution\n"
+        "names = [m.name for m in pkgutil.walk_packages(ktxkit.__path__, 'ktxkit.')]\n"
+        "names += sorted({e.module for e in distribution('ktxkit').entry_points if e.group == 'console_scripts'})\n"
+        "assert len(names) > 20, names\n"
+        "[importlib.import_module(n) for n in names if not n.startswith('ktxkit.pytest')]\n"
+    )
+    checked(installed / "python", "-c", body, cwd=tmp_path)
+
+
+def test_mypy_sees_the_types_from_outside(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "consumer.py").write_text(CONSUMER)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--python-executable", installed / "python", "consumer.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert re.search(r'Revealed type is "(builtins\.)?tuple\[(builtins\.)?str, \.\.\.\]"', done.stdout), done.stdout
+    errors = [line for line in done.stdout.splitlines() if ": error: " in line]
+    assert len(errors) == 1 and errors[0].startswith("consumer.py:7: "), done.stdout
+
+
+def test_pyright_sees_the_types_from_outside(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "consumer.py").write_text(CONSUMER)
+    done = subprocess.run(
+        [sys.executable, "-m", "basedpyright", "--level", "error", "--pythonpath", installed / "python", "consumer.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    errors = [line.strip() for line in done.stdout.splitlines() if " - error: " in line]
+    assert len(errors) == 1 and ":7:" in errors[0], done.stdout + done.stderr
+
+
+def test_an_editable_install(tmp_path: Path) -> None:
+    source = export(tmp_path / "source")
+    there = venv(tmp_path / "venv", "--no-deps", "-e", source)
+    assert checked(there / "trace-append", "--version", cwd=tmp_path).startswith("trace-append ")
+    init = source / "ktxkit" / "__init__.py"
+    init.write_text(init.read_text().replace(PYPROJECT["project"]["version"], "9.9.9"))
+    assert checked(there / "trace-append", "--version", cwd=tmp_path) == "trace-append 9.9.9\n"
+    found = checked(there / "python", "-c", "from ktxkit import contracts; print(*contracts.names())", cwd=tmp_path)
+    assert found.split() == list(contracts.names())
