@@ -1,6 +1,6 @@
 """Close a worktree's lease: remove what is done, keep what is evidence or not merged.
 
-reads    the lease of the unit or of the worktree that this is
+reads    the lease of the unit, of NAME, or of the worktree that this is
 writes   lease.json, sentinel.json (conflict, crash), refs/ktx/attic/... for what is closed without landing
 exits    0 closed, 1 refused: work would be lost, 2 no such worktree, 4 another directory stands there, 5 damaged
 example  worktree-close --job j1 --unit orders --outcome success
@@ -18,6 +18,7 @@ from ktxkit.world import World
 
 def parser() -> cli.Parser:
     made = cli.Parser("worktree-close", __doc__, unit=True)
+    made.add_argument("name", nargs="?", default="", metavar="NAME", help="a worktree that has no job, by its name")
     made.add_argument("--outcome", choices=OUTCOMES, required=True, help="success and empty remove, the others keep")
     made.add_argument("--discard", action="store_true", help="remove although work is nowhere else (attic first)")
     made.add_argument("--reason", default="", metavar="TEXT", help="why it is kept, for the sentinel")
@@ -25,12 +26,12 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.flows import jobs, worktrees
+    from ktxkit.flows import closing, worktree_close
 
-    job, unit = jobs.need_unit(world, args.job, args.unit)
-    lease = worktrees.close_unit(world, job, unit, args.outcome, discard=args.discard, reason=args.reason)
-    kept = [f"kept at {lease['atticRef']}"] if "atticRef" in lease else []
-    return cli.Result(document=lease, contract="lease", lines=[f"{lease['state']} {args.outcome}"], notes=kept)
+    place = worktree_close.place(world, args.name, args.job, args.unit)
+    lease = closing.close(place, args.outcome, discard=args.discard, reason=args.reason)
+    line = f"{lease['path']}  {lease['state']} as {args.outcome}"
+    return cli.Result(document=lease, contract="lease", lines=[line], notes=worktree_close.notes(lease))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,8 +1,15 @@
 """Open an isolated worktree, or recognise the one that this is, and lease it.
 
-reads    the repository, .ktx/jobs/JOB/job.json
-writes   .ktx/jobs/JOB/units/N-U/lease.json, .ktx/worktrees/JOB/N-U/
-exits    0 open, 1 refused (in use, another base), 2 cannot run, 4 another directory stands there, 5 a damaged document
+    worktree-open NAME                    new work: branch NAME from origin's default branch, else main, else HEAD
+    worktree-open --ref REF               an existing branch, or a tag or commit (detached)
+    worktree-open --pr N                  the head of a pull request on a local branch pr-N
+    worktree-open --detach [--base REV]   no branch
+    worktree-open --job JOB --unit KEY    a unit of a job at the job's base, under .ktx/
+    worktree-open --list | --prune        every worktree; clear those that are provably dead
+
+reads    the repository, .ktx/jobs/JOB/job.json, leases
+writes   .ktx/jobs/JOB/units/N-U/lease.json or .ktx/leases/NAME/lease.json, .ktx/worktrees/...; job.json of a new job
+exits    0 open, 1 refused (it says where), 2 cannot run, 4 another directory stands there, 5 a damaged document
 example  cd "$(worktree-open --job j1 --unit orders)"
 """
 
@@ -18,25 +25,47 @@ from ktxkit.world import World
 
 def parser() -> cli.Parser:
     made = cli.Parser("worktree-open", __doc__, unit=True)
-    made.add_argument("--base", metavar="REV", help="start from this commit")
-    made.add_argument("--target", metavar="BRANCH", help="where a new job lands (default: the branch checked out)")
-    made.add_argument("--connection", metavar="ID", default="local", help="connection of a new job")
-    made.add_argument("--source", metavar="KEY", default="manual", help="source of a new job")
-    made.add_argument("--after", action="append", default=[], metavar="KEY", help="a unit that comes before this one")
-    made.add_argument("--allow", action="append", default=[], metavar="PATTERN", help="paths the unit may touch")
-    made.add_argument("--deny", action="append", default=[], metavar="PATTERN", help="paths the unit may not touch")
-    made.add_argument("--sl-disallowed", action="store_true", help="the unit may not touch the semantic layer")
+    made.add_argument("name", nargs="?", default="", metavar="NAME", help="the new branch, and the worktree's name")
+    what = made.add_mutually_exclusive_group()
+    what.add_argument("--ref", default="", metavar="REF", help="an existing branch, tag or commit")
+    what.add_argument("--pr", type=int, default=0, metavar="N", help="a pull request of origin")
+    what.add_argument("--detach", action="store_true", help="no branch")
+    what.add_argument("--list", action="store_true", help="list every worktree")
+    what.add_argument("--prune", action="store_true", help="clear what is provably dead, its work to the attic first")
+    made.add_argument("--base", default="", metavar="REV", help="start from this commit")
+    made.add_argument("--path", metavar="DIR", help="put it there (not for units)")
+    made.add_argument("--no-fetch", action="store_true", help="do not try to fetch the base first")
+    made.add_argument("--copy", action="append", default=[], metavar="PATTERN", help="bring ignored files along")
     made.add_argument("--sparse", action="append", default=[], metavar="DIR", help="check out only these directories")
+    job = made.add_argument_group("a unit of a job")
+    job.add_argument("--target", default="", metavar="BRANCH", help="where a new job lands (default: checked out here)")
+    job.add_argument("--connection", default="local", metavar="ID", help="connection of a new job")
+    job.add_argument("--source", default="manual", metavar="KEY", help="source of a new job")
+    job.add_argument("--after", action="append", default=[], metavar="KEY", help="a unit that comes before this one")
+    job.add_argument("--allow", action="append", default=[], metavar="PATTERN", help="paths the unit may touch")
+    job.add_argument("--deny", action="append", default=[], metavar="PATTERN", help="paths the unit may not touch")
+    job.add_argument("--sl-disallowed", action="store_true", help="the unit may not touch the semantic layer")
     return made
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.flows import unit_worktrees
+    from ktxkit.flows import adhoc, by_hand, housekeeping, worktree_text
 
-    if not args.job or not args.unit:
-        raise CannotRun("which unit?", hint="--job JOB --unit KEY")
-    lease = unit_worktrees.open_by_hand(world, args)
-    return cli.Result(document=lease, contract="lease", lines=[lease["path"]])
+    if args.list or args.prune:
+        rows = housekeeping.listing(world, prune=args.prune)
+        return cli.Result(document=rows, contract="worktrees", lines=worktree_text.lines(rows))
+    if args.unit:
+        if not args.job or args.name or args.ref or args.pr or args.detach or args.path:
+            raise CannotRun("a unit is opened by --job JOB --unit KEY, at --base REV, and by nothing else")
+        names = ("job", "unit", "base", "target", "connection", "source", "after", "allow", "deny", "sl_disallowed")
+        chosen = {name: getattr(args, name) for name in (*names, "copy", "sparse")}
+        lease = by_hand.open_by_hand(world, by_hand.AskedUnit(**chosen))
+        notes: list[str] = []
+    else:
+        chosen = {name: getattr(args, name) for name in ("name", "base", "ref", "pr", "detach", "copy", "sparse")}
+        path = world.cwd / args.path if args.path else None
+        lease, notes = adhoc.open_adhoc(world, adhoc.Asked(**chosen, path=path, fetch=not args.no_fetch))
+    return cli.Result(document=lease, contract="lease", lines=[lease["path"]], notes=notes)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

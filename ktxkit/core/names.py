@@ -91,6 +91,13 @@ def adhoc_worktree(name: str) -> str:
     return f"worktrees/adhoc/{slug(name)}"
 
 
+def adhoc_part(name: str) -> str:
+    """Its name where git takes it in a ref, else the name's digest."""
+    part = slug(name)
+    plain = part[:1] not in (".", "-", "") and ".." not in part and not part.endswith((".lock", "."))
+    return part if plain else digest(name.encode())[3:35]
+
+
 def patch_file(job: str, position: int, key: str) -> str:
     return f"ingest-patches/{job}/{unit_name(position, key)}.patch"
 

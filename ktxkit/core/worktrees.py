@@ -21,7 +21,22 @@ class Open(Enum):
     LEFTOVER = "its lease is over, its files are not: keep what is unsaved in the attic, then make it anew"
     BESIDE = "evidence is kept there: make the new one beside it"
     OCCUPIED = "someone works in it: refuse"
-    FOREIGN = "another directory stands where the lease's was: a person must look"
+    FOREIGN = "a directory stands there that no lease means: a person must look"
+
+
+def isolated(git_dir: str, common_dir: str, superproject: str) -> bool:
+    """Whether a checkout is a linked worktree already. Both directories absolute and resolved: git mixes forms.
+
+    A submodule is an ordinary checkout, wherever its git directory lies. Source: the unit-transaction plan, step 0.
+    """
+    return git_dir != common_dir and not superproject
+
+
+def base_candidates(origin_default: str, has_origin: bool) -> list[str]:
+    """Where new work starts, best first: origin's default branch, else main, else what is checked out."""
+    first = [origin_default] if origin_default else []
+    main = ["refs/remotes/origin/main", "refs/heads/main"] if has_origin else ["refs/heads/main"]
+    return [*first, *main, "HEAD"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,7 @@ class Standing:
 def decide_open(lease: Mapping[str, Any] | None, found: Standing, base: str) -> Open:
     """How to open a unit's worktree at `base`."""
     if lease is None:
-        return Open.LEFTOVER if found.present else Open.FRESH
+        return Open.FOREIGN if found.present else Open.FRESH
     if lease["state"] == "closed":
         if not found.present:
             return Open.FRESH
@@ -57,17 +72,65 @@ class Work:
 
     tree: str  # everything but ignored files
     base_tree: str
-    kept_trees: tuple[str, ...] = ()  # trees that refs of ours or branches keep: collected, landed
+    kept_trees: tuple[str, ...] = ()  # trees that refs of ours keep: what was collected
     commits: bool = False  # commits of its own that no other ref reaches
+    branch: bool = False  # HEAD is a branch: its commits outlive the checkout
     uncommitted: bool = False
     nested: tuple[bytes, ...] = ()  # repositories inside, which no snapshot holds
+    submodules: tuple[bytes, ...] = ()  # submodules with work that is only there
 
 
 def unsaved(work: Work) -> str:
-    """What removing the worktree would lose, in words; empty where all of it is kept elsewhere or nothing was done."""
+    """What removing the checkout would lose, in words; empty where all of it is kept elsewhere or nothing was done."""
     if work.nested:
         return f"a repository inside it ({len(work.nested)}), which nothing else holds"
-    if work.tree in (work.base_tree, *work.kept_trees):
+    if work.submodules:
+        return f"work in {len(work.submodules)} of its submodules, which nothing else holds"
+    if not work.branch and work.tree in (work.base_tree, *work.kept_trees):
         return ""
-    parts = [*(["commits"] if work.commits else []), *(["uncommitted work"] if work.uncommitted else [])]
+    commits = work.commits and not work.branch
+    parts = [*(["commits"] if commits else []), *(["uncommitted work"] if work.uncommitted else [])]
     return " and ".join(parts)
+
+
+def can_be_kept(work: Work) -> bool:
+    """Whether a commit can hold all of the work."""
+    return not work.nested and not work.submodules
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of a leased worktree when it is asked whether it is dead."""
+
+    noted: bool = False  # an opening began and its lease never came; nobody holds its lock
+    state: str = ""  # of the lease
+    outcome: str = ""
+    in_place: bool = False
+    present: bool = True
+    same: bool = True
+    holder_dead: bool = False
+    job_state: str = ""
+    busy: bool = False
+
+
+OVER = ("landed", "aborted", "closed")  # states of a job after which none of its units can be at work
+
+
+def why_dead(seen: Seen) -> str:
+    """Why a worktree is provably dead; empty where it is not. Age is no reason, and neither is silence.
+
+    A job that failed can be resumed: its units are not dead. A process inside is alive, whatever the documents say.
+    """
+    if seen.busy or seen.in_place:
+        return ""
+    if seen.noted:
+        return "its opening was cut short"
+    if not seen.present:
+        return "its directory is gone" if seen.state == "open" else ""
+    if not seen.same or not seen.state:
+        return ""
+    if seen.job_state in OVER:
+        return f"its job is {seen.job_state}"
+    if seen.state == "closed":
+        return "" if seen.outcome in KEPT else "its lease is closed"
+    return "its owner is dead" if seen.holder_dead else ""

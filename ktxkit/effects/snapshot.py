@@ -98,3 +98,25 @@ def commit(git: Git, found: Snapshot, message: str, date: str) -> str:
     env = {**IDENTITY, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
     writer = Git(git.cwd, git.env, {**git.config, **PINNED})
     return writer.run("commit-tree", found.tree, "-p", found.head, "-m", message, env=env).text
+
+
+def submodules_at_risk(git: Git) -> tuple[bytes, ...]:
+    """Populated submodules whose work is nowhere else: their git directories go with the worktree's own.
+
+    Uncommitted work counts, and every ref or HEAD of theirs with commits that no remote branch has.
+    """
+    modules = Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "modules"))
+    if not modules.is_dir():
+        return ()
+    links = [entry for entry in git.run("ls-files", "-s", "-z").nul if entry.startswith(b"160000 ")]
+    return tuple(path for path in (entry.partition(b"\t")[2] for entry in links) if _at_risk(git, path))
+
+
+def _at_risk(git: Git, path: bytes) -> bool:
+    place = Path(os.fsdecode(os.path.join(os.fsencode(git.cwd), path)))  # noqa: PTH118
+    if not os.path.lexists(place / ".git"):
+        return False
+    inside = git.at(place)
+    own = inside.run("rev-list", "--max-count=1", "HEAD", "--all", "--not", "--remotes", ok=None)
+    dirty = inside.run("status", "--porcelain", "-z", "--untracked-files=normal", ok=None)
+    return own.status != 0 or dirty.status != 0 or bool(own.out) or bool(dirty.out)

@@ -86,6 +86,18 @@ def prepare(store: Store, repository: Repository, git: Git) -> Store:
     return store
 
 
+def ensure_ignored(store: Store, repository: Repository, git: Git) -> None:
+    """git ignores the store, also where it stood before the rule or the rule was taken away. Raises CannotRun.
+
+    A worktree in a store that is not ignored would be staged by `git add -A` as a gitlink.
+    """
+    try:
+        _exclude(store, repository, git)
+    except OSError as error:
+        message = f"cannot make git ignore the store: {error.strerror}"
+        raise CannotRun(message, where=str(store.root), hint="set KTX_DIR to a place outside the checkout") from error
+
+
 def _exclude(store: Store, repository: Repository, git: Git) -> None:
     main = store.root.parent
     if repository.common_dir == store.root or repository.common_dir in store.root.parents:
@@ -96,7 +108,8 @@ def _exclude(store: Store, repository: Repository, git: Git) -> None:
     inside = os.path.relpath(store.root, top.text)
     if _ignored(git.at(main), store):
         return
-    exclude = Path(git.at(main).text("rev-parse", "--path-format=absolute", "--git-path", "info/exclude"))
+    named = git.at(main).text("rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
+    exclude = Path(os.path.realpath(named))  # a linked exclude file stays linked
     old = files.read(exclude) if exclude.exists() else b""
     lead = b"" if not old or old.endswith(b"\n") else b"\n"
     rule = b"/" + _escaped(os.fsencode(inside)) + b"/\n"

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ktxkit.core import names
+from ktxkit.core.text import printable
 from ktxkit.effects import files
 from ktxkit.effects.clock import Clock
 from ktxkit.effects.git import Git, GitFailed
 from ktxkit.effects.lock import flocked
 from ktxkit.effects.store import Store
-from ktxkit.errors import CannotRun
+from ktxkit.errors import Refused
 
 # Many may wait for one of git's own locks at once: its default of 100 ms for refs is too short then.
 PATIENT = {"core.filesRefLockTimeout": "10000", "core.packedRefsTimeout": "10000"}
@@ -66,13 +67,21 @@ class Worktrees:
         wanted = os.path.realpath(path)
         return next((entry for entry in self.listed() if os.path.realpath(entry.path) == wanted), None)
 
-    def add(self, path: Path, commit: str, sparse: Sequence[str] = ()) -> Path:
-        """Register a detached worktree without files; returns its git dir. Raises GitFailed, CannotRun."""
+    def add(self, path: Path, commit: str, *, branch: str = "", sparse: Sequence[str] = ()) -> Path:
+        """Register a worktree without files, on an existing branch or detached at `commit`; returns its git dir.
+
+        Raises Refused where the branch is checked out elsewhere, GitFailed, CannotRun.
+        """
         files.make_dirs(path.parent)
+        options = ("--quiet", "--no-checkout", *(() if branch else ("--detach",)))
         with self._alone():
-            self.git.run("worktree", "add", "--quiet", "--no-checkout", "--detach", path, commit)
+            answer = self.git.run("worktree", "add", *options, path, branch or commit, ok=None)
+            if b"already checked out at" in answer.err or b"already used by worktree at" in answer.err:
+                raise elsewhere(branch, answer.err)
+            if answer.status != 0:
+                raise GitFailed(answer)
             if sparse:  # writes shared configuration (extensions.worktreeConfig), once
-                self.git.at(path).run("sparse-checkout", "set", "--cone", "--", *sparse)
+                self.git.at(path).run("sparse-checkout", "set", "--cone", *sparse)
         return Path(os.path.realpath(self.git.at(path).text("rev-parse", "--absolute-git-dir")))
 
     def populate(self, path: Path, env: Mapping[str, str], *, plain: bool) -> None:
@@ -112,19 +121,42 @@ class Worktrees:
 
     def branch_create(self, ref: str, commit: str, zero: str, note: str) -> None:
         """Create a branch that must not exist. `note` goes to its reflog and proves later who made it."""
-        try:
-            self.git.run("update-ref", "--create-reflog", "-m", note, ref, commit, zero)
-        except GitFailed as error:
-            raise CannotRun(f"cannot create {ref}", hint=error.message, where=str(self.git.cwd)) from error
+        self.git.run("update-ref", "--create-reflog", "-m", note, ref, commit, zero)
 
     def keep(self, ref: str, commit: str) -> None:
         """Point a ref of ours at a commit, flushed to the disk."""
         durable = Git(self.git.cwd, self.git.env, {**self.git.config, "core.fsync": "objects,reference"})
         durable.run("update-ref", "--no-deref", ref, commit)
 
+    def newest_reflog(self, ref: str) -> str:
+        """The message of the newest reflog entry of a ref; "" where there is none."""
+        return self.git.run("log", "-g", "-1", "--format=%gs", ref, "--", ok=None).text
+
     def delete_ref(self, ref: str, old: str) -> bool:
         """Delete a ref that still has its old value. False where it moved or is gone."""
         return self.git.run("update-ref", "--no-deref", "-d", ref, old, ok=None).status == 0
+
+    def delete_branch(self, ref: str, old: str) -> bool:
+        """Delete a branch that still has its old value, and its section of the configuration. False where it moved."""
+        if not self.delete_ref(ref, old):
+            return False
+        section = f"branch.{ref.removeprefix('refs/heads/')}"
+        with self._alone():
+            if self.git.ok("config", "--local", "--get-regexp", f"^{_quoted(section)}[.]"):
+                self.git.run("config", "--local", "--remove-section", section)
+        return True
+
+
+def _quoted(name: str) -> str:
+    """A name as a literal of git's extended regular expressions."""
+    return "".join(f"[{char}]" if char in ".+*?()|{}$" else char for char in name)
+
+
+def elsewhere(branch: str, told: bytes) -> Refused:
+    """git says that a branch is checked out, or being rebased, in another worktree."""
+    place = printable(told.partition(b" at '")[2].rpartition(b"'")[0])
+    message = f"branch {branch} is checked out already"
+    return Refused(message, where=place, hint="work there, or open it with --detach at the same commit")
 
 
 def delete(trash: Path | None) -> bool:

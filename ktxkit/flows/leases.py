@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,16 +10,18 @@ from pathlib import Path
 from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.text import path_bytes
-from ktxkit.core.worktrees import Standing, Work, unsaved
+from ktxkit.core.worktrees import Standing, Work, can_be_kept, unsaved
 from ktxkit.effects import process, snapshot
 from ktxkit.effects.identity import identify, processes_inside
 from ktxkit.effects.lock import flocked
-from ktxkit.effects.worktrees import Worktrees, delete
+from ktxkit.effects.worktrees import Worktrees
 from ktxkit.errors import Refused
 from ktxkit.flows.jobs import Unit
 from ktxkit.world import World
 
 LEASE, OPENING, SENTINEL = "lease", "opening", "sentinel"
+NAMED = ("--branches", "--tags", "--remotes")  # what keeps a commit from being lost
+ADHOC = "adhoc"  # stands for the job of worktrees that have none
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,10 @@ class Place:
     def of_unit(cls, world: World, job: Document, unit: Unit) -> Place:
         directory = names.unit_dir(job["jobId"], unit.position, unit.key)
         return cls(world, directory, job["jobId"], names.ref_part(unit.position, unit.key))
+
+    @classmethod
+    def adhoc(cls, world: World, name: str) -> Place:
+        return cls(world, names.adhoc_dir(name), ADHOC, names.adhoc_part(name))
 
     def locked(self, wait: float | None = 60.0) -> AbstractContextManager[int]:
         """Held while the worktree is opened, closed or pruned. Raises Refused after `wait` seconds."""
@@ -53,6 +60,11 @@ class Place:
         """The same work goes to the same ref, however often a closing is tried."""
         return names.attic_ref(self.job, self.name, f"{attempt}-{commit[:16]}")
 
+    @property
+    def collected_ref(self) -> str:
+        """Where a unit's collected commit is kept."""
+        return f"refs/ktx/units/{self.job}/{self.name}"
+
 
 def worktrees(world: World) -> Worktrees:
     """The worktrees of the world's repository."""
@@ -61,66 +73,109 @@ def worktrees(world: World) -> Worktrees:
 
 def path_of(document: Document) -> Path:
     """Where the worktree of a lease (or note) is."""
-    return Path(path_bytes(document).decode("utf-8", "surrogateescape"))
+    return Path(os.fsdecode(path_bytes(document)))
+
+
+def holder_is_dead(lease: Document) -> bool:
+    """The lease names an owner, and that process is proven dead."""
+    owner = lease.get("owner")
+    return owner is not None and process.is_dead(process.Owner(owner["bootId"], owner["pid"], owner["startTime"]))
 
 
 def standing(lease: Document | None, wanted: Path) -> Standing:
     """What stands where a worktree belongs."""
     path = path_of(lease) if lease is not None else wanted
     found = identify(path)
-    owner = lease.get("owner") if lease is not None else None
-    dead = owner is not None and process.is_dead(process.Owner(owner["bootId"], owner["pid"], owner["startTime"]))
+    dead = lease is not None and holder_is_dead(lease)
     return Standing(
-        present=found is not None or path.is_symlink() or path.exists(),
+        present=os.path.lexists(path),
         same=found is not None and lease is not None and found.matches(lease),
         holder_dead=dead,
         busy=dead and bool(processes_inside(path)),
     )
 
 
-def recover_opening(place: Place) -> None:
-    """Finish or undo what a killed opening left. Its lease is the receipt: without it, nobody has worked there yet."""
-    note = place.read(OPENING)
-    if note is None:
-        return
-    lease = place.read(LEASE)
-    if lease is None or lease["nonce"] != note["nonce"]:
-        delete(worktrees(place.world).let_go(path_of(note)))
-    place.remove(OPENING)
+def lease_here(world: World) -> tuple[Place, Document] | None:
+    """The lease of the worktree that the world stands in, of a unit or without a job."""
+    repository = world.repository
+    if not repository.linked:
+        return None
+    for place in every_place(world):
+        lease = place.read(LEASE)
+        if lease is not None and os.fsencode(repository.git_dir) == path_bytes(lease, "adminDir"):
+            return place, lease
+    return None
+
+
+def every_place(world: World) -> list[Place]:
+    """Every place of the store that has, or had, a worktree: units job by job, then those without a job."""
+    store = world.store
+    found = [
+        Place(world, f"{names.job_dir(job)}/units/{unit}", job, _ref_name(world, job, unit))
+        for job in store.children("jobs")
+        for unit in store.children(f"{names.job_dir(job)}/units")
+    ]
+    return found + [Place.adhoc(world, name) for name in store.children("leases")]
+
+
+def _ref_name(world: World, job: str, unit: str) -> str:
+    """The ref component of a unit directory: the lease has the key, where there is one."""
+    lease = world.store.read_optional(LEASE, f"{names.job_dir(job)}/units/{unit}/lease.json")
+    return unit if lease is None else names.ref_part(lease["position"], lease["unitKey"])
 
 
 def work_in(place: Place, lease: Document, path: Path) -> tuple[snapshot.Snapshot, Work]:
     """What the worktree holds, and what of it is kept elsewhere. Raises GitFailed where it cannot be read."""
     world = place.world
     git = world.git.at(path)
-    copied = tuple(name.encode("utf-8", "surrogateescape") for name in lease.get("copied", ()))
+    copied = tuple(os.fsencode(name) for name in lease.get("copied", ()))
     found = snapshot.take(git, world.writable_store.path("tmp"), copied)
-    collected = git.resolve(f"refs/ktx/units/{place.job}/{place.name}", "tree")
-    own = git.text("rev-list", "--max-count=1", found.head, "--not", lease["base"], "--branches", "--tags", "--remotes")
+    head = git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
+    branch = head.text if head.status == 0 else ""
+    others = (f"--exclude={branch.removeprefix('refs/heads/')}", *NAMED)
+    own = git.text("rev-list", "--max-count=1", found.head, "--not", lease["base"], *others)
+    collected = git.resolve(place.collected_ref, "tree")
     return found, Work(
         tree=found.tree,
         base_tree=git.text("rev-parse", f"{lease['base']}^{{tree}}"),
         kept_trees=(collected,) if collected else (),
         commits=bool(own),
+        branch=bool(branch),
         uncommitted=found.uncommitted,
         nested=found.nested,
+        submodules=snapshot.submodules_at_risk(git),
     )
 
 
-def to_attic(place: Place, lease: Document | None, path: Path) -> str:
+def to_attic(place: Place, lease: Document, path: Path) -> str:
     """Keep what is in a worktree and nowhere else at an attic ref; returns the ref, "" where there is nothing to keep.
 
     Raises Refused where something in it cannot be kept, GitFailed where it cannot be read.
     """
-    if lease is None or identify(path) is None:
-        return ""
+    if identify(path) is None:
+        return head_to_attic(place, lease)
     found, work = work_in(place, lease, path)
-    if work.nested:
-        raise Refused(f"it holds {unsaved(work)}", where=str(path), hint="move that away first")
+    if not can_be_kept(work):
+        raise Refused(f"it holds {unsaved(work)}", where=str(path), hint="move that away or push it first")
     if not work.commits and not unsaved(work):
         return ""
     message = f"kept from {place.name}, attempt {lease['attempt']}, of {place.job}"
     kept = snapshot.commit(place.world.git.at(path), found, message, lease["openedAt"])
-    ref = place.attic_ref(lease["attempt"], kept)
-    worktrees(place.world).keep(ref, kept)
+    return _kept_at(place, lease, kept)
+
+
+def head_to_attic(place: Place, lease: Document) -> str:
+    """Where the directory is gone, git still knows its detached HEAD: commits that nothing else reaches are kept."""
+    git = worktrees(place.world).git
+    entry = worktrees(place.world).registered(path_of(lease))
+    if entry is None or entry.branch or git.resolve(entry.head) is None:
+        return ""
+    if not git.text("rev-list", "--max-count=1", entry.head, "--not", lease["base"], *NAMED):
+        return ""
+    return _kept_at(place, lease, entry.head)
+
+
+def _kept_at(place: Place, lease: Document, commit: str) -> str:
+    ref = place.attic_ref(lease["attempt"], commit)
+    worktrees(place.world).keep(ref, commit)
     return ref

@@ -1,0 +1,104 @@
+"""Ending a lease: the checkout goes only where nothing is lost by it, and what did not land goes to the attic first.
+
+The order: attic ref, checkout away by one rename, registration away, branch away, lease closed, files deleted. A kill
+in between leaves an open lease, and the next closing or opening finds each step done or to do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core.worktrees import KEPT, can_be_kept, unsaved
+from ktxkit.effects.clock import timestamp
+from ktxkit.effects.identity import identify
+from ktxkit.effects.worktrees import delete
+from ktxkit.errors import Blocked, CannotRun, Refused
+from ktxkit.flows.leases import LEASE, NAMED, SENTINEL, Place, path_of, standing, to_attic, work_in, worktrees
+from ktxkit.flows.opening import recover_opening
+
+SAME = ("jobId", "unitKey", "position", "attempt", "base", "path", "pathB64", "branch")
+
+
+def close(place: Place, outcome: str, *, discard: bool = False, reason: str = "") -> Document:
+    """End the lease of a place; returns it as it is now. Closing again with the same outcome changes nothing."""
+    with place.locked():
+        recover_opening(place)
+        lease = place.read(LEASE)
+        if lease is None:
+            raise CannotRun(f"{place.name} has no worktree", hint="open it with worktree-open")
+        if lease["state"] == "closed":
+            if lease.get("outcome") == outcome:
+                return lease
+            raise Refused(f"it was closed as {lease.get('outcome', 'unknown')} already", where=str(path_of(lease)))
+        if lease["mode"] == "in-place":
+            return closed(place, lease, outcome)
+        return _keep(place, lease, outcome, reason) if outcome in KEPT else _remove(place, lease, outcome, discard)
+
+
+def _remove(place: Place, lease: Document, outcome: str, discard: bool) -> Document:
+    path = path_of(lease)
+    found = standing(lease, path)
+    if found.present and not found.same:
+        raise Blocked("another directory stands where the lease's worktree was", where=str(path), hint="move it away")
+    if found.present:
+        _, work = work_in(place, lease, path)
+        lost = unsaved(work)
+        if lost and (not discard or not can_be_kept(work)):
+            hint = (
+                "collect it, or close with --discard (it goes to the attic first), or as conflict or crash to keep it"
+            )
+            raise Refused(f"closing would lose {lost}", where=str(path), hint=hint)
+    return remove(place, lease, outcome, discard=discard)
+
+
+def remove(place: Place, lease: Document, outcome: str, *, discard: bool) -> Document:
+    """Remove checkout, registration and a branch that was made for it; work that is nowhere else is kept at the attic.
+
+    A branch with commits of its own stays, unless `discard` is given. The lock is held.
+    """
+    path, made = path_of(lease), worktrees(place.world)
+    kept = to_attic(place, lease, path)
+    trash = made.let_go(path)
+    branch = {"branchKept": True} if _branch_stays(place, lease, discard=discard) else {}
+    done = closed(place, lease, outcome, **({"atticRef": kept} if kept else {}), **branch)
+    delete(trash)
+    return done
+
+
+def _branch_stays(place: Place, lease: Document, *, discard: bool) -> bool:
+    """Delete the branch that was made for the worktree; True where it stays for the commits that are only there."""
+    ref, git = lease.get("branch", ""), worktrees(place.world).git  # the world may stand in what just went
+    tip = git.resolve(ref) if lease.get("createdBranch") else None
+    if tip is None:
+        return False
+    others = (f"--exclude={ref.removeprefix('refs/heads/')}", *NAMED)
+    alone = tip != lease["base"] and git.text("rev-list", "--max-count=1", tip, "--not", lease["base"], *others)
+    if alone and not discard:
+        return True
+    return not worktrees(place.world).delete_branch(ref, tip)
+
+
+def _keep(place: Place, lease: Document, outcome: str, reason: str) -> Document:
+    path = path_of(lease)
+    there = place.world.git.at(path) if identify(path) is not None else None
+    head = there.resolve("HEAD") if there is not None else None
+    sentinel: Document = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": SENTINEL,
+        "outcome": outcome,
+        "at": timestamp(place.world.clock.now()),
+        **{key: lease[key] for key in SAME if key in lease},
+        **({"head": head} if head else {}),
+        **({"reason": reason[:8000]} if reason else {}),
+    }
+    place.write(SENTINEL, sentinel)
+    return closed(place, lease, outcome)
+
+
+def closed(place: Place, lease: Document, outcome: str, **facts: Any) -> Document:
+    """Write the lease as closed; returns it."""
+    now = timestamp(place.world.clock.now())
+    done = {**lease, **facts, "state": "closed", "outcome": outcome, "closedAt": now}
+    place.write(LEASE, done)
+    return done

@@ -1,0 +1,134 @@
+"""Every worktree of the repository with what is known of it; and clearing those that are provably dead.
+
+Never by age, never while a process has its working directory inside, never before what did not land is at an attic ref.
+Where a step cannot be proven the worktree stays, with the reason in its row.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core import names
+from ktxkit.core.text import path_fields
+from ktxkit.core.worktrees import Seen, why_dead
+from ktxkit.effects.identity import processes_inside
+from ktxkit.effects.worktrees import Registered, delete
+from ktxkit.errors import KtxError, Refused
+from ktxkit.flows import jobs
+from ktxkit.flows.closing import remove
+from ktxkit.flows.leases import LEASE, OPENING, Place, every_place, holder_is_dead, path_of, standing, worktrees
+from ktxkit.flows.opening import recover_opening
+from ktxkit.world import World
+
+CONTRACT = "worktrees"
+
+
+def listing(world: World, *, prune: bool = False) -> Document:
+    """The document of `--list`; with `prune`, what is dead is cleared and each row says what became of it."""
+    registered = {os.path.realpath(entry.path): entry for entry in worktrees(world).listed()}
+    rows = []
+    for place in every_place(world):
+        row = _row(world, place, registered, prune=prune)
+        rows += [row] if row else []
+    leased = {os.path.realpath(row["path"]) for row in rows if row["present"] or row.get("state") != "closed"}
+    others = [entry for path, entry in registered.items() if path not in leased]
+    rows = [*(_plain_row(entry, main=number == 0) for number, entry in enumerate(others)), *rows]
+    rows += list(_trash(world, prune=prune))
+    return {"schemaVersion": SCHEMA_VERSION, "kind": CONTRACT, "worktrees": rows}
+
+
+def _plain_row(entry: Registered, *, main: bool) -> Document:
+    head = {"head": entry.head} if entry.head.strip("0") else {}
+    branch = {"branch": entry.branch} if entry.branch else {}
+    kind = "main" if main else "linked"
+    return {**path_fields(bytes(entry.path)), "kind": kind, **head, **branch, "present": entry.path.is_dir()}
+
+
+def _row(world: World, place: Place, registered: dict[str, Registered], *, prune: bool) -> Document:
+    """What is known of one place; empty where it holds no worktree any more."""
+    lease, note = place.read(LEASE), place.read(OPENING)
+    if lease is None and note is None:
+        return {}
+    seen, busy = _seen(world, place, lease, note)
+    about = lease or note
+    assert about is not None
+    if seen.state == "closed" and not seen.present and not seen.noted:
+        return {}
+    entry = registered.get(os.path.realpath(path_of(about)))
+    row: Document = {
+        **{key: about[key] for key in ("path", "pathB64", "jobId", "unitKey", "attempt", "outcome") if key in about},
+        "kind": about["mode"] if about["mode"] in ("unit", "in-place") else "adhoc",
+        "state": "opening" if seen.noted or lease is None else lease["state"],
+        "present": seen.present,
+        **({"head": entry.head} if entry is not None and entry.head.strip("0") else {}),
+        **({"branch": entry.branch} if entry is not None and entry.branch else {}),
+        **({"busy": busy} if busy else {}),
+    }
+    why = why_dead(seen)
+    if why:
+        row["dead"] = why
+        if prune:
+            row |= _prune(world, place)
+    return row
+
+
+def _seen(world: World, place: Place, lease: Document | None, note: Document | None) -> tuple[Seen, list[int]]:
+    about = lease or note
+    assert about is not None
+    found = standing(lease, path_of(about))
+    busy = processes_inside(path_of(about)) if found.present else []
+    noted = note is not None and (lease is None or lease["nonce"] != note["nonce"]) and _nobody_holds(place)
+    job = world.store.read_optional(jobs.CONTRACT, names.job_doc(place.job)) if lease and "jobId" in lease else None
+    seen = Seen(
+        noted=noted,
+        state=lease["state"] if lease is not None else "",
+        outcome=lease.get("outcome", "") if lease is not None else "",
+        in_place=about["mode"] == "in-place",
+        present=found.present,
+        same=found.same,
+        holder_dead=lease is not None and holder_is_dead(lease),
+        job_state=job["state"] if job is not None else "",
+        busy=bool(busy),
+    )
+    return seen, busy
+
+
+def _nobody_holds(place: Place) -> bool:
+    """Whether the place's lock is free: an opening or closing in progress holds it."""
+    try:
+        with place.locked(wait=0):
+            return True
+    except Refused:
+        return False
+
+
+def _prune(world: World, place: Place) -> Document:
+    """Clear one dead worktree; what was found before is looked at again under the lock."""
+    try:
+        with place.locked(wait=0):
+            cut_short = recover_opening(place)
+            lease = place.read(LEASE)
+            if lease is None or cut_short:
+                return {"pruned": True}
+            if not why_dead(_seen(world, place, lease, None)[0]):
+                return {"kept": "it is not dead any more"}
+            done = remove(place, lease, lease.get("outcome", "crash"), discard=False)
+            return {"pruned": True, **({"atticRef": done["atticRef"]} if "atticRef" in done else {})}
+    except KtxError as error:
+        return {"kept": error.message[:8000]}
+
+
+def _trash(world: World, *, prune: bool) -> Iterator[Document]:
+    """Checkouts that were let go and whose deletion was cut short: what of them matters is kept already."""
+    folder = world.store.path(names.TRASH)
+    for name in sorted(os.listdir(folder)) if folder.is_dir() else []:  # noqa: PTH208
+        path = folder / name
+        busy = processes_inside(path)
+        row = {**path_fields(bytes(path)), "kind": "trash", "present": True, **({"busy": busy} if busy else {})}
+        if not busy:
+            row["dead"] = "its deletion was cut short"
+            if prune:
+                row |= {"pruned": True} if delete(path) else {"kept": "some of it will not go"}
+        yield row
