@@ -67,6 +67,11 @@ def report_doc(job: str) -> str:
     return f"jobs/{job}/report.json"
 
 
+def job_part(job: str, name: str) -> str:
+    """A document of a job: `landing`, `landing-intent`, `verification`, `verification-intent`."""
+    return f"jobs/{job}/{name}.json"
+
+
 def unit_dir(job: str, position: int, key: str) -> str:
     return f"jobs/{job}/units/{unit_name(position, key)}"
 
@@ -146,3 +151,23 @@ def job_lock(job: str) -> str:
 def branch_lock(ref: str) -> str:
     """Name of the lock on one branch of this repository (the store is of one repository)."""
     return f"branch-{digest(ref.encode('utf-8', 'surrogateescape'))[3:35]}"
+
+
+def branch_lock_doc(ref: str) -> str:
+    """The document beside the lock on a branch: who holds it, how far they are, and what they left."""
+    return f"locks/{branch_lock(ref)}.json"
+
+
+def quarantine_dir(job: str, nonce: str) -> str:
+    """Where files go that appeared during a verification: never deleted, one may be a person's."""
+    return f"quarantine/{job}/{nonce}"
+
+
+def branch_intent(ref: str) -> str:
+    """The intent of applying a file onto a branch outside any job."""
+    return f"locks/{branch_lock(ref)}-intent.json"
+
+
+def branch_receipt(ref: str) -> str:
+    """The last receipt of applying a file onto a branch outside any job."""
+    return f"locks/{branch_lock(ref)}-receipt.json"

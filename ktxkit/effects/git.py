@@ -98,10 +98,13 @@ class Answer:
 class Git:
     """A runner bound to a directory and an environment."""
 
-    def __init__(self, cwd: Path, env: Mapping[str, str], config: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, cwd: Path, env: Mapping[str, str], config: Mapping[str, str] | None = None, fds: Collection[int] = ()
+    ) -> None:
         self.cwd = cwd
         self.env = dict(env)
         self.config = dict(config or {})
+        self.fds = tuple(fds)
 
     @classmethod
     def scrub(cls, cwd: Path, environ: Mapping[str, str]) -> Git:
@@ -115,11 +118,20 @@ class Git:
 
     def at(self, cwd: Path) -> Git:
         """The same runner in another directory."""
-        return type(self)(cwd, self.env, self.config)
+        return type(self)(cwd, self.env, self.config, self.fds)
 
     def having(self, **env: str) -> Git:
         """The same runner with more environment."""
-        return type(self)(self.cwd, {**self.env, **env}, self.config)
+        return type(self)(self.cwd, {**self.env, **env}, self.config, self.fds)
+
+    def configured(self, **config: str) -> Git:
+        """The same runner with more configuration; `core_fsync="x"` is `core.fsync=x`."""
+        pairs = {key.replace("_", ".", 1): value for key, value in config.items()}
+        return type(self)(self.cwd, self.env, {**self.config, **pairs}, self.fds)
+
+    def holding(self, fd: int) -> Git:
+        """The same runner, whose children keep a descriptor open: a lock on it lasts until they have ended too."""
+        return type(self)(self.cwd, self.env, self.config, (*self.fds, fd))
 
     def environment(self) -> dict[str, str]:
         """The environment of a call: the pinned configuration goes in through GIT_CONFIG_COUNT, argv stays readable."""
@@ -140,7 +152,7 @@ class Git:
     ) -> Answer:
         """Run git to its end. Raises GitFailed where the status is not in `ok` (None: any), or at `timeout` seconds."""
         full = {**self.environment(), **(env or {})}
-        done = process.run(["git", *args], cwd=self.cwd, env=full, stdin=stdin, timeout=timeout)
+        done = process.run(["git", *args], cwd=self.cwd, env=full, stdin=stdin, timeout=timeout, pass_fds=self.fds)
         answer = Answer(done.argv, self.cwd, done.status, done.out, done.err)
         if done.timed_out:
             raise GitFailed(answer, hint=f"it did not end within {timeout} seconds")
@@ -165,7 +177,7 @@ class Git:
 
     def start(self, *args: Argument, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
         """A git that goes on while we talk to it (`cat-file --batch` and its kin)."""
-        return process.start(["git", *args], cwd=self.cwd, env=self.environment(), stdin=stdin)
+        return process.start(["git", *args], cwd=self.cwd, env=self.environment(), stdin=stdin, pass_fds=self.fds)
 
 
 def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:

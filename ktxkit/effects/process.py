@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +19,7 @@ Child = subprocess.Popen[bytes]
 KILL_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 POLL = 0.5  # seconds; a child's end wakes us at once, this is for a signal that another thread took
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+NO_INPUT = subprocess.DEVNULL
 NOT_STARTED = 127  # the status of a command that could not be started, as the shell has it
 
 
@@ -53,11 +54,23 @@ def start(
     stdin: int | IO[bytes] = subprocess.DEVNULL,
     stdout: int | IO[bytes] = subprocess.PIPE,
     stderr: int | IO[bytes] = subprocess.PIPE,
+    pass_fds: Collection[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a child as the leader of its own process group. Raises CannotRun where it cannot be started."""
+    """Start a child as the leader of its own process group. Raises CannotRun where it cannot be started.
+
+    `pass_fds` stay open in it: a lock's descriptor keeps the lock until the child has ended too.
+    """
     try:
         return subprocess.Popen(
-            argv, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, process_group=0, close_fds=True
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            process_group=0,
+            close_fds=True,
+            pass_fds=pass_fds,
         )
     except (OSError, ValueError) as error:
         name = os.fsdecode(argv[0])
@@ -76,6 +89,7 @@ def run(
     stdout: int | IO[bytes] = subprocess.PIPE,
     stderr: int | IO[bytes] = subprocess.PIPE,
     timeout: float | None = None,
+    pass_fds: Collection[int] = (),
 ) -> Completed:
     """Run a child to its end; at `timeout` seconds its group is ended. Raises CannotRun where it cannot be started."""
     child = start(
@@ -85,6 +99,7 @@ def run(
         stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
         stdout=stdout,
         stderr=stderr,
+        pass_fds=pass_fds,
     )
     late = False
     try:
@@ -186,3 +201,19 @@ def is_dead(owner: Owner) -> bool:
 def cpu_count() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def has_open(path: Path) -> bool:
+    """Whether some process that we may look at has the file open."""
+    wanted = os.path.realpath(path)
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and any(target == wanted for target in _open_files(entry.name)):
+            return True
+    return False
+
+
+def _open_files(pid: str) -> list[str]:
+    try:
+        return [os.readlink(item.path) for item in os.scandir(f"/proc/{pid}/fd")]  # noqa: PTH115
+    except OSError:
+        return []  # it ended meanwhile, or belongs to somebody else

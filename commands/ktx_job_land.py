@@ -1,0 +1,39 @@
+"""Land a job: one commit with all that was accepted, onto the target, by compare-and-swap.
+
+reads    .ktx/jobs/JOB/, the integration branch
+writes   the target branch (and the checkout that has it), .ktx/jobs/JOB/landing.json and job.json
+exits    0 done or noop, 1 target moved or dirty, 2 cannot run, 3 a replayed patch conflicts, 4 blocked, 5 damaged
+example  job-land --job j1 --rebase
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from ktxkit import cli
+from ktxkit.world import World
+
+
+def parser() -> cli.Parser:
+    made = cli.Parser("job-land", __doc__)
+    made.add_argument("--job", metavar="JOB", help="the job (KTX_JOB, or the lease of this worktree)")
+    made.add_argument("--message", metavar="TEXT", default="", help="the commit's message")
+    made.add_argument("--rebase", action="store_true", help="replay the accepted patches where the target has moved")
+    return made
+
+
+def run(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit import patch_answers as answers
+    from ktxkit.flows import jobs, land
+
+    job = jobs.need_job(world, args.job)
+    return answers.landed(land.land(world, job, message=args.message, rebase=args.rebase))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return cli.execute(parser(), run, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,144 @@
+"""A child worktree, read without touching it: HEAD, operations in progress, status, hidden entries, special files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ktxkit.core.child import ChildState
+from ktxkit.core.status import Status, parse_status
+from ktxkit.effects.git import Git
+from ktxkit.errors import Refused
+
+MARKS = {
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase or am",
+    "sequencer": "cherry-pick or revert of several commits",
+    "BISECT_LOG": "bisect",
+}
+# What decides cleanliness besides content, set so that no edit hides; the user's filters stay on.
+HONEST = {
+    "core.checkStat": "default",
+    "core.trustctime": "true",
+    "core.ignoreStat": "false",
+    "core.safecrlf": "false",
+    "core.untrackedCache": "false",
+    "core.splitIndex": "false",
+    "core.preloadIndex": "true",
+    "status.renames": "false",
+    "status.relativePaths": "false",
+    "diff.ignoreSubmodules": "none",
+}
+
+
+def honest(git: Git, top: Path) -> Git:
+    """The runner for a checkout in which no edit hides. `core.fileMode` is on where the file system has modes."""
+    modes = {"core.fileMode": "true"} if keeps_modes(top) else {}
+    return Git(top, git.env, {**git.config, **HONEST, **modes})
+
+
+def keeps_modes(top: Path) -> bool:
+    """Whether a file here can lack the executable bit: git's own file in the checkout does."""
+    mark = top / ".git"
+    probe = mark if mark.is_file() else mark / "HEAD"
+    return probe.is_file() and not probe.stat().st_mode & stat.S_IXUSR
+
+
+def read_state(git: Git, scratch: Path) -> ChildState:
+    """The state of the checkout that `git` (see `honest`) runs in; `scratch` is an empty directory of ours.
+
+    Raises Refused for an unborn HEAD.
+    """
+    head = git.resolve("HEAD")
+    if head is None:
+        raise Refused("HEAD has no commit", where=str(git.cwd), hint="commit something first")
+    symbolic = git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1))
+    status = read_status(git, ignored="traditional")
+    return ChildState(
+        head=head,
+        branch=symbolic.text if symbolic.status == 0 else None,
+        operations=tuple(operations(git)),
+        hidden=tuple(hidden(git, scratch)),
+        special=tuple(special_files(git)),
+        status=status,
+    )
+
+
+def read_status(git: Git, *, ignored: str = "") -> Status:
+    """git's own view, every file named. `ignored`: `traditional` names each file, `matching` folds directories."""
+    how = [f"--ignored={ignored}"] if ignored else []
+    flags = ["--porcelain=v2", "-z", "-uall", "--ignore-submodules=none", "--no-renames", *how]
+    return parse_status(git.run("status", *flags).out)
+
+
+def operations(git: Git) -> list[str]:
+    """What is not finished here: a merge, a rebase and their kin."""
+    paths = [argument for mark in MARKS for argument in ("--git-path", mark)]
+    found = git.run("rev-parse", "--path-format=absolute", *paths).lines
+    return [what for path, what in zip(found, MARKS.values(), strict=True) if os.path.lexists(path)]
+
+
+def hidden(git: Git, scratch: Path) -> list[bytes]:
+    """Index entries whose edits git hides: assume-unchanged; skip-worktree where the file is there, or should be."""
+    hits, skipped = [], []
+    for item in git.run("ls-files", "-v", "-z").nul:
+        tag, path = item[:1], item[2:]
+        if tag == b"S":
+            skipped.append(path)
+        elif tag.islower():
+            hits.append(path)
+    top = os.fsencode(git.cwd)
+    absent = [path for path in skipped if not os.path.lexists(top + b"/" + path)]
+    wanted = set(inside_sparse(git, absent, scratch))
+    present = set(skipped) - set(absent)
+    return sorted({*hits, *present, *wanted})
+
+
+def inside_sparse(git: Git, paths: Sequence[bytes], scratch: Path) -> list[bytes]:
+    """Those of the paths that the sparse patterns want in the checkout; all of them where it is not sparse.
+
+    The patterns are those of gitignore(5), so `check-ignore` answers, in an empty repository where no other rule is.
+    """
+    if not paths:
+        return []
+    if git.run("config", "--type=bool", "core.sparseCheckout", ok=(0, 1)).text != "true":
+        return list(paths)
+    patterns = git.text("rev-parse", "--path-format=absolute", "--git-path", "info/sparse-checkout")
+    asked = Git(scratch, git.env, {"core.excludesFile": patterns})
+    asked.run("init", "-q", "--template=", str(scratch))
+    return asked.run("check-ignore", "--no-index", "-z", "--stdin", stdin=_nul(paths), ok=(0, 1)).nul
+
+
+def _nul(paths: Sequence[bytes]) -> bytes:
+    return b"".join(path + b"\0" for path in paths)
+
+
+def special_files(git: Git) -> list[bytes]:
+    """Fifos, sockets and devices that git passes over in silence, but for those it is told to ignore."""
+    found = sorted(_special(os.fsencode(git.cwd)))
+    if not found:
+        return []
+    ignored = git.run("check-ignore", "-z", "--stdin", stdin=_nul(found), ok=(0, 1)).nul
+    return sorted(set(found) - set(ignored))
+
+
+def _special(top: bytes) -> Iterator[bytes]:
+    pending = [b""]
+    while pending:
+        inside = pending.pop()
+        with os.scandir(top + b"/" + inside) as listing:
+            entries = list(listing)
+        if inside and any(entry.name == b".git" for entry in entries):
+            continue  # another repository's
+        for entry in entries:
+            path = inside + b"/" + entry.name if inside else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != b".git":
+                    pending.append(path)
+            elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
+                yield path

@@ -1,0 +1,165 @@
+"""Trees compared, patched and merged in a neutral directory. Trees decide; a patch is the proven record of one side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ktxkit.core.merge import Merged, parse_merge
+from ktxkit.core.patch import Entry, index_info, parse_raw, parse_staged, staged
+from ktxkit.effects import files, process
+from ktxkit.effects.git import Git
+from ktxkit.effects.neutral import Neutral
+from ktxkit.errors import BrokenContract, CannotRun
+
+COPY = 1024 * 1024  # bytes moved at once
+RAW = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
+PATCH = (
+    "diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color",
+    "--no-relative", "--src-prefix=a/", "--dst-prefix=b/", "--unified=3", "--inter-hunk-context=0",
+    "--diff-algorithm=myers", "--ignore-submodules=none", "--submodule=short", f"-O{os.devnull}",
+)  # fmt: skip
+
+
+def changes(neutral: Neutral, old: str, new: str) -> list[Entry]:
+    """What differs between two trees (ids of trees or commits), by the paths git reports."""
+    return parse_raw(neutral.git.run(*RAW, old, new, "--").out) if old != new else []
+
+
+def changed_objects(neutral: Neutral, old: str, new: str) -> list[str]:
+    """Ids of every tree and blob that the new tree has at a path where it differs from the old one."""
+    entries = parse_raw(neutral.git.run(*RAW, "-t", old, new, "--").out)
+    return [entry.new.oid for entry in entries if entry.new.kind != "absent" and entry.new.kind != "gitlink"]
+
+
+def write_patch(neutral: Neutral, old: str, new: str, path: Path, limit: int) -> tuple[str, int] | None:
+    """The patch from tree to tree, streamed to a file: its digest and bytes; None (and no file) above `limit` bytes."""
+    from blake3 import blake3
+
+    hasher, size = blake3(), 0
+    child = neutral.git.start(*PATCH, old, new, "--", stdin=process.NO_INPUT)
+    assert child.stdout is not None and child.stderr is not None
+    try:
+        with files.written_aside(path) as fd:
+            while chunk := child.stdout.read(COPY):
+                size += len(chunk)
+                if size > limit:
+                    raise _TooLargeError
+                hasher.update(chunk)
+                files.write_all(fd, chunk)
+            err = child.stderr.read()
+            if child.wait() != 0:
+                raise CannotRun(f"git could not write the patch: {err.decode('utf-8', 'replace').strip()}")
+    except _TooLargeError:
+        child.kill()
+        return None
+    finally:
+        child.stdout.close()
+        child.stderr.close()
+        child.wait()
+    return f"b3:{hasher.hexdigest()}", size
+
+
+class _TooLargeError(Exception):
+    """The patch is above the limit; its file is not kept."""
+
+
+def file_digest(path: Path) -> tuple[str, int]:
+    """Digest and bytes of a file, a chunk at a time. Raises OSError."""
+    from blake3 import blake3
+
+    hasher, size = blake3(), 0
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        while chunk := os.read(fd, COPY):
+            hasher.update(chunk)
+            size += len(chunk)
+    finally:
+        os.close(fd)
+    return f"b3:{hasher.hexdigest()}", size
+
+
+def reproduces(neutral: Neutral, entries: Iterable[Entry], patch: Path) -> bool:
+    """Whether the patch turns the old sides of the entries into exactly their new sides, on an index of its own."""
+    entries = list(entries)
+    with _new_index(neutral, "proof") as git:
+        git.run("update-index", "-z", "--index-info", stdin=index_info(entries))
+        if not _applied(git, patch):
+            return False
+        return parse_staged(git.run("ls-files", "-s", "-z").out) == staged(entries)
+
+
+def tree_with_patch(neutral: Neutral, base_tree: str, patch: Path) -> str:
+    """The tree that the patch makes of the base tree. Raises BrokenContract (invalid_patch) where it does not apply."""
+    with _new_index(neutral, "apply") as git:
+        git.run("read-tree", base_tree)
+        if not _applied(git, patch):
+            raise BrokenContract(
+                "the patch does not apply to the base tree that its document names",
+                where=str(patch),
+                hint="collect it again; a patch is applied to its own base, never to another tree",
+                outcome="invalid_patch",
+            )
+        return git.text("write-tree")
+
+
+def _applied(git: Git, patch: Path) -> bool:
+    return git.run("apply", "--cached", "--whitespace=nowarn", os.fspath(patch), ok=None).status == 0
+
+
+@contextmanager
+def _new_index(neutral: Neutral, name: str) -> Iterator[Git]:
+    """An index that was never used: a reused one gave a false alarm."""
+    path = neutral.directory / f"index-{name}"
+    files.remove(path)
+    try:
+        yield neutral.index(name)
+    finally:
+        files.remove(path)
+
+
+def merge(neutral: Neutral, base_tree: str, integration_tree: str, unit_tree: str) -> Merged:
+    """The three-way merge of trees, on synthetic commits (a shallow clone has no history to merge by).
+
+    The synthetic commits stay in the neutral directory and go with it; what the merge writes is in the user's store.
+    """
+    ours = neutral.directory / "objects"
+    real = neutral.git.env["GIT_OBJECT_DIRECTORY"]
+    author = neutral.as_author(0)
+    aside = Git(author.cwd, {**author.env, **_stores(str(ours), real)}, {**author.config, "core.fsync": "none"})
+    base = _commit(aside, base_tree)
+    unit = _commit(aside, unit_tree, base)
+    integration = _commit(aside, integration_tree, base)
+    both = neutral.git.having(**_stores(real, str(ours)))
+    answer = both.run("merge-tree", "--write-tree", "-z", integration, unit, ok=(0, 1))
+    return parse_merge(answer.out, answer.status)
+
+
+def _commit(git: Git, tree: str, *parents: str) -> str:
+    return git.text("commit-tree", tree, *(word for parent in parents for word in ("-p", parent)), "-m", "side")
+
+
+def _stores(first: str, second: str) -> dict[str, str]:
+    return {"GIT_OBJECT_DIRECTORY": first, "GIT_ALTERNATE_OBJECT_DIRECTORIES": quoted_store(second)}
+
+
+def quoted_store(path: str) -> str:
+    """A path in GIT_ALTERNATE_OBJECT_DIRECTORIES, where `:` separates (git(1)): quoted as a C string if it must be."""
+    if ":" not in path and not path.startswith('"') and "\n" not in path:
+        return path
+    inner = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{inner}"'
+
+
+def commit_tree(neutral: Neutral, tree: str, parent: str | None, message: str, seconds: int) -> str:
+    """A commit of ours: no hooks, no signature, fixed author, time from the clock (seconds since the epoch)."""
+    parents = ("-p", parent) if parent else ()
+    git = neutral.as_author(seconds)
+    return git.run("commit-tree", tree, *parents, "-F", "-", stdin=message.encode("utf-8", "surrogateescape")).text
+
+
+def tree_of(git: Git, revision: str) -> str | None:
+    """The tree id of a commit or tree, or None where it is neither, or not there."""
+    return git.resolve(revision, "tree")

@@ -1,0 +1,175 @@
+"""Objects, read through one long-lived `cat-file --batch-command`: 0.03 ms each, in any object format."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, NamedTuple
+
+from ktxkit.core.patch import Content
+from ktxkit.effects.git import Git
+from ktxkit.errors import BrokenContract
+
+CHUNK = 1024 * 1024  # bytes of a blob held at once where it is only hashed
+
+
+class TreeEntry(NamedTuple):
+    """One file of a tree: mode of six octal digits, path from the top, object id."""
+
+    mode: str
+    path: bytes
+    oid: str
+
+
+class Objects:
+    """A reader of objects. Thread-safe; close it, or use it in a `with`."""
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+        self._lock = threading.Lock()
+        self._child = git.start("cat-file", "--batch-command")
+        self._trees: dict[str, list[tuple[str, bytes, str]]] = {}
+
+    def __enter__(self) -> Objects:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the reader."""
+        for stream in (self._child.stdin, self._child.stdout, self._child.stderr):
+            if stream is not None:
+                stream.close()
+        self._child.wait()
+
+    @property
+    def _out(self) -> IO[bytes]:
+        assert self._child.stdout is not None
+        return self._child.stdout
+
+    def _ask(self, verb: str, name: str) -> tuple[str, str, int] | None:
+        """Id, type and size in bytes, or None where there is no such object."""
+        assert self._child.stdin is not None and "\n" not in name
+        self._child.stdin.write(f"{verb} {name}\n".encode())
+        self._child.stdin.flush()
+        head = self._out.readline().decode("utf-8", "replace").rstrip("\n")
+        words = head.split(" ")
+        if len(words) != 3 or not words[2].isdigit():
+            return None
+        return words[0], words[1], int(words[2])
+
+    def find(self, name: str) -> tuple[str, str, int] | None:
+        """Id, type and size in bytes of what a name stands for, or None."""
+        with self._lock:
+            return self._ask("info", name)
+
+    def size(self, oid: str) -> int:
+        """Bytes of an object. Raises BrokenContract where it is missing."""
+        return self._need(oid, self.find(oid))[2]
+
+    def read(self, oid: str) -> bytes:
+        """An object's whole content. Raises BrokenContract where it is missing."""
+        with self._lock:
+            _, _, size = self._need(oid, self._ask("contents", oid))
+            data = self._out.read(size)
+            self._out.read(1)
+        return data
+
+    def content(self, oid: str) -> Content:
+        """Size, digest and whether a NUL is in it, a chunk at a time."""
+        from blake3 import blake3
+
+        hasher, binary = blake3(), False
+        with self._lock:
+            _, _, size = self._need(oid, self._ask("contents", oid))
+            left = size
+            while left:
+                chunk = self._out.read(min(left, CHUNK))
+                if not chunk:
+                    raise BrokenContract(f"object {oid} ends early", where=str(self._git.cwd))
+                hasher.update(chunk)
+                binary = binary or b"\0" in chunk
+                left -= len(chunk)
+            self._out.read(1)
+        return Content(size, binary, f"b3:{hasher.hexdigest()}")
+
+    def _need(self, oid: str, found: tuple[str, str, int] | None) -> tuple[str, str, int]:
+        if found is None:
+            raise BrokenContract(
+                f"object {oid} is not in this repository",
+                where=str(self._git.cwd),
+                hint="a damaged repository (git fsck), or a partial clone that could not fetch it",
+                outcome="missing_base",
+            )
+        return found
+
+    def level(self, tree: str) -> list[tuple[str, bytes, str]]:
+        """The entries of one tree object, subtrees as such: (mode, name, id)."""
+        known = self._trees.get(tree)
+        if known is None:
+            known = parse_tree(self.read(tree), len(tree) // 2)
+            self._trees[tree] = known
+        return known
+
+    def tree(self, tree: str) -> list[TreeEntry]:
+        """Every file of a tree (a tree id), in git's order; subtrees that were read before cost nothing."""
+        return list(self._walk(tree, b""))
+
+    def _walk(self, tree: str, prefix: bytes) -> Iterator[TreeEntry]:
+        for mode, name, oid in self.level(tree):
+            if mode == "040000":
+                yield from self._walk(oid, prefix + name + b"/")
+            else:
+                yield TreeEntry(mode, prefix + name, oid)
+
+    def entry(self, tree: str, path: bytes) -> TreeEntry | None:
+        """What stands at a path of a tree (a directory included), or None."""
+        *parents, last = path.split(b"/")
+        for parent in parents:
+            found = next((e for e in self.level(tree) if e[1] == parent), None)
+            if found is None or found[0] != "040000":
+                return None
+            tree = found[2]
+        found = next((e for e in self.level(tree) if e[1] == last), None)
+        return TreeEntry(found[0], path, found[2]) if found else None
+
+
+def parse_tree(data: bytes, width: int) -> list[tuple[str, bytes, str]]:
+    """A tree object's entries; `width` is the bytes of an id."""
+    entries, at = [], 0
+    while at < len(data):
+        space = data.index(b" ", at)
+        nul = data.index(b"\0", space)
+        entries.append(
+            (data[at:space].decode("ascii").zfill(6), data[space + 1 : nul], data[nul + 1 : nul + 1 + width].hex())
+        )
+        at = nul + 1 + width
+    return entries
+
+
+def flush_loose(objects: Path, oids: Iterable[str]) -> int:
+    """fsync the loose files of objects that git wrote without it (its default); returns how many there were."""
+    count, parents = 0, set()
+    for oid in oids:
+        path = objects / oid[:2] / oid[2:]
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # packed, or not there: whoever reads it says so
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        parents.add(path.parent)
+        count += 1
+    for parent in sorted(parents):
+        fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    return count

@@ -1,0 +1,59 @@
+"""Collecting by hand, outside any job: a checkout's change as a file and its document."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from ktxkit import contracts
+from ktxkit.contracts import Document
+from ktxkit.core.child import Expected
+from ktxkit.effects import files
+from ktxkit.errors import BrokenContract, CannotRun
+from ktxkit.flows.collect import CONTRACT, Request, collect
+from ktxkit.world import World
+
+# By hand these two are ordinary files and a link's target is data; what runs code still has to be allowed by name.
+CONTROL_BY_HAND = (".gitattributes", "**/.gitattributes", ".gitignore", "**/.gitignore")
+
+
+def policy_by_hand(args: Namespace) -> dict[str, Any]:
+    """The policy that the options of a command line make."""
+    made: dict[str, Any] = {"allowControl": list(CONTROL_BY_HAND), "foreignLinks": not args.inside_links}
+    lists = {"allow": "allow", "deny": "deny", "text_root": "textRoots"}
+    made |= {key: getattr(args, name) for name, key in lists.items() if getattr(args, name, None)}
+    limits = {"max_file_bytes": "maxFileBytes", "max_patch_bytes": "maxPatchBytes"}
+    made |= {key: getattr(args, name) for name, key in limits.items() if getattr(args, name, None) is not None}
+    if getattr(args, "sl_disallowed", False):
+        made["slDisallowed"] = True
+    return made
+
+
+def collect_by_hand(world: World, args: Namespace) -> Document:
+    """The document of `patch-collect -C CHILD --base REV -o FILE`, written beside FILE."""
+    top = world.repository.top
+    if not args.output or not args.base:
+        raise CannotRun("--base and -o go together", hint="patch-collect -C CHILD --base REV -o FILE")
+    if top is None:
+        raise CannotRun("there is no checkout here", hint="-C names the worktree to collect from")
+    base = world.git.resolve(args.base)
+    if base is None:
+        raise BrokenContract(f"base {args.base} is not in this repository", outcome="missing_base", hint="fetch it")
+    branch = args.expect_branch
+    full = f"refs/heads/{branch}" if branch and not branch.startswith("refs/") else branch
+    request = Request(
+        top=top,
+        base=base,
+        expected=Expected(branch=full, any_branch=branch is None, require_clean=args.require_clean),
+        policy=policy_by_hand(args),
+        integration=args.integration,
+    )
+    path = Path(os.path.realpath(args.output))
+    document = collect(world, request, path)
+    if document["outcome"] == "noop":
+        files.remove(path)
+    beside = path.with_name(path.name + ".json")
+    files.write_atomic(beside, contracts.dumps(CONTRACT, document, str(beside)))
+    return document

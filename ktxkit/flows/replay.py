@@ -1,0 +1,67 @@
+"""Replaying what a job accepted on a target that moved meanwhile: merged, proven and gated again, one by one."""
+
+from __future__ import annotations
+
+from ktxkit.contracts import Document
+from ktxkit.core import names
+from ktxkit.core.text import printable
+from ktxkit.effects import merging
+from ktxkit.effects.neutral import Neutral
+from ktxkit.effects.objects import Objects
+from ktxkit.errors import Conflict
+from ktxkit.flows import candidate, jobs
+from ktxkit.flows.candidate import Judged, Offer
+from ktxkit.world import World
+
+
+def replay(world: World, job: Document, neutral: Neutral, onto: str, head: str) -> tuple[str, dict[str, str]]:
+    """The tree of every accepted change on top of `onto`, and each unit's commit there.
+
+    Raises Conflict, with the unit that no longer fits, where one is not accepted there; nothing was moved.
+    """
+    owners = _owners(world, job)
+    git = world.git.at(world.repository.place)
+    commits = git.run("rev-list", "--reverse", "--first-parent", f"{job['targetAtStart']}..{head}", "--").lines
+    base_tree = merging.tree_of(neutral.git, onto)
+    assert base_tree is not None, "the target is a commit"
+    tree, parent, made = base_tree, onto, dict[str, str]()
+    with Objects(neutral.git) as objects:
+        for commit in commits:
+            key = owners.get(commit, commit)
+            judged = _again(world, neutral, objects, commit, tree, base_tree)
+            if judged.outcome not in ("candidate", "subsumed"):
+                raise _no_longer(key, judged)
+            if judged.outcome == "candidate":
+                seconds = int(world.clock.now().timestamp())
+                tree = judged.tree
+                parent = merging.commit_tree(neutral, tree, parent, f"{key}: replayed by ktxkit\n", seconds)
+                made[key] = parent
+    return tree, made
+
+
+def _owners(world: World, job: Document) -> dict[str, str]:
+    found = {}
+    for unit in jobs.units(job):
+        receipt = world.store.read_optional("receipt", names.unit_doc(job["jobId"], unit.position, unit.key, "receipt"))
+        if receipt is not None and "commit" in receipt:
+            found[receipt["commit"]] = unit.key
+    return found
+
+
+def _again(world: World, neutral: Neutral, objects: Objects, commit: str, tree: str, base_tree: str) -> Judged:
+    old, new = merging.tree_of(neutral.git, f"{commit}^"), merging.tree_of(neutral.git, commit)
+    assert old is not None and new is not None, "an accepted commit has one parent"
+    offer = Offer(old, old, new, tuple(merging.changes(neutral, old, new)))
+    judged = candidate.merged(neutral, objects, offer, tree)
+    return candidate.gated(world, judged, base_tree, {}) if judged.outcome == "candidate" else judged
+
+
+def _no_longer(key: str, judged: Judged) -> Conflict:
+    where = [printable(clash.path) for clash in judged.conflicts[:5]]
+    where += [f"{finding['path']}: {finding['message']}" for finding in judged.findings[:5]]
+    return Conflict(
+        f"unit {key} does not fit the moved target: {'; '.join(where)}",
+        outcome=judged.outcome,
+        hint="nothing was moved; run the unit again from the new target",
+        data={"unitKey": key, "conflicts": [clash.document() for clash in judged.conflicts[:1000]]},
+    )

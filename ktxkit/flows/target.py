@@ -1,0 +1,153 @@
+"""A user's branch moves with the checkout that has it, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from ktxkit.core import names
+from ktxkit.core.checkout import Obstacle, elsewhere
+from ktxkit.core.patch import Entry
+from ktxkit.core.status import Status
+from ktxkit.core.text import path_fields, plural, printable
+from ktxkit.effects import checkout, child, merging
+from ktxkit.effects.git import Git
+from ktxkit.effects.neutral import AUTHOR, Neutral, open_neutral, scratch_dir
+from ktxkit.errors import Blocked, CannotRun, Refused
+from ktxkit.flows.branch_lock import Held
+from ktxkit.world import World
+
+SHOWN = 10  # obstacles in a message; all of them are in its data
+
+
+def checked_out_at(world: World, ref: str) -> Path | None:
+    """The checkout that has a branch, or None. Raises Refused where several do."""
+    here = [tree.path for tree in checkout.worktrees(world.git.at(world.repository.place)) if tree.branch == ref]
+    if len(here) > 1:
+        raise Refused(
+            f"{ref} is checked out {len(here)} times: {', '.join(map(str, here))}",
+            hint="one branch lives in one worktree; switch the others away",
+        )
+    return here[0] if here else None
+
+
+def require_free(world: World, git: Git, entries: Sequence[Entry], new: str) -> Status:
+    """The checkout's status, proven not to be in the way of the change. Raises Refused (`dirty_target`)."""
+    busy = child.operations(git)
+    if busy:
+        raise Refused(f"a {busy[0]} is in progress", where=str(git.cwd), hint="finish it first", outcome="dirty_target")
+    status = checkout.status_of(git)
+    found = checkout.in_the_way(git, entries, status)
+    if found:
+        raise _dirty(git, found)
+    with scratch_dir(world) as scratch:
+        why = checkout.can_smudge(git, entries, new, scratch)
+    if why:
+        raise Refused(f"the files cannot be written: {why}", where=str(git.cwd), hint="a required filter fails")
+    return status
+
+
+def _dirty(git: Git, found: Sequence[Obstacle]) -> Refused:
+    names_ = ", ".join(f"{printable(item.path)} ({item.reason})" for item in found[:SHOWN])
+    more = f" and {plural(len(found) - SHOWN, 'other')}" if len(found) > SHOWN else ""
+    return Refused(
+        f"in the way: {names_}{more}",
+        where=str(git.cwd),
+        hint="commit, move or remove what is named; nothing was changed",
+        outcome="dirty_target",
+        data={"paths": [{**path_fields(item.path), "reason": item.reason} for item in found[:1000]]},
+    )
+
+
+def runner(held: Held, top: Path) -> Git:
+    """git in the checkout: its children keep the lock, it flushes, and no edit hides from it."""
+    return child.honest(held.git, top).at(top)
+
+
+def move_checkout(held: Held, git: Git, ref: str, old: str, new: str, entries: Sequence[Entry], before: Status) -> None:
+    """The fast-forward that is the move, proven by comparison. Raises Refused (all is as it was) or Blocked."""
+    held.note(phase="checkout")
+    if git.resolve("HEAD") != old or git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text != ref:
+        raise Refused("the checkout was switched meanwhile", where=str(git.cwd), outcome="target_moved")
+    answer = checkout.fast_forward(git, new)
+    if answer.status == 0 and git.resolve("HEAD") == new:
+        _require_followed(git, entries, before)
+        return
+    said = answer.err.decode("utf-8", "replace").strip() or f"status {answer.status}"
+    there = git.resolve(ref)
+    if there != old:
+        raise Blocked(f"{ref} is at {there}, expected {old}: {said}", where=str(git.cwd))
+    restore(held, git, entries, before)
+    raise Refused(
+        f"git would not move the checkout: {said}", where=str(git.cwd), hint="it is as it was", outcome="dirty_target"
+    )
+
+
+def restore(held: Held, git: Git, entries: Sequence[Entry], before: Status | None) -> None:
+    """Put the change's paths back. Raises Blocked where the checkout is not as before then."""
+    quarantine = held.world.writable_store.path(names.quarantine_dir("checkout", held.nonce))
+    if before is not None and checkout.status_of(git) == before:
+        return
+    checkout.restore(git, entries, quarantine)
+    now = checkout.status_of(git)
+    if before is not None and now != before:
+        raise Blocked("the checkout could not be put back as it was", where=str(git.cwd), hint="see git status")
+
+
+def put_back(held: Held, git: Git, old: str, new: str) -> None:
+    """After a move that was cut off: the paths between the two commits are as in the old one again."""
+    with open_neutral(held.world) as neutral:
+        entries = merging.changes(neutral, old, new)
+    if checkout.has_stale_lock(git) or checkout.in_the_way(git, entries, checkout.status_of(git)):
+        restore(held, git, entries, None)
+
+
+def _require_followed(git: Git, entries: Sequence[Entry], before: Status) -> None:
+    now = checkout.status_of(git)
+    kept = partial(elsewhere, entries, before.ignored)
+    same = now.untracked == before.untracked and kept(now.ignored) == kept(before.ignored)
+    links = {entry.path for entry in entries if entry.new.kind == "gitlink"}
+    changed = [item for item in now.changed if item.path not in links]
+    known = [item for item in before.changed if item.path not in links]
+    if not (checkout.index_has(git, entries) and same and changed == known and now.unmerged == before.unmerged):
+        raise Blocked(
+            "the checkout is not what its new commit and its own dirt make",
+            where=str(git.cwd),
+            hint="see git status; the branch has moved, the change is in it",
+        )
+
+
+def commit_for_user(
+    world: World, neutral: Neutral, tree: str, parent: str, message: str, *, sign: bool
+) -> tuple[str, bool]:
+    """A commit on a user's branch, in the user's name where there is one, and whether it is signed.
+
+    `sign`: as `commit.gpgSign` says. No hook runs. Raises CannotRun where signing fails.
+    """
+    seconds = int(world.clock.now().timestamp())
+    git = world.git.at(world.repository.place)
+    wanted = sign and git.run("config", "--type=bool", "commit.gpgSign", ok=(0, 1)).text == "true"
+    who = _identity(git)
+    if not wanted and who is None:
+        return merging.commit_tree(neutral, tree, parent, message, seconds), False
+    name, email = who or (AUTHOR["NAME"], AUTHOR["EMAIL"])
+    roles = [f"GIT_{role}_{{}}" for role in ("AUTHOR", "COMMITTER")]
+    env = {r.format("NAME"): name for r in roles} | {r.format("EMAIL"): email for r in roles}
+    env |= {r.format("DATE"): f"@{seconds} +0000" for r in roles}
+    runner_ = git.having(**env).configured(core_fsync="objects", i18n_commitEncoding="UTF-8")
+    flags = ["-S"] if wanted else ["--no-gpg-sign"]
+    answer = runner_.run(
+        "commit-tree", *flags, tree, "-p", parent, "-F", "-", stdin=message.encode("utf-8", "surrogateescape"), ok=None
+    )
+    if answer.status != 0:
+        said = answer.err.decode("utf-8", "replace").strip()
+        raise CannotRun(f"the commit could not be signed: {said}", hint="see commit.gpgSign and user.signingKey")
+    return answer.text, wanted
+
+
+def _identity(git: Git) -> tuple[str, str] | None:
+    """The user's configured name and mail; None where either is missing (git would guess)."""
+    name = git.run("config", "user.name", ok=(0, 1)).text
+    email = git.run("config", "user.email", ok=(0, 1)).text
+    return (name, email) if name and email else None

@@ -1,0 +1,53 @@
+"""What the patch and landing commands say of their documents: one line each, reasons below."""
+
+from __future__ import annotations
+
+from ktxkit.cli import Result
+from ktxkit.contracts import Document
+from ktxkit.core.text import plural, printable
+
+SHOWN = 20  # reasons in the text form; all of them are in the document
+
+
+def collected(document: Document) -> Result:
+    """The answer of patch-collect."""
+    what = document["outcome"]
+    size = f", {document['patchBytes']} bytes" if "patchBytes" in document else ""
+    lines = [f"{what}: {plural(len(document['paths']), 'path')}{size}", *_breaches(document)]
+    notes = [_account(document, key) for key in ("excluded", "ignored") if key in document]
+    notes += [f"same name on some file systems: {c['path']} and {c['other']}" for c in document.get("collisions", ())]
+    outcome = "done" if what == "collected" else what
+    return Result(outcome=outcome, document=document, contract="patch", lines=lines, notes=notes)
+
+
+def _account(document: Document, key: str) -> str:
+    account = document[key]
+    names = ", ".join(printable(item["path"]) for item in account["sample"][:5])
+    return (
+        f"{key}, not collected: {plural(account['count'], 'file')} ({names}{', ...' if account['count'] > 5 else ''})"
+    )
+
+
+def _breaches(document: Document) -> list[str]:
+    return [f"  {item['path']}: {item['rule']}: {item['message']}" for item in document.get("breaches", ())[:SHOWN]]
+
+
+def applied(receipt: Document) -> Result:
+    """The answer of patch-apply."""
+    commit = f" {receipt['commit']}" if "commit" in receipt else ""
+    lines = [f"{receipt['outcome']}{commit}: {plural(len(receipt['paths']), 'path')}", *_breaches(receipt)]
+    lines += [f"  {item['path']}: {item['reason']}" for item in receipt["conflicts"][:SHOWN]]
+    for item in receipt["findings"][:SHOWN]:
+        place = ":".join(str(item[key]) for key in ("path", "line", "column") if key in item)
+        lines.append(f"  {place}: {item['level']} {item['rule']} {item['message']}")
+    if "message" in receipt:
+        lines.append(f"  {receipt['message']}")
+    return Result(outcome=receipt["outcome"], document=receipt, contract="receipt", lines=lines)
+
+
+def landed(landing: Document) -> Result:
+    """The answer of job-land."""
+    where = f"{landing['commit']} on {landing['target']}" if "commit" in landing else "nothing to land"
+    count = sum(1 for unit in landing["units"] if unit["outcome"] == "accepted")
+    lines = [f"{landing['outcome']}: {where}, {plural(count, 'unit')}, {plural(len(landing.get('paths', ())), 'path')}"]
+    return Result(outcome=landing["outcome"], document=landing, contract="landing", lines=lines)

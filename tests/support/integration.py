@@ -1,0 +1,74 @@
+"""Jobs on real repositories for the tests of collecting, applying and landing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ktxkit.contracts import Document
+from ktxkit.core import names
+from ktxkit.effects.clock import FixedClock
+from ktxkit.flows import collect, integrate, jobs, land, worktrees
+from ktxkit.world import World
+from tests.support.repos import Repo
+
+Edit = Callable[[Repo], object]
+
+
+def world_at(path: Path) -> World:
+    """The world of a checkout, with a fixed clock."""
+    return World(path, os.environ, clock=FixedClock(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), step=0.001))
+
+
+@dataclass
+class Job:
+    """A job under test."""
+
+    repo: Repo
+    world: World
+    document: Document
+    units: dict[str, jobs.Unit] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, repo: Repo, job_id: str = "j1", target: str = "refs/heads/main") -> Job:
+        world = world_at(repo.path)
+        base = repo.git("rev-parse", target)
+        return cls(repo, world, jobs.create(world, job_id, target=target, base=base))
+
+    def open(self, key: str, base: str = "", policy: Mapping[str, Any] = {}) -> Repo:
+        """Open a unit; returns its worktree."""
+        unit = jobs.add_unit(self.world, self.document["jobId"], key)
+        self.document = jobs.load(self.world, self.document["jobId"])
+        self.units[key] = unit
+        lease = worktrees.open_unit(self.world, self.document, unit, base=base or self.document["base"], policy=policy)
+        return self.repo.at(Path(lease["path"]))
+
+    def collect(self, key: str, *, include_uncommitted: bool = True) -> Document:
+        unit = self.units[key]
+        return collect.collect_unit(self.world, self.document, unit, include_uncommitted=include_uncommitted)
+
+    def apply(self, key: str, **options: Any) -> Document:
+        unit = self.units[key]
+        return integrate.apply_unit(self.world, self.document, unit, options=integrate.Options(**options))
+
+    def unit(self, key: str, edit: Edit, base: str = "", policy: Mapping[str, Any] = {}, **options: Any) -> Document:
+        """Open, edit, collect, apply: the receipt."""
+        edit(self.open(key, base, policy))
+        self.collect(key)
+        return self.apply(key, **options)
+
+    def land(self, **how: Any) -> Document:
+        return land.land(self.world, self.document, **how)
+
+    def doc(self, key: str, name: str) -> Document | None:
+        unit = self.units[key]
+        place = names.unit_doc(self.document["jobId"], unit.position, unit.key, name)
+        return self.world.store.read_optional(name, place)
+
+    @property
+    def head(self) -> str:
+        return self.repo.git("rev-parse", self.document["integrationRef"])
