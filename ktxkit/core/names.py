@@ -143,6 +143,17 @@ WORKTREES_LOCK = "locks/worktrees.lock"  # held for `git worktree add` and `remo
 TRASH = "worktrees/.trash"  # checkouts that were let go and are being deleted
 
 
+LEDGER = "ledger/test-runs.ndjson"  # one opening and one closing line for each run
+LEDGER_LOCK = "locks/ledger.lock"
+LEDGER_INDEX = "ledger/index.sqlite"  # disposable
+ARTIFACTS = "ledger/artifacts"
+
+
+def events_file(run: str) -> str:
+    """The event file of a test run."""
+    return f"ledger/events/{run}.ndjson"
+
+
 def job_lock(job: str) -> str:
     """Name of the lock on a job's documents."""
     return f"job-{job}"

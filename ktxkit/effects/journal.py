@@ -92,6 +92,20 @@ class Journal:
             for number, line in enumerate(stream, start=1):
                 yield number, line.removesuffix(b"\n"), line.endswith(b"\n")
 
+    def last(self) -> Document | None:
+        """The last whole record, validated; None in an empty journal. Reads only the end of the file."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        try:
+            end = _last_newline(fd, os.fstat(fd).st_size)
+            start = _last_newline(fd, max(0, end - 1))
+            line = os.pread(fd, end - start, start)
+        finally:
+            os.close(fd)
+        return contracts.loads(self.contract, line, f"{self.path}: last record") if line else None
+
     def torn(self) -> list[Path]:
         """The side files that hold torn tails."""
         return sorted(self.path.parent.glob(f"{self.path.name}.torn-*"))

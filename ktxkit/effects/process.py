@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from ktxkit.core.digests import digest
 from ktxkit.errors import CannotRun
 
 Child = subprocess.Popen[bytes]
@@ -172,6 +173,15 @@ def signal_group(pgid: int, number: int) -> bool:
 def boot_id() -> str:
     """The kernel's id of this boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+
+
+def machine_id() -> str:
+    """Names this machine, so that a pid of another one is never taken for one of ours: a digest, nothing personal."""
+    try:
+        told = Path("/etc/machine-id").read_text("ascii").strip()
+    except (FileNotFoundError, PermissionError, UnicodeDecodeError):
+        told = ""
+    return digest(f"{told}\n{os.uname().nodename}".encode())[3:35]
 
 
 def start_time(pid: int) -> int | None:

@@ -1,0 +1,171 @@
+"""The event file of one test run: framed records, one O_APPEND descriptor, one write for each record.
+
+A `kill -9` can tear even a 200-byte write, and the torn head would swallow the next record; so each record is newline,
+JSON, newline, and readers pass over blank lines (150 kills of four writers: 22 acknowledged records lost without the
+frame, none with it). The writer lives in foreign processes (test suites that fork, patch `os`, close descriptors they
+do not own, fill disks): it holds its own references to the system calls, looks at whom its descriptor belongs to before
+each write, and when it cannot write it counts and goes quiet. It never raises.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class EventWriter:
+    """Appends records to a file. Any thread may write; one at a time does, the others hand over."""
+
+    def __init__(self, path: Path, *, join: bool = False) -> None:
+        """A new file, or with `join` one that others write too. Raises OSError where it exists, or does not."""
+        # Suites replace functions of `os` and scan modules for references to them: ours hang on the instance.
+        self._write, self._fstat, self._getpid, self._open = os.write, os.fstat, os.getpid, os.open
+        self._truncate, self._close, self._sync = os.ftruncate, os.close, os.fdatasync
+        self.path = path
+        self._alone = not join
+        self.fd = self._open(path, FLAGS if join else FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+        info = self._fstat(self.fd)
+        self._file = (info.st_dev, info.st_ino)
+        self.owner_pid = self._getpid()
+        self._lock = threading.Lock()
+        self._handed: deque[bytes] = deque()
+        self.size = 0
+        self.dropped = 0
+        self.forks = 0
+        self.fault = ""
+        self._quiet = False
+        _writers.add(self)
+
+    def put(self, record: str) -> None:
+        """Append one record: a JSON text in ASCII without a newline."""
+        self._handed.append(b"\n%b\n" % record.encode("ascii"))
+        while self._handed and self._lock.acquire(blocking=False):
+            try:
+                self._drain()
+            finally:
+                self._lock.release()
+
+    def _drain(self) -> None:
+        while self._handed:
+            data = self._handed.popleft()
+            if self._quiet or self._getpid() != self.owner_pid:
+                self.dropped += 1
+            else:
+                self._append(data)
+
+    def _append(self, data: bytes) -> None:
+        try:
+            self._check_owner()
+            count = self._write(self.fd, data)
+            if count != len(data):
+                self._cut_back(OSError(28, "No space left on device"))
+                return
+        except OSError as error:
+            self._cut_back(error)
+            return
+        self.size += count
+
+    def _check_owner(self) -> None:
+        """A suite that closed our descriptor may have another file under its number by now."""
+        try:
+            info = self._fstat(self.fd)
+        except OSError:
+            info = None
+        if info is None or (info.st_dev, info.st_ino) != self._file:
+            self.fd = self._open(self.path, FLAGS)
+            info = self._fstat(self.fd)
+            if (info.st_dev, info.st_ino) != self._file:
+                self._close(self.fd)
+                raise OSError(2, "the event file was replaced")
+        if info.st_nlink == 0:
+            raise OSError(2, "the event file was removed")
+
+    def _cut_back(self, error: OSError) -> None:
+        """Nothing of a record stays (beside other writers its frame holds it apart); the next are only counted."""
+        self.dropped += 1
+        self.fault = self.fault or (error.strerror or str(error))
+        self._quiet = True
+        try:
+            if self._alone and self._fstat(self.fd).st_ino == self._file[1]:
+                self._truncate(self.fd, self.size)
+        except OSError as second:
+            self.fault += f"; {second.strerror}"
+
+    def last_word(self, record: str) -> None:
+        """Append a record even after a fault: space may be free again, and the reader must learn what is missing."""
+        self._quiet = self._quiet and self._getpid() != self.owner_pid
+        self.put(record)
+
+    def flush(self) -> None:
+        """What was written is on the disk."""
+        try:
+            if not self._quiet and self._getpid() == self.owner_pid:
+                self._sync(self.fd)
+        except OSError as error:
+            self.fault = self.fault or f"flush: {error.strerror}"
+
+    def close(self) -> None:
+        if self.fd >= 0 and self._getpid() == self.owner_pid:
+            try:
+                if self._fstat(self.fd).st_ino == self._file[1]:
+                    self._close(self.fd)
+            except OSError as error:
+                self.fault = self.fault or f"close: {error.strerror}"
+        self.fd = -1
+        self._quiet = True
+
+    def forget(self) -> None:
+        """In a forked child: the file is the parent's. The lock may have been held by a thread that is not here."""
+        self._lock = threading.Lock()
+        self._handed.clear()
+        self._quiet = True
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            self._close(fd)
+
+
+_writers: weakref.WeakSet[EventWriter] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    for writer in list(_writers):
+        writer.forget()
+
+
+def _in_parent() -> None:
+    for writer in list(_writers):
+        writer.forks += 1
+
+
+os.register_at_fork(after_in_child=_in_child, after_in_parent=_in_parent)
+
+
+def read(path: Path, limit: int | None = None) -> Iterator[tuple[int, Any]]:
+    """Each record with its line number; a line that is no JSON object is given as None (torn), blank lines are not.
+
+    Only whole lines of the first `limit` bytes are read: a prefix of a growing file is always well-formed.
+    """
+    with open(path, "rb") as stream:
+        used = 0
+        for number, line in enumerate(stream, start=1):
+            used += len(line)
+            if limit is not None and used > limit:
+                return
+            if len(line) > 1:
+                yield number, _record(line)
+
+
+def _record(line: bytes) -> Any:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,229 @@
+"""The ledger of test runs: one opening and one closing line for each, linked by digest, never rewritten.
+
+A run is closed by its own plugin or by `test-run`; one that died, by whoever looks next. The closing line carries the
+record that the pure fold makes of the run's events, and the digest of those events.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, cast
+
+from ktxkit import contracts
+from ktxkit.contracts import Document
+from ktxkit.core import names
+from ktxkit.core.digests import digest
+from ktxkit.core.ledger import chain
+from ktxkit.core.ledger.fold import Fold, Life
+from ktxkit.core.ledger.scope import against_authority, derive
+from ktxkit.effects import event_log, files, process
+from ktxkit.effects.artifacts import Artifacts
+from ktxkit.effects.clock import timestamp
+from ktxkit.effects.journal import Journal
+from ktxkit.effects.lock import flocked
+from ktxkit.errors import BrokenContract
+from ktxkit.world import World
+
+CONTRACT = "ledger-line"
+EVENT = "run-event"
+HOT = ("test_started", "test_result")  # nine in ten records
+
+
+def journal(world: World) -> Journal:
+    return Journal(world.store.path(names.LEDGER), CONTRACT, world.clock)
+
+
+def locked(world: World) -> AbstractContextManager[int]:
+    """The lock under which lines are linked."""
+    return flocked(world.store.path(names.LEDGER_LOCK), clock=world.clock)
+
+
+def append(world: World, body: Mapping[str, Any]) -> Document:
+    """Link a line to the last one and append it, durably. The caller holds the lock."""
+    lines = journal(world)
+    line = chain.link(lines.last(), {"schemaVersion": 1, **body, "at": timestamp(world.clock.now())})
+    lines.append([line], durable=True)
+    return line
+
+
+def opened(world: World, run: str, project: str, *, parent: str | None = None, **facts: Any) -> Document:
+    """The opening line of a run that this process records."""
+    owner = process.this_owner().document() | {"machine": process.machine_id()}
+    body = {"kind": "run-opened", "run": run, "project": project, "owner": owner, **facts}
+    with locked(world):
+        return append(world, body | ({"parent": parent} if parent else {}))
+
+
+def lines(world: World) -> Iterator[Document]:
+    """Every line, its contract and its link checked. Raises BrokenContract."""
+    path = world.store.path(names.LEDGER)
+    try:
+        yield from cast(Iterator[Document], chain.checked(journal(world).records()))
+    except ValueError as error:
+        hint = "it was edited; the lines before the broken one still hold"
+        raise BrokenContract(str(error), where=str(path), hint=hint) from error
+
+
+def events_path(world: World, run: str) -> Path:
+    return world.store.path(names.events_file(run))
+
+
+def whole_size(path: Path) -> int:
+    """Bytes up to and with the last newline: what a reader may take of a file that grows or was torn."""
+    size = path.stat().st_size
+    with open(path, "rb") as stream:
+        while size:
+            start = max(0, size - 65536)
+            stream.seek(start)
+            found = stream.read(size - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            size = start
+    return 0
+
+
+def fold_events(world: World, run: str, size: int | None = None) -> Fold:
+    """The fold of a run's events, or of the first `size` bytes of them. Raises BrokenContract for an unknown record."""
+    path = events_path(world, run)
+    check = contracts.checker(EVENT)
+
+    def checked() -> Iterator[Any]:
+        for number, record in event_log.read(path, size):
+            if record is not None and not check(record):
+                contracts.validate(EVENT, record, f"{path}:{number}")
+            yield record
+
+    return Fold().feed(checked())
+
+
+def life_of(fold: Fold) -> Life:
+    """Whether the process that records a run still lives; that of a run of another machine is not known."""
+    owner = fold.start.get("owner")
+    if owner is None:
+        return "unknown"
+    if owner["machine"] != process.machine_id():
+        return "unknown"
+    dead = process.is_dead(process.Owner(owner["bootId"], owner["pid"], owner["startTime"]))
+    return "dead" if dead else "alive"
+
+
+def ids_of(world: World, fold: Fold) -> list[str] | None:
+    """The ids that were selected, or None where they are not kept."""
+    name = fold.collected.get("ids")
+    if name is None:
+        return None
+    try:
+        body = Artifacts(world.store.path(names.ARTIFACTS)).load(name)
+    except BrokenContract:
+        return None  # what never ran is then counted, not named
+    return [contracts.parse(line, name) for line in body.splitlines()]
+
+
+def record_of(world: World, fold: Fold, life: Life) -> Document:
+    """The record: the fold's facts, with scope and authority derived."""
+    record = fold.result(life, ids_of(world, fold))
+    record["scope"] = derive(record)
+    against = against_authority(record)
+    record["authoritative"] = not against
+    return record | ({"against": against} if against else {})
+
+
+def settle(world: World, run: str, *, last_full: Document | None = None) -> Document | None:
+    """Close a run that has ended: its closing line, or None where it goes on or cannot be told (another machine)."""
+    path = events_path(world, run)
+    size = whole_size(path)
+    fold = fold_events(world, run, size)
+    life = life_of(fold)
+    if not fold.end and life != "dead":
+        return None
+    if runner_lives(fold):
+        return None
+    if size < path.stat().st_size:
+        fold.torn += 1
+    record = record_of(world, fold, "dead" if life == "dead" else life)
+    if last_full is not None:
+        record["scope"] |= lacking(world, fold, last_full)
+    data = files.read(path, limit=1 << 40)[:size]
+    events = {"bytes": size, "digest": digest(data), "records": fold.events, "torn": fold.torn}
+    body = {"kind": "run-closed", "run": run, "project": record.get("project", "unknown"), "events": events}
+    with locked(world):
+        if is_closed(world, run):
+            return None
+        return append(world, body | {"record": {"run": run, **record}})
+
+
+def runner_lives(fold: Fold) -> bool:
+    """`test-run` closes its own runs, with what it knows of the end; unless it is dead itself."""
+    runner = fold.start.get("runner", {}).get("owner")
+    if runner is None or fold.runner or runner["machine"] != process.machine_id():
+        return False
+    return not process.is_dead(process.Owner(runner["bootId"], runner["pid"], runner["startTime"]))
+
+
+def lacking(world: World, fold: Fold, last_full: Document) -> dict[str, Any]:
+    """The ids that the last full run had and this one lacks; only said beside a full run."""
+    before = last_full["record"].get("ids")
+    now = ids_of(world, fold)
+    if before is None or now is None or before == fold.collected.get("ids"):
+        return {}
+    try:
+        body = Artifacts(world.store.path(names.ARTIFACTS)).load(before)
+    except BrokenContract:
+        return {}
+    missing = sorted({contracts.parse(line, before) for line in body.splitlines()} - set(now))
+    if not missing:
+        return {}
+    return {"lacks": missing[:1000], "lacksCount": len(missing), "comparedWith": last_full["run"]}
+
+
+def is_closed(world: World, run: str) -> bool:
+    """Whether the ledger has a closing line of the run."""
+    head = f'"kind":"run-closed","run":"{run}"'.encode("ascii")
+    path = world.store.path(names.LEDGER)
+    if not path.exists():
+        return False
+    with open(path, "rb") as stream:
+        return any(head in line[:256] for line in stream)
+
+
+def open_runs(world: World) -> list[str]:
+    """The runs that were opened and not closed, oldest first; read from the lines' heads alone."""
+    path = world.store.path(names.LEDGER)
+    found: dict[str, None] = {}
+    if path.exists():
+        with open(path, "rb") as stream:
+            for line in stream:
+                kind, run = line_head(line)
+                if kind == "run-opened":
+                    found[run] = None
+                elif kind == "run-closed":
+                    found.pop(run, None)
+    return list(found)
+
+
+def line_head(line: bytes) -> tuple[str, str]:
+    """Kind and run of a ledger line, from its first bytes; empty where it is torn."""
+    parts = line[:256].split(b'"', 12)
+    if len(parts) < 12 or parts[3] != b"kind":
+        return "", ""
+    return parts[5].decode("ascii", "replace"), parts[9].decode("ascii", "replace")
+
+
+def settle_all(world: World) -> list[Document]:
+    """Close every run that has ended without being closed. A run whose events are gone stays open: nothing is known."""
+    closed = []
+    for run in open_runs(world):
+        if events_path(world, run).exists():
+            line = settle(world, run)
+            if line is not None:
+                closed.append(line)
+    return closed
+
+
+def writable(world: World) -> bool:
+    """Whether lines can be added to the ledger."""
+    place = world.store.path(names.LEDGER)
+    return os.access(place if place.exists() else world.store.root, os.W_OK)
