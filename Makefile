@@ -21,6 +21,9 @@ $(STAMP): pyproject.toml Makefile
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
+demo: $(STAMP)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/run.sh .demo
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
