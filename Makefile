@@ -4,14 +4,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+SYSTEM := $(VENV)/.system
 JOBS ?= auto
 
-.PHONY: demo test test-full lint format bench clean help
+.PHONY: demo test test-full system lint format bench clean help
 
 help:
 	@printf '%s\n' 'make demo       the main job on the bundled example' \
 	  'make test       lint and every test, in short forms' \
 	  'make test-full  the same with the long stress, fault and fuzz suites' \
+	  'make system     a browser and shells for the tests of pages and completions (as root)' \
 	  'make lint       ruff and mypy --strict' \
 	  'make bench      side-by-side measurements'
 
@@ -24,6 +26,13 @@ $(STAMP): pyproject.toml Makefile
 demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/run.sh .demo
 
+# A browser, shells and their kin for the tests that look at what people touch (as root; otherwise those skip).
+system: $(SYSTEM)
+
+$(SYSTEM): $(STAMP) tests/support/system.sh
+	@sh tests/support/system.sh $(VENV)
+	@touch $@
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -33,10 +42,10 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: lint
+test: lint $(SYSTEM)
 	$(BIN)/python -m pytest -n $(JOBS) -q
 
-test-full: lint
+test-full: lint $(SYSTEM)
 	KTX_TEST_FULL=1 $(BIN)/python -m pytest -n $(JOBS) -q
 
 clean:

@@ -165,7 +165,8 @@
 
   const head = $("head");
   for (const [name, label] of COLUMNS) {
-    const th = make("div", `c-${name} ${name}${["paths", "took"].includes(name) ? " number" : ""}`);
+    const kind = { number: "number", paths: "paths number", took: "took number", time: "time" }[name] || "";
+    const th = make("div", `c-${name} ${kind}`);
     th.setAttribute("role", "columnheader");
     const button = make("button", "", label);
     button.type = "button";

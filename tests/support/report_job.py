@@ -8,7 +8,16 @@ from ktxkit.core.report import UnitDocs, assemble
 
 A, B, C = "a" * 40, "b" * 40, "c" * 40
 AT = "2026-05-17T12:00:00.000Z"
-WORDS = ("accepted", "accepted", "accepted", "noop", "textual_conflict", "accepted", "semantic_conflict", "policy_rejected")
+WORDS = (
+    "accepted",
+    "accepted",
+    "accepted",
+    "noop",
+    "textual_conflict",
+    "accepted",
+    "semantic_conflict",
+    "policy_rejected",
+)
 
 
 def at(ms: float) -> str:
@@ -27,7 +36,14 @@ def unit(position: int, key: str, word: str, begin: float) -> tuple[UnitDocs, li
     ran = 400 + (position * 137) % 900
     paths = [{"path": f"wiki/global/{key}-{n}.md", "change": "modified"} for n in range(1 + position % 3)]
     receipt: dict[str, Any] = {"outcome": word, "at": at(begin + ran + 200), "before": B, "durationMs": 60.0}
-    patch: dict[str, Any] = {"outcome": "collected", "base": A, "commit": C, "tree": B, "paths": paths, "patchBytes": 900}
+    patch: dict[str, Any] = {
+        "outcome": "collected",
+        "base": A,
+        "commit": C,
+        "tree": B,
+        "paths": paths,
+        "patchBytes": 900,
+    }
     if word == "textual_conflict":
         receipt["conflicts"] = [{"path": paths[0]["path"], "stages": [1, 2, 3], "reason": "both sides changed line 4"}]
     if word == "semantic_conflict":
@@ -35,7 +51,8 @@ def unit(position: int, key: str, word: str, begin: float) -> tuple[UnitDocs, li
             {
                 "rule": "page.reference", "level": "error", "path": "wiki/global/arr.md", "line": 12, "column": 7,
                 "message": "mart_arr_daily.total_arr_cents names no measure, column or segment",
-                "searched": "warehouse/mart_arr_daily", "nearest": ["total_arr"], "hint": "rename it there, or keep the measure",
+                "searched": "warehouse/mart_arr_daily", "nearest": ["total_arr"],
+                "hint": "rename it there, or keep the measure",
             }
         ]  # fmt: skip
     if word == "policy_rejected":
@@ -43,7 +60,13 @@ def unit(position: int, key: str, word: str, begin: float) -> tuple[UnitDocs, li
         patch |= {"outcome": word, "breaches": [{**breach, "message": "slDisallowed unit touched semantic-layer"}]}
     if word == "noop":
         patch |= {"outcome": "noop", "paths": []}
-    result = {"outcome": "finished", "startedAt": at(begin), "endedAt": at(begin + ran), "durationMs": ran, "exitStatus": 0}
+    result = {
+        "outcome": "finished",
+        "startedAt": at(begin),
+        "endedAt": at(begin + ran),
+        "durationMs": ran,
+        "exitStatus": 0,
+    }
     result |= {"argv": ["sh", "-c", f"agent --unit {key}"]}
     data = {"unitKey": key}
     events = [
@@ -56,7 +79,13 @@ def unit(position: int, key: str, word: str, begin: float) -> tuple[UnitDocs, li
 
 def report(count: int, parallel: int = 8) -> dict[str, Any]:
     """A partial job of `count` units, `parallel` at a time."""
-    units, events = [], [event("ingest_started", 0, "run", level="info"), event("projection_finished", 900, "projection", durationMs=700)]
+    units, events = (
+        [],
+        [
+            event("ingest_started", 0, "run", level="info"),
+            event("projection_finished", 900, "projection", durationMs=700),
+        ],
+    )
     for number in range(count):
         word = WORDS[number % len(WORDS)]
         made, said = unit(number + 1, f"pages/topic-{number + 1:04d}", word, 1000 + (number // parallel) * 1500)
@@ -66,8 +95,9 @@ def report(count: int, parallel: int = 8) -> dict[str, Any]:
     events.append(event("final_artifact_gates_finished", last + 400, "gates", durationMs=380))
     events.append(event("landing_finished", last + 600, "landing", durationMs=150))
     job = {
-        "schemaVersion": 1, "kind": "job", "jobId": "nightly-20260517", "connectionId": "warehouse", "sourceKey": "metabase",
-        "createdAt": AT, "startedAt": AT, "finishedAt": at(last + 700), "objectFormat": "sha1", "target": "refs/heads/main",
+        "schemaVersion": 1, "kind": "job", "jobId": "nightly-20260517", "connectionId": "warehouse",
+        "sourceKey": "metabase", "createdAt": AT, "startedAt": AT, "finishedAt": at(last + 700),
+        "objectFormat": "sha1", "target": "refs/heads/main",
         "targetAtStart": A, "base": B, "projection": B, "integrationRef": "refs/ktx/jobs/nightly/integration",
         "state": "landed", "landed": {"commit": C, "at": AT}, "units": [], "warnings": ["2 cards have no owner"],
     }  # fmt: skip
