@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from ktxkit.core.violations import Violation
 from ktxkit.errors import BrokenContract
 
 Document = dict[str, Any]
@@ -73,6 +74,29 @@ def validate(name: str, document: Any, where: str = "") -> None:
         first = problems[0]
         rest = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise BrokenContract(f"{name}: {_place(first)}: {first.message[:400]}{rest}", where=where)
+
+
+def violations(name: str, value: Any) -> list[Violation]:
+    """Every departure of a value from a schema, for readers that know places in their file (the gates)."""
+    found: list[Violation] = []
+    for problem in _validator(name).iter_errors(value):
+        path, place = tuple(problem.instance_path), list(problem.schema_path)
+        holder: Any = schema(name)
+        for part in place[:-1]:
+            holder = holder[part]
+        keyword, here = str(place[-1]), value
+        for part in path:
+            here = here[part]
+        known = tuple(holder.get("properties", ())) if isinstance(holder, dict) else ()
+        if keyword == "additionalProperties":
+            extra = [key for key in here if key not in known and not key.startswith("x-")]
+            found += [Violation(path, keyword, None, key, known) for key in extra]
+        elif keyword == "required":
+            missing = [key for key in holder[keyword] if key not in here]
+            found += [Violation(path, keyword, None, key, known) for key in missing]
+        else:
+            found.append(Violation(path, keyword, holder[keyword] if isinstance(holder, dict) else None))
+    return list({(v.path, v.keyword, v.detail): v for v in found}.values())
 
 
 def _place(problem: Any) -> str:

@@ -20,8 +20,18 @@ PURE = {
     "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json", "math", "operator", "re", "string",
     "textwrap", "typing", "unicodedata", "urllib.parse", "datetime", "struct", "statistics",
 }  # fmt: skip
-PURE_PACKAGES = {"blake3", "markdown_it", "mdit_py_plugins", "ruamel", "sqlglot"}
-HEAVY = {"jsonschema", "jsonschema_rs", "fastjsonschema", "dulwich", "ruamel", "markdown_it", "sqlglot", "rich"}
+PURE_PACKAGES = {"_ruamel_yaml", "blake3", "markdown_it", "mdit_py_plugins", "ruamel", "sqlglot"}
+HEAVY = {
+    "_ruamel_yaml",
+    "jsonschema",
+    "jsonschema_rs",
+    "fastjsonschema",
+    "dulwich",
+    "ruamel",
+    "markdown_it",
+    "sqlglot",
+    "rich",
+}
 
 # Longer than the limits, each with its reason.
 LONG_FUNCTIONS: dict[str, str] = {}

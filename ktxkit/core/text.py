@@ -54,11 +54,11 @@ def plural(count: int, word: str, many: str = "") -> str:
     return f"{count} {word if count == 1 else (many or word + 's')}"
 
 
-def nearest(word: str, known: list[str], limit: int = 3) -> list[str]:
-    """The known names nearest to a misspelt one, best first."""
+def nearest(word: str, known: list[str], limit: int = 3, cutoff: float = 0.6) -> list[str]:
+    """The known names nearest to a misspelt one, best first. `cutoff`: how alike they must be, 0 to 1."""
     from difflib import get_close_matches
 
-    return get_close_matches(word, known, n=limit, cutoff=0.6)
+    return get_close_matches(word, known, n=limit, cutoff=cutoff)
 
 
 def truncated(text: str, limit: int) -> str:

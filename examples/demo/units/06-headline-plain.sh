@@ -1,1 +1,0 @@
-sed -i 's/^Headline: .*/Headline: every order counts./' wiki/global/orders.md

@@ -1,2 +1,0 @@
-# May not touch the semantic layer, and does.
-printf '\n# looked at\n' >> semantic-layer/shop/customers.yaml

@@ -1,2 +1,0 @@
-# Looks, and finds nothing to change.
-test -f wiki/global/customers.md

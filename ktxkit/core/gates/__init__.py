@@ -1,0 +1,1 @@
+"""Gates: pure readers of artifacts and the rules over what they found."""

@@ -1,0 +1,199 @@
+"""The gate of artifacts: all findings of one tree, from the facts of its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ktxkit.core.gates import model, sources
+from ktxkit.core.gates.findings import Finding, grouped
+from ktxkit.core.gates.model import Layer
+from ktxkit.core.gates.provenance import Known, artifact, raw_path, raw_path_of
+from ktxkit.core.gates.references import References, Wrong, listed
+from ktxkit.core.gates.rules import ADVICE, RULES
+from ktxkit.core.text import nearest
+
+Facts = dict[str, Any]
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a tree is judged. `root`: where the artifacts lie in it, empty or ending in `/`."""
+
+    root: bytes = b""
+    advise: bool = False
+    strict: bool = False
+    raw_current: Collection[str] | None = None
+    raw_deleted: Collection[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The findings of a tree, in order, and what was looked at."""
+
+    findings: tuple[Finding, ...]
+    looked: Mapping[str, int]
+    suppressed: int = 0
+    layer: Layer = field(default_factory=Layer)
+
+
+def judge(facts: Mapping[bytes, Facts], files: Collection[bytes], options: Options) -> Judged:
+    """Judge a tree. `facts`: of each artifact by path; `files`: every path of the tree."""
+    layer = model.build(facts, options.root)
+    pages = {path: one for path, one in facts.items() if one["kind"] == "page"}
+    keys = _keys(pages, options.root)
+    references = References(layer, strict=options.strict)
+    known = Known(files, keys[""], layer, options.root, options.raw_current, options.raw_deleted)
+    found = [*_problems(facts), *sources.judge(layer)]
+    for path in sorted(pages):
+        found += _page(path, pages[path], references, keys, known, options)
+    for path, one in facts.items():
+        if one["kind"] == "provenance":
+            found += _rows(path, one, known)
+    kept = [one for one in grouped(found) if options.advise or one.severity != ADVICE]
+    findings, suppressed = _unsuppressed(kept, facts)
+    return Judged(tuple(findings), looked_at(facts), suppressed, layer)
+
+
+def _problems(facts: Mapping[bytes, Facts]) -> Iterator[Finding]:
+    for path, one in facts.items():
+        for rule, line, column, message, hint, level in one["problems"]:
+            yield Finding(rule, path, message, line, column, hint=hint, level=level)
+
+
+def _keys(pages: Mapping[bytes, Facts], root: bytes) -> dict[str, set[str]]:
+    """Page keys by user; those of nobody ("") are everyone's."""
+    keys: dict[str, set[str]] = {"": set()}
+    for path in pages:
+        where = model.place_of(path, root)
+        keys.setdefault(where.user, set()).add(where.key)
+    return keys
+
+
+def _page(
+    path: bytes, page: Facts, references: References, keys: Mapping[str, set[str]], known: Known, options: Options
+) -> Iterator[Finding]:
+    where = model.place_of(path, options.root)
+    if not _KEY.match(where.key):
+        message = f"the page key {where.key!r} cannot be used in refs and links"
+        yield Finding("page-key", path, message, reference=where.key, hint="letters, digits, _ and - only; no folders")
+    yield from _told(path, page["slRefs"], references.sl_ref)
+    yield from _told(path, page["tables"], references.table)
+    spans = page["spans"]
+    yield from (one for one in _told(path, spans, references.span) if options.advise or one.severity != ADVICE)
+    pages = keys[""] | keys.get(where.user, set()) if where.user else keys[""]
+    yield from _links(path, page["refs"], pages, "unknown-page")
+    yield from _links(path, page["links"], pages, "unknown-link")
+    for raw, line, column in page["comments"]:
+        wrong = raw_path(raw, known)
+        if wrong is not None:
+            yield Finding(wrong[0], path, wrong[1], line, column, raw)
+    if options.advise:
+        yield from _words(path, page, known.layer)
+
+
+def _told(path: bytes, items: Iterable[list[Any]], answer: Callable[[str], Wrong | None]) -> Iterator[Finding]:
+    for text, line, column in items:
+        wrong = answer(text)
+        if wrong is not None:
+            said = (text, wrong.searched, wrong.nearest, wrong.hint)
+            yield Finding(wrong.rule, path, wrong.message, line, column, *said)
+
+
+def _links(path: bytes, items: Iterable[list[Any]], pages: Collection[str], rule: str) -> Iterator[Finding]:
+    for text, line, column in items:
+        key = text.partition("#")[0].strip() if rule == "unknown-link" else text
+        if key in pages or not key:
+            continue
+        near = nearest(key, sorted(pages))
+        level = "" if _KEY.match(key) or rule == "unknown-page" else "warning"
+        message = f"there is no page {key}"
+        hint = f"did you mean {near[0]}?" if near else "add the page, or remove the reference"
+        yield Finding(rule, path, message, line, column, key, listed(()), tuple(near), hint, level)
+
+
+def _words(path: bytes, page: Facts, layer: Layer) -> Iterator[Finding]:
+    """Single words in code on a page with sl_refs that nothing has: perhaps a former measure, perhaps prose."""
+    names = {text.partition("/")[2] or text for text, _, _ in page["slRefs"]}
+    found = [one for name in names for one in layer.find(name.partition(".")[0])]
+    if not found:
+        return
+    entities = {entity for one in found for entity in one.entities}
+    for word, line, column in page["words"]:
+        if word in entities or word in layer.homes or layer.knows_table(word):
+            continue
+        near = nearest(word, sorted(entities), 3, 0.7)
+        message = f"{word} is nothing that the page's sources have"
+        yield Finding("unknown-word", path, message, line, column, word, listed(names), tuple(near))
+
+
+def _rows(path: bytes, rows: Facts, known: Known) -> Iterator[Finding]:
+    for row, line, column in rows["rows"]:
+        raw = raw_path_of(row)
+        wrong = raw_path(raw, known) if raw is not None else None
+        if raw is not None and wrong is not None:
+            yield Finding(wrong[0], path, wrong[1], line, column, raw)
+        absent = artifact(row, known)
+        if absent is not None:
+            message = f"there is no {row['artifactKind']} artifact {absent}"
+            yield Finding("unknown-artifact", path, message, line, column, absent)
+
+
+def _unsuppressed(found: list[Finding], facts: Mapping[bytes, Facts]) -> tuple[list[Finding], int]:
+    """Findings without those that a comment suppresses; and what is wrong with the comments."""
+    used: set[tuple[bytes, int]] = set()
+    kept, suppressed = [], 0
+    for finding in found:
+        ignores = facts.get(finding.path, {}).get("ignores", ())
+        places = []
+        for line, column in finding.places:
+            hit = next((n for n, one in enumerate(ignores) if _covers(one, finding.rule, line)), None)
+            if hit is None:
+                places.append((line, column))
+            else:
+                used.add((finding.path, hit))
+                suppressed += 1
+        kept += [finding] if len(places) == len(finding.places) else _left(finding, places)
+    for path, one in facts.items():
+        for n, (rule, line, column, _) in enumerate(one["ignores"]):
+            if (path, n) not in used:
+                kept.append(_idle(path, rule, line, column))
+    return sorted(kept, key=lambda one: one.order), suppressed
+
+
+def _left(finding: Finding, places: list[tuple[int, int]]) -> list[Finding]:
+    if not places:
+        return []
+    return [replace(finding, line=places[0][0], column=places[0][1], places=tuple(places))]
+
+
+def _covers(ignore: list[Any], rule: str, line: int) -> bool:
+    wanted, at, _, alone = ignore
+    return bool(wanted == rule and (line == at or (alone and line == at + 1)))
+
+
+def _idle(path: bytes, rule: str, line: int, column: int) -> Finding:
+    if rule not in RULES:
+        near = tuple(nearest(rule, sorted(RULES)))
+        hint = f"did you mean {near[0]}?" if near else "`gate-check --explain RULE` lists the rules"
+        return Finding("suppression-unknown", path, f"there is no rule {rule}", line, column, rule, (), near, hint)
+    message = f"nothing here breaks {rule}"
+    return Finding("suppression-unused", path, message, line, column, rule, hint="remove the comment")
+
+
+def looked_at(facts: Mapping[bytes, Facts]) -> dict[str, int]:
+    """Counts of what is there to be looked at."""
+    pages = [one for one in facts.values() if one["kind"] == "page"]
+    lists = ("refs", "slRefs", "tables", "links", "spans")
+    entries = [entry for one in facts.values() if one["kind"] == "sources" for entry in one["sources"]]
+    return {
+        "files": len(facts),
+        "pages": len(pages),
+        "sources": len(entries),
+        "references": sum(len(page[key]) for page in pages for key in lists),
+        "joins": sum(len(entry["joins"]) for entry in entries),
+        "rows": sum(len(one["rows"]) for one in facts.values() if one["kind"] == "provenance"),
+    }

@@ -1,0 +1,110 @@
+"""SQL expressions: exactly one, no template, bounded; and the columns it names. sqlglot (extra `sql`) reads them.
+
+sqlglot is a translator, no judge: it takes `THIS IS NOT VALID SQL` for an alias and `1; drop table x` for a block. So
+the text is bounded before it, and what it makes of it is looked at. Without it only templates and bounds are checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+LENGTH_LIMIT = 4096  # characters
+PAREN_LIMIT = 40  # sqlglot's own recursion ends above 48
+OPERATOR_LIMIT = 400  # words and operators: a flat chain recurses too
+
+_TEMPLATE = re.compile(r"\$\{|\{\{|\{%|<%")
+_LITERAL = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[-+*/|<>=!%]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What an expression is. `rule` is empty where nothing is wrong; `columns` are (qualifier or "", name)."""
+
+    rule: str = ""
+    message: str = ""
+    columns: tuple[tuple[str, str], ...] = ()
+    checked: bool = False
+
+
+@cache
+def available() -> str:
+    """sqlglot's version, or nothing where it is not installed."""
+    try:
+        import sqlglot
+    except ImportError:
+        return ""
+    return str(getattr(sqlglot, "__version__", "unknown"))
+
+
+def read(text: str) -> Read:
+    """Judge one expression. Never raises."""
+    found = _bounded(text)
+    if found is not None:
+        return found
+    if not available():
+        return Read()
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    try:
+        parsed = [tree for tree in sqlglot.parse(text, error_level=sqlglot.ErrorLevel.IMMEDIATE) if tree is not None]
+    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
+        # The errors that are not its own are its faults on broken text; the text is no expression either way.
+        return Read("expr-not-expression", _reason(error), checked=True)
+    if len(parsed) != 1:
+        return Read("expr-not-expression", f"{len(parsed)} statements where one expression is expected", checked=True)
+    tree = parsed[0]
+    if not isinstance(tree, exp.Expression) or not _is_expression(tree, exp):
+        return Read("expr-not-expression", f"{_name(tree)} where an expression is expected", checked=True)
+    return Read(columns=tuple(dict.fromkeys(_columns(tree, exp))), checked=True)
+
+
+def _bounded(text: str) -> Read | None:
+    """What can be told without a parser."""
+    bare = _LITERAL.sub("''", text)
+    if _TEMPLATE.search(bare):
+        return Read("expr-template", "a template stands where SQL is expected")
+    if "\0" in text:
+        return Read("expr-not-expression", "a NUL character")
+    if not text.strip():
+        return Read("expr-not-expression", "nothing stands where an expression is expected")
+    if len(text) > LENGTH_LIMIT:
+        return Read("expr-nesting", f"{len(text)} characters are more than {LENGTH_LIMIT}")
+    if bare.count("(") > PAREN_LIMIT or bare.count("[") > PAREN_LIMIT or bare.lower().count("case") > PAREN_LIMIT:
+        return Read("expr-nesting", f"more than {PAREN_LIMIT} parentheses")
+    if len(_WORD.findall(bare)) > OPERATOR_LIMIT:
+        return Read("expr-nesting", f"more than {OPERATOR_LIMIT} words and operators")
+    return None
+
+
+_EXPRESSIONS = ("Condition", "Func", "Star", "Distinct", "Interval", "Filter", "WithinGroup", "IgnoreNulls")
+_STATEMENTS = ("Query", "DDL", "DML", "Command", "Alias", "Aliases", "Block", "Drop", "Set", "Use")
+
+
+def _is_expression(tree: Any, exp: Any) -> bool:
+    def any_of(names: tuple[str, ...]) -> bool:
+        return isinstance(tree, tuple(getattr(exp, name) for name in names if hasattr(exp, name)))
+
+    return any_of(_EXPRESSIONS) and not any_of(_STATEMENTS)
+
+
+def _name(tree: Any) -> str:
+    return f"a{'n' if type(tree).__name__[0] in 'AEIOU' else ''} {type(tree).__name__.lower()}"
+
+
+def _reason(error: Exception) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", str(error)).partition("\n")[0][:200] or type(error).__name__
+
+
+def _columns(tree: Any, exp: Any) -> Iterator[tuple[str, str]]:
+    """The columns named outside subqueries, which have columns of their own."""
+    for node in tree.walk(prune=lambda one: isinstance(one, exp.Query | exp.Subquery | exp.Lambda)):
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            qualifier = ".".join(part.name for part in node.parts[:-1])
+            yield qualifier, node.name

@@ -1,0 +1,62 @@
+"""The verdict: the document that says what was looked at and what was found (contract `verdict`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ktxkit.core.gates.findings import LEVELS, Finding, document
+from ktxkit.core.text import plural
+
+FINDINGS_LIMIT = 25_000  # findings in one document; the counts stay exact
+NOUNS = {
+    "pages": ("page", "pages"),
+    "sources": ("source", "sources"),
+    "references": ("reference", "references"),
+    "joins": ("join", "joins"),
+    "rows": ("provenance row", "provenance rows"),
+}
+
+
+def build(
+    findings: Sequence[Finding],
+    looked: Mapping[str, int],
+    *,
+    tree: str = "",
+    base_tree: str = "",
+    scope: str = "all",
+    gates: Iterable[Mapping[str, Any]] = (),
+    suppressed: int = 0,
+    baselined: int = 0,
+) -> dict[str, Any]:
+    """The document. Its outcome is `findings` where an error is not inherited, else `done`."""
+    charged = [one for one in findings if not one.inherited]
+    counts = {level: sum(1 for one in charged if one.severity == level) for level in LEVELS}
+    return {
+        "schemaVersion": 1,
+        "kind": "verdict",
+        "outcome": "findings" if counts["error"] else "done",
+        **({"tree": tree} if tree else {}),
+        **({"baseTree": base_tree} if base_tree else {}),
+        "scope": scope,
+        "looked": dict(looked),
+        "counts": {
+            **counts,
+            "inherited": len(findings) - len(charged),
+            "suppressed": suppressed,
+            "baselined": baselined,
+        },
+        "gates": [dict(gate) for gate in gates],
+        "findings": [document(one) for one in findings[:FINDINGS_LIMIT]],
+    }
+
+
+def summary(verdict: Mapping[str, Any]) -> str:
+    """What was looked at and what came of it, in one line. An empty check is never silent."""
+    looked, counts = verdict["looked"], verdict["counts"]
+    seen = [plural(looked[key], *words) for key, words in NOUNS.items() if looked.get(key)]
+    seen += [f"{count} {key}" for key, count in sorted(looked.items()) if key not in NOUNS and key != "files" and count]
+    said = [plural(counts[level], level) for level in LEVELS[:2] if counts[level]]
+    said += [f"{counts['advice']} advice"] if counts["advice"] else []
+    said += [f"{counts[word]} {word}" for word in ("inherited", "suppressed", "baselined") if counts.get(word)]
+    return f"looked at {', '.join(seen) if seen else 'nothing'}: {', '.join(said) if said else 'nothing found'}"

@@ -1,0 +1,79 @@
+"""Facts of a tree's artifacts: read from the object store, kept by blob id and version of the readers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, MutableMapping
+from typing import Any
+
+from ktxkit import contracts
+from ktxkit.core import strict_yaml
+from ktxkit.core.gates import expressions, page, shape, source
+from ktxkit.core.gates.model import place_of
+from ktxkit.core.yaml_nodes import Problem
+
+Facts = dict[str, Any]
+READERS_VERSION = 1  # counted up whenever a reader finds something else in the same bytes
+NOT_A_FILE = {"120000": "a symbolic link", "160000": "a submodule"}
+
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # it talks of statements that the gate refuses anyway
+
+
+def version() -> str:
+    """What facts depend on besides the bytes."""
+    return f"{READERS_VERSION}.{expressions.available() or 'no-sql'}.{int(strict_yaml.fast_parser() is not None)}"
+
+
+def read(kind: str, data: bytes) -> Facts:
+    """The facts of one artifact. Never raises."""
+    if kind == "page":
+        return page.read(data, contracts.violations)
+    if kind == "provenance":
+        return rows(data)
+    return source.read(data, contracts.violations, shard=kind == "shard")
+
+
+def rows(data: bytes) -> Facts:
+    """The rows of a provenance file: a JSON array of objects."""
+    parsed = strict_yaml.read(data)
+    facts: Facts = {"kind": "provenance", "rows": [], "ignores": []}
+    problems = list(parsed.problems)
+    root = parsed.root
+    if root is not None and root.kind != "list":
+        problems.append(Problem("schema-type", root.line, root.column, "a list of rows is expected"))
+    for node in root.values() if root is not None else ():
+        wrong = shape.judged("artifact-provenance", node, contracts.violations, dates=frozenset(("id",)))
+        problems += wrong
+        if not wrong:
+            facts["rows"].append([node.data(), node.line, node.column])
+    facts["problems"] = [[p.rule, p.line, p.column, p.message, p.hint, p.level] for p in problems]
+    return facts
+
+
+def of_tree(
+    entries: Iterable[tuple[str, bytes, str]],
+    root: bytes,
+    load: Callable[[str], bytes],
+    cache: MutableMapping[str, Facts],
+) -> dict[bytes, Facts]:
+    """The facts of every artifact among (mode, path, blob id). New ones are put into `cache`, by kind and blob id."""
+    found: dict[bytes, Facts] = {}
+    for mode, path, oid in entries:
+        kind = place_of(path, root).kind
+        if not kind:
+            continue
+        if mode in NOT_A_FILE:
+            found[path] = _other(NOT_A_FILE[mode])
+            continue
+        key = f"{kind}:{oid}"
+        facts = cache.get(key)
+        if facts is None:
+            facts = read(kind, load(oid))
+            cache[key] = facts
+        found[path] = facts
+    return found
+
+
+def _other(what: str) -> Facts:
+    message = f"{what} stands where an artifact is expected"
+    return {"kind": "other", "problems": [["not-a-file", 0, 0, message, "commit a plain file", ""]], "ignores": []}

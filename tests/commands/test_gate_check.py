@@ -1,0 +1,81 @@
+"""gate-check on real repositories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import data
+from tests.support.commands import call
+from tests.support.repos import Repo
+
+SOURCE = """name: orders
+table: shop.orders
+grain: [order_id]
+columns:
+  - {name: order_id, type: string}
+measures:
+  - {name: gross, expr: sum(amount)}
+"""
+PAGE = "---\nsummary: Orders\nsl_refs: [orders]\n---\nGross is `orders.gross`.\n"
+
+
+@pytest.fixture
+def layer(repo: Repo) -> Repo:
+    """One source and one page that refers to it."""
+    repo.write("semantic-layer/shop/orders.yaml", SOURCE.replace("amount", "order_id"))
+    repo.write("wiki/global/orders.md", PAGE)
+    repo.commit("knowledge")
+    return repo
+
+
+def test_a_renamed_measure_is_found_on_the_page_that_nobody_touched(layer: Repo) -> None:
+    layer.write("semantic-layer/shop/orders.yaml", SOURCE.replace("amount", "order_id").replace("gross", "gross_cents"))
+    layer.git("add", "-A")
+    ran = call("gate-check", "--json", cwd=layer.path)
+    assert ran.status == 1
+    (finding,) = ran.document["findings"]
+    assert (finding["rule"], finding["path"], finding["line"]) == ("stale-entity", "wiki/global/orders.md", 5)
+    assert finding["nearest"] == ["orders.gross_cents"]
+
+
+def test_what_the_base_has_too_is_inherited(layer: Repo) -> None:
+    layer.write("wiki/global/orders.md", PAGE + "Net is `orders.net`.\n")
+    layer.commit("stale")
+    layer.write("wiki/global/orders.md", PAGE + "Net is `orders.net`.\nMore.\n")
+    layer.git("add", "-A")
+    ran = call("gate-check", "--json", cwd=layer.path)
+    assert ran.status == 0
+    (finding,) = ran.document["findings"]
+    assert finding["inherited"] is True
+    assert call("gate-check", "--all", cwd=layer.path).status == 1
+
+
+def test_nothing_to_look_at_is_said(repo: Repo) -> None:
+    ran = call("gate-check", cwd=repo.path)
+    assert ran.status == 0
+    assert "looked at nothing" in ran.err
+    assert call("gate-check", "--require-input", cwd=repo.path).status == 2
+
+
+@pytest.mark.needs_data
+def test_orbit_has_the_known_facts_and_no_other_error(tmp_path: Path) -> None:
+    repo = data.orbit(tmp_path / "orbit")
+    document = call("gate-check", "--all", "--json", cwd=repo.path).document
+    errors = [one for one in document["findings"] if one["level"] == "error"]
+    told = {
+        rule: sum(one.get("count", 1) for one in errors if one["rule"] == rule) for rule in {e["rule"] for e in errors}
+    }
+    assert told == {"unknown-artifact": 23, "unknown-table": 6, "unknown-link": 1}
+    (link,) = [one for one in errors if one["rule"] == "unknown-link"]
+    assert (link["path"], link["reference"]) == ("wiki/global/orbit-how-we-work.md", "orbit-team-lanes-detail")
+
+
+@pytest.mark.needs_data
+def test_b2b_has_nothing(tmp_path: Path) -> None:
+    repo = data.b2b(tmp_path / "b2b")
+    document = call("gate-check", "--all", "--json", cwd=repo.path).document
+    assert document["findings"] == []
+    assert document["looked"]["sources"] == 89
+    assert document["looked"]["joins"] == 110

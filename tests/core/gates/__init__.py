@@ -1,0 +1,1 @@
+"""Tests of the gates ' pure readers and rules."""
