@@ -4,14 +4,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+SYSTEM := $(VENV)/.system
 JOBS ?= auto
 
-.PHONY: demo test test-full lint format bench clean help
+.PHONY: demo test test-full system lint format bench clean help
 
 help:
 	@printf '%s\n' 'make demo       the main job on the bundled example' \
 	  'make test       lint and every test, in short forms' \
 	  'make test-full  the same with the long stress, fault and fuzz suites' \
+	  'make system     a browser and shells for the tests of pages and completions (as root)' \
 	  'make lint       ruff and mypy --strict' \
 	  'make bench      side-by-side measurements'
 
@@ -19,6 +21,16 @@ $(STAMP): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit("ktxkit needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Set PYTHON=...") if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/run.sh .demo
+
+# A browser, shells and their kin for the tests that look at what people touch (as root; otherwise those skip).
+system: $(SYSTEM)
+
+$(SYSTEM): $(STAMP) tests/support/system.sh
+	@sh tests/support/system.sh $(VENV)
 	@touch $@
 
 lint: $(STAMP)
@@ -30,10 +42,10 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: lint
+test: lint $(SYSTEM)
 	$(BIN)/python -m pytest -n $(JOBS) -q
 
-test-full: lint
+test-full: lint $(SYSTEM)
 	KTX_TEST_FULL=1 $(BIN)/python -m pytest -n $(JOBS) -q
 
 clean:

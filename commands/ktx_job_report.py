@@ -1,11 +1,13 @@
-"""Show the report of a job: what landed, what did not and why; text, or JSON with --json.
+"""Show the report of a job: what landed, what did not and why; as text, JSON, or one self-contained page.
 
-reads    .ktx/jobs/JOB/ (job, leases, patches, receipts, results) and .ktx/ingest-traces/JOB/trace.jsonl
-writes   nothing
+reads    .ktx/jobs/JOB/ (job, leases, patches, receipts, results) and .ktx/ingest-traces/JOB/trace.jsonl; for the page
+         also the patches and the units' output
+writes   nothing, or with --html the page
 exits    0 shown (whatever the job's outcome), 2 no such job, 5 a document of the job is damaged: it is named, the rest
          is shown
 example  job-report
          job-report nightly-20260517-020000-ab12 --json
+         job-report --html report.html
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from ktxkit import cli
 from ktxkit.errors import CannotRun
 
 if TYPE_CHECKING:
+    from ktxkit.contracts import Document
     from ktxkit.world import World
 
 
@@ -25,6 +28,7 @@ def parser() -> cli.Parser:
     made = cli.Parser("job-report", __doc__)
     made.add_argument("name", metavar="JOB", nargs="?", help="the job; default: KTX_JOB, the worktree's, or the latest")
     made.add_argument("--job", metavar="JOB", help="the same")
+    made.add_argument("--html", metavar="FILE", help="write one page that needs no network; - for stdout")
     return made
 
 
@@ -39,13 +43,30 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         raise CannotRun("there is no job here yet", where=str(world.store.root), hint="job-run JOBFILE makes one")
     made = report.build(world, jobs.load(world, wanted))
     problems = made.get("problems", ())
+    page, written = _page(args, world, made)
     return cli.Result(
         "broken_contract" if problems else "done",
         document=made,
         contract=report.CONTRACT,
-        lines=report_text.render(made),
-        notes=[f"job-report: {problem['where']}: {problem['message']}" for problem in problems],
+        lines=[] if written else report_text.render(made),
+        raw=page,
+        notes=[*written, *(f"job-report: {problem['where']}: {problem['message']}" for problem in problems)],
     )
+
+
+def _page(args: argparse.Namespace, world: World, report: Document) -> tuple[bytes | None, list[str]]:
+    """The page for stdout, or what to say of the file it was written to."""
+    if not args.html:
+        return None, []
+    from ktxkit.effects import files
+    from ktxkit.flows import report_page
+
+    page = report_page.render(world, report)
+    if args.html == "-":
+        return page, []
+    path = world.cwd / args.html
+    files.write_atomic(path, page, mode=0o644, durable=False)
+    return None, [f"wrote {path} ({len(page) / 1e6:.1f} MB)"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -169,6 +169,16 @@ def branch_lock_doc(ref: str) -> str:
     return f"locks/{branch_lock(ref)}.json"
 
 
+def verify_dir(ref: str) -> str:
+    """The checkout in which a patch file is verified, outside any job."""
+    return f"verify/{branch_lock(ref)}"
+
+
+def verified(job: str, key: str) -> str:
+    """A passing verification of a job; `key` is the digest of tree, command and environment."""
+    return f"jobs/{job}/verified/{key.removeprefix('b3:')[:32]}.json"
+
+
 def quarantine_dir(job: str, nonce: str) -> str:
     """Where files go that appeared during a verification: never deleted, one may be a person's."""
     return f"quarantine/{job}/{nonce}"

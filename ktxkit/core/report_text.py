@@ -10,6 +10,7 @@ from ktxkit.core.text import plural, printable
 
 WIDTH = 80
 KEY_WIDTH = 24
+TIE = "\0"  # stands for a space at which no line is broken
 Facts = Mapping[str, Any]
 LABELS = (
     ("acceptedPatches", "accepted", "accepted"),
@@ -35,7 +36,7 @@ def render(report: Facts, width: int = WIDTH) -> list[str]:
     lines = [*_wrapped(f"Job {report['jobId']}: ", headline(report), width), ""]
     for name, text in _facts(report):
         lines += _wrapped(f"  {name:<10} ", text, width)
-    lines += ["", *_wrapped("Isolated diff: ", counts(report["isolatedDiff"]), width), ""]
+    lines += ["", *_wrapped("Isolated diff: ", _tied(counts(report["isolatedDiff"])), width), ""]
     lines += _table(report["workUnits"], width)
     lines += _listed("Warnings", report.get("warnings", ()), width)
     lines += _listed("Projection", report.get("projectionResult", {}).get("warnings", ()), width)
@@ -119,8 +120,6 @@ def _listed(title: str, texts: Sequence[str], width: int) -> list[str]:
 
 def _trailer(report: Facts, width: int) -> list[str]:
     lines = ["", f"Trace: {printable(report['tracePath'])}"]
-    if "reportPath" in report:
-        lines.append(f"Report: {printable(report['reportPath'])}")
     kept = [unit["worktreePath"] for unit in report["workUnits"] if "worktreePath" in unit]
     if kept:
         lines.append(f"Kept: {plural(len(kept), 'worktree')}, the first is {printable(kept[0])}")
@@ -147,7 +146,12 @@ def _wrapped(lead: str, text: str, width: int) -> list[str]:
         line += word if fresh else f" {word}"
         used += size if fresh else size + 1
         fresh = False
-    return [*lines, line.rstrip()]
+    return [made.replace(TIE, " ") for made in (*lines, line.rstrip())]
+
+
+def _tied(text: str) -> str:
+    """A list whose items are not broken over lines."""
+    return ", ".join(item.replace(" ", TIE) for item in text.split(", "))
 
 
 def _pieces(word: str, room: int) -> list[str]:

@@ -107,7 +107,7 @@ def restore(git: Git, entries: Sequence[Entry], quarantine: Path) -> list[bytes]
     Content that is neither side's is kept in `quarantine` first: a torn write of git, or a person's. Returns its paths.
     """
     if has_stale_lock(git):
-        files.remove(_lock(git))
+        remove_lock(git)
     kept = [entry.path for entry in entries if _foreign(git, entry)]
     for path in kept:
         _copy(os.fsencode(git.cwd) + b"/" + path, quarantine, path)
@@ -125,6 +125,11 @@ def restore(git: Git, entries: Sequence[Entry], quarantine: Path) -> list[bytes]
 
 def _lock(git: Git) -> Path:
     return Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "index.lock"))
+
+
+def remove_lock(git: Git) -> None:
+    """Remove the index lock that `has_stale_lock` has proven dead."""
+    files.remove(_lock(git))
 
 
 def has_stale_lock(git: Git) -> bool:

@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from ktxkit.errors import BrokenContract, CannotRun
@@ -104,6 +105,23 @@ def read(path: Path, limit: int = DOCUMENT_LIMIT) -> bytes:
         if info.st_size > limit:
             raise BrokenContract(f"{info.st_size} bytes are more than a document may have", where=str(path))
         return stream.read()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a file. `total` is the whole file's size, bytes."""
+
+    content: bytes
+    total: int
+
+
+def read_part(path: Path, limit: int, *, from_end: bool = False) -> Part:
+    """At most `limit` bytes of a regular file, from its beginning or its end. Raises OSError."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+        total = os.fstat(stream.fileno()).st_size
+        if from_end:
+            stream.seek(max(0, total - limit))
+        return Part(stream.read(limit), total)
 
 
 def temp_dir(parent: Path, prefix: str) -> Path:

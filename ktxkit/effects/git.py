@@ -24,6 +24,7 @@ PINNED_CONFIG = {
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
     "submodule.recurse": "false",
+    "diff.orderFile": "/dev/null",  # one that is missing makes even `git status` fail
     "gc.auto": "0",
     "maintenance.auto": "false",
     "advice.detachedHead": "false",
@@ -37,6 +38,17 @@ PINNED_ENV = {
     "GIT_PAGER": "cat",
     "LC_ALL": "C",
 }
+
+
+REPOSITORY_ENV = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT",
+        "GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE",
+        "GIT_INDEX_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE", "GIT_PREFIX", "GIT_SHALLOW_FILE",
+        "GIT_COMMON_DIR", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NAMESPACE", "GIT_QUARANTINE_PATH", "GIT_EXTERNAL_DIFF",
+        "GIT_DIFF_OPTS",
+    }
+)  # fmt: skip
 
 
 class GitFailed(CannotRun):
@@ -184,6 +196,16 @@ def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
     """An environment without any `GIT_*` variable, with what must be pinned."""
     kept = {key: value for key, value in environ.items() if not key.startswith("GIT_")}
     return {**kept, **PINNED_ENV}
+
+
+def for_others(environ: Mapping[str, str]) -> dict[str, str]:
+    """The user's environment for a foreign command in another directory: what would lead its git astray is dropped.
+
+    Identity, SSH and global configuration stay: they are the user's. Source: `git rev-parse --local-env-vars`, which
+    misses the last three.
+    """
+    pairs = ("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_")
+    return {key: value for key, value in environ.items() if key not in REPOSITORY_ENV and not key.startswith(pairs)}
 
 
 def version(environ: Mapping[str, str]) -> tuple[int, ...]:

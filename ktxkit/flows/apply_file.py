@@ -19,7 +19,7 @@ from ktxkit.effects.clock import timestamp
 from ktxkit.effects.neutral import Neutral, open_neutral
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import BrokenContract, CannotRun, Refused
-from ktxkit.flows import candidate, integrate, recover, target
+from ktxkit.flows import candidate, recover, step, target, verification
 from ktxkit.flows.branch_lock import Held
 from ktxkit.flows.candidate import Judged, Offer
 from ktxkit.flows.collect_file import policy_by_hand
@@ -45,7 +45,7 @@ def apply_file(world: World, patch: Path, how: How) -> Document:
 
     Raises Refused (`dirty_target` and others: nothing was changed), BrokenContract (`invalid_patch`, `missing_base`).
     """
-    integrate.check_message(how.message)
+    step.check_message(how.message)
     top = world.repository.top
     if top is None:
         raise CannotRun("there is no checkout here", hint="-C names a checkout of the branch")
@@ -136,15 +136,30 @@ def _applied(work: Work, offer: Offer, document: Document) -> Document:
     status = target.require_free(work.world, git, judged.entries, judged.tree)
     message = f"{work.how.message.strip() or f'Apply {work.patch.name}'}\n"
     commit, _ = target.commit_for_user(work.world, work.neutral, judged.tree, work.before, message, sign=False)
-    receipt |= {"after": commit, "commit": commit, "tree": judged.tree}
     place = names.branch_intent(work.ref)
     work.held.begin("apply-file", place)
-    work.world.writable_store.write("intent", place, _intent(work, receipt))
+    if work.how.verify:
+        run = _verified(work, commit, judged.tree)
+        receipt["verification"] = run
+        if not verification.passed(run):
+            work.held.settle()
+            return receipt | {"outcome": "verification_failed", "message": verification.why_not(run)}
+    receipt |= {"after": commit, "commit": commit, "tree": judged.tree}
+    work.world.writable_store.write("intent", place, _intent(work) | _follows(work, receipt))
     target.move_checkout(work.held, git, work.ref, work.before, commit, judged.entries, status)
     work.world.writable_store.write("receipt", names.branch_receipt(work.ref), receipt)
     work.world.writable_store.remove(place)
     work.held.settle()
     return receipt
+
+
+def _verified(work: Work, commit: str, tree: str) -> Document:
+    path = work.world.writable_store.path(names.verify_dir(work.ref))
+    check = verification.Check(work.how.verify, work.how.verify_limit, path, "verify/logs")
+    work.world.writable_store.write("intent", names.branch_intent(work.ref), _intent(work), durable=False)
+    run = verification.verify(work.world, work.held, check, commit, tree)
+    work.world.writable_store.remove(names.branch_intent(work.ref))
+    return run
 
 
 def _judged(work: Work, offer: Offer, document: Document) -> Judged:
@@ -163,7 +178,7 @@ def _judged(work: Work, offer: Offer, document: Document) -> Judged:
     return Judged("accepted", judged.tree, judged.entries, gates=judged.gates, followed=judged.followed)
 
 
-def _intent(work: Work, receipt: Document) -> Document:
+def _intent(work: Work) -> Document:
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "intent",
@@ -172,10 +187,12 @@ def _intent(work: Work, receipt: Document) -> Document:
         "at": timestamp(work.world.clock.now()),
         "ref": work.ref,
         "before": work.before,
-        "commit": receipt["commit"],
-        **path_fields(bytes(work.top), "checkout"),
-        "prepared": receipt,
     }
+
+
+def _follows(work: Work, receipt: Document) -> Document:
+    """What the intent says once the commit is made and the checkout is about to follow."""
+    return {"commit": receipt["commit"], **path_fields(bytes(work.top), "checkout"), "prepared": receipt}
 
 
 def _receipt(work: Work, judged: Judged, document: Document) -> Document:
@@ -188,9 +205,9 @@ def _receipt(work: Work, judged: Judged, document: Document) -> Document:
         "before": work.before,
         "nonce": work.held.nonce,
         "patchTree": document["tree"],
-        **integrate.facts_of(judged),
+        **step.facts_of(judged),
         **({"breaches": document["breaches"]} if "breaches" in document and not judged.breaches else {}),
-        "paths": [path_fields(e.path) for e in judged.entries] or integrate.paths_of(document),
+        "paths": [path_fields(e.path) for e in judged.entries] or step.paths_of(document),
         **({"patchDigest": document["patchDigest"]} if "patchDigest" in document else {}),
         "durationMs": round((work.world.clock.monotonic() - work.began) * 1000, 3),
     }

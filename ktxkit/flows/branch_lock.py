@@ -50,7 +50,7 @@ class Held:
 
     def begin(self, step: str, intent: str) -> None:
         """A step begins whose intent will be at that place: recovery looks there."""
-        self.note(pending={"step": step, "intent": intent})
+        self.note(pending={"step": step, "intent": intent, "nonce": self.nonce})
 
     def settle(self, head: str | None = None) -> None:
         """The pending step has its receipt, or has left nothing; the branch is at `head`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from ktxkit.effects.clock import timestamp
 from ktxkit.effects.git import Git
 from ktxkit.effects.neutral import Neutral, open_neutral, scratch_dir
 from ktxkit.effects.objects import Objects, flush_loose
+from ktxkit.effects.worktrees import PLAIN
 from ktxkit.errors import BrokenContract, CannotRun, Refused
 from ktxkit.flows import jobs, selection
 from ktxkit.world import World
@@ -41,6 +43,7 @@ class Request:
     copied: Sequence[str] = ()
     identity: Mapping[str, Any] = field(default_factory=dict)
     ref: str = ""
+    plain: bool = False  # a unit's: neither the user's line-end settings nor a global ignore file decide what is taken
 
 
 def collect_unit(world: World, job: Document, unit: jobs.Unit, *, include_uncommitted: bool = True) -> Document:
@@ -86,6 +89,7 @@ def _of_lease(world: World, job: Document, unit: jobs.Unit, lease: Document, *, 
         copied=lease.get("copied", ()),
         identity={"jobId": job["jobId"], "unitKey": unit.key, "position": unit.position, **identity},
         ref=names.unit_ref(job["jobId"], unit.position, unit.key),
+        plain=lease["mode"] == "unit",
     )
 
 
@@ -94,6 +98,7 @@ def collect(world: World, request: Request, patch: Path) -> Document:
     _same_repository(world, request.top)
     with open_neutral(world) as neutral, scratch_dir(world) as scratch:
         git = child_effects.honest(world.git, request.top)
+        git = Git(git.cwd, git.env, {**git.config, **PLAIN, "core.excludesFile": os.devnull}) if request.plain else git
         state = child_effects.read_state(git, scratch)
         chosen = selection.choose(state.status, request.policy, request.copied)
         _require(state, request, chosen)

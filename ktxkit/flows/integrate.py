@@ -7,62 +7,24 @@ next one that holds the branch (`flows.recover`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
-from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.contracts import Document
 from ktxkit.core import names
-from ktxkit.core.text import path_fields
 from ktxkit.effects import merging
-from ktxkit.effects.clock import timestamp
 from ktxkit.effects.neutral import Neutral, open_neutral
 from ktxkit.effects.objects import Objects
-from ktxkit.errors import Blocked, CannotRun, Refused
-from ktxkit.flows import candidate, jobs, recover
+from ktxkit.errors import Blocked, Refused
+from ktxkit.flows import candidate, jobs, recover, verification
 from ktxkit.flows.branch_lock import Held
 from ktxkit.flows.candidate import Judged, Offer
+from ktxkit.flows.step import Options as Options
+from ktxkit.flows.step import Step, check_message, intent_of, message_of, receipt_of
 from ktxkit.world import World
 
 DONE = ("accepted", "subsumed", "noop")
-MESSAGE_LIMIT = 1024  # bytes of a commit message that a user gives
-KEPT = 10_000  # conflicts, breaches or findings in one receipt
 PATHS_TOLD = 1000  # paths in one trace event
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to apply. `verify_limit`: seconds. `gate_options`: keyword arguments for the gates."""
-
-    verify: Sequence[str] = ()
-    verify_limit: float | None = None
-    gates: bool = True
-    gate_options: Mapping[str, Any] = field(default_factory=dict)
-    follow_renames: bool = False
-    message: str = ""
-    expect_head: str = ""
-
-
-@dataclass
-class Step:
-    """One application under way."""
-
-    world: World
-    job: Document
-    unit: jobs.Unit
-    held: Held
-    options: Options
-    patch: Document
-    before: str
-    began: float
-    attempt: int
-
-    @property
-    def place(self) -> tuple[str, int, str]:
-        return self.job["jobId"], self.unit.position, self.unit.key
-
-    def doc(self, name: str) -> str:
-        return names.unit_doc(*self.place, name)
 
 
 def apply_unit(
@@ -78,12 +40,6 @@ def apply_unit(
     check_message(options.message)
     with recover.holding(world, job["integrationRef"], job) as held:
         return _apply(world, job, unit, held, options)
-
-
-def check_message(message: str) -> None:
-    """Raises CannotRun for a blank message, or one above 1,024 bytes; an empty one means the default."""
-    if message and (not message.strip() or len(message.encode("utf-8", "surrogateescape")) > MESSAGE_LIMIT):
-        raise CannotRun(f"a commit message has 1 to {MESSAGE_LIMIT} bytes, and not only blanks")
 
 
 def _apply(world: World, job: Document, unit: jobs.Unit, held: Held, options: Options) -> Document:
@@ -148,20 +104,22 @@ def _decided(step: Step) -> Document:
     """Judge, and write what was decided."""
     world, patch, store = step.world, step.patch, step.world.writable_store
     step.held.begin("apply", step.doc("intent"))
-    store.write("intent", step.doc("intent"), _intent(step), durable=False)
+    store.write("intent", step.doc("intent"), intent_of(step), durable=False)
     with open_neutral(world) as neutral, Objects(neutral.git) as objects:
         if patch["outcome"] == "noop":
-            return _close(step, _receipt(step, Judged("noop")))
+            return _close(step, receipt_of(step, Judged("noop")))
         lease = store.read_optional("lease", step.doc("lease"))
         path = store.path(names.patch_file(*step.place))
         offer = candidate.offer_of(world, neutral, patch, path, lease.get("policy", {}) if lease else {})
         judged = _judged(step, neutral, objects, offer)
-        verification = None
-        if judged.outcome == "candidate" and step.options.verify:
-            judged, verification = _verified(step, neutral, judged)
         if judged.outcome != "candidate":
-            return _close(step, _receipt(step, judged, verification))
-        return _move(step, neutral, judged, verification)
+            return _close(step, receipt_of(step, judged))
+        commit, run = _commit(step, neutral, judged), None
+        if step.options.verify:
+            judged, run = _verified(step, judged, commit)
+        if judged.outcome != "candidate":
+            return _close(step, receipt_of(step, judged, run))
+        return _move(step, judged, commit, run)
 
 
 def _judged(step: Step, neutral: Neutral, objects: Objects, offer: Offer) -> Judged:
@@ -181,18 +139,44 @@ def _judged(step: Step, neutral: Neutral, objects: Objects, offer: Offer) -> Jud
     return candidate.gated(step.world, judged, start, step.options.gate_options)
 
 
-def _verified(step: Step, neutral: Neutral, judged: Judged) -> tuple[Judged, Document]:
-    raise CannotRun("--verify is not built yet")
-
-
-def _move(step: Step, neutral: Neutral, judged: Judged, verification: Document | None) -> Document:
-    """Commit, journal the commit with its receipt-to-be, move the branch, write the receipt."""
-    step.held.note(phase="committing")
+def _commit(step: Step, neutral: Neutral, judged: Judged) -> str:
     seconds = int(step.world.clock.now().timestamp())
-    commit = merging.commit_tree(neutral, judged.tree, step.before, message_of(step), seconds)
+    return merging.commit_tree(neutral, judged.tree, step.before, message_of(step), seconds)
+
+
+def _verified(step: Step, judged: Judged, commit: str) -> tuple[Judged, Document]:
+    """The verify command's word on the candidate, in a checkout of it."""
+    check = verification.Check(
+        step.options.verify,
+        step.options.verify_limit,
+        step.world.writable_store.path(names.integration_dir(step.job["jobId"])),
+        names.unit_dir(*step.place),
+        step.job["jobId"],
+    )
+    trace = jobs.tracer(step.world, step.job).bound(unitKey=step.unit.key)
+    with trace.timed("verification", "patch_verification", {"argv": list(check.argv)}) as told:
+        run = verification.verify(step.world, step.held, check, commit, judged.tree)
+        told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
+    _require_unmoved(step.held, step.job["integrationRef"], step.before)
+    return (judged if verification.passed(run) else replace(judged, outcome="verification_failed")), run
+
+
+def _require_unmoved(held: Held, ref: str, before: str) -> None:
+    there = held.git.resolve(ref)
+    if there != before:
+        raise Blocked(
+            f"the verification moved {ref}: expected {before}, found {there}",
+            hint="a verification must not move branches; see the reflog",
+            data={"ref": ref, "expected": before, "found": there or ""},
+        )
+
+
+def _move(step: Step, judged: Judged, commit: str, run: Document | None) -> Document:
+    """Journal the commit with its receipt-to-be, move the branch, write the receipt."""
+    step.held.note(phase="committing")
     done = replace(judged, outcome="accepted")
-    receipt = _receipt(step, done, verification) | {"after": commit, "commit": commit, "tree": judged.tree}
-    intent = {**_intent(step), "commit": commit, "prepared": receipt}
+    receipt = receipt_of(step, done, run) | {"after": commit, "commit": commit, "tree": judged.tree}
+    intent = {**intent_of(step), "commit": commit, "prepared": receipt}
     step.world.writable_store.write("intent", step.doc("intent"), intent)
     move_ref(step.held, step.job["integrationRef"], commit, step.before)
     return _close(step, receipt, commit)
@@ -211,79 +195,6 @@ def move_ref(held: Held, ref: str, new: str, old: str) -> None:
             hint="see git reflog; nothing of ours was lost",
             data={"ref": ref, "expected": old, "found": there},
         )
-
-
-def message_of(step: Step) -> str:
-    """The integration commit's message, with trailers that name what it carries."""
-    lead = step.options.message.strip() or f"{step.unit.key}: integrated by ktxkit"
-    digest = step.patch.get("patchDigest", "")
-    patch = f"Ktx-Patch: {digest}\n" if digest else ""
-    return f"{lead}\n\nKtx-Job: {step.job['jobId']}\nKtx-Unit: {step.unit.key}\n{patch}"
-
-
-def _intent(step: Step) -> Document:
-    digest = step.patch.get("patchDigest")
-    return {
-        "schemaVersion": SCHEMA_VERSION,
-        "kind": "intent",
-        "step": "apply",
-        "jobId": step.job["jobId"],
-        "unitKey": step.unit.key,
-        "position": step.unit.position,
-        "attempt": step.attempt,
-        "nonce": step.held.nonce,
-        "at": timestamp(step.world.clock.now()),
-        "ref": step.job["integrationRef"],
-        "before": step.before,
-        **({"patchDigest": digest} if digest else {}),
-    }
-
-
-def _receipt(step: Step, judged: Judged, verification: Document | None = None) -> Document:
-    """The document that says this application is done, without a commit."""
-    digest = step.patch.get("patchDigest")
-    made: Document = {
-        "schemaVersion": SCHEMA_VERSION,
-        "kind": "receipt",
-        "jobId": step.job["jobId"],
-        "unitKey": step.unit.key,
-        "position": step.unit.position,
-        "attempt": step.attempt,
-        "outcome": judged.outcome,
-        "at": timestamp(step.world.clock.now()),
-        "integrationRef": step.job["integrationRef"],
-        "before": step.before,
-        "patchTree": step.patch["tree"],
-        "nonce": step.held.nonce,
-        **facts_of(judged),
-        "paths": [path_fields(entry.path) for entry in judged.entries] or paths_of(step.patch),
-        **({"patchDigest": digest} if digest else {}),
-        **({"verification": verification} if verification else {}),
-        "durationMs": round((step.world.clock.monotonic() - step.began) * 1000, 3),
-    }
-    return made
-
-
-def paths_of(patch: Document) -> list[Document]:
-    """The paths that a patch document names, for a receipt."""
-    return [{key: item[key] for key in ("path", "pathB64") if key in item} for item in patch["paths"]]
-
-
-def facts_of(judged: Judged) -> Document:
-    """Conflicts, findings, breaches and what was looked at, as a receipt has them."""
-    made: Document = {
-        "conflicts": [clash.document() for clash in judged.conflicts[:KEPT]],
-        "findings": list(judged.findings[:KEPT]),
-    }
-    if judged.breaches:
-        made["breaches"] = [breach.document() for breach in judged.breaches[:KEPT]]
-    if judged.gates is not None:
-        made["gates"] = judged.gates
-    if judged.followed:
-        made["followed"] = [
-            {**path_fields(old), **path_fields(new, "newPath")} for old, new in sorted(judged.followed.items())
-        ]
-    return made
 
 
 def _close(step: Step, receipt: Document, head: str | None = None) -> Document:

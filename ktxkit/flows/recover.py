@@ -11,8 +11,8 @@ from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.text import path_bytes
-from ktxkit.errors import Blocked
-from ktxkit.flows import jobs, target
+from ktxkit.errors import Blocked, KtxError
+from ktxkit.flows import jobs, target, verification
 from ktxkit.flows.branch_lock import WAIT, Held, hold
 from ktxkit.world import World
 
@@ -22,7 +22,13 @@ def holding(world: World, ref: str, job: Document | None = None, *, wait: float 
     """Hold a branch, after what a dead holder left pending on it is finished or forgotten."""
     with hold(world, ref, wait=wait) as held:
         settle_pending(world, held, job)
-        yield held
+        try:
+            yield held
+        except Blocked:
+            raise
+        except KtxError:
+            settle_pending(world, held, job)  # refused in the middle of a step: nothing of it stays
+            raise
 
 
 def recover(world: World, job: Document) -> None:
@@ -39,12 +45,22 @@ def settle_pending(world: World, held: Held, job: Document | None) -> None:
     if pending is None:
         return
     intent = world.store.read_optional("intent", pending["intent"])
+    path = checkout_of(held.ref, intent)
+    if path is not None:
+        verification.heal(world, held, world.writable_store.path(path), pending["nonce"])
     if intent is None:
         held.settle()
         return
     settlers = {"apply": settle_apply, "land": settle_land, "apply-file": settle_file}
     settlers[intent["step"]](world, held, intent, pending["intent"])
     _told(world, job, intent)
+
+
+def checkout_of(ref: str, intent: Document | None) -> str | None:
+    """Where the candidates of a step are verified: in the store."""
+    if intent is None or intent["step"] == "land":
+        return None
+    return names.integration_dir(intent["jobId"]) if "jobId" in intent else names.verify_dir(ref)
 
 
 def settle_apply(world: World, held: Held, intent: Document, place: str) -> None:

@@ -34,7 +34,7 @@ def build(world: World, job: Document, more: Mapping[str, Any] | None = None) ->
         "generatedAt": timestamp(world.clock.now()),
         "tracePath": str(trace.path),
         "traceEvents": len(events),
-        "reportPath": str(world.store.path(names.report_doc(job["jobId"]))),
+        **_stored(world, job),
         **_summary(events),
         **(more or {}),
     }
@@ -43,6 +43,11 @@ def build(world: World, job: Document, more: Mapping[str, Any] | None = None) ->
     if world.store.exists(names.integration_dir(job["jobId"])):
         facts["isolatedDiff"] = {"integrationWorktreePath": str(world.store.path(names.integration_dir(job["jobId"])))}
     return assemble(job, units, events, facts)
+
+
+def _stored(world: World, job: Document) -> Document:
+    place = names.report_doc(job["jobId"])
+    return {"reportPath": str(world.store.path(place))} if world.store.exists(place) else {}
 
 
 def latest(world: World) -> str | None:

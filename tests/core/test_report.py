@@ -250,6 +250,7 @@ def test_text_fits_80_columns(key: str, reason: str) -> None:
     text = "\n".join(lines)
     assert "Trace: /r/.ktx/ingest-traces/j1/trace.jsonl" in lines
     assert "Isolated diff: 1 accepted, 0 textual conflicts, 0 semantic conflicts" in text
+    assert "0 policy rejected" in text, "no item is broken over two lines"
     assert text.startswith("Job j1: partial, landed as cccccccccccc")
 
 

@@ -72,3 +72,10 @@ class Job:
     @property
     def head(self) -> str:
         return self.repo.git("rev-parse", self.document["integrationRef"])
+
+
+def script(path: Path, body: str) -> str:
+    """A shell script to run as a verify command."""
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)

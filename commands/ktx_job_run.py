@@ -1,0 +1,73 @@
+"""Run a whole job: units in parallel worktrees, their patches gated and integrated in unit order, landed by one squash.
+
+reads    JOBFILE (YAML, contract job-file); with --resume the job's own documents
+writes   .ktx/jobs/JOB/, .ktx/ingest-patches/JOB/, .ktx/ingest-traces/JOB/trace.jsonl, worktrees; the target, once, last
+exits    0 done or nothing to do, 1 refused, dirty or moved target, 2 usage or a bad job file, 3 partial or failed,
+         4 blocked, 5 a broken contract, 130 interrupted (evidence kept; --resume continues)
+example  job-run job.yaml --max-parallel 8
+         job-run --resume nightly-20260517-020000-1a2b
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ktxkit import cli
+from ktxkit.errors import CannotRun
+
+if TYPE_CHECKING:
+    from ktxkit.world import World
+
+
+def parser() -> cli.Parser:
+    made = cli.Parser("job-run", __doc__)
+    made.add_argument("jobfile", nargs="?", metavar="JOBFILE", help="what to do (docs/formats/job-file.md)")
+    made.add_argument("--resume", metavar="JOB", help="continue a job that did not land")
+    made.add_argument("--job", metavar="ID", help="the new job's id (default: the file's, or made from its name)")
+    made.add_argument("--target", metavar="BRANCH", help="the branch to land on (default: the file's, or the current)")
+    made.add_argument(
+        "--max-parallel", type=int, metavar="N", help="units at once (default: the file's, or processors)"
+    )
+    made.add_argument("--on-failure", choices=["continue", "abort"], help="when a unit fails")
+    made.add_argument("--on-conflict", choices=["set-aside", "stop"], help="when a unit's patch is not accepted")
+    made.add_argument("--rebase", action="store_true", help="replay on the target where it moved meanwhile")
+    return made
+
+
+def run(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit import terminal
+    from ktxkit.core.report_text import render
+    from ktxkit.flows.job import read
+    from ktxkit.flows.job import run as job
+
+    if bool(args.resume) == bool(args.jobfile):
+        raise CannotRun("job-run takes a JOBFILE, or --resume JOB", hint="see job-run --help")
+    if args.max_parallel is not None and args.max_parallel < 1:
+        raise CannotRun("--max-parallel must be 1 or more")
+    progress = terminal.JobProgress(quiet=args.quiet or args.json, live=terminal.on_terminal())
+    with progress.shown():
+        how = job.How(progress, args.max_parallel, args.rebase)
+        if args.resume:
+            ended = job.resume(world, args.resume, how)
+        else:
+            given = {
+                "job": args.job,
+                "target": args.target,
+                "onFailure": args.on_failure,
+                "onConflict": args.on_conflict,
+            }
+            document = read.job_file(world, args.jobfile, {key: value for key, value in given.items() if value})
+            ended = job.start(world, document, args.jobfile, how)
+    if ended.error is not None and not ended.settled:
+        raise ended.error
+    return cli.Result(ended.outcome, ended.report, "report", lines=render(ended.report), notes=ended.notes)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return cli.execute(parser(), run, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+sed -i 's/^Headline: .*/Headline: every order counts./' wiki/global/orders.md

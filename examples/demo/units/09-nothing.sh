@@ -1,0 +1,2 @@
+# Looks, and finds nothing to change.
+test -f wiki/global/customers.md

@@ -1,0 +1,19 @@
+"""`path:line:col: level rule message`, one line for each finding. For scripts too: the shape never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ktxkit.core.formats.common import Content, Finding, place, sentence, shown_path
+from ktxkit.core.text import printable
+
+
+def render(verdict: Mapping[str, Any], content: Content) -> list[str]:
+    return [line(finding) for finding in verdict["findings"]]
+
+
+def line(finding: Finding) -> str:
+    """One finding; the shape is that of compilers, which editors read."""
+    at, column = place(finding)
+    return f"{shown_path(finding)}:{at}:{column}: {finding['level']} {printable(finding['rule'])} {sentence(finding)}"

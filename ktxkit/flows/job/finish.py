@@ -1,0 +1,80 @@
+"""The end of a job: final gates, landing, report. The target moves here, once, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+
+from ktxkit.contracts import Document
+from ktxkit.core import names
+from ktxkit.core.schedule import LANDED, job_outcome
+from ktxkit.core.text import plural
+from ktxkit.effects.clock import timestamp
+from ktxkit.errors import Conflict
+from ktxkit.flows import report
+from ktxkit.flows.job.state import JobRun
+from ktxkit.flows.land import land
+
+SUBJECT_KEYS = 50  # unit keys in the landing commit's message
+
+
+def final_gates(run: JobRun) -> None:
+    """Every gate over the integrated tree, judged against the tree the target had before the job (so that what a
+    projection broke is charged). Raises Conflict (`semantic_conflict`) where findings of level error are new.
+    """
+    if find_spec("ktxkit.flows.gates") is None:
+        return
+    gates = import_module("ktxkit.flows.gates")
+    git = run.git
+    tree = git.text("rev-parse", "--verify", f"{run.head()}^{{tree}}")
+    start = git.text("rev-parse", "--verify", f"{run.job['targetAtStart']}^{{tree}}")
+    with run.tracer.timed("gates", "final_artifact_gates", {"tree": tree, "baseTree": start}) as facts:
+        verdict = gates.check_tree(run.world, tree, base_tree=start, everything=True)
+        run.world.writable_store.write("verdict", f"{names.job_dir(run.job_id)}/verdict.json", verdict)
+        new = [f for f in verdict["findings"] if f["level"] == "error" and not f.get("inherited")]
+        facts |= {"looked": verdict["looked"], "errors": len(new), "inherited": len(verdict["findings"]) - len(new)}
+        if new:
+            first = f"{new[0]['rule']} in {new[0]['path']}: {new[0]['message']}"
+            raise Conflict(
+                f"the final gates found {plural(len(new), 'new error')}: {first}",
+                outcome="semantic_conflict",
+                hint=f"the findings are in {run.world.store.path(names.job_dir(run.job_id))}/verdict.json",
+            )
+
+
+def message_of(run: JobRun, outcomes: Mapping[str, str]) -> str:
+    """The landing commit's message: the job file's, or one that names the units that are in it."""
+    if run.plan.message:
+        return run.plan.message
+    landed = [key for key, word in outcomes.items() if word == "accepted"]
+    listed = "\n".join(f"- {key}" for key in landed[:SUBJECT_KEYS])
+    more = f"\n- and {len(landed) - SUBJECT_KEYS} more" if len(landed) > SUBJECT_KEYS else ""
+    return f"Job {run.job_id}: {len(landed)} units of {len(outcomes)}\n\n{listed}{more}\n"
+
+
+def land_job(run: JobRun, outcomes: Mapping[str, str], *, rebase: bool = False) -> str:
+    """Squash what was accepted onto the target. Returns the job's outcome word."""
+    changed = not run.git.ok("diff", "--quiet", run.job["targetAtStart"], run.head())
+    accepted = [word for word in outcomes.values() if word in LANDED and word != "noop"]
+    landed = bool(changed and (accepted or "projection" in run.job))
+    if landed:
+        land(run.world, run.job, message=message_of(run, outcomes), rebase=rebase)
+        run.update()
+    return job_outcome(outcomes.values(), changed=changed, landed=landed)
+
+
+def close(run: JobRun, outcome: str, failure: Document | None = None) -> Document:
+    """Write the job's end and its report, and say so in the trace. Returns the report."""
+    state = "failed" if failure else "landed" if run.job["state"] == "landed" else "closed"
+    if failure and failure["outcome"] == "interrupted":
+        state = "aborted"
+    run.update(outcome=outcome, state=state, finishedAt=timestamp(run.world.clock.now()), failure=failure)
+    made = report.build(run.world, run.job)
+    run.world.writable_store.write("report", names.report_doc(run.job_id), made)
+    facts = {"outcome": outcome, "state": state, "report": str(run.world.store.path(names.report_doc(run.job_id)))}
+    if failure:
+        run.tracer.emit("run", "ingest_failed", {**facts, **failure}, level="error")
+    else:
+        run.tracer.emit("run", "ingest_finished", {**facts, "commitSha": run.job.get("landed", {}).get("commit")})
+    return made

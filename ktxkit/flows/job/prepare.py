@@ -1,0 +1,141 @@
+"""The beginning of a job: the snapshot, the projection, the base, the plan."""
+
+from __future__ import annotations
+
+from ktxkit import contracts
+from ktxkit.contracts import Document
+from ktxkit.core import names
+from ktxkit.core.job_file import PROJECT, JobPlan, Step, UnitPlan, plan_of
+from ktxkit.effects import process
+from ktxkit.effects.git import for_others
+from ktxkit.errors import CannotRun, Conflict, KtxError
+from ktxkit.flows import collect, integrate, jobs, worktrees
+from ktxkit.flows.job.state import JobRun
+from ktxkit.flows.job.unit import execute
+from ktxkit.world import World
+
+PLAN_LIMIT = 3600.0  # seconds for a plan command without a limit of its own
+RAW_SHOWN = 100  # raw paths in the trace
+
+
+def resolve_target(world: World, name: str) -> str:
+    """The target's full ref: the one named, or the branch that is checked out. Raises CannotRun where there is none."""
+    git = world.git
+    if not name:
+        head = git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text
+        if not head:
+            raise CannotRun("HEAD is detached: which branch is the target?", hint="set `target` in the job file")
+        name = head
+    full = name if name.startswith("refs/") else f"refs/heads/{name}"
+    if git.resolve(full) is None:
+        raise CannotRun(
+            f"target branch {name} has no commit", hint="make a first commit, or name another branch as the target"
+        )
+    return full
+
+
+def planned_units(world: World, step: Step, job_id: str) -> list[Document]:
+    """Run the plan command at the repository's top; each line of its stdout is a unit.
+
+    Raises Conflict (`failed`) where it fails, BrokenContract with the line where one is not a unit.
+    """
+    env = for_others(world.env)
+    done = process.run(
+        step.argv,
+        cwd=world.repository.place,
+        env={**env, "KTX_JOB": job_id},
+        timeout=step.time_limit or PLAN_LIMIT,
+    )
+    if done.status != 0:
+        said = done.err.decode("utf-8", "replace").strip()[-2000:]
+        ended = "did not end in time" if done.timed_out else f"ended with status {done.status}"
+        raise Conflict(f"the plan command {ended}: {said}", outcome="failed", hint="run it by hand to see why")
+    lines = enumerate(done.out.splitlines(), start=1)
+    return [contracts.loads("job-unit", line, f"plan command, line {number}") for number, line in lines if line.strip()]
+
+
+def with_planned(world: World, document: Document, job_id: str) -> tuple[Document, JobPlan]:
+    """The document with the units of its plan command written out, and its plan. A resumed job plans nothing anew."""
+    plan = plan_of(document)
+    if plan.plan is None:
+        return document, plan
+    units = [*document.get("units", ()), *planned_units(world, plan.plan, job_id)]
+    whole = {key: value for key, value in document.items() if key != "plan"} | {"units": units}
+    contracts.validate("job-file", whole, "job file with the planned units")
+    return whole, plan_of(whole)
+
+
+def fix_base(run: JobRun) -> None:
+    """Trace the snapshot, run the projection, and record the one commit from which every unit starts."""
+    start = str(run.job["targetAtStart"])
+    raw = sorted({path for unit in run.plan.units for path in unit.raw_files})
+    run.tracer.emit(
+        "snapshot",
+        "input_snapshot",
+        {
+            "target": run.job["target"],
+            "baseSha": run.job.get("base", start),
+            "unitCount": len(run.plan.units),
+            "rawFileCount": len(raw),
+            "rawFiles": raw[:RAW_SHOWN],
+            "jobFileDigest": run.plan.digest,
+        },
+    )
+    if "base" not in run.job:
+        integrate.ensure_integration(run.world, run.job, start)
+        base = _project(run, start) if run.plan.project else start
+        run.git.run("update-ref", names.base_ref(run.job_id), base)
+        run.update(base=base, **({"projection": base} if base != start else {}))
+    integrate.ensure_integration(run.world, run.job, run.job["base"])
+    facts = {"baseSha": run.job["base"], "projectionSha": run.job.get("projection"), "maxParallel": run.limit}
+    run.tracer.emit("routing", "isolated_diff_enabled", facts, level="info")
+
+
+def _project(run: JobRun, start: str) -> str:
+    """Run the projection as a unit of its own before all others; its commit is the base, its gates the final ones."""
+    assert run.plan.project is not None
+    plan = UnitPlan(PROJECT, run.plan.project, document={"key": PROJECT})
+    unit = run.unit(plan)
+    with run.tracer.timed("projection", "projection", {"argv": list(plan.step.argv)}) as facts:
+        lease = worktrees.open_unit(run.world, run.job, unit, base=start, policy={}, copy=run.plan.copy)
+        ended = execute(run, plan, unit, lease, run.plan.digest)
+        if ended.problem:
+            worktrees.close_unit(run.world, run.job, unit, "crash")
+            raise Conflict(f"the projection failed: {ended.message}", outcome="failed", hint=_output(run, unit))
+        result = _projection_result(run, unit)
+        collect.collect_unit(run.world, run.job, unit, include_uncommitted=True)
+        receipt = integrate.apply_unit(run.world, run.job, unit, options=integrate.Options(gates=False))
+        facts |= {"outcome": receipt["outcome"], **{key: result.get(key, []) for key in ("warnings", "touchedSources")}}
+        if receipt["outcome"] not in ("accepted", "subsumed", "noop"):
+            raise Conflict("the projection's change could not be applied", outcome=str(receipt["outcome"]))
+        worktrees.close_unit(run.world, run.job, unit, "success")
+    kept = {key: result[key] for key in ("warnings", "touchedSources", "changedWikiPageKeys") if key in result}
+    run.update(projectionResult=kept)
+    return run.head()
+
+
+def _projection_result(run: JobRun, unit: jobs.Unit) -> Document:
+    """The document that the projection printed; an empty stdout is an empty one. Raises Conflict for its errors."""
+    path = run.world.store.path(f"{names.unit_dir(run.job_id, unit.position, unit.key)}/stdout.log")
+    data = path.read_bytes()
+    result = contracts.loads("projection", data, f"stdout of the projection ({path})") if data.strip() else {}
+    if result.get("errors"):
+        worktrees.close_unit(run.world, run.job, unit, "crash")
+        raise Conflict(
+            f"the projection reported {len(result['errors'])} errors: {'; '.join(result['errors'][:5])}",
+            outcome="failed",
+            hint="nothing ran after it; correct its input and start again",
+        )
+    return result
+
+
+def _output(run: JobRun, unit: jobs.Unit) -> str:
+    folder = run.world.store.path(names.unit_dir(run.job_id, unit.position, unit.key))
+    return f"its output is in {folder}/stderr.log"
+
+
+def failure_of(error: BaseException) -> tuple[str, str]:
+    """Outcome word and message of what ended a job."""
+    if isinstance(error, KtxError):
+        return error.outcome, error.message
+    return "failed", f"{type(error).__name__}: {error}"

@@ -1,0 +1,179 @@
+"""A whole job, from its file to its report. Whatever ends it, a report names the phase and a trace explains it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ktxkit.contracts import Document
+from ktxkit.core import names
+from ktxkit.core.job_file import PROJECT, JobPlan, plan_of
+from ktxkit.effects import process
+from ktxkit.effects.clock import timestamp
+from ktxkit.effects.fingerprint import Fingerprinter
+from ktxkit.effects.lock import flocked
+from ktxkit.effects.signals import stopping
+from ktxkit.effects.unit_process import end_strays
+from ktxkit.errors import Conflict, KtxError, Refused
+from ktxkit.flows import jobs, recover
+from ktxkit.flows.job import finish, prepare
+from ktxkit.flows.job.loop import Loop
+from ktxkit.flows.job.reuse import Reuse
+from ktxkit.flows.job.state import JobRun, Notify, silent
+from ktxkit.flows.job.watch import Watch
+from ktxkit.world import World
+
+FILE = "job-file"
+
+
+@dataclass(frozen=True)
+class How:
+    """How to run: who listens, and what the command line says instead of the job file."""
+
+    notify: Notify = silent
+    max_parallel: int | None = None
+    rebase: bool = False
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended: its outcome word, its report, and what ended it early, if anything did."""
+
+    job_id: str
+    outcome: str
+    report: Document
+    error: Exception | None = None
+    outcomes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the report says it all; False where the error itself must be shown."""
+        return self.error is None or isinstance(self.error, KtxError)
+
+    @property
+    def notes(self) -> list[str]:
+        """What to say of an early end, beside the report."""
+        if not isinstance(self.error, KtxError):
+            return []
+        hint = [f"  hint: {self.error.hint}"] if self.error.hint else []
+        return [f"job-run: {self.error.message}", *hint]
+
+
+def new_job_id(world: World, stem: str) -> str:
+    """`STEM-YYYYMMDD-HHMMSS-xxxx`."""
+    clean = names.slug(stem).strip(".-") or "job"
+    return names.check_job(f"{clean[:60]}-{world.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
+
+
+def start(world: World, document: Document, name: str, how: How) -> Ended:
+    """Run a new job from its (valid) job-file document; `name` is the file's. Raises KtxError where nothing started."""
+    plan_of(document)  # names and circles are refused before anything is made
+    job_id = str(document.get("job") or new_job_id(world, Path(name).stem))
+    target = prepare.resolve_target(world, document.get("target", ""))
+    whole, plan = prepare.with_planned(world, document, job_id)
+    if world.store.exists(names.job_doc(job_id)):
+        raise Refused(
+            f"job {job_id} exists already",
+            hint=f"job-run --resume {job_id} continues it; another `job` makes a new one",
+        )
+    units = [jobs.Unit(number, key, after) for number, (key, after) in enumerate(_listed(plan), start=1)]
+    facts = {"syncId": plan.sync_id} if plan.sync_id else {}
+    job = jobs.create(
+        world,
+        job_id,
+        target=target,
+        connection=plan.connection,
+        source=plan.source,
+        units=units,
+        jobFileDigest=plan.digest,
+        **facts,
+    )
+    world.writable_store.write(FILE, f"{names.job_dir(job_id)}/job-file.json", whole)
+    return _execute(world, plan, job, how, resumed=False)
+
+
+def resume(world: World, job_id: str, how: How) -> Ended:
+    """Continue a job: what is on record stays, patches with unchanged inputs are reused. Raises Refused if landed."""
+    job = jobs.load(world, job_id)
+    if job["state"] == "landed":
+        raise Refused(f"job {job_id} has landed already", where=job["target"], hint=f"job-report --job {job_id}")
+    document = world.store.read(FILE, f"{names.job_dir(job_id)}/job-file.json")
+    return _execute(world, plan_of(document), job, how, resumed=True)
+
+
+def _listed(plan: JobPlan) -> list[tuple[str, tuple[str, ...]]]:
+    """Units in order; the projection, where there is one, is the first."""
+    first = [(PROJECT, ())] if plan.project else []
+    return [*first, *((unit.key, unit.after) for unit in plan.units)]
+
+
+def _execute(world: World, plan: JobPlan, job: Document, how: How, *, resumed: bool) -> Ended:
+    limit = how.max_parallel or plan.max_parallel or process.cpu_count()
+    printer = Fingerprinter(world.git.at(world.repository.place), world.repository, world.writable_store, job["jobId"])
+    run = JobRun(world, plan, job, jobs.tracer(world, job), limit, how.notify, Watch(printer))
+    lock = world.writable_store.path(f"locks/run-{run.job_id}.lock")
+    with flocked(lock, clock=world.clock, wait=0, what=f"job {run.job_id}"), stopping(run.stop):
+        facts = {"resumed": resumed, "units": len(plan.units), "target": job["target"], "maxParallel": limit}
+        run.tracer.emit("run", "ingest_started", facts, level="info")
+        run.notify("job_started", {"job": run.job_id, "units": len(plan.units)})
+        run.update(startedAt=timestamp(world.clock.now()), state="open", failure=None)
+        return _phases(run, resumed=resumed, rebase=how.rebase)
+
+
+def _phases(run: JobRun, *, resumed: bool, rebase: bool) -> Ended:
+    phase = ["recovery"]
+    outcomes: Mapping[str, str] = {}
+    try:
+        with _named(phase, "recovery"):
+            if resumed:
+                _end_what_was_left(run)
+            recover.recover(run.world, run.job)
+        with _named(phase, "projection" if run.plan.project else "snapshot"):
+            prepare.fix_base(run)
+        with _named(phase, "units"):
+            outcomes = Loop(run, Reuse(run, resumed))()
+            _refuse_stopped(run)
+        with _named(phase, "gates"):
+            finish.final_gates(run)
+        with _named(phase, "landing"):
+            outcome = finish.land_job(run, outcomes, rebase=rebase)
+    except BaseException as error:
+        word, message = prepare.failure_of(error)
+        report = finish.close(run, word, {"phase": phase[0], "message": message[:60000], "outcome": word})
+        if not isinstance(error, Exception):
+            raise
+        return Ended(run.job_id, word, report, error, outcomes)
+    return Ended(run.job_id, outcome, finish.close(run, outcome), None, outcomes)
+
+
+def _end_what_was_left(run: JobRun) -> None:
+    """End the units' processes that outlived an earlier execution: nobody would collect what they write."""
+    for unit in jobs.units(run.job):
+        lease = run.world.store.read_optional("lease", names.unit_doc(run.job_id, unit.position, unit.key, "lease"))
+        if lease is not None and lease["state"] == "open":
+            ended = end_strays(lease["nonce"])
+            if ended:
+                facts = {"unitKey": unit.key, "processes": list(ended)}
+                run.tracer.emit("recovery", "work_unit_strays_ended", facts, level="info")
+
+
+@contextmanager
+def _named(phase: list[str], name: str) -> Iterator[None]:
+    """The phase that a failure is reported with."""
+    phase[0] = name
+    yield
+
+
+def _refuse_stopped(run: JobRun) -> None:
+    if run.aborting == "interrupted":
+        raise Conflict(
+            "the job was interrupted; finished units are kept",
+            outcome="interrupted",
+            hint=f"job-run --resume {run.job_id} continues it",
+        )
+    if run.aborting:
+        why = "a unit failed" if run.aborting == "failure" else "a unit conflicted"
+        raise Conflict(f"{why} and the job file says to stop; nothing landed", outcome=run.stopped_by)

@@ -1,0 +1,126 @@
+"""One unit from lease to collected patch: what a worker thread of a job does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core import names
+from ktxkit.core.job_file import UnitPlan
+from ktxkit.effects import unit_process
+from ktxkit.effects.clock import timestamp
+from ktxkit.effects.git import for_others
+from ktxkit.errors import KtxError
+from ktxkit.flows import collect, jobs, worktrees
+from ktxkit.flows.job.state import JobRun
+from ktxkit.flows.leases import path_of
+
+RESULT = "unit-result"
+
+
+@dataclass(frozen=True)
+class UnitEnd:
+    """How a unit's own work ended, before integration. `problem` is the word for why nothing can be integrated."""
+
+    key: str
+    problem: str = ""
+    message: str = ""
+    patch: Document | None = None
+    receipt: Document | None = None  # of an earlier execution: there is nothing left to do
+
+
+def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
+    """Open, run, collect. Every failure of the unit is an answer, kept with its evidence; none ends the job."""
+    unit = run.unit(plan)
+    tracer = run.tracer.bound(unitKey=plan.key)
+    try:
+        lease = worktrees.open_unit(
+            run.world, run.job, unit, base=base, policy=plan.policy, copy=run.plan.copy, sparse=run.plan.sparse
+        )
+        tracer.emit("work_unit", "work_unit_child_created", {"path": lease["path"], "base": base})
+        ended = execute(run, plan, unit, lease, digest)
+        if ended.problem:
+            tracer.emit(
+                "work_unit", "work_unit_failed", {"reason": ended.problem, "message": ended.message}, level="error"
+            )
+            return ended
+        patch = collect.collect_unit(run.world, run.job, unit, include_uncommitted=True)
+    except KtxError as error:
+        problem = "failed" if error.outcome in ("cannot_run", "refused") else error.outcome
+        tracer.emit("work_unit", "work_unit_failed", {"reason": error.outcome}, level="error", error=error)
+        return UnitEnd(plan.key, problem, error.message)
+    return UnitEnd(plan.key, patch=patch)
+
+
+def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, digest: str) -> UnitEnd:
+    """Run the command in its worktree; its result document is written when it has ended."""
+    store = run.world.writable_store
+    folder = store.path(names.unit_dir(run.job_id, unit.position, unit.key))
+    out, err = folder / "stdout.log", folder / "stderr.log"
+    began, started = run.world.clock.monotonic(), timestamp(run.world.clock.now())
+    run.notify("unit_started", {"unit": plan.key})
+    since = run.watch.started(unit) if run.watch else 0
+    ended = unit_process.run_unit(
+        plan.step.argv,
+        cwd=path_of(lease),
+        env=_environment(run, plan, unit, lease),
+        out=out,
+        err=err,
+        clock=run.world.clock,
+        limit=plan.step.time_limit,
+        stop=run.stop,
+    )
+    place = path_of(lease)
+    touched = run.watch.ended(unit, since, None if ended.reason == "finished" else place) if run.watch else []
+    document = _document(run, plan, unit, lease, ended) | {
+        "startedAt": started,
+        "durationMs": round((run.world.clock.monotonic() - began) * 1000, 3),
+        "inputsDigest": digest,
+        "stdout": str(out),
+        "stderr": str(err),
+        "stdoutBytes": out.stat().st_size,
+        "stderrBytes": err.stat().st_size,
+        **({"touched": touched} if touched else {}),
+    }
+    store.write(RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
+    if ended.reason == "finished":
+        return UnitEnd(plan.key)
+    return UnitEnd(plan.key, "interrupted" if ended.reason == "interrupted" else "failed", ended.message)
+
+
+def _document(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, ended: unit_process.Ended) -> Document:
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": RESULT,
+        "jobId": run.job_id,
+        "unitKey": unit.key,
+        "position": unit.position,
+        "attempt": lease["attempt"],
+        "outcome": ended.reason,
+        "exitStatus": ended.status,
+        "argv": [_plain(word) for word in plan.step.argv],
+        "endedAt": timestamp(run.world.clock.now()),
+        "base": lease["base"],
+        **({"message": ended.message} if ended.message else {}),
+        **({"strays": [*ended.strays]} if ended.strays else {}),
+    }
+
+
+def _environment(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document) -> dict[str, str]:
+    """The user's environment without git's variables (they would lead a commit astray), and what the unit is told."""
+    store = run.world.store
+    mine = {key: value for key, value in for_others(run.world.env).items() if not key.startswith("KTX_")}
+    return {
+        **mine,
+        **plan.env,
+        "KTX_DIR": str(store.root),
+        "KTX_JOB": run.job_id,
+        "KTX_UNIT": unit.key,
+        "KTX_LEASE": str(store.path(names.unit_doc(run.job_id, unit.position, unit.key, "lease"))),
+        "KTX_TRACE": str(run.tracer.path),
+        unit_process.MARK: lease["nonce"],
+    }
+
+
+def _plain(word: str) -> str:
+    return word.encode("utf-8", "backslashreplace").decode("utf-8")

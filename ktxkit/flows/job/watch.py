@@ -1,0 +1,84 @@
+"""What units touched that is not theirs: fingerprints taken when a unit starts and ends, compared with the one before.
+
+Several units run at a time, so a change has an interval, not an author: it is named with the units that ran in it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ktxkit.contracts import Document
+from ktxkit.core import names
+from ktxkit.core.fingerprint import differences
+from ktxkit.effects.fingerprint import Fingerprinter
+from ktxkit.flows.jobs import Unit
+
+EVIDENCE_WATCHED = 20  # worktrees of failed units that are looked at; each look walks them
+CHANGES_KEPT = 200  # changes named in one unit's result
+
+
+@dataclass
+class Watch:
+    """One for a job. Thread-safe; a look that began after a caller's event serves that caller too."""
+
+    printer: Fingerprinter
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _state: threading.Lock = field(default_factory=threading.Lock)
+    _last: dict[tuple[str, str], str] | None = None
+    _running: dict[str, str] = field(default_factory=dict)  # NNNN-key -> key
+    _handled: set[str] = field(default_factory=set)
+    _evidence: dict[str, Path] = field(default_factory=dict)
+    _asked: int = 0
+    _looked: int = 0  # highest request that a look has served
+    _changes: list[tuple[int, Document]] = field(default_factory=list)
+
+    def started(self, unit: Unit) -> int:
+        """Note a start; returns the number from which on changes concern this unit."""
+        with self._state:
+            self._running[names.unit_name(unit.position, unit.key)] = unit.key
+        self.handling(unit)
+        self._look()
+        with self._state:
+            return len(self._changes)
+
+    def ended(self, unit: Unit, since: int, evidence: Path | None = None) -> list[Document]:
+        """Note an end; returns what changed while the unit ran. `evidence`: its worktree is kept and watched."""
+        self.handling(unit)
+        self._look()
+        name = names.unit_name(unit.position, unit.key)
+        with self._state:
+            self._running.pop(name, None)
+            if evidence is not None and len(self._evidence) < EVIDENCE_WATCHED:
+                self._evidence[name] = evidence
+            return [document for _, document in self._changes[since:]][:CHANGES_KEPT]
+
+    def handling(self, unit: Unit) -> None:
+        """The job itself works on the unit's documents now: those may change."""
+        with self._state:
+            self._handled.add(names.unit_name(unit.position, unit.key))
+
+    def _look(self) -> None:
+        with self._state:
+            self._asked += 1
+            mine = self._asked
+        with self._lock:
+            if self._looked >= mine:
+                return
+            with self._state:
+                serves = self._asked
+                busy = self._handled | set(self._running)
+                running = sorted(self._running.values())
+                self._handled = set(self._running)
+                quiet = dict(self._evidence)
+            facts = self.printer.take(quiet)
+            found = differences(self._last, facts, busy) if self._last is not None else []
+            with self._state:
+                entries: Sequence[Document] = [
+                    {"what": f"{change.kind} {change.name}"[:1000], "message": str(change)[:4000], "running": running}
+                    for change in found
+                ]
+                self._changes += [(serves, entry) for entry in entries]
+            self._last, self._looked = facts, serves

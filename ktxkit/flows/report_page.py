@@ -1,0 +1,85 @@
+"""The report of a job as one page, with the evidence that a reader wants next to it: patches, output, conflict sides.
+
+Evidence shares a budget, so that a job of any size makes a page that opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ktxkit import __version__
+from ktxkit.contracts import Document
+from ktxkit.core.report_html import head, page, tail
+from ktxkit.core.text import path_bytes
+from ktxkit.effects import files
+from ktxkit.world import World
+
+BUDGET = 12_000_000  # characters of evidence in one page
+PATCH_LIMIT = 200_000  # characters of one patch
+OUTPUT_LIMIT = 20_000  # characters of one stream
+SIDE_LIMIT = 20_000  # characters of one side of a conflict
+CONFLICTS_SHOWN = 200  # conflicting paths of one page whose sides are shown; the rest is named
+BINARY = "(binary)"
+SIDES = {"base": "base", "ours": "integratedOn", "theirs": "patchCommit"}  # and the commit that holds each
+
+
+def render(world: World, report: Document) -> bytes:
+    """The page. Evidence that is not there any more is left out."""
+    share = BUDGET // max(1, len(report["workUnits"]))
+    evidence = {}
+    left = CONFLICTS_SHOWN
+    for unit in report["workUnits"]:
+        found = _evidence(world, unit, share, left)
+        left -= min(left, len(found.get("conflicts", ())))
+        if found:
+            evidence[str(unit["position"])] = found
+    title = f"{report['jobId']}: {report.get('outcome', report['status'])}"
+    data = {"version": __version__, "report": report, "evidence": evidence}
+    return page(_asset("report.html"), _asset("report.css"), _asset("report.js"), title, data)
+
+
+def _asset(name: str) -> str:
+    return resources.files("ktxkit").joinpath("assets", name).read_text("utf-8")
+
+
+def _evidence(world: World, unit: Mapping[str, Any], share: int, conflicts_left: int) -> Document:
+    found: Document = {}
+    limits = {"stdout": (OUTPUT_LIMIT, tail), "stderr": (OUTPUT_LIMIT, tail), "patch": (PATCH_LIMIT, head)}
+    for name, (limit, cut) in limits.items():
+        found |= _text(name, unit.get(f"{name}Path"), min(limit, share // 3), cut)
+    conflicts = unit.get("conflicts", ())
+    if conflicts and conflicts_left:
+        found["conflicts"] = [
+            {**conflict, **(_sides(world, unit, conflict) if number < conflicts_left else {})}
+            for number, conflict in enumerate(conflicts)
+        ]
+    return found
+
+
+def _text(name: str, path: str | None, limit: int, cut: Callable[[str, int], tuple[str, bool]]) -> Document:
+    if path is None:
+        return {}
+    try:
+        data = files.read_part(Path(path), 4 * limit, from_end=cut is tail)
+    except OSError:
+        return {}  # evidence that was cleaned away; the report still names where it was
+    whole = data.total <= len(data.content)
+    text, short = cut(data.content.decode("utf-8", "replace"), limit)
+    return {name: text, **({f"{name}Cut": True} if short or not whole else {})} if text.strip() else {}
+
+
+def _sides(world: World, unit: Mapping[str, Any], conflict: Mapping[str, Any]) -> dict[str, str]:
+    """What base, integration branch and unit hold at a conflicting path, where git still has them."""
+    sides = {}
+    path = path_bytes(conflict)
+    for name, key in SIDES.items():
+        if key in unit:
+            revision = unit[key].encode("ascii") + b":" + path
+            answer = world.git.at(world.repository.place).run("cat-file", "blob", revision, ok=None)
+            if answer.status == 0:
+                text = BINARY if b"\0" in answer.out[:8000] else answer.out.decode("utf-8", "replace")
+                sides[name] = head(text, SIDE_LIMIT)[0]
+    return sides

@@ -1,0 +1,279 @@
+"""Whole jobs, on real repositories, through the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import Ran, script, spawn
+from tests.support.jobs import job_file, outcomes, trace, unit
+from tests.support.repos import Repo
+
+
+def run(repo: Repo, document: dict[str, Any], *args: str, env: dict[str, str] | None = None) -> Ran:
+    path = job_file(repo, document)
+    return spawn("job-run", str(path), "--job", "j1", *args, cwd=repo.path, env=env)
+
+
+def test_two_units_land_in_one_commit(repo: Repo) -> None:
+    before = repo.head
+    ran = run(repo, {"units": [unit("a", "echo a > a.txt"), unit("b", "mkdir d && echo b > d/b.txt")]})
+    assert ran.status == 0, ran.err
+    assert repo.git("rev-parse", "main^") == before
+    assert repo.git("diff", "--name-only", before, "main").split() == ["a.txt", "d/b.txt"]
+    assert (repo.path / "d/b.txt").read_text() == "b\n", "the checkout follows its branch"
+    assert repo.git("status", "--porcelain") == ""
+    assert outcomes(repo) == {"a": "accepted", "b": "accepted"}
+    assert f"Trace: {repo.path}/.ktx/ingest-traces/j1/trace.jsonl" in ran.out
+
+
+def test_integration_follows_unit_order_whatever_ends_first(repo: Repo) -> None:
+    slow, quick = "sleep 0.5; echo slow > same.txt", "echo quick > same.txt"
+    ran = run(repo, {"maxParallel": 2, "units": [unit("slow", slow), unit("quick", quick)]})
+    assert ran.status == 3
+    assert outcomes(repo) == {"slow": "accepted", "quick": "textual_conflict"}
+    assert repo.show("main", "same.txt") == b"slow\n"
+
+
+def test_a_failed_unit_is_kept_and_the_rest_lands(repo: Repo) -> None:
+    ran = run(
+        repo, {"units": [unit("bad", "echo half > half.txt; echo why >&2; exit 7"), unit("good", "echo g > g.txt")]}
+    )
+    assert ran.status == 3
+    assert outcomes(repo) == {"bad": "failed", "good": "accepted"}
+    assert (repo.path / ".ktx/worktrees/j1/0001-bad/half.txt").read_text() == "half\n"
+    assert (repo.path / ".ktx/jobs/j1/units/0001-bad/stderr.log").read_text() == "why\n"
+    result = json.loads((repo.path / ".ktx/jobs/j1/units/0001-bad/result.json").read_text())
+    assert (result["outcome"], result["exitStatus"]) == ("failed", 7)
+    assert "bad" in ran.out and "status 7" in ran.out
+
+
+def test_abort_on_failure_lands_nothing(repo: Repo) -> None:
+    before = repo.head
+    units = [unit("good", "echo g > g.txt"), unit("bad", "exit 1"), unit("late", "echo l > l.txt", after=["bad"])]
+    ran = run(repo, {"onFailure": "abort", "units": units})
+    assert ran.status == 3
+    assert repo.git("rev-parse", "main") == before
+    assert "nothing landed" in ran.err
+
+
+def test_stop_on_conflict_lands_nothing(repo: Repo) -> None:
+    before = repo.head
+    units = [unit("a", "echo a > same.txt"), unit("b", "echo b > same.txt")]
+    ran = run(repo, {"onConflict": "stop", "units": units})
+    assert ran.status == 3
+    assert repo.git("rev-parse", "main") == before
+    assert outcomes(repo)["b"] == "textual_conflict"
+
+
+def test_a_unit_over_its_time_limit_is_ended_with_its_children(repo: Repo) -> None:
+    ran = run(repo, {"units": [unit("slow", "trap '' TERM; sleep 600 & wait; sleep 600", timeLimit=0.5)]})
+    assert ran.status == 3
+    result = json.loads((repo.path / ".ktx/jobs/j1/units/0001-slow/result.json").read_text())
+    assert result["outcome"] == "timed_out"
+    assert "0.5 seconds" in result["message"]
+
+
+def test_a_daemon_that_left_the_group_is_ended_and_named(repo: Repo) -> None:
+    ran = run(repo, {"units": [unit("forks", "setsid sleep 987 & sleep 0.2; echo f > f.txt")]})
+    assert ran.status == 0, ran.err
+    result = json.loads((repo.path / ".ktx/jobs/j1/units/0001-forks/result.json").read_text())
+    assert any("sleep 987" in stray for stray in result["strays"])
+    assert not subprocess.run(["pgrep", "-f", "sleep 987"], capture_output=True, check=False).stdout
+
+
+def test_units_with_after_start_from_the_head_that_holds_what_they_name(repo: Repo) -> None:
+    units = [
+        unit("reader", "cat one.txt two.txt > both.txt", after=["two", "one"]),
+        unit("one", "echo 1 > one.txt"),
+        unit("two", "sleep 0.2; echo 2 > two.txt"),
+    ]
+    ran = run(repo, {"maxParallel": 3, "units": units})
+    assert ran.status == 0, ran.err
+    assert repo.show("main", "both.txt") == b"1\n2\n"
+
+
+def test_what_waits_for_a_failed_unit_is_skipped(repo: Repo) -> None:
+    units = [unit("a", "exit 1"), unit("b", "echo b > b.txt", after=["a"]), unit("c", "echo c > c.txt")]
+    assert run(repo, {"units": units}).status == 3
+    assert outcomes(repo) == {"a": "failed", "b": "skipped", "c": "accepted"}
+
+
+REFUSED = {
+    "circle": ({"units": [unit("a", "x", after=["b"]), unit("b", "x", after=["a"])]}, 2, "circle"),
+    "unknown after": ({"units": [unit("a", "x", after=["b"])]}, 2, "unknown unit"),
+    "key twice": ({"units": [unit("a", "x"), unit("a", "y")]}, 2, "stands twice"),
+    "no command": ({"units": [{"key": "a"}]}, 2, "has no command"),
+    "unknown key": ({"unit": []}, 2, "unit"),
+    "unknown target": ({"target": "nowhere", "units": []}, 2, "nowhere"),
+}
+
+
+@pytest.mark.parametrize(("document", "status", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused_before_anything_runs(repo: Repo, document: dict[str, Any], status: int, message: str) -> None:
+    ran = run(repo, document)
+    assert ran.status == status
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+    assert not (repo.path / ".ktx/jobs").exists()
+
+
+def test_the_trace_tells_the_whole_story_in_order(repo: Repo) -> None:
+    assert run(repo, {"units": [unit("a", "echo a > a.txt")]}).status == 0
+    told = [event["event"] for event in trace(repo)]
+    wanted = [
+        "ingest_started",
+        "input_snapshot",
+        "isolated_diff_enabled",
+        "work_unit_child_created",
+        "work_unit_patch_collected",
+        "patch_apply_started",
+        "patch_accepted",
+        "ingest_finished",
+    ]
+    assert [name for name in told if name in wanted] == wanted
+    for event in trace(repo):
+        assert event["jobId"] == "j1"
+        if event["event"].startswith(("work_unit", "patch_")):
+            assert event["data"]["unitKey"] == "a"
+
+
+def test_the_projection_is_the_base_that_every_unit_sees(repo: Repo) -> None:
+    start = repo.head
+    project = """echo made > made.txt; echo '{"warnings": ["old"], "touchedSources": ["wh/orders"]}'"""
+    ran = run(repo, {"project": project, "units": [unit("a", "cp made.txt seen.txt")]})
+    assert ran.status == 0, ran.err
+    job = json.loads((repo.path / ".ktx/jobs/j1/job.json").read_text())
+    assert job["base"] == job["projection"] != start
+    assert job["projectionResult"] == {"warnings": ["old"], "touchedSources": ["wh/orders"]}
+    assert repo.show("main", "seen.txt") == b"made\n"
+    assert repo.git("rev-parse", "main^") == start, "one commit, the projection in it"
+
+
+BAD_PROJECTIONS = {
+    "reports errors": ("""echo '{"errors": ["no such table"]}'""", 3, "no such table"),
+    "fails": ("exit 4", 3, "status 4"),
+    "prints something else": ("echo hello", 5, "not JSON"),
+}
+
+
+@pytest.mark.parametrize(("project", "status", "message"), BAD_PROJECTIONS.values(), ids=BAD_PROJECTIONS)
+def test_a_bad_projection_ends_the_job_before_a_child_exists(
+    repo: Repo, project: str, status: int, message: str
+) -> None:
+    before = repo.head
+    ran = run(repo, {"project": project, "units": [unit("a", "echo a > a.txt")]})
+    assert (ran.status, message in ran.err + ran.out) == (status, True), (ran.status, ran.err)
+    assert repo.git("rev-parse", "main") == before
+    assert not [event for event in trace(repo) if event["data"].get("unitKey") == "a"]
+    report = json.loads((repo.path / ".ktx/jobs/j1/report.json").read_text())
+    assert report["failure"]["phase"] == "projection"
+
+
+def test_a_plan_command_prints_units(repo: Repo) -> None:
+    plan = """printf '{"key": "p%s", "run": "echo %s > p%s.txt"}\\n' 1 1 1 2 2 2"""
+    assert run(repo, {"plan": plan}).status == 0
+    assert outcomes(repo) == {"p1": "accepted", "p2": "accepted"}
+
+
+def test_a_bad_line_of_a_plan_is_named(repo: Repo) -> None:
+    ran = run(repo, {"plan": """echo '{"key": "a", "run": "x"}'; echo '{"kye": "b"}'"""})
+    assert ran.status == 5
+    assert "plan command, line 2" in ran.err
+
+
+def test_reconciliation_works_on_the_integrated_tree(repo: Repo) -> None:
+    document = {
+        "units": [unit("a", "echo a > a.txt"), unit("b", "exit 1")],
+        "reconcile": "cat a.txt > merged.txt",
+    }
+    assert run(repo, document).status == 3
+    assert outcomes(repo) == {"a": "accepted", "b": "failed", "reconcile": "accepted"}
+    assert repo.show("main", "merged.txt") == b"a\n"
+
+
+def test_nothing_to_do_is_said_and_makes_no_commit(repo: Repo) -> None:
+    before = repo.head
+    ran = run(repo, {"units": [unit("a", "true")]})
+    assert ran.status == 0
+    assert repo.git("rev-parse", "main") == before
+    assert outcomes(repo) == {"a": "noop"}
+    assert json.loads((repo.path / ".ktx/jobs/j1/job.json").read_text())["outcome"] == "noop"
+
+
+def test_interrupted_and_resumed(repo: Repo, tmp_path: Path) -> None:
+    """Ctrl-C stops the units and keeps what is done; --resume reuses it and goes on."""
+    before = repo.head
+    flag, counter = tmp_path / "go", tmp_path / "runs"
+    first = f"echo x >> {counter}; echo 1 > one.txt"
+    second = f"test -e {flag} || sleep 600; echo 2 > two.txt"
+    path = job_file(repo, {"maxParallel": 2, "units": [unit("one", first), unit("two", second)]})
+    child = subprocess.Popen(
+        [script("job-run"), str(path), "--job", "j1"], cwd=repo.path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    receipt = repo.path / ".ktx/jobs/j1/units/0001-one/receipt.json"
+    for _ in range(300):
+        if receipt.exists() and (repo.path / ".ktx/jobs/j1/units/0002-two/stdout.log").exists():
+            break
+        time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 130, err
+    assert repo.git("rev-parse", "main") == before
+    assert b"--resume j1" in err
+
+    flag.touch()
+    ran = spawn("job-run", "--resume", "j1", cwd=repo.path)
+    assert ran.status == 0, ran.err
+    assert repo.git("diff", "--name-only", before, "main").split() == ["one.txt", "two.txt"]
+    assert counter.read_text() == "x\n", "the finished unit did not run again"
+    assert spawn("job-run", "--resume", "j1", cwd=repo.path).status == 1
+
+
+def test_a_killed_job_is_resumed(repo: Repo, tmp_path: Path) -> None:
+    flag = tmp_path / "go"
+    second = f"test -e {flag} || sleep 600; echo 2 > two.txt"
+    path = job_file(repo, {"maxParallel": 2, "units": [unit("one", "echo 1 > one.txt"), unit("two", second)]})
+    child = subprocess.Popen([script("job-run"), str(path), "--job", "j1"], cwd=repo.path, start_new_session=True)
+    receipt = repo.path / ".ktx/jobs/j1/units/0001-one/receipt.json"
+    for _ in range(300):
+        if receipt.exists() and (repo.path / ".ktx/jobs/j1/units/0002-two/stdout.log").exists():
+            break
+        time.sleep(0.1)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    flag.touch()
+    ran = spawn("job-run", "--resume", "j1", cwd=repo.path)
+    assert ran.status == 0, ran.err
+    assert outcomes(repo) == {"one": "accepted", "two": "accepted"}
+    subprocess.run(["pkill", "-f", "sleep 600"], check=False)
+
+
+def test_the_same_job_twice_is_refused(repo: Repo) -> None:
+    document = {"units": [unit("a", "echo a > a.txt")]}
+    assert run(repo, document).status == 0
+    ran = run(repo, document)
+    assert ran.status == 1
+    assert "exists already" in ran.err
+
+
+def test_json_is_one_document_with_the_report(repo: Repo) -> None:
+    ran = run(repo, {"units": [unit("a", "echo a > a.txt")]}, "--json")
+    assert ran.status == 0
+    assert ran.json["contract"] == "report"
+    assert ran.document["jobId"] == "j1"
+
+
+def test_a_unit_that_touches_what_is_not_its_own_is_named(repo: Repo) -> None:
+    command = f"echo mine >> {repo.path}/README; sleep 0.2; echo a > a.txt"
+    run(repo, {"maxParallel": 1, "units": [unit("a", command)]})
+    result = json.loads((repo.path / ".ktx/jobs/j1/units/0001-a/result.json").read_text())
+    assert result["touched"], "the user's checkout changed while the unit ran"
+    assert result["touched"][0]["running"] == ["a"]

