@@ -9,22 +9,23 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ktxkit.core import names
 from ktxkit.core.text import printable
-from ktxkit.effects import files
+from ktxkit.effects import files, stale
 from ktxkit.effects.clock import Clock
-from ktxkit.effects.git import Git, GitFailed
+from ktxkit.effects.git import Answer, Argument, Git, GitFailed
 from ktxkit.effects.lock import flocked
 from ktxkit.effects.store import Store
 from ktxkit.errors import Refused
 
-# Many may wait for one of git's own locks at once: its default of 100 ms for refs is too short then.
-PATIENT = {"core.filesRefLockTimeout": "10000", "core.packedRefsTimeout": "10000"}
+# Many may wait for one of git's own locks at once: its defaults (100 ms and 1 s) are too short then.
+OBSTACLE = 5.0  # seconds to wait until an obstacle's owner is done, or is proven dead
+PATIENT = {"core.filesRefLockTimeout": "2000", "core.packedRefsTimeout": "10000"}
 # A unit sees the repository's bytes, whatever the user's line-end settings are; attributes in the tree still hold.
 PLAIN = {"core.autocrlf": "false", "core.eol": "lf"}
 
@@ -53,6 +54,35 @@ class Worktrees:
         patient = Git(common_dir, git.env, {**git.config, **PATIENT})
         return cls(patient, store, clock)
 
+    def _run(self, *args: Argument, git: Git | None = None, ok: Collection[int] | None = (0,)) -> Answer:
+        """Run git; where a git that was killed stands in the way, and that is proven, clear it away and run again."""
+        runner = git or self.git
+        answer = runner.run(*args, ok=None)
+        if answer.status != 0 and self._mend(answer.err):
+            answer = runner.run(*args, ok=None)
+        if ok is not None and answer.status not in ok:
+            raise GitFailed(answer)
+        return answer
+
+    def _mend(self, told: bytes) -> bool:
+        """True where the obstacle is gone: its owner finished, or it is proven to have none any more."""
+        registration = b"failed to read" in told and b"worktrees/" in told
+        if not registration and b".lock': File exists" not in told:
+            return False
+        deadline = self.clock.monotonic() + OBSTACLE
+        while self.clock.monotonic() < deadline:
+            if registration and (stale.clear_registrations(self.git.cwd) or not stale.half_registered(self.git.cwd)):
+                return True
+            if not registration and stale.clear_lock(told, self.git.cwd):
+                return True
+            self.clock.sleep(0.05)
+        return False
+
+    def mend(self) -> list[str]:
+        """Clear half-made registrations that are proven dead; returns their names."""
+        with self._alone():
+            return stale.clear_registrations(self.git.cwd)
+
     @contextmanager
     def _alone(self) -> Iterator[None]:
         with flocked(self.store.path(names.WORKTREES_LOCK), clock=self.clock, what="the list of worktrees"):
@@ -60,7 +90,7 @@ class Worktrees:
 
     def listed(self) -> list[Registered]:
         """Every worktree that git knows, the main one first."""
-        return _parse(self.git.run("worktree", "list", "--porcelain", "-z").out)
+        return _parse(self._run("worktree", "list", "--porcelain", "-z").out)
 
     def registered(self, path: Path) -> Registered | None:
         """What git knows of the worktree at `path`, or None. Paths are compared as they resolve."""
@@ -75,7 +105,7 @@ class Worktrees:
         files.make_dirs(path.parent)
         options = ("--quiet", "--no-checkout", *(() if branch else ("--detach",)))
         with self._alone():
-            answer = self.git.run("worktree", "add", *options, path, branch or commit, ok=None)
+            answer = self._run("worktree", "add", *options, path, branch or commit, ok=None)
             if b"already checked out at" in answer.err or b"already used by worktree at" in answer.err:
                 raise elsewhere(branch, answer.err)
             if answer.status != 0:
@@ -117,16 +147,16 @@ class Worktrees:
         """Drop git's registration of a worktree whose directory is gone. Nothing to do where there is none."""
         with self._alone():
             if self.registered(path) is not None:
-                self.git.run("worktree", "remove", "--force", "--force", path)
+                self._run("worktree", "remove", "--force", "--force", path)
 
     def branch_create(self, ref: str, commit: str, zero: str, note: str) -> None:
         """Create a branch that must not exist. `note` goes to its reflog and proves later who made it."""
-        self.git.run("update-ref", "--create-reflog", "-m", note, ref, commit, zero)
+        self._run("update-ref", "--create-reflog", "-m", note, ref, commit, zero)
 
     def keep(self, ref: str, commit: str) -> None:
         """Point a ref of ours at a commit, flushed to the disk."""
         durable = Git(self.git.cwd, self.git.env, {**self.git.config, "core.fsync": "objects,reference"})
-        durable.run("update-ref", "--no-deref", ref, commit)
+        self._run("update-ref", "--no-deref", ref, commit, git=durable)
 
     def newest_reflog(self, ref: str) -> str:
         """The message of the newest reflog entry of a ref; "" where there is none."""
@@ -134,7 +164,7 @@ class Worktrees:
 
     def delete_ref(self, ref: str, old: str) -> bool:
         """Delete a ref that still has its old value. False where it moved or is gone."""
-        return self.git.run("update-ref", "--no-deref", "-d", ref, old, ok=None).status == 0
+        return self._run("update-ref", "--no-deref", "-d", ref, old, ok=None).status == 0
 
     def delete_branch(self, ref: str, old: str) -> bool:
         """Delete a branch that still has its old value, and its section of the configuration. False where it moved."""
@@ -143,7 +173,7 @@ class Worktrees:
         section = f"branch.{ref.removeprefix('refs/heads/')}"
         with self._alone():
             if self.git.ok("config", "--local", "--get-regexp", f"^{_quoted(section)}[.]"):
-                self.git.run("config", "--local", "--remove-section", section)
+                self._run("config", "--local", "--remove-section", section)
         return True
 
 

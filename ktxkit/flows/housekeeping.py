@@ -27,6 +27,8 @@ CONTRACT = "worktrees"
 
 def listing(world: World, *, prune: bool = False) -> Document:
     """The document of `--list`; with `prune`, what is dead is cleared and each row says what became of it."""
+    if prune:
+        worktrees(world).mend()
     registered = {os.path.realpath(entry.path): entry for entry in worktrees(world).listed()}
     rows = []
     for place in every_place(world):
@@ -51,6 +53,8 @@ def _row(world: World, place: Place, registered: dict[str, Registered], *, prune
     lease, note = place.read(LEASE), place.read(OPENING)
     if lease is None and note is None:
         return {}
+    if prune and note is not None and lease is not None and lease["nonce"] == note["nonce"]:
+        _drop_note(place)
     seen, busy = _seen(world, place, lease, note)
     about = lease or note
     assert about is not None
@@ -102,6 +106,15 @@ def _nobody_holds(place: Place) -> bool:
             return True
     except Refused:
         return False
+
+
+def _drop_note(place: Place) -> None:
+    """The note of an opening that was killed when all but this was done."""
+    try:
+        with place.locked(wait=0):
+            recover_opening(place)
+    except Refused:
+        return  # it is just being removed
 
 
 def _prune(world: World, place: Place) -> Document:

@@ -20,7 +20,7 @@ from ktxkit.flows.jobs import Unit
 from ktxkit.world import World
 
 LEASE, OPENING, SENTINEL = "lease", "opening", "sentinel"
-NAMED = ("--branches", "--tags", "--remotes")  # what keeps a commit from being lost
+NAMED = ("--branches", "--tags", "--remotes", "--glob=refs/ktx/attic")  # what keeps a commit from being lost
 ADHOC = "adhoc"  # stands for the job of worktrees that have none
 
 
@@ -169,10 +169,17 @@ def head_to_attic(place: Place, lease: Document) -> str:
     git = worktrees(place.world).git
     entry = worktrees(place.world).registered(path_of(lease))
     if entry is None or entry.branch or git.resolve(entry.head) is None:
-        return ""
+        return _kept_before(place, lease)
     if not git.text("rev-list", "--max-count=1", entry.head, "--not", lease["base"], *NAMED):
-        return ""
+        return _kept_before(place, lease)
     return _kept_at(place, lease, entry.head)
+
+
+def _kept_before(place: Place, lease: Document) -> str:
+    """The attic ref that a closing made before it was cut short, or ""."""
+    folder = place.attic_ref(lease["attempt"], "").rpartition("/")[0]
+    refs = worktrees(place.world).git.run("for-each-ref", "--format=%(refname)", f"{folder}/").lines
+    return next((ref for ref in refs if ref.startswith(f"{folder}/{lease['attempt']}-")), "")
 
 
 def _kept_at(place: Place, lease: Document, commit: str) -> str:

@@ -48,11 +48,20 @@ def count_effects(name: str, args: Sequence[str | Path], cwd: Path, env: Mapping
 
 
 def run_killed(
-    name: str, args: Sequence[str | Path], cwd: Path, n: int, when: str, env: Mapping[str, str] | None = None
+    name: str,
+    args: Sequence[str | Path],
+    cwd: Path,
+    n: int,
+    when: str,
+    env: Mapping[str, str] | None = None,
+    delay: float = 0.0,
 ) -> Ran | Killed:
-    """Run the command, to be killed at its n-th effect (from 0). `Ran` where it has fewer effects than that."""
+    """Run the command, to be killed at its n-th effect (from 0). `Ran` where it has fewer effects than that.
+
+    `delay`: seconds that a child of a `torn` start is given before it is killed too.
+    """
     assert when in WHENS
-    ran, effects = _run(name, args, cwd, n, when, env)
+    ran, effects = _run(name, args, cwd, n, when, {**(env or {}), "KTX_FAULT_DELAY": str(delay)})
     if ran.returncode == -signal.SIGKILL:
         return Killed(n, when, effects[n])
     return Ran(ran.returncode, os.fsdecode(ran.stdout), os.fsdecode(ran.stderr))

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -101,6 +102,7 @@ class Popen(subprocess.Popen[bytes]):
 
         def spawn_and_kill() -> None:
             spawn()
+            time.sleep(float(os.environ["KTX_FAULT_DELAY"]))
             os.killpg(self.pid, signal.SIGKILL)  # the machine went down, not only we
 
         self.fault.around(f"spawn {self.label}", spawn, spawn_and_kill)

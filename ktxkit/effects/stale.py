@@ -1,0 +1,121 @@
+"""What a git that was killed leaves behind: locks, and half of a worktree's registration. Cleared only when proven.
+
+Proven means: no process lives that could be at work on it, that is, no git of this repository that writes and started
+before the thing was made.
+Age alone proves nothing. An empty `commondir` of one half-made worktree ends `git worktree list` for the whole
+repository, and a lock of one of our refs ends every later update of it: both happen when the power goes (measured).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+
+from ktxkit.effects import files, process
+
+MARGIN = 0.2  # seconds: a process start is known to a clock tick only
+YOUNG = 1.0  # seconds: what is younger may belong to a program that is no git
+READERS = (b"cat-file", b"daemon", b"fsmonitor--daemon", b"credential-cache--daemon")  # live long, write nothing here
+LOCKED = re.compile(rb"Unable to create '(/[^\n']+\.lock)': File exists")
+ESSENTIAL = ("gitdir", "commondir", "HEAD")  # files of a registration, each written whole by git, none atomically
+
+
+def started(pid: int) -> float | None:
+    """When a process started, in seconds since the epoch; None where it is gone."""
+    ticks = process.start_time(pid)
+    if ticks is None:
+        return None
+    since_boot = ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
+
+
+def writers(common_dir: Path, *words: bytes) -> list[int]:
+    """Live git processes that may write to this repository; with `words`, only those with all of them as arguments.
+
+    One belongs to it by its working directory, or where its arguments or environment name the git directory; one that
+    may not be asked counts. Source: proc(5).
+    """
+    roots = _roots(common_dir)
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if not name.isdigit():
+            continue
+        try:
+            argv = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it ended meanwhile
+        is_git = os.path.basename(argv[0]).startswith(b"git")  # noqa: PTH119
+        writes = is_git and all(word in argv for word in words) and not any(word in argv for word in READERS)
+        if writes and _concerns(name, argv, roots):
+            found.append(int(name))
+    return found
+
+
+def _roots(common_dir: Path) -> list[bytes]:
+    """The git directory and every checkout that is registered in it, read from its files: git may be stuck."""
+    roots = [os.fsencode(common_dir)]
+    if common_dir.name == ".git":
+        roots.append(os.fsencode(common_dir.parent))
+    for named in sorted((common_dir / "worktrees").glob("*/gitdir")):
+        roots.append(named.read_bytes().strip().removesuffix(b"/.git"))
+    return [root for root in roots if root]
+
+
+def _concerns(pid: str, argv: list[bytes], roots: list[bytes]) -> bool:
+    try:
+        cwd = os.readlink(f"/proc/{pid}/cwd".encode())  # noqa: PTH115
+        said = [*argv, *Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")]
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return any(cwd == root or cwd.startswith(root + b"/") for root in roots) or any(roots[0] in word for word in said)
+
+
+def is_stale(path: Path, common_dir: Path, *words: bytes) -> bool:
+    """Whether nobody can be at work on it any more: it is old enough to ask, and no git lives that is older."""
+    try:
+        made = os.stat(path, follow_symlinks=False).st_ctime  # noqa: PTH116
+    except FileNotFoundError:
+        return False
+    if time.time() - made < YOUNG:
+        return False
+    starts = [started(pid) for pid in writers(common_dir, *words)]
+    return not any(start is not None and start <= made + MARGIN for start in starts)
+
+
+def clear_lock(told: bytes, inside: Path) -> bool:
+    """Remove the lock that git complained of, where it lies inside `inside` and is stale. True where it is gone."""
+    named = LOCKED.search(told)
+    if named is None:
+        return False
+    path = Path(os.path.realpath(os.fsdecode(named[1])))
+    if inside not in path.parents:
+        return False
+    return not os.path.lexists(path) or (is_stale(path, inside) and files.remove(path))
+
+
+def clear_registrations(common_dir: Path) -> list[str]:
+    """Remove half-made registrations of worktrees; returns their names. No `worktree add` of ours may run meanwhile."""
+    folder = common_dir / "worktrees"
+    cleared = []
+    for name in sorted(os.listdir(folder)) if folder.is_dir() else []:  # noqa: PTH208
+        admin = folder / name
+        if _is_whole(admin) or not is_stale(admin, common_dir, b"worktree", b"add"):
+            continue
+        shutil.rmtree(admin)
+        cleared.append(name)
+    return cleared
+
+
+def half_registered(common_dir: Path) -> bool:
+    """Whether any registration is not whole: one is being made, or was cut short."""
+    folder = common_dir / "worktrees"
+    return folder.is_dir() and not all(_is_whole(admin) for admin in folder.iterdir())
+
+
+def _is_whole(admin: Path) -> bool:
+    return all((admin / name).is_file() and (admin / name).stat().st_size > 0 for name in ESSENTIAL)
