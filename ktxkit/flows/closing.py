@@ -58,7 +58,7 @@ def remove(place: Place, lease: Document, outcome: str, *, discard: bool) -> Doc
     A branch with commits of its own stays, unless `discard` is given. The lock is held.
     """
     path, made = path_of(lease), worktrees(place.world)
-    kept = to_attic(place, lease, path)
+    kept = to_attic(place, lease, path, branch_goes=discard)
     trash = made.let_go(path)
     branch = {"branchKept": True} if _branch_stays(place, lease, discard=discard) else {}
     done = closed(place, lease, outcome, **({"atticRef": kept} if kept else {}), **branch)

@@ -20,7 +20,8 @@ from ktxkit.flows.jobs import Unit
 from ktxkit.world import World
 
 LEASE, OPENING, SENTINEL = "lease", "opening", "sentinel"
-NAMED = ("--branches", "--tags", "--remotes", "--glob=refs/ktx/attic")  # what keeps a commit from being lost
+NAMED = ("--branches", "--tags", "--remotes")  # what keeps a commit where its author looks for it
+KEPT = (*NAMED, "--glob=refs/ktx/attic")  # what keeps it at all
 ADHOC = "adhoc"  # stands for the job of worktrees that have none
 
 
@@ -132,7 +133,7 @@ def work_in(place: Place, lease: Document, path: Path) -> tuple[snapshot.Snapsho
     found = snapshot.take(git, world.writable_store.path("tmp"), copied)
     head = git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
     branch = head.text if head.status == 0 else ""
-    others = (f"--exclude={branch.removeprefix('refs/heads/')}", *NAMED)
+    others = (f"--exclude={branch.removeprefix('refs/heads/')}", *KEPT)
     own = git.text("rev-list", "--max-count=1", found.head, "--not", lease["base"], *others)
     collected = git.resolve(place.collected_ref, "tree")
     return found, Work(
@@ -147,17 +148,18 @@ def work_in(place: Place, lease: Document, path: Path) -> tuple[snapshot.Snapsho
     )
 
 
-def to_attic(place: Place, lease: Document, path: Path) -> str:
+def to_attic(place: Place, lease: Document, path: Path, *, branch_goes: bool = False) -> str:
     """Keep what is in a worktree and nowhere else at an attic ref; returns the ref, "" where there is nothing to keep.
 
-    Raises Refused where something in it cannot be kept, GitFailed where it cannot be read.
+    `branch_goes`: commits that only its branch has are kept too. Raises Refused where something in it cannot be kept,
+    GitFailed where it cannot be read.
     """
     if identify(path) is None:
         return head_to_attic(place, lease)
     found, work = work_in(place, lease, path)
     if not can_be_kept(work):
         raise Refused(f"it holds {unsaved(work)}", where=str(path), hint="move that away or push it first")
-    if not work.commits and not unsaved(work):
+    if not unsaved(work) and not (work.commits and (branch_goes or not work.branch)):
         return ""
     message = f"kept from {place.name}, attempt {lease['attempt']}, of {place.job}"
     kept = snapshot.commit(place.world.git.at(path), found, message, lease["openedAt"])
@@ -170,7 +172,7 @@ def head_to_attic(place: Place, lease: Document) -> str:
     entry = worktrees(place.world).registered(path_of(lease))
     if entry is None or entry.branch or git.resolve(entry.head) is None:
         return _kept_before(place, lease)
-    if not git.text("rev-list", "--max-count=1", entry.head, "--not", lease["base"], *NAMED):
+    if not git.text("rev-list", "--max-count=1", entry.head, "--not", lease["base"], *KEPT):
         return _kept_before(place, lease)
     return _kept_at(place, lease, entry.head)
 

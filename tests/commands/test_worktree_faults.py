@@ -78,7 +78,7 @@ def nothing_half_made(repo: Repo, worktrees: int) -> None:
 
 @pytest.mark.parametrize("when", WHENS)
 def test_opening_a_unit_is_opened_again(tmp_path: Path, when: str) -> None:
-    for repo in sweep(plain, "worktree-open", UNIT, tmp_path, when, 10):
+    for repo in sweep(plain, "worktree-open", UNIT, tmp_path, when, 5):
         again = call("worktree-open", *UNIT, "--json", cwd=repo.path)
         assert again.status == 0, (repo.path, again.out)
         tree = Repo(Path(again.document["path"]))
@@ -90,7 +90,7 @@ def test_opening_a_unit_is_opened_again(tmp_path: Path, when: str) -> None:
 
 @pytest.mark.parametrize("when", WHENS)
 def test_opening_a_unit_is_pruned(tmp_path: Path, when: str) -> None:
-    for repo in sweep(plain, "worktree-open", UNIT, tmp_path, when, 10):
+    for repo in sweep(plain, "worktree-open", UNIT, tmp_path, when, 5):
         pruned = call("worktree-open", "--prune", "--json", cwd=repo.path)
         assert pruned.status == 0, (repo.path, pruned.out)
         open_now = [row for row in pruned.document["worktrees"] if row.get("state") == "open"]
@@ -100,7 +100,7 @@ def test_opening_a_unit_is_pruned(tmp_path: Path, when: str) -> None:
 
 @pytest.mark.parametrize("when", WHENS)
 def test_a_new_branch_is_rolled_back_or_there(tmp_path: Path, when: str) -> None:
-    for repo in sweep(plain, "worktree-open", ["work"], tmp_path, when, 10):
+    for repo in sweep(plain, "worktree-open", ["work"], tmp_path, when, 5):
         pruned = call("worktree-open", "--prune", "--json", cwd=repo.path)
         assert pruned.status == 0, (repo.path, pruned.out)
         leased = [row for row in pruned.document["worktrees"] if row.get("state") == "open"]
@@ -113,7 +113,7 @@ def test_a_new_branch_is_rolled_back_or_there(tmp_path: Path, when: str) -> None
 
 @pytest.mark.parametrize("when", WHENS)
 def test_closing_is_closed_again_and_no_work_is_lost(tmp_path: Path, when: str) -> None:
-    for repo in sweep(with_work, "worktree-close", CLOSE, tmp_path, when, 10):
+    for repo in sweep(with_work, "worktree-close", CLOSE, tmp_path, when, 5):
         again = call("worktree-close", *CLOSE, "--json", cwd=repo.path)
         assert again.status == 0, (repo.path, again.out)
         attic = repo.git("for-each-ref", "--format=%(refname)", "refs/ktx/attic").splitlines()
@@ -126,7 +126,7 @@ def test_closing_is_closed_again_and_no_work_is_lost(tmp_path: Path, when: str) 
 
 @pytest.mark.parametrize("when", WHENS)
 def test_closing_that_was_killed_can_be_opened_again(tmp_path: Path, when: str) -> None:
-    for repo in sweep(with_work, "worktree-close", CLOSE, tmp_path, when, 6):
+    for repo in sweep(with_work, "worktree-close", CLOSE, tmp_path, when, 4):
         again = call("worktree-open", *UNIT, "--json", cwd=repo.path)
         assert again.status == 0, (repo.path, again.out)
         tree = Repo(Path(again.document["path"]))
@@ -145,7 +145,7 @@ def test_pruning_is_pruned_again(tmp_path: Path, when: str) -> None:
         document.write_text(document.read_text().replace('"state": "open"', '"state": "closed"'))
         return repo
 
-    for repo in sweep(landed, "worktree-open", ["--prune"], tmp_path, when, 6):
+    for repo in sweep(landed, "worktree-open", ["--prune"], tmp_path, when, 4):
         assert call("worktree-open", "--prune", cwd=repo.path).status == 0
         attic = repo.git("for-each-ref", "--format=%(refname)", "refs/ktx/attic").splitlines()
         assert len(attic) == 1 and repo.show(attic[0], "untracked") == b"work\n"
