@@ -1,11 +1,25 @@
-"""Answer a question from the ledger and the jobs, with the rows that support the answer.
+"""Answer a question from the ledger of test runs and from the jobs, with the rows that support the answer.
 
-reads    .ktx/jobs/, .ktx/ingest-traces/
-writes   nothing
-exits    0 answered (`unknown` is an answer), 2 usage or no such job, 5 a record breaks its contract
-example  ledger-query job j1; ledger-query trace j1 --event patch_accepted --json
+reads    .ktx/ledger/, .ktx/jobs/, .ktx/ingest-traces/
+writes   .ktx/ledger/index.sqlite (disposable); the closing line of a run that died without one
+exits    0 answered (`unknown` is an answer), 1 the runs cannot be compared, 2 usage, 5 a record breaks its contract
+example  ledger-query last; ledger-query compare last-full 20260102T --json; ledger-query job j1
 
-questions
+questions about test runs (RUN: an id, a unique beginning of one, `last`, `last-full` or `last-scoped`)
+  last              the last run, the last full and the last scoped one; verdict: did the last one pass?
+  last-full         the last full run, and the tests it lacks against the full one before
+  last-scoped       the last run that was not full
+  run RUN           one run, and each test that did not pass
+  runs              the runs, newest first
+  slowest [RUN]     the slowest tests
+  fixtures [RUN]    the fixtures whose setup costs most in all
+  compare RUN RUN   what changed: outcomes, tests come and gone, time
+  history TEST      each execution of a test (a pytest node id)
+  flaky [TEST]      whether a test may be called flaky, or which narrower word holds
+  explain GOAL      why passed(RUN), full(RUN), authoritative(RUN) or WORD(TEST) holds or not, down to the rows
+  live [RUN]        what is going on: tests done of the total, tallies, tests in flight
+
+questions about jobs
   jobs              every job, with its state and the outcomes of its units
   job JOB           one job, unit by unit; the verdict says whether it has landed
   trace JOB         the events of a job's trace
@@ -19,16 +33,18 @@ from collections.abc import Sequence
 from ktxkit import cli
 from ktxkit.core.ledger import answers
 from ktxkit.core.trace import LEVELS
-from ktxkit.errors import CannotRun
+from ktxkit.flows import questions
 from ktxkit.world import World
-
-QUESTIONS = {"jobs": 0, "job": 1, "trace": 1}  # the number of subjects each takes
 
 
 def parser() -> cli.Parser:
     made = cli.Parser("ledger-query", __doc__)
-    made.add_argument("question", choices=tuple(QUESTIONS), metavar="QUESTION", help="see the list above")
+    made.add_argument("question", choices=tuple(questions.QUESTIONS), metavar="QUESTION", help="see the list above")
     made.add_argument("subject", nargs="*", metavar="SUBJECT", help="what is asked about")
+    made.add_argument(
+        "--project", action="append", default=[], metavar="P", help="not the repository's own; repeatable"
+    )
+    made.add_argument("--limit", type=int, default=0, metavar="N", help="at most N rows, where the best are asked for")
     narrow = made.add_argument_group("trace")
     narrow.add_argument("--event", default="", metavar="NAME", help="only events of this name")
     narrow.add_argument("--unit", default="", metavar="KEY", help="only events of this unit")
@@ -37,18 +53,16 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.flows import job_answers as jobs
-
-    if len(args.subject) != QUESTIONS[args.question]:
-        need = QUESTIONS[args.question]
-        raise CannotRun(f"{args.question} takes {need or 'no'} subject", hint="see ledger-query --help")
-    if args.question == "jobs":
-        document = jobs.all_jobs(world)
-    elif args.question == "job":
-        document = jobs.one_job(world, args.subject[0])
-    else:
-        document = jobs.trace(world, args.subject[0], event=args.event, unit=args.unit, level=args.level)
-    return cli.Result(document=document, contract="answer", lines=answers.lines(document, jobs.COLUMNS[args.question]))
+    more = {"limit": max(0, args.limit), "event": args.event, "unit": args.unit, "level": args.level}
+    document = questions.ask(world, args.question, args.subject, args.project, **more)
+    columns = questions.QUESTIONS[args.question].columns
+    refused = args.question == "compare" and document.get("reason", "").startswith("not comparable")
+    return cli.Result(
+        outcome="refused" if refused else "done",
+        document=document,
+        contract="answer",
+        lines=answers.lines(document, columns),
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,18 +12,14 @@ from ktxkit.core.ledger.answers import Row, Verdict, answer
 from ktxkit.core.trace import LEVELS
 from ktxkit.effects.journal import Journal
 from ktxkit.flows import jobs, tracing
+from ktxkit.flows.asking import Ask
 from ktxkit.world import World
 
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "jobs": ("job", "state", "target", "created", "units", "outcomes"),
-    "job": ("position", "unit", "outcome", "patch", "paths", "lease", "reason", "source"),
-    "trace": ("at", "level", "phase", "event", "unit", "ms", "error", "data", "source"),
-}
 LANDED: dict[str, Verdict] = {"landed": "true", "open": "unknown"}
 REASON_SHOWN = 400  # characters of a reason
 
 
-def all_jobs(world: World) -> Document:
+def all_jobs(world: World, ask: Ask) -> Document:
     """Every job of the store, oldest first."""
     found = [jobs.load(world, name) for name in world.store.children("jobs")]
     found.sort(key=lambda job: (job["createdAt"], job["jobId"]))
@@ -43,8 +39,9 @@ def _job_row(world: World, job: Document) -> Row:
     }
 
 
-def one_job(world: World, job_id: str) -> Document:
+def one_job(world: World, ask: Ask) -> Document:
     """A job with its units in unit order. The verdict says whether it has landed; an open job's is unknown."""
+    (job_id,) = ask.subject
     job = jobs.load(world, job_id)
     facts = {key: job.get(key) for key in ("state", "target", "targetAtStart", "base", "landed")}
     facts["trace"] = names.trace_file(job_id) if world.store.exists(names.trace_file(job_id)) else None
@@ -87,8 +84,9 @@ def _reason(receipt: Mapping[str, Any]) -> str | None:
     return None
 
 
-def trace(world: World, job_id: str, *, event: str = "", unit: str = "", level: str = "trace") -> Document:
+def trace(world: World, ask: Ask) -> Document:
     """The events of a job's trace, in the order of the file; `event`, `unit` and `level` narrow it."""
+    (job_id,) = ask.subject
     path = names.trace_file(names.check_job(job_id))
     if not world.store.exists(path):
         jobs.load(world, job_id)  # an unknown job is an error; a job without a trace is an answer
@@ -97,8 +95,8 @@ def trace(world: World, job_id: str, *, event: str = "", unit: str = "", level: 
     for number, record in enumerate(journal.records(), start=1):
         total += 1
         data = record.get("data", {})
-        wanted = (not event or record["event"] == event) and (not unit or data.get("unitKey") == unit)
-        if wanted and LEVELS[record["level"]] <= LEVELS[level]:
+        wanted = ask.event in ("", record["event"]) and ask.unit in ("", data.get("unitKey"))
+        if wanted and LEVELS[record["level"]] <= LEVELS[ask.level]:
             rows.append(_event_row(record, f"{path}:{number}"))
     facts = {"trace": path, "events": total, "shown": len(rows), "torn": torn or None}
     reason = "" if total else "no event was written: nothing of this job can be told from a trace"

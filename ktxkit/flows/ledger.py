@@ -112,7 +112,11 @@ def life_of(fold: Fold) -> Life:
 
 def ids_of(world: World, fold: Fold) -> list[str] | None:
     """The ids that were selected, or None where they are not kept."""
-    name = fold.collected.get("ids")
+    return kept_ids(world, fold.collected.get("ids"))
+
+
+def kept_ids(world: World, name: str | None) -> list[str] | None:
+    """A list of node ids by its digest, sorted; None where it is not kept."""
     if name is None:
         return None
     try:
@@ -131,7 +135,7 @@ def record_of(world: World, fold: Fold, life: Life) -> Document:
     return record | ({"against": against} if against else {})
 
 
-def settle(world: World, run: str, *, last_full: Document | None = None) -> Document | None:
+def settle(world: World, run: str) -> Document | None:
     """Close a run that has ended: its closing line, or None where it goes on or cannot be told (another machine)."""
     path = events_path(world, run)
     size = whole_size(path)
@@ -144,8 +148,6 @@ def settle(world: World, run: str, *, last_full: Document | None = None) -> Docu
     if size < path.stat().st_size:
         fold.torn += 1
     record = record_of(world, fold, "dead" if life == "dead" else life)
-    if last_full is not None:
-        record["scope"] |= lacking(world, fold, last_full)
     data = files.read(path, limit=1 << 40)[:size]
     events = {"bytes": size, "digest": digest(data), "records": fold.events, "torn": fold.torn}
     body = {"kind": "run-closed", "run": run, "project": record.get("project", "unknown"), "events": events}
@@ -161,22 +163,6 @@ def runner_lives(fold: Fold) -> bool:
     if runner is None or fold.runner or runner["machine"] != process.machine_id():
         return False
     return not process.is_dead(process.Owner(runner["bootId"], runner["pid"], runner["startTime"]))
-
-
-def lacking(world: World, fold: Fold, last_full: Document) -> dict[str, Any]:
-    """The ids that the last full run had and this one lacks; only said beside a full run."""
-    before = last_full["record"].get("ids")
-    now = ids_of(world, fold)
-    if before is None or now is None or before == fold.collected.get("ids"):
-        return {}
-    try:
-        body = Artifacts(world.store.path(names.ARTIFACTS)).load(before)
-    except BrokenContract:
-        return {}
-    missing = sorted({contracts.parse(line, before) for line in body.splitlines()} - set(now))
-    if not missing:
-        return {}
-    return {"lacks": missing[:1000], "lacksCount": len(missing), "comparedWith": last_full["run"]}
 
 
 def is_closed(world: World, run: str) -> bool:

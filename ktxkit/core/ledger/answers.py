@@ -21,6 +21,7 @@ def answer(
     rows: Sequence[Row],
     *,
     subject: Sequence[str] = (),
+    project: str = "",
     verdict: Verdict | None = None,
     reason: str = "",
     facts: Mapping[str, Any] | None = None,
@@ -29,12 +30,15 @@ def answer(
     made: dict[str, Any] = {"schemaVersion": 1, "kind": "answer", "question": question}
     if subject:
         made["subject"] = list(subject)
+    if project:
+        made["project"] = project
     if verdict is not None:
         made["verdict"] = verdict
     if reason:
         made["reason"] = reason
-    if facts:
-        made["facts"] = {key: value for key, value in facts.items() if value is not None}
+    known = {key: value for key, value in (facts or {}).items() if value is not None}
+    if known:
+        made["facts"] = known
     made["rows"] = [{key: value for key, value in row.items() if value is not None} for row in rows]
     return made
 
@@ -42,13 +46,30 @@ def answer(
 def lines(document: Mapping[str, Any], columns: Sequence[str] = ()) -> list[str]:
     """An answer for people: verdict and facts, then the rows as a table of `columns`."""
     said = [f"verdict: {document['verdict']}"] if "verdict" in document else []
-    said += [f"{key}: {_cell(value)}" for key, value in document.get("facts", {}).items()]
+    facts = dict(document.get("facts", {}))
+    derivation = facts.pop("derivation", None)
+    said += [f"{key}: {_cell(value)}" for key, value in facts.items()]
     if "reason" in document:
         said.append(printable(document["reason"]))
+    if derivation is not None:
+        return [*said, *([""] if said else []), *tree(derivation)]
     rows = document["rows"]
     if rows:
         said += [*([""] if said else []), *table(rows, columns or list(rows[0]))]
     return said or ["nothing recorded"]
+
+
+def tree(node: Mapping[str, Any], depth: int = 0) -> list[str]:
+    """A derivation, indented: each goal with its verdict, what it follows from, and at the leaves the rows."""
+    said = [f"{'  ' * depth}{node['verdict']}: {printable(node['goal'])}"]
+    for below in node.get("because", ()):
+        said += tree(below, depth + 1)
+    rows = node.get("rows", ())
+    if rows:
+        said += [
+            "  " * (depth + 1) + line for line in table(rows, list(dict.fromkeys(key for row in rows for key in row)))
+        ]
+    return said
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
@@ -66,7 +87,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.3f}".rstrip("0").rstrip(".")
+        return f"{value:.{3 if abs(value) >= 1 else 6}f}".rstrip("0").rstrip(".")
     if isinstance(value, Mapping):
         return " ".join(f"{key}={_cell(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):

@@ -99,7 +99,7 @@ class Fold:
         found.t, found.outcome = event["t"], event["outcome"]
         found.setup, found.call, found.teardown = get("setup"), get("call"), get("teardown")
         found.worker = get("worker", "")
-        if len(event) > 7:
+        if found.outcome != "passed" or len(event) > 7:
             if get("retried"):
                 self.subtests.pop(found.test, None)
             found.retried, found.cause = get("retried", False), get("cause", "")
@@ -222,7 +222,7 @@ class Fold:
             "treeAfter": self.end.get("treeAfter"),
             "lost": self._lost(),
         }
-        return {key: value for key, value in made.items() if value not in (None, [], {})}
+        return {key: value for key, value in made.items() if key == "counts" or value not in (None, [], {})}
 
     def _wall(self) -> float | None:
         if not self.start:

@@ -1,0 +1,209 @@
+"""`ledger/index.sqlite`: one row for a run and test. Disposable: where it is damaged or foreign it is made again.
+
+It holds a watermark: file, offset and digest of the last ledger line that went in. What it cannot write it keeps in
+memory. Durations are whole microseconds. Measured on 2,085,361 records of 63 runs: 30 MB, slowest 29 ms, compare 41 ms,
+history 24 ms for a whole process, where a loop over the JSON takes 6 s.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ktxkit.core.digests import digest
+from ktxkit.core.ledger.attempt import BAD, Attempt
+
+VERSION = 3  # of the tables; another one is made again
+WAIT = 5.0  # seconds for another process that fills it
+OUTCOMES = (
+    *("unknown", "passed", "failed", "error", "skipped"),
+    *("xfailed", "xpassed", "crashed", "interrupted", "running"),
+)
+CODE = {word: number for number, word in enumerate(OUTCOMES)}
+GOOD = ("passed", "xpassed")
+
+TABLES = """
+CREATE TABLE mark (dev INTEGER, ino INTEGER, start INTEGER, size INTEGER, line_digest TEXT, seq INTEGER, hash TEXT);
+CREATE TABLE runs (
+  rid INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, project TEXT NOT NULL, seq INTEGER NOT NULL,
+  closed INTEGER NOT NULL, ingested INTEGER NOT NULL, parent TEXT, started TEXT, scope TEXT, state TEXT, verdict TEXT,
+  mode TEXT, commit_id TEXT, tree TEXT, environment TEXT, selection TEXT, workers INTEGER, scheduling TEXT,
+  ordering TEXT, generated TEXT, load REAL, why TEXT, record TEXT
+);
+CREATE INDEX runs_by_tree ON runs (tree);
+CREATE TABLE tests (tid INTEGER PRIMARY KEY, project TEXT NOT NULL, test TEXT NOT NULL, good INTEGER NOT NULL,
+  bad INTEGER NOT NULL, retried INTEGER NOT NULL, UNIQUE (project, test));
+CREATE INDEX tests_mixed ON tests (project) WHERE good > 0 AND bad > 0;
+CREATE TABLE results (
+  rid INTEGER NOT NULL, tid INTEGER NOT NULL, occurrence INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  outcome INTEGER NOT NULL, verdict INTEGER, setup INTEGER, call INTEGER, teardown INTEGER, total INTEGER NOT NULL,
+  worker TEXT, cause TEXT, message TEXT, PRIMARY KEY (rid, tid, occurrence, attempt)
+) WITHOUT ROWID;
+CREATE INDEX results_by_test ON results (tid, rid);
+CREATE TABLE fixtures (rid INTEGER NOT NULL, base TEXT, fixture TEXT, scope TEXT, count INTEGER, total INTEGER,
+  longest INTEGER);
+CREATE INDEX fixtures_by_run ON fixtures (rid);
+"""
+
+
+class Index:
+    """The tables, open. `note` says what is wrong with the file, where anything is."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.note = ""
+        try:
+            self.db = self._open(str(path))
+        except (sqlite3.Error, OSError) as error:
+            self.note = f"the index is kept in memory: {error}"
+            self.db = self._made(sqlite3.connect(":memory:", isolation_level=None))
+
+    def _open(self, name: str) -> sqlite3.Connection:
+        db = sqlite3.connect(name, timeout=WAIT, isolation_level=None)
+        try:
+            if db.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+                db.execute("PRAGMA synchronous = OFF")
+                db.execute("SELECT * FROM mark").fetchone()
+                return db
+        except sqlite3.DatabaseError:
+            db.close()
+            os.unlink(name)  # noqa: PTH108
+            db = sqlite3.connect(name, timeout=WAIT, isolation_level=None)
+        return self._made(db)
+
+    def _made(self, db: sqlite3.Connection) -> sqlite3.Connection:
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute("BEGIN IMMEDIATE")
+        if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:  # nobody else made it meanwhile
+            tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+            for (table,) in tables.fetchall():
+                db.execute(f'DROP TABLE "{table}"')
+            for statement in TABLES.split(";\n"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {VERSION}")
+        db.execute("COMMIT")
+        return db
+
+    def rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
+        """All rows of a query, by column name."""
+        found = self.db.execute(sql, values)
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+    # -- the watermark
+
+    def unread(self, ledger: Path) -> tuple[int, dict[str, Any] | None] | None:
+        """Where to read on, with the last line that went in; None where the index does not fit the ledger."""
+        mark = self.db.execute("SELECT dev, ino, start, size, line_digest, seq, hash FROM mark").fetchone()
+        if mark is None:
+            return 0, None
+        dev, ino, start, size, line_digest, seq, line_hash = mark
+        try:
+            info = ledger.stat()
+        except FileNotFoundError:
+            return None
+        if (info.st_dev, info.st_ino) != (dev, ino) or info.st_size < size:
+            return None
+        with open(ledger, "rb") as stream:
+            stream.seek(start)
+            if digest(stream.read(size - start)) != line_digest:
+                return None
+        return size, {"seq": seq, "hash": line_hash}
+
+    def set_mark(self, ledger: Path, start: int, raw: bytes, line: Mapping[str, Any]) -> None:
+        info = ledger.stat()
+        self.db.execute("DELETE FROM mark")
+        values = (info.st_dev, info.st_ino, start, start + len(raw), digest(raw), line["seq"], line["hash"])
+        self.db.execute("INSERT INTO mark VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+
+    def clear(self) -> None:
+        for table in ("mark", "runs", "tests", "results", "fixtures"):
+            self.db.execute(f"DELETE FROM {table}")
+
+    # -- filling
+
+    def open_run(self, line: Mapping[str, Any]) -> None:
+        values = (line["run"], line["project"], line["seq"], line.get("parent"))
+        self.db.execute(
+            "INSERT OR IGNORE INTO runs (run, project, seq, parent, closed, ingested) VALUES (?, ?, ?, ?, 0, 0)", values
+        )
+
+    def close_run(self, line: Mapping[str, Any], key: Mapping[str, Any], ingested: bool, why: str) -> int:
+        """The closing line; `key` are the parts of an execution's identity. Returns the run's row id."""
+        record = line["record"]
+        self.open_run(line)
+        columns = {
+            "seq": line["seq"],
+            "closed": 1,
+            "parent": record.get("parent"),
+            "started": record.get("startedAt"),
+            "scope": record["scope"]["kind"],
+            "state": record["state"],
+            "verdict": record["verdict"],
+            "mode": record.get("mode"),
+            "commit_id": record.get("tree", {}).get("commit"),
+            "ingested": int(ingested),
+            "why": why or None,
+            "record": json.dumps(record, separators=(",", ":")),
+            **key,
+        }
+        names = ", ".join(f"{name} = ?" for name in columns)
+        self.db.execute(f"UPDATE runs SET {names} WHERE run = ?", (*columns.values(), line["run"]))
+        return int(self.db.execute("SELECT rid FROM runs WHERE run = ?", (line["run"],)).fetchone()[0])
+
+    def add_results(self, rid: int, project: str, attempts: Iterable[tuple[Attempt, str | None]]) -> None:
+        """One row for each attempt, with the verdict beside the last one of a test."""
+        known = dict(self.db.execute("SELECT test, tid FROM tests WHERE project = ?", (project,)))
+        top = self.db.execute("SELECT coalesce(max(tid), 0) FROM tests").fetchone()[0]
+        new: list[tuple[int, str, str]] = []
+        tally: dict[int, list[int]] = {}
+        rows = []
+        for one, verdict in attempts:
+            tid = known.get(one.test)
+            if tid is None:
+                top += 1
+                tid = known[one.test] = top
+                new.append((tid, project, one.test))
+            count = tally.setdefault(tid, [0, 0, 0])
+            count[0] += one.outcome in GOOD
+            count[1] += one.outcome in BAD or one.teardown_failed
+            count[2] += one.retried
+            rows.append((rid, tid, *_row(one, verdict)))
+        self.db.executemany("INSERT INTO tests VALUES (?, ?, ?, 0, 0, 0)", new)
+        self.db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        self.db.executemany(
+            "UPDATE tests SET good = good + ?, bad = bad + ?, retried = retried + ? WHERE tid = ?",
+            ((*count, tid) for tid, count in tally.items()),
+        )
+
+    def add_fixtures(self, rid: int, rows: Iterable[Mapping[str, Any]]) -> None:
+        self.db.executemany(
+            "INSERT INTO fixtures VALUES (?, ?, ?, ?, ?, ?, ?)",
+            ((rid, r["base"], r["fixture"], r["scope"], r["count"], us(r["total"]), us(r["longest"])) for r in rows),
+        )
+
+
+def us(seconds: float | None) -> int | None:
+    """Whole microseconds."""
+    return None if seconds is None else round(seconds * 1e6)
+
+
+def _row(one: Attempt, verdict: str | None) -> tuple[Any, ...]:
+    total = (one.setup or 0.0) + (one.call or 0.0) + (one.teardown or 0.0)
+    return (
+        one.occurrence,
+        one.attempt,
+        CODE.get(one.outcome, 0),
+        None if verdict is None else CODE.get(verdict, 0),
+        us(one.setup),
+        us(one.call),
+        us(one.teardown),
+        us(total),
+        one.worker or None,
+        one.cause or None,
+        one.message or None,
+    )

@@ -1,0 +1,66 @@
+"""The questions of `ledger-query`: how many subjects each takes, who answers, which columns its text form shows."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ktxkit.contracts import Document
+from ktxkit.core.ledger.rows import RUN_COLUMNS
+from ktxkit.errors import CannotRun
+from ktxkit.flows.asking import Ask
+from ktxkit.world import World
+
+JOB_COLUMNS = ("job", "state", "target", "created", "units", "outcomes")
+UNIT_COLUMNS = ("position", "unit", "outcome", "patch", "paths", "lease", "reason", "source")
+TRACE_COLUMNS = ("at", "level", "phase", "event", "unit", "ms", "error", "data", "source")
+LIVE_COLUMNS = ("run", "asked", "started", "elapsed", "done", "total", "tests", "busy", "inFlight", "state")
+TEST_COLUMNS = ("test", "outcome", "total", "setup", "call", "teardown", "worker", "occurrence", "attempt")
+
+
+@dataclass(frozen=True)
+class Question:
+    """`answer` is `module:function` below ktxkit.flows; it is imported when the question is asked."""
+
+    answer: str
+    least: int = 0
+    most: int = 0
+    columns: tuple[str, ...] = ()
+    project: bool = True
+
+
+QUESTIONS: dict[str, Question] = {
+    "last": Question("run_answers:last", columns=RUN_COLUMNS),
+    "last-full": Question("run_answers:last_full", columns=RUN_COLUMNS),
+    "last-scoped": Question("run_answers:last_scoped", columns=RUN_COLUMNS),
+    "run": Question("run_answers:one_run", 1, 1, ("what", "test", "message", "cause", "since")),
+    "runs": Question("run_answers:runs", columns=RUN_COLUMNS),
+    "slowest": Question("test_answers:slowest", 0, 1, TEST_COLUMNS),
+    "fixtures": Question("test_answers:fixtures", 0, 1, ("fixture", "base", "scope", "count", "total", "longest")),
+    "compare": Question("test_answers:compare", 2, 2),
+    "history": Question("test_answers:history", 1, 1, ("started", "run", "scope", *TEST_COLUMNS[1:], "message")),
+    "flaky": Question("word_answers:flaky", 0, 1, ("test", "word", "executions", "why", "run", "outcome", "attempt")),
+    "explain": Question("word_answers:explain", 1, 2),
+    "live": Question("live_answers:live", 0, 1, LIVE_COLUMNS),
+    "jobs": Question("job_answers:all_jobs", 0, 0, JOB_COLUMNS, project=False),
+    "job": Question("job_answers:one_job", 1, 1, UNIT_COLUMNS, project=False),
+    "trace": Question("job_answers:trace", 1, 1, TRACE_COLUMNS, project=False),
+}
+
+
+def ask(world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object) -> Document:
+    """The answer. Raises CannotRun for a wrong number of subjects or an unresolvable project."""
+    question = QUESTIONS[name]
+    if not question.least <= len(subject) <= question.most:
+        need = str(question.most) if question.least == question.most else f"{question.least} to {question.most}"
+        raise CannotRun(f"{name} takes {need} subjects, not {len(subject)}", hint="see ledger-query --help")
+    named: tuple[str, ...] = tuple(projects)
+    if question.project and not named:
+        from ktxkit.flows import projects as resolver
+
+        named = (resolver.resolve(world),)
+    module, _, function = question.answer.partition(":")
+    answering = getattr(importlib.import_module(f"ktxkit.flows.{module}"), function)
+    found: Document = answering(world, Ask(subject=tuple(subject), projects=named, **more))  # type: ignore[arg-type]
+    return found

@@ -1,0 +1,49 @@
+"""`.ktx-config.yaml` at the top of the checkout (contract `config`): what a repository asks of the commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ktxkit import contracts
+from ktxkit.contracts import Document
+from ktxkit.effects import files
+from ktxkit.errors import BrokenContract, CannotRun, KtxError
+from ktxkit.world import World
+
+NAME = ".ktx-config.yaml"
+CONTRACT = "config"
+SIZE_LIMIT = 1024 * 1024  # bytes
+
+
+def load(world: World) -> Document:
+    """The configuration of the checkout that we stand in; empty where there is none. Raises CannotRun."""
+    try:
+        top = world.repository.top
+    except KtxError:
+        return {}  # a store outside any repository
+    if top is None or not (top / NAME).exists():
+        return {}
+    return read_yaml(top / NAME, CONTRACT)
+
+
+def ledger(world: World) -> dict[str, Any]:
+    """Its part about the ledger."""
+    found: dict[str, Any] = load(world).get("ledger", {})
+    return found
+
+
+def read_yaml(path: Path, contract: str) -> Document:
+    """A YAML file that must be of a contract. Raises CannotRun: it is a person who writes it."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        value = YAML(typ="safe", pure=True).load(files.read(path, SIZE_LIMIT))
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise CannotRun(f"not YAML: {error}", where=str(path)) from error
+    try:
+        contracts.validate(contract, value if value is not None else {}, str(path))
+    except BrokenContract as error:
+        raise CannotRun(error.message, where=error.where, hint=f"the contract `{contract}` lists its keys") from error
+    return value or {}

@@ -1,0 +1,143 @@
+"""Questions about tests, answered from the ledger's index: the slowest, the costliest fixtures, two runs compared, one
+test's history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ktxkit.contracts import Document
+from ktxkit.core import names
+from ktxkit.core.ledger.answers import Row, answer
+from ktxkit.core.ledger.rows import not_comparable
+from ktxkit.effects.ledger_index import OUTCOMES, Index
+from ktxkit.flows.asking import Ask
+from ktxkit.flows.ledger_index import ensure
+from ktxkit.flows.run_answers import FULL, find, pick, record_of
+from ktxkit.world import World
+
+NAMED = "(SELECT test FROM tests WHERE tid = a.tid) AS test"
+JOINED = (
+    "FROM results a {} JOIN results b ON b.rid = ? AND a.tid = b.tid AND a.occurrence = b.occurrence"
+    " AND b.verdict IS NOT NULL WHERE a.rid = ? AND a.verdict IS NOT NULL"
+)
+
+
+def _asked_run(index: Index, ask: Ask) -> dict[str, Any]:
+    """The run that is asked about: named, or the last full one, or the last."""
+    if ask.subject:
+        return find(index, ask, ask.subject[0])
+    return pick(index, ask, FULL) or find(index, ask, "last")
+
+
+def _without_rows(question: str, run: dict[str, Any]) -> Document:
+    reason = run["why"] or "it is running: its tests are not folded yet"
+    return answer(question, [], subject=[run["run"]], verdict="unknown", reason=reason)
+
+
+def slowest(world: World, ask: Ask) -> Document:
+    """The slowest tests of a run (the last full one, or the last), in seconds; setup, call and teardown apart."""
+    index = ensure(world)
+    run = _asked_run(index, ask)
+    if not run["ingested"]:
+        return _without_rows("slowest", run)
+    sql = (
+        "SELECT * FROM (SELECT * FROM results WHERE rid = ? ORDER BY total DESC, tid, occurrence, attempt LIMIT ?)"
+        " JOIN tests USING (tid) ORDER BY total DESC, test, occurrence, attempt"
+    )
+    rows = [_test_row(row, names.events_file(run["run"])) for row in index.rows(sql, run["rid"], ask.limit or 10)]
+    total = index.rows("SELECT count(*) AS n, sum(total) AS us FROM results WHERE rid = ?", run["rid"])[0]
+    facts = {"run": run["run"], "scope": run["scope"], "tests": total["n"], "seconds": (total["us"] or 0) / 1e6}
+    return answer("slowest", rows, subject=[run["run"]], project=ask.project, facts=facts)
+
+
+def _test_row(row: dict[str, Any], place: str) -> Row:
+    spans = {key: row[key] / 1e6 for key in ("total", "setup", "call", "teardown") if row.get(key) is not None}
+    made: Row = {"test": row["test"], "outcome": OUTCOMES[row["outcome"]], **spans, "worker": row.get("worker")}
+    for key in ("occurrence", "attempt"):
+        if row[key] > 1:
+            made[key] = row[key]
+    return made | {"source": place}
+
+
+def fixtures(world: World, ask: Ask) -> Document:
+    """The fixtures of a run whose setup cost most in all, in seconds."""
+    index = ensure(world)
+    run = _asked_run(index, ask)
+    if not run["ingested"]:
+        return _without_rows("fixtures", run)
+    sql = "SELECT * FROM fixtures WHERE rid = ? ORDER BY total DESC, base, fixture LIMIT ?"
+    rows = [
+        {
+            "fixture": row["fixture"],
+            "base": row["base"] or None,
+            "scope": row["scope"],
+            "count": row["count"],
+            "total": row["total"] / 1e6,
+            "longest": row["longest"] / 1e6,
+            "source": names.events_file(run["run"]),
+        }
+        for row in index.rows(sql, run["rid"], ask.limit or 10)
+    ]
+    return answer("fixtures", rows, subject=[run["run"]], project=ask.project, facts={"run": run["run"]})
+
+
+def compare(world: World, ask: Ask) -> Document:
+    """What changed from one run to another: outcomes, tests come and gone, time. Only of runs that are comparable."""
+    index = ensure(world)
+    first, second = (find(index, ask, name) for name in ask.subject)
+    for run in (first, second):
+        if not run["ingested"]:
+            return _without_rows("compare", run)
+    subject = [first["run"], second["run"]]
+    differ = not_comparable(record_of(first) or {}, record_of(second) or {})
+    if differ:
+        reason = f"not comparable: {', '.join(row['differs'] for row in differ)}"
+        return answer("compare", differ, subject=subject, project=ask.project, verdict="unknown", reason=reason)
+    rows, counts = _changes(index, first["rid"], second["rid"], ask.limit or 20)
+    sql = "SELECT sum(total) AS us FROM results WHERE rid = ?"
+    totals = [index.rows(sql, run["rid"])[0]["us"] or 0 for run in (first, second)]
+    walls = [(record_of(run) or {}).get("wallSeconds") for run in (first, second)]
+    facts = counts | {"wall": walls, "testSeconds": [total / 1e6 for total in totals]}
+    return answer("compare", rows, subject=subject, project=ask.project, facts=facts)
+
+
+def _changes(index: Index, first: int, second: int, limit: int) -> tuple[list[Row], dict[str, Any]]:
+    """Changed outcomes first, then what came and went, then the largest differences in time."""
+    inner, outer = JOINED.format("INNER"), JOINED.format("LEFT") + " AND b.tid IS NULL ORDER BY 1"
+    sql = f"SELECT {NAMED}, a.verdict AS was, b.verdict AS now {inner} AND a.verdict != b.verdict ORDER BY 1"
+    changed = index.rows(sql, second, first)
+    gone, come = (index.rows(f"SELECT {NAMED} {outer}", *pair) for pair in ((second, first), (first, second)))
+    sql = (
+        f"SELECT {NAMED}, was, now FROM (SELECT a.tid AS tid, a.total AS was, b.total AS now {inner}"
+        " ORDER BY abs(b.total - a.total) DESC, a.tid LIMIT ?) a"
+    )
+    slower = index.rows(sql, second, first, limit)
+    rows: list[Row] = [{"test": r["test"], "change": f"{OUTCOMES[r['was']]} -> {OUTCOMES[r['now']]}"} for r in changed]
+    rows += [{"test": row["test"], "change": word} for found, word in ((gone, "gone"), (come, "new")) for row in found]
+    for row in slower:
+        was, now = row["was"] / 1e6, row["now"] / 1e6
+        rows.append({"test": row["test"], "change": "time", "was": was, "now": now, "delta": round(now - was, 6)})
+    return rows, {"outcomesChanged": len(changed), "gone": len(gone), "new": len(come)}
+
+
+def history(world: World, ask: Ask) -> Document:
+    """Every recorded execution of a test, newest first."""
+    index = ensure(world)
+    marks = ", ".join("?" for _ in ask.projects)
+    sql = (
+        "SELECT run, started, commit_id, tree, runs.scope, r.*, t.test"
+        " FROM tests t JOIN results r USING (tid) JOIN runs USING (rid)"
+        f" WHERE t.project IN ({marks}) AND t.test = ? ORDER BY runs.seq DESC, r.occurrence, r.attempt LIMIT ?"
+    )
+    found = index.rows(sql, *ask.projects, ask.subject[0], ask.limit or 1_000_000)
+    rows = [
+        {"run": row["run"], "started": row["started"], **_test_row(row, names.events_file(row["run"]))}
+        | {"message": row["message"], "commit": row["commit_id"], "tree": row["tree"], "scope": row["scope"]}
+        for row in found
+    ]
+    blind = index.rows(f"SELECT run, why FROM runs WHERE project IN ({marks}) AND ingested = 0", *ask.projects)
+    reason = f"not known of {len(blind)} runs: {blind[0]['run']} ({blind[0]['why'] or 'running'})" if blind else ""
+    if not rows:
+        reason = reason or "no recorded run has executed a test of this id"
+    facts = {"executions": len(rows), "notIngested": len(blind) or None}
+    return answer("history", rows, subject=ask.subject, project=ask.project, reason=reason, facts=facts)
