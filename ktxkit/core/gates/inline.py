@@ -68,6 +68,16 @@ def code_text(raw: str) -> str:
     return text
 
 
+def html_pieces(content: str) -> list[Piece]:
+    """The comments of a block of HTML."""
+    found = []
+    at = content.find("<!--")
+    while at >= 0 and (end := content.find("-->", at + 4)) >= 0:
+        found.append(Piece("comment", content[at + 4 : end].strip(), at, end + 3))
+        at = content.find("<!--", end + 3)
+    return found
+
+
 class _Scanner:
     def __init__(self, text: str, labels: Container[str]) -> None:
         self.text = text

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ktxkit.core.gates.inline import Piece, scan
+from ktxkit.core.gates.inline import Piece, html_pieces, scan
 from ktxkit.core.yaml_nodes import Problem
 
 NESTING_LIMIT = 200
@@ -63,7 +63,7 @@ def read(text: str, first_line: int = 1) -> Body:
         if token.type == "inline":
             places.take(token.content, start, scan(token.content, labels), found)
         elif token.type == "html_block":
-            places.take(token.content, start, html_comments(token.content), found)
+            places.take(token.content, start, html_pieces(token.content), found)
     problems = () if deep is None else (deep,)
     return Body(tuple(found["code"]), tuple(found["link"]), tuple(found["comment"]), problems)
 
@@ -106,16 +106,6 @@ class _Places:
 def _line_end(content: str, at: int) -> int:
     end = content.find("\n", at)
     return len(content) if end < 0 else end
-
-
-def html_comments(content: str) -> list[Piece]:
-    """The comments of a block of HTML."""
-    found = []
-    at = content.find("<!--")
-    while at >= 0 and (end := content.find("-->", at + 4)) >= 0:
-        found.append(Piece("comment", content[at + 4 : end].strip(), at, end + 3))
-        at = content.find("<!--", end + 3)
-    return found
 
 
 @cache

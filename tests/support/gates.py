@@ -1,0 +1,69 @@
+"""Judge files in memory, or the same files committed and judged by the command."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ktxkit.core.gates.artifacts import Judged, Options, judge
+from ktxkit.core.gates.findings import document
+from ktxkit.flows import gate_facts
+from ktxkit.flows.gates import options_of
+from tests.support.commands import call
+from tests.support.repos import Repo
+
+Files = Mapping[str, str | bytes]
+
+
+def as_bytes(files: Files) -> dict[bytes, bytes]:
+    return {path.encode(): text.encode() if isinstance(text, str) else text for path, text in files.items()}
+
+
+def judged(files: Files, **options: Any) -> Judged:
+    """The judgement of a tree with these files, without a repository."""
+    blobs = as_bytes(files)
+    how: Options = options_of(options)
+    by_oid = {hashlib.sha1(data).hexdigest(): data for data in blobs.values()}
+    entries = [("100644", path, hashlib.sha1(data).hexdigest()) for path, data in sorted(blobs.items())]
+    facts = gate_facts.of_tree(entries, how.root, by_oid.__getitem__, {})
+    return judge(facts, frozenset(blobs), how)
+
+
+def in_core(files: Files, **options: Any) -> list[dict[str, Any]]:
+    """The findings as documents, by the core alone."""
+    return [document(one) for one in judged(files, **options).findings]
+
+
+def by_command(path: Path, files: Files, *args: str) -> list[dict[str, Any]]:
+    """The findings as documents, by `gate-check --all --json` on the files committed."""
+    repo = Repo.init(path)
+    for name, data in as_bytes(files).items():
+        repo.write(name, data)
+    repo.commit("the files")
+    ran = call("gate-check", "--all", "--json", *args, cwd=path)
+    assert ran.status in (0, 1), ran.out + ran.err
+    found: list[dict[str, Any]] = ran.document["findings"]
+    return found
+
+
+def source(name: str = "mart", connection: str = "wh", **parts: str) -> dict[str, str]:
+    """A small standalone source as a file."""
+    columns = parts.get("columns", "id")
+    measures = parts.get("measures", "")
+    lines = [f"name: {name}", f"table: {parts.get('table', f'raw.{name}')}", "grain: [id]", "columns:"]
+    lines += [f"  - {{name: {column}, type: string}}" for column in columns.split()]
+    if measures:
+        lines += ["measures:", *(f"  - {{name: {measure}, expr: count(id)}}" for measure in measures.split())]
+    if parts.get("joins"):
+        lines += ["joins:"]
+        lines += [
+            f"  - {{to: {to}, on: {name}.id = {to}.id, relationship: many_to_one}}" for to in parts["joins"].split()
+        ]
+    return {f"semantic-layer/{connection}/{name}.yaml": "\n".join(lines) + "\n" + parts.get("more", "")}
+
+
+def page(body: str = "", front: str = "", key: str = "page") -> dict[str, str]:
+    """A page as a file."""
+    return {f"wiki/global/{key}.md": f"---\nsummary: A page\n{front}---\n{body}"}
