@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ktxkit.core.digests import digest
+from ktxkit.effects import process
 from ktxkit.errors import BrokenContract, CannotRun
 
 PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
+MARKED = re.compile(r"([0-9a-f]{8})-([0-9]+)-([0-9]+)-[0-9a-f]+(?:\.tmp)?\Z")
 DOCUMENT_LIMIT = 256 * 1024 * 1024  # bytes; a document above this is not one of ours
 
 
@@ -66,7 +70,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, durable: 
 def written_aside(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True) -> Iterator[int]:
     """A descriptor to write `path`'s new content to; renamed into place when the block ends well, removed when not."""
     make_dirs(path.parent)
-    aside = path.with_name(f".{path.name[:80]}.{secrets.token_hex(6)}.tmp")
+    aside = path.with_name(f".{path.name[:80]}.{owner_mark()}-{secrets.token_hex(6)}.tmp")
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         try:
@@ -81,6 +85,34 @@ def written_aside(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True)
         raise
     if durable:
         sync_dir(path.parent)
+
+
+def owner_mark() -> str:
+    """This process in a file name, so that a later one can prove it dead: boot, pid, start time."""
+    me = process.this_owner()
+    return f"{_boot(me.boot_id)}-{me.pid}-{me.start_time}"
+
+
+def _boot(boot_id: str) -> str:
+    return digest(boot_id.encode())[3:11]
+
+
+def is_abandoned(name: str) -> bool:
+    """Whether a name carries the mark of a process that is proven dead."""
+    found = MARKED.search(name)
+    if found is None:
+        return False
+    return found[1] != _boot(process.boot_id()) or process.start_time(int(found[2])) != int(found[3])
+
+
+def sweep_asides(top: Path) -> int:
+    """Remove, below `top`, the half-written files of processes that are proven dead; returns how many."""
+    count = 0
+    for folder, _, names in os.walk(top):
+        for name in names:
+            if name.startswith(".") and name.endswith(".tmp") and is_abandoned(name):
+                count += remove(Path(folder) / name)
+    return count
 
 
 def remove(path: Path) -> bool:

@@ -7,7 +7,6 @@ since that would delete the user's history.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ktxkit.core.digests import digest
-from ktxkit.effects import files, process
+from ktxkit.effects import files
 from ktxkit.effects.git import Git, scrubbed
 from ktxkit.effects.repository import Repository
 from ktxkit.effects.store import Store
@@ -42,7 +40,7 @@ ENV = {
     "HOME": "/nonexistent",
     "XDG_CONFIG_HOME": "/nonexistent",
 }
-_OWNED = re.compile(r"(?:neutral|scratch)-([0-9a-f]{8})-([0-9]+)-([0-9]+)-[0-9a-f]+\Z")
+KINDS = ("neutral-", "scratch-")  # directories of ours that only their owner uses
 
 
 class Placed(Protocol):
@@ -99,8 +97,7 @@ def open_neutral(world: Placed) -> Iterator[Neutral]:
 
 def owned_dir(parent: Path, kind: str) -> Path:
     """A new private directory that names its owner, so that a later process can prove it dead."""
-    me = process.this_owner()
-    return files.temp_dir(parent, f"{kind}-{_boot(me.boot_id)}-{me.pid}-{me.start_time}-")
+    return files.temp_dir(parent, f"{kind}-{files.owner_mark()}-")
 
 
 @contextmanager
@@ -113,21 +110,15 @@ def scratch_dir(world: Placed) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _boot(boot_id: str) -> str:
-    return digest(boot_id.encode())[3:11]
-
-
 def sweep(parent: Path) -> list[str]:
     """Remove the private directories of processes that are proven dead; returns their names."""
     try:
         names = sorted(entry.name for entry in os.scandir(parent))
     except FileNotFoundError:
         return []
-    now = process.boot_id()
     gone = []
     for name in names:
-        found = _OWNED.match(name)
-        if found and (found[1] != _boot(now) or process.start_time(int(found[2])) != int(found[3])):
+        if name.startswith(KINDS) and files.is_abandoned(name):
             shutil.rmtree(parent / name, ignore_errors=True)
             gone.append(name)
     return gone

@@ -7,14 +7,13 @@ it) and never touched. Only the repository's own ignore rules count: a global on
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ktxkit.effects import files
 from ktxkit.effects.git import Git
+from ktxkit.effects.neutral import owned_dir
 
 PINNED = {
     "core.excludesFile": "/dev/null",
@@ -53,8 +52,8 @@ def take(git: Git, scratch: Path, leave_out: Sequence[bytes] = ()) -> Snapshot:
     """
     reader = Git(git.cwd, git.env, {**git.config, **PINNED})
     index = Path(reader.text("rev-parse", "--path-format=absolute", "--git-path", "index"))
-    files.make_dirs(scratch)
-    private = scratch / f"index-{secrets.token_hex(6)}"
+    own = owned_dir(scratch, "scratch")
+    private = own / "index"
     try:
         if index.exists():
             shutil.copy2(index, private)
@@ -62,7 +61,7 @@ def take(git: Git, scratch: Path, leave_out: Sequence[bytes] = ()) -> Snapshot:
             reader.having(GIT_INDEX_FILE=str(private)).run("read-tree", "HEAD")
         return _take(reader.having(GIT_INDEX_FILE=str(private)), leave_out)
     finally:
-        files.remove(private)
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def _take(git: Git, leave_out: Sequence[bytes]) -> Snapshot:

@@ -114,6 +114,7 @@ class Loop:
         end = self.waiting.pop(node.key)
         if end.receipt is not None:
             outcome = str(end.receipt["outcome"])
+            self._close_if_open(self.plans[node.key], outcome)
             self.schedule.settled(node.key, outcome, str(end.receipt.get("after") or end.receipt["before"]))
         else:
             outcome = self._outcome(node, end)
@@ -162,6 +163,14 @@ class Loop:
             outcome = error.outcome if error.outcome != "cannot_run" else "failed"
         worktrees.close_unit(self.run.world, self.run.job, unit, _closing(outcome))
         return outcome
+
+    def _close_if_open(self, plan: UnitPlan, outcome: str) -> None:
+        """A unit whose receipt was written by an execution that was killed before it closed the worktree."""
+        unit = self.run.unit(plan)
+        lease = names.unit_doc(self.run.job_id, unit.position, unit.key, "lease")
+        found = self.run.world.store.read_optional("lease", lease)
+        if found is not None and found["state"] == "open":
+            worktrees.close_unit(self.run.world, self.run.job, unit, _closing(outcome))
 
     def _options(self) -> integrate.Options:
         verify = self.run.plan.verify

@@ -11,7 +11,7 @@ from pathlib import Path
 from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.job_file import PROJECT, JobPlan, plan_of
-from ktxkit.effects import process
+from ktxkit.effects import files, neutral, process
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.fingerprint import Fingerprinter
 from ktxkit.effects.lock import flocked
@@ -98,7 +98,7 @@ def start(world: World, document: Document, name: str, how: How) -> Ended:
 def resume(world: World, job_id: str, how: How) -> Ended:
     """Continue a job: what is on record stays, patches with unchanged inputs are reused. Raises Refused if landed."""
     job = jobs.load(world, job_id)
-    if job["state"] == "landed":
+    if job["state"] == "landed" and "finishedAt" in job:
         raise Refused(f"job {job_id} has landed already", where=job["target"], hint=f"job-report --job {job_id}")
     document = world.store.read(FILE, f"{names.job_dir(job_id)}/job-file.json")
     return _execute(world, plan_of(document), job, how, resumed=True)
@@ -119,7 +119,8 @@ def _execute(world: World, plan: JobPlan, job: Document, how: How, *, resumed: b
         facts = {"resumed": resumed, "units": len(plan.units), "target": job["target"], "maxParallel": limit}
         run.tracer.emit("run", "ingest_started", facts, level="info")
         run.notify("job_started", {"job": run.job_id, "units": len(plan.units)})
-        run.update(startedAt=timestamp(world.clock.now()), state="open", failure=None)
+        state = "landed" if job["state"] == "landed" else "open"  # landed, but killed before its report was written
+        run.update(startedAt=timestamp(world.clock.now()), state=state, failure=None, finishedAt=None)
         return _phases(run, resumed=resumed, rebase=how.rebase)
 
 
@@ -130,6 +131,7 @@ def _phases(run: JobRun, *, resumed: bool, rebase: bool) -> Ended:
         with _named(phase, "recovery"):
             if resumed:
                 _end_what_was_left(run)
+                _sweep(run)
             recover.recover(run.world, run.job)
         with _named(phase, "projection" if run.plan.project else "snapshot"):
             prepare.fix_base(run)
@@ -158,6 +160,14 @@ def _end_what_was_left(run: JobRun) -> None:
             if ended:
                 facts = {"unitKey": unit.key, "processes": list(ended)}
                 run.tracer.emit("recovery", "work_unit_strays_ended", facts, level="info")
+
+
+def _sweep(run: JobRun) -> None:
+    """Remove half-written files and private directories of processes that are proven dead."""
+    store = run.world.writable_store
+    for place in (names.job_dir(run.job_id), f"ingest-patches/{run.job_id}", f"ingest-traces/{run.job_id}", "locks"):
+        files.sweep_asides(store.path(place))
+    neutral.sweep(store.path("tmp"))
 
 
 @contextmanager
