@@ -40,7 +40,7 @@ for child in .ktx/worktrees/demo/*; do
   echo "$key: patch-apply ended with status $status"
 done
 
-gate-check --tree refs/ktx/jobs/demo/integration --base main --all
+gate-check --tree refs/ktx/jobs/demo/integration --changed-since main
 job-land --message "Demo: what passed every gate
 "
 job-report

@@ -136,6 +136,8 @@ def test_the_trace_tells_the_whole_story_in_order(repo: Repo) -> None:
         "work_unit_patch_collected",
         "patch_apply_started",
         "patch_accepted",
+        "final_artifact_gates_started",
+        "final_artifact_gates_finished",
         "ingest_finished",
     ]
     assert [name for name in told if name in wanted] == wanted

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
-from importlib.util import find_spec
 
 from ktxkit.contracts import Document
 from ktxkit.core import names
@@ -12,7 +10,7 @@ from ktxkit.core.schedule import LANDED, job_outcome
 from ktxkit.core.text import plural
 from ktxkit.effects.clock import timestamp
 from ktxkit.errors import Conflict
-from ktxkit.flows import report
+from ktxkit.flows import gates, report
 from ktxkit.flows.job.state import JobRun
 from ktxkit.flows.land import land
 
@@ -23,14 +21,11 @@ def final_gates(run: JobRun) -> None:
     """Every gate over the integrated tree, judged against the tree the target had before the job (so that what a
     projection broke is charged). Raises Conflict (`semantic_conflict`) where findings of level error are new.
     """
-    if find_spec("ktxkit.flows.gates") is None:
-        return
-    gates = import_module("ktxkit.flows.gates")
     git = run.git
     tree = git.text("rev-parse", "--verify", f"{run.head()}^{{tree}}")
     start = git.text("rev-parse", "--verify", f"{run.job['targetAtStart']}^{{tree}}")
     with run.tracer.timed("gates", "final_artifact_gates", {"tree": tree, "baseTree": start}) as facts:
-        verdict = gates.check_tree(run.world, tree, base_tree=start, everything=True)
+        verdict = gates.check_tree(run.world, tree, base_tree=start, everything=True, options=run.plan.gates)
         run.world.writable_store.write("verdict", f"{names.job_dir(run.job_id)}/verdict.json", verdict)
         new = [f for f in verdict["findings"] if f["level"] == "error" and not f.get("inherited")]
         facts |= {"looked": verdict["looked"], "errors": len(new), "inherited": len(verdict["findings"]) - len(new)}

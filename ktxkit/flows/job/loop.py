@@ -175,7 +175,9 @@ class Loop:
     def _options(self) -> integrate.Options:
         verify = self.run.plan.verify
         return integrate.Options(
-            verify=verify.argv if verify else (), verify_limit=verify.time_limit if verify else None
+            verify=verify.argv if verify else (),
+            verify_limit=verify.time_limit if verify else None,
+            gate_options=self.run.plan.gates,
         )
 
 
