@@ -71,14 +71,14 @@ def birth_time_ns(path: Path) -> int | None:
 
 
 def processes_inside(path: Path) -> list[int]:
-    """Process ids whose working directory is `path` or below it, this process left out.
+    """Process ids whose working directory is `path` or below it; this process may be one of them.
 
     Source: proc(5), /proc/PID/cwd. A process of another user cannot be asked; a store of mode 0700 keeps those out.
     """
     root = os.fsencode(os.path.realpath(path))
     found = []
     for name in os.listdir("/proc"):  # noqa: PTH208
-        if not name.isdigit() or int(name) == os.getpid():
+        if not name.isdigit():
             continue
         try:
             cwd = os.readlink(f"/proc/{name}/cwd".encode())  # noqa: PTH115 - bytes, exactly as the kernel has them

@@ -17,7 +17,8 @@ from ktxkit.core.text import printable
 from ktxkit.core.worktrees import base_candidates, isolated
 from ktxkit.effects import remote
 from ktxkit.errors import CannotRun, Refused
-from ktxkit.flows.leases import LEASE, Place, head_to_attic, lease_here, path_of, standing, worktrees
+from ktxkit.flows.attic import head_to_attic
+from ktxkit.flows.leases import LEASE, Place, lease_here, path_of, standing, worktrees
 from ktxkit.flows.opening import Wanted, make, make_in_place, recover_opening
 from ktxkit.flows.worktrees import free_path
 from ktxkit.world import World

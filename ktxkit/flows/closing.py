@@ -14,7 +14,8 @@ from ktxkit.effects.clock import timestamp
 from ktxkit.effects.identity import identify
 from ktxkit.effects.worktrees import delete
 from ktxkit.errors import Blocked, CannotRun, Refused
-from ktxkit.flows.leases import LEASE, NAMED, SENTINEL, Place, path_of, standing, to_attic, work_in, worktrees
+from ktxkit.flows.attic import NAMED, to_attic, work_in
+from ktxkit.flows.leases import LEASE, SENTINEL, Place, path_of, standing, worktrees
 from ktxkit.flows.opening import recover_opening
 
 SAME = ("jobId", "unitKey", "position", "attempt", "base", "path", "pathB64", "branch")
@@ -42,7 +43,7 @@ def _remove(place: Place, lease: Document, outcome: str, discard: bool) -> Docum
     if found.present and not found.same:
         raise Blocked("another directory stands where the lease's worktree was", where=str(path), hint="move it away")
     if found.present:
-        _, work = work_in(place, lease, path)
+        work = work_in(place, lease, path)
         lost = unsaved(work)
         if lost and (not discard or not can_be_kept(work)):
             hint = (

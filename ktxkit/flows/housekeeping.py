@@ -14,6 +14,7 @@ from ktxkit.core import names
 from ktxkit.core.text import path_fields
 from ktxkit.core.worktrees import Seen, why_dead
 from ktxkit.effects.identity import processes_inside
+from ktxkit.effects.neutral import sweep
 from ktxkit.effects.worktrees import Registered, delete
 from ktxkit.errors import KtxError, Refused
 from ktxkit.flows import jobs
@@ -29,6 +30,7 @@ def listing(world: World, *, prune: bool = False) -> Document:
     """The document of `--list`; with `prune`, what is dead is cleared and each row says what became of it."""
     if prune:
         worktrees(world).mend()
+        sweep(world.writable_store.path("tmp"))
     registered = {os.path.realpath(entry.path): entry for entry in worktrees(world).listed()}
     rows = []
     for place in every_place(world):

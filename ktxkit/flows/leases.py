@@ -1,4 +1,4 @@
-"""A worktree's documents: its lease, the note of an opening, the sentinel; and what of its work is safe elsewhere."""
+"""A worktree's documents: its lease, the note of an opening, the sentinel; and what stands where they say."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from pathlib import Path
 from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.text import path_bytes
-from ktxkit.core.worktrees import Standing, Work, can_be_kept, unsaved
-from ktxkit.effects import process, snapshot
+from ktxkit.core.worktrees import Standing
+from ktxkit.effects import process
 from ktxkit.effects.identity import identify, processes_inside
 from ktxkit.effects.lock import flocked
 from ktxkit.effects.worktrees import Worktrees
-from ktxkit.errors import Refused
 from ktxkit.flows.jobs import Unit
 from ktxkit.world import World
 
 LEASE, OPENING, SENTINEL = "lease", "opening", "sentinel"
-NAMED = ("--branches", "--tags", "--remotes")  # what keeps a commit where its author looks for it
-KEPT = (*NAMED, "--glob=refs/ktx/attic")  # what keeps it at all
 ADHOC = "adhoc"  # stands for the job of worktrees that have none
 
 
@@ -123,68 +120,3 @@ def _ref_name(world: World, job: str, unit: str) -> str:
     """The ref component of a unit directory: the lease has the key, where there is one."""
     lease = world.store.read_optional(LEASE, f"{names.job_dir(job)}/units/{unit}/lease.json")
     return unit if lease is None else names.ref_part(lease["position"], lease["unitKey"])
-
-
-def work_in(place: Place, lease: Document, path: Path) -> tuple[snapshot.Snapshot, Work]:
-    """What the worktree holds, and what of it is kept elsewhere. Raises GitFailed where it cannot be read."""
-    world = place.world
-    git = world.git.at(path)
-    copied = tuple(os.fsencode(name) for name in lease.get("copied", ()))
-    found = snapshot.take(git, world.writable_store.path("tmp"), copied)
-    head = git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
-    branch = head.text if head.status == 0 else ""
-    others = (f"--exclude={branch.removeprefix('refs/heads/')}", *KEPT)
-    own = git.text("rev-list", "--max-count=1", found.head, "--not", lease["base"], *others)
-    collected = git.resolve(place.collected_ref, "tree")
-    return found, Work(
-        tree=found.tree,
-        base_tree=git.text("rev-parse", f"{lease['base']}^{{tree}}"),
-        kept_trees=(collected,) if collected else (),
-        commits=bool(own),
-        branch=bool(branch),
-        uncommitted=found.uncommitted,
-        nested=found.nested,
-        submodules=snapshot.submodules_at_risk(git),
-    )
-
-
-def to_attic(place: Place, lease: Document, path: Path, *, branch_goes: bool = False) -> str:
-    """Keep what is in a worktree and nowhere else at an attic ref; returns the ref, "" where there is nothing to keep.
-
-    `branch_goes`: commits that only its branch has are kept too. Raises Refused where something in it cannot be kept,
-    GitFailed where it cannot be read.
-    """
-    if identify(path) is None:
-        return head_to_attic(place, lease)
-    found, work = work_in(place, lease, path)
-    if not can_be_kept(work):
-        raise Refused(f"it holds {unsaved(work)}", where=str(path), hint="move that away or push it first")
-    if not unsaved(work) and not (work.commits and (branch_goes or not work.branch)):
-        return ""
-    message = f"kept from {place.name}, attempt {lease['attempt']}, of {place.job}"
-    kept = snapshot.commit(place.world.git.at(path), found, message, lease["openedAt"])
-    return _kept_at(place, lease, kept)
-
-
-def head_to_attic(place: Place, lease: Document) -> str:
-    """Where the directory is gone, git still knows its detached HEAD: commits that nothing else reaches are kept."""
-    git = worktrees(place.world).git
-    entry = worktrees(place.world).registered(path_of(lease))
-    if entry is None or entry.branch or git.resolve(entry.head) is None:
-        return _kept_before(place, lease)
-    if not git.text("rev-list", "--max-count=1", entry.head, "--not", lease["base"], *KEPT):
-        return _kept_before(place, lease)
-    return _kept_at(place, lease, entry.head)
-
-
-def _kept_before(place: Place, lease: Document) -> str:
-    """The attic ref that a closing made before it was cut short, or ""."""
-    folder = place.attic_ref(lease["attempt"], "").rpartition("/")[0]
-    refs = worktrees(place.world).git.run("for-each-ref", "--format=%(refname)", f"{folder}/").lines
-    return next((ref for ref in refs if ref.startswith(f"{folder}/{lease['attempt']}-")), "")
-
-
-def _kept_at(place: Place, lease: Document, commit: str) -> str:
-    ref = place.attic_ref(lease["attempt"], commit)
-    worktrees(place.world).keep(ref, commit)
-    return ref

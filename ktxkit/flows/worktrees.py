@@ -15,9 +15,10 @@ from ktxkit.effects import process
 from ktxkit.effects.identity import processes_inside
 from ktxkit.effects.worktrees import delete
 from ktxkit.errors import Blocked, CannotRun, Refused
+from ktxkit.flows.attic import to_attic
 from ktxkit.flows.closing import close
 from ktxkit.flows.jobs import Unit
-from ktxkit.flows.leases import LEASE, Place, path_of, standing, to_attic, worktrees
+from ktxkit.flows.leases import LEASE, Place, path_of, standing, worktrees
 from ktxkit.flows.opening import Wanted, make, recover_opening
 from ktxkit.world import World
 

@@ -1,0 +1,121 @@
+"""What of a worktree's work is safe elsewhere, and the attic: where work goes that is closed without landing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ktxkit.contracts import Document
+from ktxkit.core.worktrees import Work, can_be_kept, unsaved
+from ktxkit.effects import child, snapshot
+from ktxkit.effects.git import Git
+from ktxkit.effects.identity import identify
+from ktxkit.effects.neutral import scratch_dir
+from ktxkit.effects.worktrees import PLAIN
+from ktxkit.errors import Refused
+from ktxkit.flows import selection
+from ktxkit.flows.leases import Place, path_of, worktrees
+from ktxkit.world import World
+
+NAMED = ("--branches", "--tags", "--remotes")  # what keeps a commit where its author looks for it
+KEPT = (*NAMED, "--glob=refs/ktx/attic")  # what keeps it at all
+
+
+def work_in(place: Place, lease: Document, path: Path) -> Work:
+    """What the worktree holds, and what of it is kept elsewhere. Raises GitFailed where it cannot be read.
+
+    Of a unit that counts as work which collecting would take; elsewhere everything that git does not ignore.
+    """
+    git = _reader(place.world, lease, path)
+    head, head_tree, base_tree = git.text("rev-parse", "HEAD", "HEAD^{tree}", f"{lease['base']}^{{tree}}").split("\n")
+    tree, nested = _content(place, lease, git, head)
+    symbolic = git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
+    branch = symbolic.text if symbolic.status == 0 else ""
+    others = (f"--exclude={branch.removeprefix('refs/heads/')}", *KEPT)
+    own = git.text("rev-list", "--max-count=1", head, "--not", lease["base"], *others)
+    return Work(
+        tree=tree,
+        base_tree=base_tree,
+        kept_trees=_collected(place, lease),
+        commits=bool(own),
+        branch=bool(branch),
+        uncommitted=tree != head_tree,
+        nested=nested,
+        submodules=snapshot.submodules_at_risk(git),
+    )
+
+
+def _reader(world: World, lease: Document, path: Path) -> Git:
+    """The runner for a worktree in which no edit hides; a unit's is read as it was written."""
+    git = child.honest(world.git, path)
+    return Git(git.cwd, git.env, {**git.config, **PLAIN}) if lease["mode"] == "unit" else git
+
+
+def _content(place: Place, lease: Document, git: Git, head: str) -> tuple[str, tuple[bytes, ...]]:
+    """The tree of the work, and repositories inside it that no tree can hold."""
+    with scratch_dir(place.world) as scratch:
+        if lease["mode"] != "unit" or child.hidden(git, scratch):
+            found = snapshot.take(git, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ())))
+            return found.tree, found.nested
+        reader = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
+        status = child.read_status(reader, ignored="traditional")
+        chosen = selection.choose(status, lease.get("policy", {}), lease.get("copied", ()))
+        nested = tuple(path for path in chosen.take if path.endswith(b"/"))
+        taken = tuple(path for path in chosen.take if not path.endswith(b"/"))
+        return selection.tree_of_worktree(reader, scratch / "index", taken, head), nested
+
+
+def _collected(place: Place, lease: Document) -> tuple[str, ...]:
+    """The trees that were collected of this unit: at its ref, and of this attempt's patch document."""
+    if "jobId" not in lease:
+        return ()
+    at_ref = place.world.git.resolve(place.collected_ref, "tree")
+    patch = place.read("patch")
+    of_attempt = patch.get("tree") if patch is not None and patch.get("attempt") == lease["attempt"] else None
+    return tuple(tree for tree in (at_ref, of_attempt) if tree)
+
+
+def to_attic(place: Place, lease: Document, path: Path, *, branch_goes: bool = False) -> str:
+    """Keep what is in a worktree and nowhere else at an attic ref; returns the ref, "" where there is nothing to keep.
+
+    `branch_goes`: commits that only its branch has are kept too. Raises Refused where something in it cannot be kept,
+    GitFailed where it cannot be read.
+    """
+    if identify(path) is None:
+        return head_to_attic(place, lease)
+    work = work_in(place, lease, path)
+    if not can_be_kept(work):
+        raise Refused(f"it holds {unsaved(work)}", where=str(path), hint="move that away or push it first")
+    if not unsaved(work) and not (work.commits and (branch_goes or not work.branch)):
+        return ""
+    message = f"kept from {place.name}, attempt {lease['attempt']}, of {place.job}"
+    copied = tuple(os.fsencode(name) for name in lease.get("copied", ()))
+    reader = _reader(place.world, lease, path)
+    with scratch_dir(place.world) as scratch:
+        found = snapshot.take(reader, scratch, copied)
+    kept = snapshot.commit(reader, found, message, lease["openedAt"])
+    return _kept_at(place, lease, kept)
+
+
+def head_to_attic(place: Place, lease: Document) -> str:
+    """Where the directory is gone, git still knows its detached HEAD: commits that nothing else reaches are kept."""
+    git = worktrees(place.world).git
+    entry = worktrees(place.world).registered(path_of(lease))
+    if entry is None or entry.branch or git.resolve(entry.head) is None:
+        return _kept_before(place, lease)
+    if not git.text("rev-list", "--max-count=1", entry.head, "--not", lease["base"], *KEPT):
+        return _kept_before(place, lease)
+    return _kept_at(place, lease, entry.head)
+
+
+def _kept_before(place: Place, lease: Document) -> str:
+    """The attic ref that a closing made before it was cut short, or ""."""
+    folder = place.attic_ref(lease["attempt"], "").rpartition("/")[0]
+    refs = worktrees(place.world).git.run("for-each-ref", "--format=%(refname)", f"{folder}/").lines
+    return next((ref for ref in refs if ref.startswith(f"{folder}/{lease['attempt']}-")), "")
+
+
+def _kept_at(place: Place, lease: Document, commit: str) -> str:
+    ref = place.attic_ref(lease["attempt"], commit)
+    worktrees(place.world).keep(ref, commit)
+    return ref
