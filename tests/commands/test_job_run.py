@@ -125,6 +125,30 @@ def test_refused_before_anything_runs(repo: Repo, document: dict[str, Any], stat
     assert not (repo.path / ".ktx/jobs").exists()
 
 
+BAD_YAML = {
+    "key twice": ("schemaVersion: 1\nunits: []\nunits: []\n", "job.yaml:3:1"),
+    "alias": ("a: &x [1]\nb: *x\n", "job.yaml:1:4"),
+    "not a mapping": ("- a\n", "a mapping"),
+    "empty": ("", "a mapping"),
+    "broken": ("units: [\n", "job.yaml:"),
+    "not text": (b"\xff\xfe", "not UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_YAML.values(), ids=BAD_YAML)
+def test_a_job_file_that_is_no_yaml_is_refused_with_its_place(repo: Repo, text: str | bytes, message: str) -> None:
+    path = repo.path.parent / "job.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    ran = spawn("job-run", str(path), cwd=repo.path)
+    assert ran.status == 2
+    assert message in ran.err and "Traceback" not in ran.err
+
+
+def test_a_missing_job_file_is_refused(repo: Repo) -> None:
+    ran = spawn("job-run", "nowhere.yaml", cwd=repo.path)
+    assert (ran.status, "no such job file" in ran.err) == (2, True)
+
+
 def test_the_trace_tells_the_whole_story_in_order(repo: Repo) -> None:
     assert run(repo, {"units": [unit("a", "echo a > a.txt")]}).status == 0
     told = [event["event"] for event in trace(repo)]

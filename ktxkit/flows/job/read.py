@@ -11,7 +11,7 @@ from ktxkit.effects import files
 from ktxkit.errors import BrokenContract, CannotRun
 from ktxkit.world import World
 
-SIZE_LIMIT = 16 * 1024 * 1024  # bytes
+SIZE_LIMIT = 1024 * 1024  # bytes; a job with more units has a plan command that prints them
 
 
 def job_file(world: World, name: str, given: Mapping[str, Any]) -> Document:
@@ -30,13 +30,15 @@ def job_file(world: World, name: str, given: Mapping[str, Any]) -> Document:
 
 
 def _yaml(data: bytes, where: str) -> Document:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+    from ktxkit.core.strict_yaml import read
 
-    try:
-        value = YAML(typ="safe", pure=True).load(data)
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise CannotRun(f"not YAML: {error}", where=where) from error
+    parsed = read(data)
+    if parsed.problems:
+        first = parsed.problems[0]
+        more = f" (and {len(parsed.problems) - 1} more)" if len(parsed.problems) > 1 else ""
+        place = f"{where}:{first.line}:{first.column}"
+        raise CannotRun(f"{first.message}{more}", where=place, hint=first.hint or "see docs/formats/job-file.md")
+    value = parsed.root.data() if parsed.root is not None else None
     if not isinstance(value, dict):
-        raise CannotRun("a job file is a mapping", where=where)
+        raise CannotRun("a job file is a mapping", where=where, hint="see docs/formats/job-file.md")
     return value
