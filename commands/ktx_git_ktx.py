@@ -1,9 +1,10 @@
-"""List the commands of ktxkit, or run one of them: `git ktx patch-apply ...`.
+"""List the commands of ktxkit, or run one of them: `git ktx patch-apply ...`, `git ktx status`.
 
 reads    the installed list of commands
 writes   nothing itself
 exits    0 listed, 2 no such command; otherwise the status of the command that ran
-example  git ktx gate-check --all
+example  git ktx status
+         git ktx gate-check
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ktxkit import cli
+from ktxkit import cli, git_ktx
 from ktxkit.commands import listing, load
+
+if TYPE_CHECKING:
+    from ktxkit.world import World
 
 
 def parser() -> cli.Parser:
@@ -22,18 +27,35 @@ def parser() -> cli.Parser:
     return made
 
 
-def run(args: argparse.Namespace, world: object) -> cli.Result:
-    rows = listing()
-    width = max(len(name) for name, _ in rows)
-    lines = [f"{name:<{width}}  {text}" for name, text in rows]
-    return cli.Result(lines=lines, data={"commands": [{"name": name, "summary": text} for name, text in rows]})
+def run(args: argparse.Namespace, world: World) -> cli.Result:
+    own = [(f"git ktx {name}", git_ktx.summary(name)) for name in git_ktx.names()]
+    others = [(name, text) for name, text in listing() if name != "git-ktx"]
+    width = max(len(name) for name, _ in (*own, *others))
+    lines = [f"{name:<{width}}  {text}" for name, text in (*own, *others)]
+    rows = [{"name": name, "summary": text} for name, text in (*own, *others)]
+    return cli.Result(lines=lines, notes=["`git ktx COMMAND -h` says more of each"], data={"commands": rows})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    if words and not words[0].startswith("-"):
-        return cli.delegate("git-ktx", lambda: load(words[0]), words[1:])
+    name, place = _named(words)
+    if name in git_ktx.names():
+        module = git_ktx.module(name)
+        return cli.execute(module.parser(), module.run, [*words[:place], *words[place + 1 :]])
+    if name:
+        return cli.delegate("git-ktx", lambda: load(name, git_ktx.names()), [*words[:place], *words[place + 1 :]])
     return cli.execute(parser(), run, words)
+
+
+def _named(words: list[str]) -> tuple[str, int]:
+    """The command's name and its place: the first word that is no option; -C and --ktx-dir take a word each."""
+    skip = False
+    for place, word in enumerate(words):
+        if skip or word in ("-C", "--ktx-dir"):
+            skip = not skip
+        elif not word.startswith("-"):
+            return word, place
+    return "", 0
 
 
 if __name__ == "__main__":

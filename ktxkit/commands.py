@@ -38,11 +38,11 @@ def _summary(module: str) -> str:
     return text.partition("\n")[0]
 
 
-def load(name: str) -> Main:
-    """The `main` of a command. Raises CannotRun where there is none of that name."""
+def load(name: str, others: Sequence[str] = ()) -> Main:
+    """The `main` of a command. Raises CannotRun where there is none of that name (`others` may have been meant)."""
     known = scripts()
     if name not in known or name == "git-ktx":
-        near = nearest(name, [other for other in known if other != "git-ktx"])
+        near = nearest(name, [*others, *(other for other in known if other != "git-ktx")])
         hint = f"did you mean {' or '.join(near)}?" if near else "`git ktx` lists the commands"
         raise CannotRun(f"no command named {name!r}", hint=hint)
     return cast(Main, importlib.import_module(known[name]).main)

@@ -1,4 +1,4 @@
-"""What a repository's `.ktx-config.yaml` may say: wrong keys with the nearest right ones, and its commented template."""
+"""What a repository's `.ktx-config.yaml` may say: wrong keys with the nearest right ones, and a template."""
 
 from __future__ import annotations
 

@@ -134,6 +134,16 @@ def unit_ref(job: str, position: int, key: str) -> str:
     return f"refs/ktx/units/{job}/{ref_part(position, key)}"
 
 
+def job_refs(job: str) -> tuple[str, ...]:
+    """The prefixes of a job's private refs, but for the attic: what is there is nowhere else."""
+    return (f"refs/ktx/jobs/{job}/", f"refs/ktx/units/{job}/")
+
+
+def job_records(job: str) -> tuple[str, ...]:
+    """The directories that hold a job's patches, trace and documents; the documents last."""
+    return (f"ingest-patches/{job}", f"ingest-traces/{job}", job_dir(job))
+
+
 def attic_ref(job: str, name: str, stamp: str) -> str:
     """Where work goes that is closed without landing; `stamp` makes it unique."""
     return f"refs/ktx/attic/{job}/{name}/{stamp}"

@@ -106,7 +106,7 @@ def _exclude(store: Store, repository: Repository, git: Git) -> None:
     if top is None or top.status != 0:
         return  # KTX_DIR outside any repository
     inside = os.path.relpath(store.root, top.text)
-    if _ignored(git.at(main), store):
+    if is_ignored(git.at(main), store):
         return
     named = git.at(main).text("rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
     exclude = Path(os.path.realpath(named))  # a linked exclude file stays linked
@@ -115,7 +115,7 @@ def _exclude(store: Store, repository: Repository, git: Git) -> None:
     rule = b"/" + _escaped(os.fsencode(inside)) + b"/\n"
     mode = exclude.stat().st_mode & 0o777 if exclude.exists() else 0o644
     files.write_atomic(exclude, old + lead + rule, mode=mode)
-    if not _ignored(git.at(main), store):
+    if not is_ignored(git.at(main), store):
         raise CannotRun(
             "git does not ignore the store although info/exclude names it",
             where=str(exclude),
@@ -123,7 +123,7 @@ def _exclude(store: Store, repository: Repository, git: Git) -> None:
         )
 
 
-def _ignored(git: Git, store: Store) -> bool:
+def is_ignored(git: Git, store: Store) -> bool:
     """Whether git ignores what will be in the store. check-ignore ends with 128 under GIT_LITERAL_PATHSPECS=1."""
     probe = f"{store.root}/{PROBE}"
     answer = git.run("check-ignore", "-q", "--no-index", "--", probe, ok=(0, 1), env={"GIT_LITERAL_PATHSPECS": "0"})

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.core.config import FILE, wrong_keys
+from ktxkit.core.strict_yaml import Parsed, read
 from ktxkit.effects import files
 from ktxkit.errors import BrokenContract, CannotRun
 from ktxkit.world import World
@@ -31,54 +31,48 @@ def load(world: World) -> Document:
         hint = "`git ktx doctor` lists all of them; docs/formats/config.md the keys"
         raise CannotRun(f"{first['message']}{more}", where=first["where"], hint=hint)
     path = place(world)
-    return _read(path)[1] if path is not None else {}
+    return _read(path) if path is not None else {}
 
 
 def problems(world: World) -> list[dict[str, str]]:
-    """Everything that is wrong with the file: `where` (file:line) and `message`."""
+    """Everything that is wrong with the file: `where` (file:line:column) and `message`."""
     path = place(world)
     if path is None:
         return []
+    parsed = _parsed(path)
+    if parsed is None:
+        return []
+    found = [(problem.line, problem.column, problem.message) for problem in parsed.problems]
+    root = parsed.root
+    if not found and root is not None and root.kind != "map":
+        empty = root.kind == "scalar" and root.plain is None
+        found = [] if empty else [(root.line, root.column, "a mapping is expected")]
+    elif not found and root is not None:
+        found = [
+            (named.line, named.column, key.message)
+            for key in wrong_keys(root.data(), contracts.schema(CONTRACT))
+            for named in [root.at([*key.place, key.key])[1] or root]
+        ]
+    if found or root is None or root.kind != "map":
+        return [{"where": f"{path}:{line}:{column}", "message": message} for line, column, message in found]
     try:
-        marked, plain = _read(path)
-    except CannotRun as error:
-        return [{"where": error.where, "message": error.message}]
-    wrong = list(wrong_keys(plain, contracts.schema(CONTRACT)))
-    if wrong:
-        return [{"where": f"{path}:{_line(marked, (*key.place, key.key))}", "message": key.message} for key in wrong]
-    try:
-        contracts.validate(CONTRACT, plain, str(path))
+        contracts.validate(CONTRACT, root.data(), str(path))
     except BrokenContract as error:
         return [{"where": error.where, "message": error.message.removeprefix(f"{CONTRACT}: ")}]
     return []
 
 
-def _read(path: Path) -> tuple[Any, Document]:
-    """The file's mapping with positions, and without."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+def _read(path: Path) -> Document:
+    parsed = _parsed(path)
+    document = parsed.root.data() if parsed is not None and parsed.root is not None else None
+    return document if isinstance(document, dict) else {}
 
+
+def _parsed(path: Path) -> Parsed | None:
+    """The file, or None where there is none. Raises CannotRun where it cannot be read."""
     try:
-        data = files.read(path, SIZE_LIMIT)
-        marked = YAML(typ="rt", pure=True).load(data)
-        plain = YAML(typ="safe", pure=True).load(data)
+        return read(files.read(path, SIZE_LIMIT))
     except FileNotFoundError:
-        return {}, {}
-    except MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise CannotRun(f"not YAML: {error.problem or error.context}", where=f"{path}{line}") from error
-    except (YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise CannotRun(f"not YAML: {error}", where=str(path)) from error
-    if plain is None:
-        return {}, {}
-    if not isinstance(plain, dict):
-        raise CannotRun("a mapping is expected", where=f"{path}:1")
-    return marked, plain
-
-
-def _line(marked: Any, keys: tuple[str | int, ...]) -> int:
-    """The line of a key, counted from 1."""
-    for key in keys[:-1]:
-        marked = marked[key]
-    line: int = marked.lc.key(keys[-1])[0]
-    return line + 1
+        return None
+    except BrokenContract as error:
+        raise CannotRun(error.message, where=error.where) from error

@@ -9,19 +9,23 @@ from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.effects import files
 from ktxkit.errors import BrokenContract, CannotRun
+from ktxkit.flows import config
 from ktxkit.world import World
 
 SIZE_LIMIT = 1024 * 1024  # bytes; a job with more units has a plan command that prints them
 
 
 def job_file(world: World, name: str, given: Mapping[str, Any]) -> Document:
-    """The valid document of a job file, with `given` over it. Raises CannotRun where it is missing or not valid."""
+    """The valid document of a job file: `given` over it, the repository's defaults (`.ktx-config.yaml`) under it.
+
+    Raises CannotRun where it is missing or not valid.
+    """
     path = world.cwd / name
     try:
         data = files.read(path, SIZE_LIMIT)
     except FileNotFoundError as error:
         raise CannotRun("no such job file", where=str(path), hint="job-run takes the path of a job file") from error
-    document = {**_yaml(data, str(path)), **given}
+    document = {**config.load(world).get("job", {}), **_yaml(data, str(path)), **given}
     try:
         contracts.validate("job-file", document, str(path))
     except BrokenContract as error:

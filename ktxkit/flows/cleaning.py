@@ -1,0 +1,106 @@
+"""Clearing what nobody needs any more: shown first, done when asked. Never unmerged work, never an open job's evidence.
+
+A job's private refs and records go only when the job has ended and every unit of it is in. Everything else of a job is
+evidence or unmerged, and stays whatever its age.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core import names
+from ktxkit.effects import neutral
+from ktxkit.effects.clock import timestamp
+from ktxkit.effects.worktrees import delete
+from ktxkit.errors import BrokenContract, Refused
+from ktxkit.flows import housekeeping, jobs, report
+from ktxkit.world import World
+
+CONTRACT = "cleaning"
+
+
+def clean(world: World, *, do: bool, records: bool) -> Document:
+    """What can be cleared, and with `do` what was. `records`: also documents, patches, traces of finished jobs."""
+    items = [*_worktrees(world, do=do)]
+    if do and world.store.root.is_dir():
+        items += [_item("temporary", name, "its process is dead") for name in neutral.sweep(world.store.path("tmp"))]
+    for job in _finished(world):
+        items += _job(world, job, do=do, records=records)
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": CONTRACT,
+        "at": timestamp(world.clock.now()),
+        "done": do,
+        "items": items,
+    }
+
+
+def _item(what: str, name: str, why: str, **facts: object) -> Document:
+    return {"what": what, "name": name, "why": why, **facts}
+
+
+def _worktrees(world: World, *, do: bool) -> Iterator[Document]:
+    if not world.store.root.is_dir():
+        return
+    for row in housekeeping.listing(world, prune=do)["worktrees"]:
+        if "dead" in row:
+            kept = {"kept": row["kept"]} if "kept" in row else {}
+            attic = {"atticRef": row["atticRef"]} if "atticRef" in row else {}
+            yield _item("worktree", row["path"], row["dead"], **kept, **attic)
+
+
+def _finished(world: World) -> Iterator[Document]:
+    """Jobs that have ended and of which every unit is in. A damaged one is none of them."""
+    for name in world.store.children("jobs"):
+        try:
+            job = world.store.read_optional(jobs.CONTRACT, names.job_doc(name))
+        except BrokenContract:
+            continue
+        if job is None or job["state"] not in ("landed", "closed"):
+            continue
+        made = report.build(world, job)
+        if made.get("outcome") == "done" and "problems" not in made:
+            yield job
+
+
+def _job(world: World, job: Document, *, do: bool, records: bool) -> Iterator[Document]:
+    job_id = str(job["jobId"])
+    git = world.git.at(world.repository.place)
+    listed = git.text("for-each-ref", "--format=%(refname) %(objectname)", *names.job_refs(job_id))
+    refs = [line.split(" ") for line in listed.splitlines()]
+    if refs:
+        if do:
+            lines = "".join(f"delete {ref} {oid}\n" for ref, oid in refs)
+            git.run("update-ref", "--no-deref", "--stdin", stdin=lines.encode("utf-8", "surrogateescape"))
+        yield _item("refs", job_id, "every unit of the job is in", count=len(refs))
+    if records:
+        yield from _records(world, job_id, do=do)
+
+
+def _records(world: World, job_id: str, *, do: bool) -> Iterator[Document]:
+    places = [world.store.path(place) for place in names.job_records(job_id)]
+    found = [place for place in places if place.is_dir()]
+    if world.store.children(f"worktrees/{job_id}"):
+        return  # a checkout still stands: its lease is in the records
+    size = sum(_size(place) for place in found)
+    item = _item("records", job_id, "every unit of the job is in", bytes=size)
+    if do:
+        try:
+            with jobs.locked(world, job_id, wait=0):
+                gone = [delete(place) for place in found]
+            item |= {} if all(gone) else {"kept": "some of it will not go"}
+        except Refused as error:
+            item |= {"kept": error.message}
+    yield item
+
+
+def _size(place: Path) -> int:
+    """Bytes of the files under a directory."""
+    return sum(
+        os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118
+        for folder, _, found in os.walk(place)
+        for name in found
+    )

@@ -1,0 +1,62 @@
+"""Show what is going on: open jobs, worktrees, blocked branches, suspects, each with the next safe step.
+
+reads    .ktx/ (jobs, leases, locks, receipts, traces)
+writes   nothing
+exits    0 nothing waits for a person, 1 something does, 2 not a repository
+example  git ktx status
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ktxkit import cli
+from ktxkit.contracts import Document
+from ktxkit.core.text import plural, printable
+
+if TYPE_CHECKING:
+    from ktxkit.world import World
+
+JOBS_SHOWN = 20
+
+
+def parser() -> cli.Parser:
+    return cli.Parser("git ktx status", __doc__)
+
+
+def run(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit.flows import overview
+
+    made = overview.overview(world)
+    outcome = "findings" if overview.needs_a_person(made) else "done"
+    return cli.Result(outcome, made, overview.CONTRACT, lines=_lines(made))
+
+
+def _lines(made: Document) -> list[str]:
+    from ktxkit.flows.overview import last_ended, went_in
+
+    if not made["present"]:
+        return ["Nothing has run here yet. job-run JOBFILE starts a job; git ktx init writes a configuration."]
+    going = [job for job in made["jobs"] if job["state"] == "open" or "next" in job]
+    lines = [plural(len(going), "job") + " not finished" + (":" if going else ".")]
+    for job in going[:JOBS_SHOWN]:
+        state = "running" if job["running"] else job["state"]
+        lines.append(f"  {job['jobId']}  {state}, {went_in(job)} of {plural(job['units'], 'unit')} in")
+        lines += [f"    next: {printable(job['next'])}"] if "next" in job else []
+    trees = made["worktrees"]
+    lines.append(f"Worktrees: {trees['open']} open, {trees['kept']} kept as evidence, {trees['dead']} dead.")
+    lines += [f"  next: {trees['next']}"] if "next" in trees else []
+    for row in made["branches"]:
+        why = f": {printable(row['why'])}" if "why" in row else ""
+        lines += [f"Branch {printable(row['ref'])} is {row['standing']} ({row['phase']}){why}"]
+        lines += [f"  next: {row['next']}", f"  see:  {printable(row['where'])}"]
+    for row in made["suspects"]:
+        lines += [f"Suspect: {row['jobId']} {printable(row['key'])}, {row['outcome']}: {row['reason']}"]
+        lines += [f"  next: {printable(row['next'])}"]
+    lines += [f"Damaged: {printable(row['where'])}: {printable(row['message'])}" for row in made.get("damaged", ())]
+    last = last_ended(made)
+    if last:
+        word = last.get("outcome", last["state"])
+        lines.append(f"Last: {last['jobId']}, {word}, {went_in(last)} of {plural(last['units'], 'unit')} in.")
+    return lines
