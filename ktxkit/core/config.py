@@ -32,8 +32,9 @@ schemaVersion: 1
 # A command that is told of the end of each job, of suspects and of blocked branches, as JSON on its stdin.
 # notify: ./tools/notify.sh
 
-# What must hold before a test run counts as authoritative.
-# tests:
+# What must hold before a test run counts as authoritative, and when a test is called slow or flaky.
+# ledger:
+#   repetitions: 2          # identical executions with both outcomes before a test is flaky
 #   preconditions:
 #     - name: database
 #       run: pg_isready

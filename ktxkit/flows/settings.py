@@ -9,22 +9,19 @@ from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.effects import files
 from ktxkit.errors import BrokenContract, CannotRun, KtxError
+from ktxkit.flows import config
 from ktxkit.world import World
 
-NAME = ".ktx-config.yaml"
-CONTRACT = "config"
 SIZE_LIMIT = 1024 * 1024  # bytes
 
 
 def load(world: World) -> Document:
     """The configuration of the checkout that we stand in; empty where there is none. Raises CannotRun."""
     try:
-        top = world.repository.top
+        assert world.repository
     except KtxError:
         return {}  # a store outside any repository
-    if top is None or not (top / NAME).exists():
-        return {}
-    return read_yaml(top / NAME, CONTRACT)
+    return config.load(world)
 
 
 def ledger(world: World) -> dict[str, Any]:

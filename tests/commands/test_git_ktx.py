@@ -149,8 +149,8 @@ WRONG: list[tuple[str, str, str]] = [
     ("value", "job:\n  maxParallel: many\n", "job.maxParallel"),
     (
         "nested",
-        "tests:\n  preconditions:\n    - name: db\n      runs: x\n",
-        ":4:7: tests.preconditions.0.runs means nothing",
+        "ledger:\n  preconditions:\n    - name: db\n      runs: x\n",
+        ":4:7: ledger.preconditions.0.runs means nothing",
     ),
     ("syntax", "job: [\n", ":2:1: "),
     ("list", "- 1\n", ":1:1: a mapping is expected"),
