@@ -1,0 +1,47 @@
+"""Print a command's man page, or write those of every command into a directory.
+
+reads    the parsers of the installed commands
+writes   with --to: DIR/NAME.1 for every command
+exits    0 printed or written, 2 no such command
+example  git ktx man patch-apply | man -l -
+         git ktx man --to ~/.local/share/man/man1
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ktxkit import __version__, cli
+from ktxkit.core import manpage
+from ktxkit.core.text import nearest, plural
+from ktxkit.errors import CannotRun
+from ktxkit.introspection import all_commands
+
+if TYPE_CHECKING:
+    from ktxkit.world import World
+
+
+def parser() -> cli.Parser:
+    made = cli.Parser("git ktx man", __doc__)
+    made.add_argument("name", nargs="?", metavar="COMMAND", help="as in patch-apply, or git-ktx-status")
+    made.add_argument("--to", metavar="DIR", help="write all of them here")
+    return made
+
+
+def run(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit.effects import files
+
+    every = all_commands()
+    pages = {manpage.page_name(command): manpage.render(command, every, __version__) for command in every}
+    if args.to:
+        for name, text in pages.items():
+            files.write_atomic(world.cwd / args.to / f"{name}.1", text.encode("utf-8"), mode=0o644, durable=False)
+        where = world.cwd / args.to
+        return cli.Result(lines=[f"wrote {plural(len(pages), 'page')} to {where}"], data={"pages": sorted(pages)})
+    wanted = (args.name or "git-ktx").replace(" ", "-")
+    if wanted not in pages:
+        near = nearest(wanted, list(pages))
+        hint = f"did you mean {near[0]}?" if near else "`git ktx` lists the commands"
+        raise CannotRun(f"no command named {wanted!r}", hint=hint)
+    return cli.Result(raw=pages[wanted].encode("utf-8"), data={"page": pages[wanted]})
