@@ -18,6 +18,10 @@ questions about test runs (RUN: an id, a unique beginning of one, `last`, `last-
   flaky [TEST]      whether a test may be called flaky, or which narrower word holds
   explain GOAL      why passed(RUN), full(RUN), authoritative(RUN) or WORD(TEST) holds or not, down to the rows
   live [RUN]        what is going on: tests done of the total, tallies, tests in flight
+  provenance X      every record that names a run, commit, tree or digest
+  banner            the last runs in a few lines, for prompts; within 200 ms or `run state unknown`
+  graph             runs, suites and tests as nodes and edges, JSON Lines
+  rules             the rules of the words (--prolog: as a Prolog rulebase)
 
 questions about jobs
   jobs              every job, with its state and the outcomes of its units
@@ -39,11 +43,13 @@ from ktxkit.world import World
 
 def parser() -> cli.Parser:
     made = cli.Parser("ledger-query", __doc__)
-    made.add_argument("question", choices=tuple(questions.QUESTIONS), metavar="QUESTION", help="see the list above")
+    made.add_argument("question", choices=questions.ASKED, metavar="QUESTION", help="see the list above")
     made.add_argument("subject", nargs="*", metavar="SUBJECT", help="what is asked about")
     made.add_argument(
         "--project", action="append", default=[], metavar="P", help="not the repository's own; repeatable"
     )
+    made.add_argument("--format", choices=("text", "json", "ctrf"), default="text", help="ctrf: of `run` and `last`")
+    made.add_argument("--prolog", action="store_true", help="the rules as Prolog")
     made.add_argument("--limit", type=int, default=0, metavar="N", help="at most N rows, where the best are asked for")
     narrow = made.add_argument_group("trace")
     narrow.add_argument("--event", default="", metavar="NAME", help="only events of this name")
@@ -54,7 +60,15 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     more = {"limit": max(0, args.limit), "event": args.event, "unit": args.unit, "level": args.level}
-    document = questions.ask(world, args.question, args.subject, args.project, **more)
+    args.json = args.json or args.format == "json"
+    question = "ctrf" if args.format == "ctrf" else "prolog" if args.prolog else args.question
+    document = questions.ask(world, question, args.subject, args.project, **more)
+    if isinstance(document, bytes):
+        return cli.Result(raw=document, data={"text": document.decode("utf-8")})
+    if args.question == "banner":
+        from ktxkit.flows import banner
+
+        return cli.Result(document=document, contract="answer", lines=banner.lines(document))
     columns = questions.QUESTIONS[args.question].columns
     refused = args.question == "compare" and document.get("reason", "").startswith("not comparable")
     return cli.Result(

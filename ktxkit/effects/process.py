@@ -6,6 +6,7 @@ An owner is (boot id, pid, start time): a pid alone is reused. Source: proc(5), 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
@@ -183,6 +184,11 @@ def machine_id() -> str:
     except (FileNotFoundError, PermissionError, UnicodeDecodeError):
         told = ""
     return digest(f"{told}\n{os.uname().nodename}".encode())[3:35]
+
+
+def peak_rss_of_children() -> int:
+    """Bytes of memory that the largest child which was waited for had at its peak (getrusage counts kilobytes)."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 
 
 def start_time(pid: int) -> int | None:

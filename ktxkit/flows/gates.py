@@ -48,8 +48,10 @@ def check_tree(
     """
     how = options_of({**(options or {}), **more})
     with Objects(world.git) as objects:
-        after = read_tree(tree, objects, how.root)
-        before = read_tree(base_tree, objects, how.root) if base_tree else None
+        after = read_entries([(e.mode, e.path, e.oid) for e in objects.tree(tree)], objects, how.root)
+        before = None
+        if base_tree:
+            before = read_entries([(e.mode, e.path, e.oid) for e in objects.tree(base_tree)], objects, how.root)
     return verdict(after, before, touched, how, everything=everything, tree=tree, base_tree=base_tree or "")
 
 
@@ -64,11 +66,6 @@ def options_of(options: Mapping[str, Any]) -> Options:
         raw_current=None if current is None else frozenset(current),
         raw_deleted=frozenset(options.get("rawDeleted", ())),
     )
-
-
-def read_tree(tree: str, objects: Objects, root: bytes) -> Read:
-    """The facts of a tree of the object store. Raises BrokenContract where an object is missing."""
-    return read_entries([(e.mode, e.path, e.oid) for e in objects.tree(tree)], objects, root)
 
 
 def read_entries(entries: Entries, objects: Objects, root: bytes) -> Read:
@@ -89,16 +86,14 @@ def verdict(
     everything: bool = False,
     tree: str = "",
     base_tree: str = "",
-    also: Sequence[Read] = (),
 ) -> Document:
-    """Judge what was read. `also`: other bases beside `before`, the other sides of a merge."""
+    """Judge what was read."""
     judged = judge(after.facts, after.files, how)
     found: list[Finding] = list(judged.findings)
     looked = dict(judged.looked)
     if before is not None:
-        for one in (before, *also):
-            base = judge(one.facts, one.files, replace(how, raw_current=None))
-            found = mark_inherited(found, base.findings, moved(one, after))
+        base = judge(before.facts, before.files, replace(how, raw_current=None))
+        found = mark_inherited(found, base.findings, moved(before, after))
         touched = touched if touched is not None else changed(before, after)
     scope = None
     if touched is not None and not everything:

@@ -135,12 +135,15 @@ def record_of(world: World, fold: Fold, life: Life) -> Document:
     return record | ({"against": against} if against else {})
 
 
-def settle(world: World, run: str) -> Document | None:
-    """Close a run that has ended: its closing line, or None where it goes on or cannot be told (another machine)."""
+def settle(world: World, run: str, *, imported: bool = False) -> Document | None:
+    """Close a run that has ended: its closing line, or None where it goes on or cannot be told (another machine).
+
+    An imported run has ended, whatever its file says of it.
+    """
     path = events_path(world, run)
     size = whole_size(path)
     fold = fold_events(world, run, size)
-    life = life_of(fold)
+    life: Life = "dead" if imported else life_of(fold)
     if not fold.end and life != "dead":
         return None
     if runner_lives(fold):

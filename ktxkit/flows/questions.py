@@ -43,14 +43,29 @@ QUESTIONS: dict[str, Question] = {
     "flaky": Question("word_answers:flaky", 0, 1, ("test", "word", "executions", "why", "run", "outcome", "attempt")),
     "explain": Question("word_answers:explain", 1, 2),
     "live": Question("live_answers:live", 0, 1, LIVE_COLUMNS),
+    "provenance": Question(
+        "provenance:provenance", 1, 1, ("kind", "how", "run", "job", "unit", "event", "test", "source")
+    ),
+    "banner": Question("banner:banner", project=False),
+    "graph": Question("exports:graph_lines"),
+    "rules": Question("exports:rules", 0, 0, ("word", "also", "needs", "means", "say", "why"), project=False),
     "jobs": Question("job_answers:all_jobs", 0, 0, JOB_COLUMNS, project=False),
     "job": Question("job_answers:one_job", 1, 1, UNIT_COLUMNS, project=False),
     "trace": Question("job_answers:trace", 1, 1, TRACE_COLUMNS, project=False),
 }
 
 
-def ask(world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object) -> Document:
-    """The answer. Raises CannotRun for a wrong number of subjects or an unresolvable project."""
+# What other options of the command turn a question into.
+QUESTIONS["ctrf"] = Question("exports:ctrf_report", 0, 1)
+QUESTIONS["prolog"] = Question("exports:prolog", project=False)
+ASKED = tuple(name for name in QUESTIONS if name not in ("ctrf", "prolog"))
+
+
+def ask(world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object) -> Document | bytes:
+    """The answer; bytes where the question is an export.
+
+    Raises CannotRun for a wrong number of subjects or an unresolvable project.
+    """
     question = QUESTIONS[name]
     if not question.least <= len(subject) <= question.most:
         need = str(question.most) if question.least == question.most else f"{question.least} to {question.most}"
@@ -62,5 +77,5 @@ def ask(world: World, name: str, subject: Sequence[str], projects: Sequence[str]
         named = (resolver.resolve(world),)
     module, _, function = question.answer.partition(":")
     answering = getattr(importlib.import_module(f"ktxkit.flows.{module}"), function)
-    found: Document = answering(world, Ask(subject=tuple(subject), projects=named, **more))  # type: ignore[arg-type]
+    found: Document | bytes = answering(world, Ask(subject=tuple(subject), projects=named, **more))  # type: ignore[arg-type]
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +113,11 @@ def order(config: pytest.Config) -> dict[str, Any]:
     return {}
 
 
-def environment(env: Mapping[str, str]) -> dict[str, Any]:
-    """The environment profile: what may change an outcome without a change of the tree. `digest` is of all of it."""
+def environment(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, Any]:
+    """The environment profile: what may change an outcome without a change of the tree. `digest` is of all of it.
+
+    Of the variables `more` (the configuration names them; they may hold secrets) only a digest of the value is kept.
+    """
     made: dict[str, Any] = {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
@@ -123,7 +126,8 @@ def environment(env: Mapping[str, str]) -> dict[str, Any]:
         "processors": len(os.sched_getaffinity(0)),
         "packages": digest_of(packages(sys.path)),
         "variables": {name: clean(env[name])[0][:1000] for name in VARIABLES if name in env}
-        | {name: "set" for name in MARKED if name in env},
+        | {name: "set" for name in MARKED if name in env}
+        | {name: digest_of(clean(env[name])[0]) for name in more if name in env},
     }
     if env.get("KTX_ENV_PROFILE"):
         made["profile"] = env["KTX_ENV_PROFILE"][:200]

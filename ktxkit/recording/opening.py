@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from ktxkit.effects.event_log import EventWriter
 from ktxkit.effects.store import Store
 from ktxkit.errors import KtxError
 from ktxkit.flows import ledger, projects
+from ktxkit.flows.run_ids import new_run_id
 from ktxkit.recording import facts
 from ktxkit.world import World
 
@@ -96,7 +95,7 @@ class Opening:
             "argv": [clean(arg)[0][:4000] for arg in self.config.invocation_params.args][: facts.ARGUMENTS_SHOWN],
             "directory": facts.directory(self.config),
             "selection": facts.selection(self.config) | {"paths": facts.paths(self.config)},
-            "environment": facts.environment(os.environ),
+            "environment": facts.environment(os.environ, self.runner.get("variables", ())),
             "workers": count,
             "scheduling": dist,
             "order": facts.order(self.config),
@@ -155,11 +154,6 @@ def open_run(config: pytest.Config, world: World) -> Opening:
     runner = json.loads(os.environ.pop(RUNNER_VARIABLE, "{}"))
     run = runner.get("run") or new_run_id(world.clock.now())
     return Opening(config, world, run, runner)
-
-
-def new_run_id(now: datetime) -> str:
-    """Sorts by time; unique by its tail."""
-    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
 
 
 def _said(error: BaseException) -> str:

@@ -97,6 +97,12 @@ class Suite:
         (record,) = self.records
         return record
 
+    @property
+    def record_project(self) -> str:
+        """The project of the runs."""
+        (project,) = {record["project"] for record in self.records}
+        return str(project)
+
     def events(self, name: str = "") -> list[dict[str, Any]]:
         """The events of the only run."""
         (path,) = sorted((self.repo.path / ".ktx/ledger/events").glob("*.ndjson"))

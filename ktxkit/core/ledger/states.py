@@ -34,7 +34,8 @@ def state_of(
         return "stopped_early" if counts.get("notRun") or counts.get("interrupted") else FINISHED
     if status == NO_TESTS:
         return "no_tests"
-    if counts.get("notRun") or counts.get("interrupted") or "selected" not in counts:
+    unsaid = "selected" not in counts and start.get("trigger") != "imported"  # other formats do not say
+    if counts.get("notRun") or counts.get("interrupted") or unsaid:
         return "collection_error" if collect_errors else "incomplete"
     return FINISHED
 

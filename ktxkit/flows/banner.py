@@ -1,0 +1,77 @@
+"""A few lines for prompts and session starts: what the ledger has of the last run. Bounded in time; it never blocks."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ktxkit.contracts import Document
+from ktxkit.core.ledger.answers import answer
+from ktxkit.core.ledger.rows import passed, run_row
+from ktxkit.effects import tree_state
+from ktxkit.errors import KtxError
+from ktxkit.flows import projects
+from ktxkit.flows.asking import Ask
+from ktxkit.flows.ledger_index import ensure
+from ktxkit.flows.run_answers import FULL, LAST, pick, record_of, running, source
+from ktxkit.world import World
+
+BUDGET = 0.12  # seconds; the rest of 200 ms is the interpreter's start
+UNKNOWN = "run state unknown"
+
+
+def banner(world: World, ask: Ask, budget: float = BUDGET) -> Document:
+    """The last run, the last full one, what is running, and whether the tree is still the one that ran.
+
+    What is not known when the time is up is left out; nothing at all known: `run state unknown`.
+    """
+    told: dict[str, Any] = {}
+    thread = threading.Thread(target=_collect, args=(world, ask, told), daemon=True)
+    thread.start()
+    thread.join(budget)
+    known = dict(told)  # the thread may go on; what it says later is not waited for
+    if "rows" not in known:
+        return answer("banner", [], verdict="unknown", reason=known.get("why", UNKNOWN))
+    facts: dict[str, Any] = {key: known[key] for key in ("running", "sameTree") if key in known}
+    if thread.is_alive() or "sameTree" not in known:
+        facts["sameTree"] = "unknown"
+    reason = "" if known["rows"] else "no run is recorded"
+    return answer(
+        "banner", known["rows"], project=known["project"], verdict=known["verdict"], reason=reason, facts=facts
+    )
+
+
+def _collect(world: World, ask: Ask, told: dict[str, Any]) -> None:
+    try:
+        asked = ask if ask.projects else Ask(projects=(projects.resolve(world),))
+        index = ensure(world)
+        last = pick(index, asked, LAST)
+        full = pick(index, asked, FULL)
+        rows = [
+            run_row(record_of(run) or {}, source(run), what)
+            for run, what in ((last, "last"), (full, "last full"))
+            if run is not None
+        ]
+        going = running(index, asked)
+        told |= {"project": asked.project, "verdict": passed(record_of(last))} | ({"running": going} if going else {})
+        told["rows"] = rows
+        if last is not None and world.repository.top is not None:
+            told["sameTree"] = tree_state.take(world.git, world.repository).tree == last["tree"]
+    except (KtxError, OSError) as error:
+        told["why"] = f"{UNKNOWN}: {error}"[:500]
+
+
+def lines(document: Document) -> list[str]:
+    """One line for each run, and one for what else is known."""
+    said = [
+        f"ledger: {row['what']} run {row['started']} scope {row['scope']}: {row['verdict']}, {row['tests']}"
+        for row in document["rows"]
+    ]
+    facts = document.get("facts", {})
+    if facts.get("running"):
+        said.append(f"ledger: running now: {', '.join(facts['running'])}")
+    if facts.get("sameTree") is False:
+        said.append("ledger: files have changed since the last run; it says nothing about them")
+    if not said:
+        said.append(f"ledger: {document.get('reason', UNKNOWN)}")
+    return said
