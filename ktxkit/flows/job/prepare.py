@@ -137,5 +137,5 @@ def _output(run: JobRun, unit: jobs.Unit) -> str:
 def failure_of(error: BaseException) -> tuple[str, str]:
     """Outcome word and message of what ended a job."""
     if isinstance(error, KtxError):
-        return error.outcome, error.message
+        return error.outcome, f"{error.where}: {error.message}" if error.where else error.message
     return "failed", f"{type(error).__name__}: {error}"

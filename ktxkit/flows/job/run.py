@@ -59,7 +59,8 @@ class Ended:
         if not isinstance(self.error, KtxError):
             return []
         hint = [f"  hint: {self.error.hint}"] if self.error.hint else []
-        return [f"job-run: {self.error.message}", *hint]
+        place = f"{self.error.where}: " if self.error.where else ""
+        return [f"job-run: {place}{self.error.message}", *hint]
 
 
 def new_job_id(world: World, stem: str) -> str:

@@ -1,0 +1,69 @@
+"""Whatever is damaged under `.ktx/` ends as status 5 that names the file: never a traceback, a guess or a change."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import spawn
+from tests.support.jobs import job_file, unit
+from tests.support.repos import Repo
+
+UNIT = "jobs/j1/units/0001-a"
+READERS = {
+    "jobs/j1/job.json": [["ledger-query", "job", "j1"], ["job-land", "--job", "j1"], ["job-run", "--resume", "j1"]],
+    f"{UNIT}/lease.json": [["worktree-close", "--job", "j1", "--unit", "a", "--outcome", "crash"]],
+    f"{UNIT}/patch.json": [["patch-apply", "--job", "j1", "--unit", "a"]],
+    f"{UNIT}/receipt.json": [["patch-apply", "--job", "j1", "--unit", "a"], ["job-run", "--resume", "j1"]],
+    "jobs/j1/job-file.json": [["job-run", "--resume", "j1"]],
+    "ingest-traces/j1/trace.jsonl": [["ledger-query", "trace", "j1"]],
+}
+CASES = [(name, command) for name, commands in READERS.items() for command in commands]
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job that did not land: one unit accepted, one in conflict, `onConflict: stop`."""
+    repo = Repo.init(tmp_path_factory.mktemp("damaged") / "repo")
+    repo.write("README", "a repository\n")
+    for key in ("user.name", "user.email"):
+        repo.git("config", key, "u@example.invalid")
+    repo.commit("first")
+    units = [unit("a", "echo a > same"), unit("b", "echo b > same")]
+    path = job_file(repo, {"onConflict": "stop", "units": units})
+    assert spawn("job-run", str(path), "--job", "j1", cwd=repo.path).status == 3
+    return repo.path
+
+
+def damages(whole: bytes, lines: bool) -> dict[str, bytes]:
+    first = whole.partition(b"\n")[0] if lines else whole
+    document = json.loads(first)
+
+    def again(changed: dict[str, object]) -> bytes:
+        return json.dumps({**document, **changed}).encode() + whole[len(first) :]
+
+    cut = first[:-3] + whole[len(first) :] if lines else whole[:-3]
+    return {
+        "cut off": cut,
+        "foreign": b"\x00\xff\n" + (whole if lines else b""),
+        "unknown version": again({"schemaVersion": 99}),
+        "unknown key": again({"surprise": True}),
+    }
+
+
+@pytest.mark.parametrize("what", ["cut off", "foreign", "unknown version", "unknown key"])
+@pytest.mark.parametrize(("name", "command"), CASES, ids=[f"{c[0]} {n}" for n, c in CASES])
+def test_damaged(stopped: Path, tmp_path: Path, name: str, command: list[str], what: str) -> None:
+    place = tmp_path / "repo"
+    shutil.copytree(stopped, place, symlinks=True)
+    document = place / ".ktx" / name
+    document.write_bytes(damages(document.read_bytes(), name.endswith(".jsonl"))[what])
+    before = Repo(place).git("rev-parse", "main")
+    ran = spawn(command[0], *command[1:], cwd=place)
+    assert ran.status == 5, (ran.status, ran.out, ran.err)
+    assert str(document) in ran.err + ran.out
+    assert "Traceback" not in ran.err
+    assert Repo(place).git("rev-parse", "main") == before
