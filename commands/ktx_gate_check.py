@@ -9,6 +9,7 @@ example  gate-check --all; gate-check --changed-since origin/main; gate-check --
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from ktxkit import cli
@@ -22,6 +23,8 @@ def parser() -> cli.Parser:
     scope.add_argument("--index", action="store_true", help="what is being committed, as git's environment has it")
     scope.add_argument("--tree", metavar="REV", help="a commit or tree instead of the index")
     scope.add_argument("--changed-since", metavar="REV", help="what differs from REV; what REV has too is inherited")
+    scope.add_argument("--pushed", metavar="REMOTE", help="what a push sends: the lines of pre-push on standard input")
+    scope.add_argument("--message", metavar="FILE", help="a commit's message, as commit-msg is given it")
     scope.add_argument("files", nargs="*", metavar="FILE", help="these files, and what refers to what they declare")
     how = made.add_argument_group("how")
     how.add_argument("--root", default="", metavar="DIR", help="where semantic-layer/ and wiki/ are, from the top")
@@ -35,6 +38,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.core.gates.text_form import lines, summary
     from ktxkit.flows.gate_check import check
 
+    args.stdin = sys.stdin.buffer.read() if args.pushed is not None else b""
     verdict = check(world, args)
     return cli.Result(
         outcome=verdict["outcome"],

@@ -124,9 +124,13 @@ def _exclude(store: Store, repository: Repository, git: Git) -> None:
 
 
 def is_ignored(git: Git, store: Store) -> bool:
-    """Whether git ignores what will be in the store. check-ignore ends with 128 under GIT_LITERAL_PATHSPECS=1."""
+    """Whether the repository's own rules ignore what will be in the store: a user's global rule holds for one user.
+
+    check-ignore ends with 128 under GIT_LITERAL_PATHSPECS=1.
+    """
     probe = f"{store.root}/{PROBE}"
-    answer = git.run("check-ignore", "-q", "--no-index", "--", probe, ok=(0, 1), env={"GIT_LITERAL_PATHSPECS": "0"})
+    own = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
+    answer = own.run("check-ignore", "-q", "--no-index", "--", probe, ok=(0, 1), env={"GIT_LITERAL_PATHSPECS": "0"})
     return answer.status == 0
 
 

@@ -26,8 +26,13 @@ from ktxkit.errors import Refused
 # Many may wait for one of git's own locks at once: its defaults (100 ms and 1 s) are too short then.
 OBSTACLE = 5.0  # seconds to wait until an obstacle's owner is done, or is proven dead
 PATIENT = {"core.filesRefLockTimeout": "2000", "core.packedRefsTimeout": "10000"}
-# A unit sees the repository's bytes, whatever the user's line-end settings are; attributes in the tree still hold.
-PLAIN = {"core.autocrlf": "false", "core.eol": "lf"}
+# A unit sees the repository's bytes, whatever the user has configured; attributes of the repository still hold.
+PLAIN = {
+    "core.autocrlf": "false",
+    "core.eol": "lf",
+    "core.attributesFile": os.devnull,
+    "core.symlinks": "true",
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,10 @@ class Registered:
 
 @dataclass(frozen=True)
 class Worktrees:
-    """The worktrees of one repository. `git` stands in the common directory: the caller's checkout decides nothing."""
+    """The worktrees of one repository. `git` stands in the common directory: the caller's checkout decides nothing.
+
+    It names that directory in GIT_DIR too: with `safe.bareRepository=explicit` git does not find it by standing there.
+    """
 
     git: Git
     store: Store
@@ -51,8 +59,13 @@ class Worktrees:
 
     @classmethod
     def of(cls, git: Git, common_dir: Path, store: Store, clock: Clock) -> Worktrees:
-        patient = Git(common_dir, git.env, {**git.config, **PATIENT})
-        return cls(patient, store, clock)
+        env = {**git.env, "GIT_DIR": str(common_dir)}
+        return cls(Git(common_dir, env, {**git.config, **PATIENT}), store, clock)
+
+    def at(self, path: Path) -> Git:
+        """The runner in one of the worktrees."""
+        env = {key: value for key, value in self.git.env.items() if key != "GIT_DIR"}
+        return Git(path, env, self.git.config)
 
     def _run(self, *args: Argument, git: Git | None = None, ok: Collection[int] | None = (0,)) -> Answer:
         """Run git; where a git that was killed stands in the way, and that is proven, clear it away and run again."""
@@ -111,13 +124,14 @@ class Worktrees:
             if answer.status != 0:
                 raise GitFailed(answer)
             if sparse:  # writes shared configuration (extensions.worktreeConfig), once
-                self.git.at(path).run("sparse-checkout", "set", "--cone", *sparse)
-        return Path(os.path.realpath(self.git.at(path).text("rev-parse", "--absolute-git-dir")))
+                self.at(path).run("sparse-checkout", "set", "--cone", *sparse)
+        return Path(os.path.realpath(self.at(path).text("rev-parse", "--absolute-git-dir")))
 
     def populate(self, path: Path, env: Mapping[str, str], *, plain: bool) -> None:
         """Write the files of HEAD and the index. `env` goes to git's filters (GIT_LFS_SKIP_SMUDGE)."""
-        config = {**self.git.config, **(PLAIN if plain else {})}
-        Git(path, {**self.git.env, **env}, config).run("read-tree", "--reset", "-u", "HEAD")
+        git = self.at(path)
+        config = {**git.config, **(PLAIN if plain else {})}
+        Git(path, {**git.env, **env}, config).run("read-tree", "--reset", "-u", "HEAD")
 
     def let_go(self, path: Path) -> Path | None:
         """Free `path` and forget the worktree; returns what is left to delete (see `delete`), or None.

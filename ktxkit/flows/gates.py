@@ -48,10 +48,8 @@ def check_tree(
     """
     how = options_of({**(options or {}), **more})
     with Objects(world.git) as objects:
-        after = read_entries([(e.mode, e.path, e.oid) for e in objects.tree(tree)], objects, how.root)
-        before = None
-        if base_tree:
-            before = read_entries([(e.mode, e.path, e.oid) for e in objects.tree(base_tree)], objects, how.root)
+        after = read_tree(tree, objects, how.root)
+        before = read_tree(base_tree, objects, how.root) if base_tree else None
     return verdict(after, before, touched, how, everything=everything, tree=tree, base_tree=base_tree or "")
 
 
@@ -66,6 +64,11 @@ def options_of(options: Mapping[str, Any]) -> Options:
         raw_current=None if current is None else frozenset(current),
         raw_deleted=frozenset(options.get("rawDeleted", ())),
     )
+
+
+def read_tree(tree: str, objects: Objects, root: bytes) -> Read:
+    """The facts of a tree of the object store. Raises BrokenContract where an object is missing."""
+    return read_entries([(e.mode, e.path, e.oid) for e in objects.tree(tree)], objects, root)
 
 
 def read_entries(entries: Entries, objects: Objects, root: bytes) -> Read:
@@ -86,14 +89,16 @@ def verdict(
     everything: bool = False,
     tree: str = "",
     base_tree: str = "",
+    also: Sequence[Read] = (),
 ) -> Document:
-    """Judge what was read."""
+    """Judge what was read. `also`: other bases beside `before`, the other sides of a merge."""
     judged = judge(after.facts, after.files, how)
     found: list[Finding] = list(judged.findings)
     looked = dict(judged.looked)
     if before is not None:
-        base = judge(before.facts, before.files, replace(how, raw_current=None))
-        found = mark_inherited(found, base.findings, moved(before, after))
+        for one in (before, *also):
+            base = judge(one.facts, one.files, replace(how, raw_current=None))
+            found = mark_inherited(found, base.findings, moved(one, after))
         touched = touched if touched is not None else changed(before, after)
     scope = None
     if touched is not None and not everything:

@@ -77,7 +77,7 @@ def _checkout(world: World, wanted: Wanted, mark: str) -> Path:
     admin = made.add(wanted.path, wanted.base, branch=existing, sparse=wanted.sparse)
     if wanted.creates:
         made.branch_create(wanted.branch, wanted.base, world.repository.zero, _made_by(mark))
-        made.git.at(wanted.path).run("symbolic-ref", "-m", _made_by(mark), "HEAD", wanted.branch)
+        made.at(wanted.path).run("symbolic-ref", "-m", _made_by(mark), "HEAD", wanted.branch)
     passed = {key: world.env[key] for key in PASSED_ON if key in world.env}
     made.populate(wanted.path, passed, plain=wanted.mode == "unit")
     return admin

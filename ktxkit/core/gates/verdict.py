@@ -60,3 +60,34 @@ def summary(verdict: Mapping[str, Any]) -> str:
     said += [f"{counts['advice']} advice"] if counts["advice"] else []
     said += [f"{counts[word]} {word}" for word in ("inherited", "suppressed", "baselined") if counts.get(word)]
     return f"looked at {', '.join(seen) if seen else 'nothing'}: {', '.join(said) if said else 'nothing found'}"
+
+
+def together(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One verdict on several trees: a finding that two of them have counts once, charged where one is charged."""
+    if len(verdicts) == 1:
+        return dict(verdicts[0])
+    found: dict[str, Mapping[str, Any]] = {}
+    counts: dict[str, int] = dict.fromkeys((*LEVELS, "inherited", "suppressed", "baselined"), 0)
+    looked: dict[str, int] = {}
+    for verdict in verdicts:
+        for word, count in verdict["counts"].items():
+            counts[word] += count
+        for word, count in verdict["looked"].items():
+            looked[word] = looked.get(word, 0) + count
+        for finding in verdict["findings"]:
+            known = found.get(finding["fingerprint"])
+            if known is not None:
+                again, finding = (finding, known) if finding.get("inherited") else (known, finding)
+                counts["inherited" if again.get("inherited") else again["level"]] -= 1
+            found[finding["fingerprint"]] = finding
+    gates = {gate["name"]: dict(gate) for verdict in verdicts for gate in verdict["gates"]}
+    return {
+        "schemaVersion": 1,
+        "kind": "verdict",
+        "outcome": "findings" if counts["error"] else "done",
+        "scope": "several",
+        "looked": looked,
+        "counts": counts,
+        "gates": list(gates.values()),
+        "findings": list(found.values())[:FINDINGS_LIMIT],
+    }

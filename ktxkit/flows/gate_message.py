@@ -1,0 +1,44 @@
+"""The message of a commit, as it will be committed, before the gates that judge messages."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ktxkit.contracts import Document
+from ktxkit.core.gates import verdict as core_verdict
+from ktxkit.core.gates.findings import Finding, grouped
+from ktxkit.core.hooks import cleanup_of, cut
+from ktxkit.effects import files
+from ktxkit.effects.git import version
+from ktxkit.errors import CannotRun
+from ktxkit.gates import MESSAGE_GATES, registry
+from ktxkit.world import World
+
+KEYS = "^(core[.]comment(char|string)|commit[.]cleanup)$"
+
+
+def check(world: World, name: str) -> Document:
+    """The verdict on the message in a file (what commit-msg is given). Raises CannotRun where it cannot be read."""
+    message = committed(world, world.cwd / name).decode("utf-8", "replace")
+    found: list[Finding] = []
+    asked = []
+    for gate in registry.named(MESSAGE_GATES):
+        answer = registry.ask(MESSAGE_GATES, gate, world, message)
+        found += answer.findings
+        asked.append({"name": gate, "looked": answer.looked})
+    return core_verdict.build(grouped(found), {"messages": 1 if asked else 0}, scope="message", gates=asked)
+
+
+def committed(world: World, path: Path) -> bytes:
+    """The message without what git will drop: what stands under the scissors line, and its comments."""
+    try:
+        message = files.read(path)
+    except FileNotFoundError as error:
+        raise CannotRun(
+            "no such file", where=os.fsdecode(path), hint="commit-msg is given the message's file"
+        ) from error
+    told = world.inherited.run("config", "-z", "--get-regexp", KEYS, ok=(0, 1)).nul
+    settings = [(key.decode("ascii"), value) for key, _, value in (item.partition(b"\n") for item in told)]
+    edited = world.env.get("GIT_EDITOR") != ":"  # git says so to its hooks where it opens no editor
+    return cut(message, cleanup_of(settings, version(world.env), edited=edited))

@@ -1,0 +1,56 @@
+"""What a push sends, ref by ref, against what the other side has. Source: githooks(5), pre-push."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ktxkit.contracts import Document
+from ktxkit.core.gates import verdict as core_verdict
+from ktxkit.core.gates.artifacts import Options
+from ktxkit.core.hooks import Push, read_pushes
+from ktxkit.effects.objects import Objects
+from ktxkit.errors import CannotRun
+from ktxkit.flows import gates
+from ktxkit.world import World
+
+
+def check(world: World, remote: str, lines: bytes, how: Options) -> Document:
+    """One verdict on all that is pushed; what is deleted needs none. Raises CannotRun for input that is not git's."""
+    pairs = {pair for push in read_pushes(lines) if not push.deletes for pair in [trees(world, push, remote)] if pair}
+    with Objects(world.git) as objects:
+        return core_verdict.together(_judged(objects, sorted(pairs), how))
+
+
+def _judged(objects: Objects, pairs: Iterable[tuple[str, str]], how: Options) -> list[Document]:
+    made = []
+    for tree, base in pairs:
+        after = gates.read_tree(tree, objects, how.root)
+        before = gates.read_tree(base, objects, how.root) if base else None
+        made.append(gates.verdict(after, before, None, how, everything=before is None, tree=tree, base_tree=base))
+    return made
+
+
+def trees(world: World, push: Push, remote: str) -> tuple[str, str] | None:
+    """The tree that is pushed and the one that the other side has, empty where it has none; None for a lone blob."""
+    tree = world.git.resolve(push.local, "tree")
+    if tree is None:
+        if world.git.run("cat-file", "-e", push.local, ok=None).status != 0:
+            raise CannotRun(f"{push.local} is pushed but is not in this repository", hint="git fsck tells more")
+        return None
+    known = None if push.creates else world.git.resolve(push.remote, "tree")
+    return tree, known or _published(world, push.local, remote)
+
+
+def _published(world: World, local: str, remote: str) -> str:
+    """The newest commit below that the remote is known to have, as a tree: a new branch is judged against it."""
+    commit = world.git.resolve(local)
+    if commit is None:
+        return ""
+    new = world.git.run("rev-list", "--boundary", commit, "--not", f"--remotes={remote}").lines
+    edge = [line[1:] for line in new if line.startswith("-")]
+    if not new:
+        return world.git.resolve(commit, "tree") or ""  # the other side has it under another name
+    if not edge:
+        return ""
+    best = world.git.run("merge-base", commit, *edge, ok=(0, 1))
+    return world.git.resolve(best.lines[0], "tree") or "" if best.lines else ""
