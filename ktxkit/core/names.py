@@ -179,6 +179,9 @@ def branch_lock_doc(ref: str) -> str:
     return f"locks/{branch_lock(ref)}.json"
 
 
+VERIFY_LOGS = "verify/logs"  # of verifications outside any job
+
+
 def verify_dir(ref: str) -> str:
     """The checkout in which a patch file is verified, outside any job."""
     return f"verify/{branch_lock(ref)}"

@@ -68,8 +68,12 @@ def write_atomic(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, durable: 
 
 @contextmanager
 def written_aside(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True) -> Iterator[int]:
-    """A descriptor to write `path`'s new content to; renamed into place when the block ends well, removed when not."""
+    """A descriptor to write `path`'s new content to; renamed into place when the block ends well, removed when not.
+
+    What a dead process had written aside for the same name is removed first.
+    """
     make_dirs(path.parent)
+    _sweep(path)
     aside = path.with_name(f".{path.name[:80]}.{owner_mark()}-{secrets.token_hex(6)}.tmp")
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
@@ -103,6 +107,13 @@ def is_abandoned(name: str) -> bool:
     if found is None:
         return False
     return found[1] != _boot(process.boot_id()) or process.start_time(int(found[2])) != int(found[3])
+
+
+def _sweep(path: Path) -> None:
+    lead = f".{path.name[:80]}."
+    for name in os.listdir(path.parent):  # noqa: PTH208
+        if name.startswith(lead) and name.endswith(".tmp") and is_abandoned(name):
+            remove(path.with_name(name))
 
 
 def sweep_asides(top: Path) -> int:

@@ -155,7 +155,7 @@ def _applied(work: Work, offer: Offer, document: Document) -> Document:
 
 def _verified(work: Work, commit: str, tree: str) -> Document:
     path = work.world.writable_store.path(names.verify_dir(work.ref))
-    check = verification.Check(work.how.verify, work.how.verify_limit, path, "verify/logs")
+    check = verification.Check(work.how.verify, work.how.verify_limit, path, names.VERIFY_LOGS)
     work.world.writable_store.write("intent", names.branch_intent(work.ref), _intent(work), durable=False)
     run = verification.verify(work.world, work.held, check, commit, tree)
     work.world.writable_store.remove(names.branch_intent(work.ref))

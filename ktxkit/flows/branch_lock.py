@@ -13,6 +13,7 @@ from ktxkit.effects import process
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.git import Git
 from ktxkit.effects.lock import flocked, nonce
+from ktxkit.effects.neutral import sweep
 from ktxkit.errors import Blocked, Refused
 from ktxkit.world import World
 
@@ -65,6 +66,7 @@ def hold(world: World, ref: str, *, wait: float | None = WAIT) -> Iterator[Held]
     """
     path = world.writable_store.path(f"locks/{names.branch_lock(ref)}.lock")
     with flocked(path, clock=world.clock, wait=wait, what=ref) as fd:
+        sweep(world.writable_store.root / "tmp")
         old = world.store.read_optional(CONTRACT, names.branch_lock_doc(ref))
         _refuse_unproven(world, ref, old)
         held = Held(world, ref, fd, _document(world, ref, old))

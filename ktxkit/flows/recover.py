@@ -45,9 +45,9 @@ def settle_pending(world: World, held: Held, job: Document | None) -> None:
     if pending is None:
         return
     intent = world.store.read_optional("intent", pending["intent"])
-    path = checkout_of(held.ref, intent)
-    if path is not None:
-        verification.heal(world, held, world.writable_store.path(path), pending["nonce"])
+    if intent is not None and intent["step"] != "land":
+        path, logs = verified_at(held.ref, intent)
+        verification.heal(world, held, world.store.path(path), logs, pending["nonce"])
     if intent is None:
         held.settle()
         return
@@ -56,11 +56,13 @@ def settle_pending(world: World, held: Held, job: Document | None) -> None:
     _told(world, job, intent)
 
 
-def checkout_of(ref: str, intent: Document | None) -> str | None:
-    """Where the candidates of a step are verified: in the store."""
-    if intent is None or intent["step"] == "land":
-        return None
-    return names.integration_dir(intent["jobId"]) if "jobId" in intent else names.verify_dir(ref)
+def verified_at(ref: str, intent: Document) -> tuple[str, str]:
+    """Where the candidates of a step are verified, and where the logs of that go: both in the store."""
+    if "jobId" not in intent:
+        return names.verify_dir(ref), names.VERIFY_LOGS
+    job = intent["jobId"]
+    unit = names.unit_dir(job, intent["position"], intent["unitKey"]) if "unitKey" in intent else names.job_dir(job)
+    return names.integration_dir(job), unit
 
 
 def settle_apply(world: World, held: Held, intent: Document, place: str) -> None:

@@ -67,7 +67,7 @@ def verify(world: World, held: Held, check: Check, commit: str, tree: str) -> Do
     held.note(phase="verifying")
     git = ready(world, held, check.checkout, commit)
     before, ignored = verifying.snapshot(git), verifying.ignored_inventory(git)
-    log = world.writable_store.path(f"{check.logs}/verify-{held.nonce[:12]}-{tree[:12]}.log")
+    log = world.writable_store.path(f"{check.logs}/{_log_name(held.nonce, tree)}.log")
     files.remove(log)
     ran = verifying.run_command(
         check.argv,
@@ -90,6 +90,10 @@ def verify(world: World, held: Held, check: Check, commit: str, tree: str) -> Do
         run.pop("log")
         _remember(world, held, check, key, commit, run)
     return run
+
+
+def _log_name(nonce: str, tree: str) -> str:
+    return f"verify-{nonce[:12]}-{tree[:12]}"
 
 
 def _recorded(pgid: int) -> Document:
@@ -211,7 +215,7 @@ def _make_way(world: World, held: Held, git: Git, commit: str) -> None:
     verifying.put_aside(git, inside, world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
 
 
-def heal(world: World, held: Held, path: Path, nonce: str) -> None:
+def heal(world: World, held: Held, path: Path, logs: str, nonce: str) -> None:
     """After a verification that was cut off: end what it left running, put aside what appeared, write HEAD's files.
 
     `nonce`: of the holder that died.
@@ -219,6 +223,9 @@ def heal(world: World, held: Held, path: Path, nonce: str) -> None:
     recorded = held.document.get("verification")
     if recorded is not None and recorded["bootId"] == process.boot_id():
         verifying.end_recorded(recorded["pgid"], recorded["startTime"], nonce)
+    for name in world.store.children(logs):
+        if name.startswith(_log_name(nonce, "")):
+            world.store.remove(f"{logs}/{name}")  # it says nothing: the verification is run again or not at all
     if not path.exists():
         return
     trees = _worktrees(world)
