@@ -1,0 +1,1 @@
+"""dbt's documents as facts: models, tests, semantic models."""

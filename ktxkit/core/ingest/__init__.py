@@ -1,0 +1,1 @@
+"""Ingestion as decisions: difference, plan, provenance. Pure."""
