@@ -47,7 +47,10 @@ def test_a_deleted_raw_file_that_led_to_nothing_is_marked() -> None:
 
 def test_a_workers_account_says_which_raw_files() -> None:
     touched = {PAGE: page(), "wiki/global/other.md": page("wiki/global/other.md")}
-    said: list[dict[str, Any]] = [{"path": PAGE, "rawPaths": ["b.json"], "actionType": "merged"}, {"path": "wiki/global/none.md"}]
+    said: list[dict[str, Any]] = [
+        {"path": PAGE, "rawPaths": ["b.json"], "actionType": "merged"},
+        {"path": "wiki/global/none.md"},
+    ]
     changes = {change.path: change for change in actions_changes(said, touched)}
     assert changes[PAGE].origins == ("b.json",) and changes[PAGE].action == "merged"
     assert changes["wiki/global/other.md"].origins == ()
