@@ -164,6 +164,16 @@ def events_file(run: str) -> str:
     return f"ledger/events/{run}.ndjson"
 
 
+def attempt_dir(attempt: str) -> str:
+    """What is known of one attempt; `attempt` is its digest (`core.observer.domain.attempt_name`)."""
+    return f"attempts/{attempt}"
+
+
+def observer_file(attempt: str, name: str) -> str:
+    """A file of the observer: it lies outside of the watched worktree."""
+    return f"attempts/{attempt}/worktree-observer/{name}"
+
+
 def job_lock(job: str) -> str:
     """Name of the lock on a job's documents."""
     return f"job-{job}"

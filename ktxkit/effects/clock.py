@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 
@@ -16,6 +19,9 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds; only differences mean something."""
 
+    def boot(self) -> tuple[str, int]:
+        """Names the boot (and time namespace), and nanoseconds since it, time spent suspended included."""
+
     def sleep(self, seconds: float) -> None: ...
 
 
@@ -27,6 +33,9 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def boot(self) -> tuple[str, int]:
+        return _boot_name(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -48,8 +57,22 @@ class FixedClock:
         self._passed += self.step
         return self._passed
 
+    def boot(self) -> tuple[str, int]:
+        self._passed += self.step
+        return "fixed", round(self._passed * 1_000_000_000)
+
     def sleep(self, seconds: float) -> None:
         self._passed += seconds
+
+
+@cache
+def _boot_name() -> str:
+    """proc(5): a clock of another boot, or of another time namespace, cannot be compared with this one."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    try:
+        return f"{boot} {os.readlink('/proc/self/ns/time')}"  # noqa: PTH115
+    except OSError:
+        return boot  # a kernel before 5.6 has no time namespaces
 
 
 def timestamp(moment: datetime) -> str:

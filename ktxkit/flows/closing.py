@@ -16,6 +16,8 @@ from ktxkit.effects.worktrees import delete
 from ktxkit.errors import Blocked, CannotRun, Refused
 from ktxkit.flows.attic import NAMED, to_attic, work_in
 from ktxkit.flows.leases import LEASE, SENTINEL, Place, path_of, standing, worktrees
+from ktxkit.flows.observe import sealing_hold
+from ktxkit.flows.observer_status import who
 from ktxkit.flows.opening import recover_opening
 
 SAME = ("jobId", "unitKey", "position", "attempt", "base", "path", "pathB64", "branch")
@@ -43,6 +45,7 @@ def _remove(place: Place, lease: Document, outcome: str, discard: bool) -> Docum
     if found.present and not found.same:
         raise Blocked("another directory stands where the lease's worktree was", where=str(path), hint="move it away")
     if found.present:
+        _must_not_be_held(place, lease)
         work = work_in(place, lease, path)
         lost = unsaved(work)
         if lost and (not discard or not can_be_kept(work)):
@@ -51,6 +54,14 @@ def _remove(place: Place, lease: Document, outcome: str, discard: bool) -> Docum
             )
             raise Refused(f"closing would lose {lost}", where=str(path), hint=hint)
     return remove(place, lease, outcome, discard=discard)
+
+
+def _must_not_be_held(place: Place, lease: Document) -> None:
+    """What was written after the attempt's end is looked at, and kept, before anything goes."""
+    held = sealing_hold(place, lease)
+    if held:
+        hint = f"worktree-watch --once --preserve {who(lease)} keeps it; then close again"
+        raise Blocked(f"the worktree cannot be removed: {held}", where=str(path_of(lease)), hint=hint)
 
 
 def remove(place: Place, lease: Document, outcome: str, *, discard: bool) -> Document:

@@ -22,6 +22,7 @@ from ktxkit.effects.store import ensure_ignored
 from ktxkit.effects.worktrees import delete
 from ktxkit.errors import CannotRun
 from ktxkit.flows.leases import LEASE, OPENING, Place, path_of, worktrees
+from ktxkit.flows.path_policy import opening_facts
 from ktxkit.world import World
 
 PASSED_ON = ("GIT_LFS_SKIP_SMUDGE",)  # what git's filters may see of the caller's git environment
@@ -56,6 +57,7 @@ def make(place: Place, wanted: Wanted, old: Document | None) -> Document:
         lease = _lease(wanted, admin, old, {"nonce": mark, "openedAt": now})
         if copied is not None and copied.paths:
             lease["copied"] = [printable(path) if b"\n" in path else os.fsdecode(path) for path in copied.paths]
+        lease |= opening_facts(world, lease, old)
         place.write(LEASE, lease)
     except BaseException:
         recover_opening(place)
@@ -145,5 +147,6 @@ def make_in_place(place: Place, wanted: Wanted, admin: Path, old: Document | Non
     now = timestamp(place.world.clock.now())
     lease = _lease(wanted, admin, old, {"nonce": nonce(), "openedAt": now})
     lease.pop("createdBranch", None)
+    lease |= opening_facts(place.world, lease, old)
     place.write(LEASE, lease)
     return lease

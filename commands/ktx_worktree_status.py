@@ -1,0 +1,36 @@
+"""Show what is known of a leased worktree: observed activity, proven progress, deadlines, the observer's health.
+
+reads    the lease of the unit or of the worktree that this is, .ktx/attempts/A/worktree-observer/
+writes   nothing
+exits    0 shown, 2 no such worktree, 4 not the leased worktree, or late writes are quarantined; 5 a damaged journal
+example  worktree-status --job j1 --unit orders
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from ktxkit import cli
+from ktxkit.world import World
+
+
+def parser() -> cli.Parser:
+    made = cli.Parser("worktree-status", __doc__, unit=True)
+    made.add_argument("name", nargs="?", default="", metavar="NAME", help="a worktree that has no job, by its name")
+    return made
+
+
+def run(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit.flows import observe, observer_text, worktree_close
+
+    place = worktree_close.place(world, args.name, args.job, args.unit)
+    return cli.Result(**observer_text.facts(observe.status(place, observer_text.lease_of(place))))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return cli.execute(parser(), run, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

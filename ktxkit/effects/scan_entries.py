@@ -1,0 +1,128 @@
+"""The entries of a walk: which count, what they are, and what is put into the manifest for them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+
+from blake3 import blake3
+
+from ktxkit.core.observer import stat_key
+from ktxkit.core.observer.manifest import GITLINK, PATH_LIMIT, SYMLINK, Entry
+from ktxkit.core.paths_policy import PathClass
+from ktxkit.effects.gitlinks import gitlink_id
+from ktxkit.effects.manifest_file import CLASS_AT, ROW, Cursor, Stored
+from ktxkit.effects.reading import ABSENT, SPECIAL, UNSTABLE, Read, Reader, key_of
+from ktxkit.effects.scanned import Scan, Subject
+
+CLASSES = tuple(PathClass)  # a key's row holds a class by its number
+_NO_KEY = bytes(stat_key.KEY.size)
+_INODE = 16  # bytes of a key that are device and inode
+
+
+class Entries:
+    """Looks at one entry at a time, in path order. `started` is the scan's begin, wall time in nanoseconds."""
+
+    def __init__(self, subject: Subject, stored: Stored, found: Scan, started: int) -> None:
+        self.subject, self.stored, self.found, self.started = subject, stored, found, started
+        self.cursor = Cursor(stored)
+        self.reader = Reader(subject.limit)
+        self._several: dict[bytes, tuple[int, bytes]] = {}  # path: number of names, inode
+        self._names: Counter[bytes] = Counter()
+
+    def take(self, directory: int, name: bytes, path: bytes, info: os.stat_result) -> None:
+        """One entry that no key vouches for. The cursor stands at its path, or where it would be."""
+        known = self.cursor.path == path
+        number = self.cursor.rows[self.cursor.index * ROW.size + CLASS_AT] if known else self._class_number(path)
+        if number is None:
+            return
+        if stat.S_ISDIR(info.st_mode) and path in self.subject.gitlinks:
+            self._gitlink(directory, name, path, number)
+            return
+        read = self.reader.read(directory, name, info)
+        if isinstance(read, str):
+            self._unread(path, read, known=known)
+            return
+        self._put(path, read, number, known=known)
+        if read.target is not None and escapes(path, read.target):
+            self.found.hold(path, "escaping_symlink")
+
+    def _class_number(self, path: bytes) -> int | None:
+        """Of a path that is not stored; None where it is no candidate."""
+        verdict = self.subject.policy.classify(path, tracked=path in self.subject.tracked)
+        if not verdict.candidate:
+            if verdict.path_class is not PathClass.CONTROL:
+                self.found.excluded[verdict.reason] += 1
+            return None
+        if len(path) > PATH_LIMIT:
+            self.found.hold(path, "path_too_long")
+            return None
+        return CLASSES.index(verdict.path_class)
+
+    def _unread(self, path: bytes, why: str, *, known: bool) -> None:
+        if why == ABSENT:
+            return  # the cursor deletes what was not met
+        if why == SPECIAL:
+            self.found.hold(path, why)
+            return  # and what was stored there is gone
+        if why == UNSTABLE:
+            self.found.unsteady(path)
+        else:
+            self.found.hold(path, why)
+        if known:
+            self.cursor.step()
+
+    def _put(self, path: bytes, read: Read, number: int, *, known: bool) -> None:
+        cursor, info = self.cursor, read.info
+        entry = Entry(path, read.mode, read.blake3, read.size)
+        flags = stat_key.flags(info.st_mtime_ns, info.st_ctime_ns, info.st_nlink, self.started)
+        row = key_of(info) + bytes((flags if read.mode != SYMLINK else flags & stat_key.RACY, number))
+        if info.st_nlink > 1:
+            self._several[path] = (info.st_nlink, row[:_INODE])
+            self._names[row[:_INODE]] += 1
+        if not known:
+            cursor.put(entry, row)
+            return
+        old = cursor.rows[cursor.index * ROW.size : (cursor.index + 1) * ROW.size]
+        if old == row and self.stored.entry_at(cursor.begin) == entry:
+            cursor.step()
+        else:
+            cursor.put(entry, row, replaced=old[:_INODE] != row[:_INODE])
+
+    def _gitlink(self, directory: int, name: bytes, path: bytes, number: int) -> None:
+        cursor = self.cursor
+        commit = gitlink_id(directory, name, self.subject.admin)
+        if commit is None:
+            self.found.hold(path, "submodule_unreadable")
+            if cursor.path == path:
+                cursor.step()
+            return
+        text = (commit or self.subject.gitlinks[path]).encode("ascii")
+        entry = Entry(path, GITLINK, blake3(text).digest(), 0)
+        if cursor.path == path and self.stored.entry_at(cursor.begin) == entry:
+            cursor.step()
+        else:
+            cursor.put(entry, _NO_KEY + bytes((stat_key.RACY, number)))
+
+    def flags(self, path: bytes) -> tuple[str, ...]:
+        """What is said beside a change of a file with several names: some of them may lie outside."""
+        if path not in self._several:
+            return ()
+        links, inode = self._several[path]
+        return ("hard_linked", "external_alias_possible") if self._names[inode] < links else ("hard_linked",)
+
+
+def escapes(path: bytes, target: bytes) -> bool:
+    """Whether a link's text leaves the worktree, read from where the link lies. Nothing is followed."""
+    if target.startswith(b"/"):
+        return True
+    depth = path.count(b"/")
+    for part in target.split(b"/"):
+        if part == b"..":
+            depth -= 1
+            if depth < 0:
+                return True
+        elif part not in (b"", b"."):
+            depth += 1
+    return False

@@ -1,0 +1,174 @@
+"""The observer as others use it: watch once, watch on, observe a unit from a thread, and ask whether sealing must hold.
+
+It is a producer of evidence. It never marks anything done or failed, and never renews, merges, retries or deletes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ktxkit.contracts import Document
+from ktxkit.core.observer.settings import Settings
+from ktxkit.effects.scanned import Level
+from ktxkit.errors import Refused
+from ktxkit.flows import jobs, observer_records, observer_status
+from ktxkit.flows.attic import to_attic
+from ktxkit.flows.leases import Place, path_of
+from ktxkit.flows.observer_attach import attach
+from ktxkit.flows.observer_attempt import Attempt
+from ktxkit.flows.observer_loop import Loop
+from ktxkit.flows.observer_reconcile import Reconciler, Seen
+from ktxkit.flows.observer_records import record_proof
+from ktxkit.world import World
+
+__all__ = ["UnitObserver", "once", "preserve", "record_proof", "sealing_hold", "status", "watch"]
+
+STEP = 1.0  # seconds that one step of a watch may wait
+
+
+def status(place: Place, lease: Document) -> Document:
+    """The attempt's status document; nothing is changed."""
+    return observer_status.of(Attempt.of(place, lease))
+
+
+def once(place: Place, lease: Document, level: Level, settings: Settings | None = None) -> tuple[Document, Seen]:
+    """Reconcile once: attach where nobody has, look, and return the status with what was seen."""
+    attached = attach(place, lease, settings, bump=False)
+    seen = Reconciler(attached).reconcile("manual", level)
+    return observer_status.of(attached.attempt), seen
+
+
+def watch(
+    place: Place,
+    lease: Document,
+    stop: threading.Event,
+    tell: Callable[[Document], None],
+    *,
+    settings: Settings | None = None,
+    native: bool = True,
+    seconds: float | None = None,
+) -> Document:
+    """Watch until `stop`, the attempt is over, another observer takes over, or `seconds` have passed.
+
+    `tell` gets each record that was appended. Returns the status at the end.
+    """
+    loop = Loop(attach(place, lease, settings, bump=True), wanted=native)
+    clock = place.world.clock
+    began = clock.monotonic()
+    try:
+        seen: Seen | None = loop.first()
+        while True:
+            for record in seen.appended if seen is not None else ():
+                tell(record)
+            left = STEP if seconds is None else seconds - (clock.monotonic() - began)
+            if stop.is_set() or loop.over or left <= 0:
+                return observer_status.of(loop.attempt)
+            seen = loop.step(min(STEP, left))
+    finally:
+        loop.close()
+
+
+@dataclass
+class UnitObserver:
+    """Observes one unit of a job while its command runs. Made by `start`, used by one thread at a time.
+
+    Between `start` (which returns when the baseline is on the disk: only then may the command begin) and `stop`, call
+    `poll` again and again.
+    """
+
+    loop: Loop
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def start(
+        cls,
+        world: World,
+        job: Document,
+        unit: jobs.Unit,
+        lease: Document,
+        *,
+        settings: Settings | None = None,
+        native: bool = True,
+    ) -> UnitObserver:
+        """Attach, with a whole baseline. Raises Refused, Blocked, OSError: then nothing is observed yet."""
+        loop = Loop(attach(Place.of_unit(world, job, unit), lease, settings, bump=True), wanted=native)
+        try:
+            loop.first()
+        except BaseException:
+            loop.close()
+            raise
+        return cls(loop)
+
+    def poll(self, longest: float = STEP) -> str:
+        """Wait for at most `longest` seconds and do what is due. Returns `working`, `suspect` or `unknown`."""
+        with self._lock:
+            if not self.loop.over:
+                self.loop.step(longest)
+            attempt = self.loop.attempt
+            return observer_status.verdict(attempt, self.loop.now)
+
+    def status(self) -> Document:
+        """The status document."""
+        with self._lock:
+            return observer_status.of(self.loop.attempt)
+
+    def stop(self, *, reaped: bool = True, reason: str = "command_ended") -> Document:
+        """Read everything a last time, end the attempt's authority, and let go; returns the status.
+
+        `reaped`: every process of the command is proven to have ended. What changes after this is late.
+        """
+        with self._lock:
+            try:
+                if not self.loop.over:
+                    self.loop.reconciler.reconcile("before-decision", Level.CONTENT)
+                    observer_records.fence(self.loop.attempt, reason)
+                    if reaped:
+                        observer_records.reaped(self.loop.attempt)
+                return observer_status.of(self.loop.attempt)
+            finally:
+                self.loop.close()
+
+
+def sealing_hold(place: Place, lease: Document) -> str:
+    """Why the attempt must not be sealed or cleaned up now; `""` where nothing speaks against it, or nobody watched.
+
+    Everything is read: what was written after the fence is found here at the latest. The caller holds the place's lock.
+    """
+    attempt = Attempt.of(place, lease)
+    if not attempt.state.seq and not attempt.chain.problem:
+        return ""
+    if attempt.chain.problem:
+        return f"the observer's journal cannot be trusted ({attempt.chain.problem})"
+    if attempt.state.authority != "current":
+        attached = attach(place, lease, bump=False, lock_held=True)
+        Reconciler(attached).reconcile("before-decision", Level.CONTENT)
+        made = observer_status.of(attached.attempt)
+        if made["lateWrites"]["quarantined"]:
+            return f"{made['lateWrites']['count']} late write(s) after its end are quarantined"
+    return ""
+
+
+def preserve(place: Place, lease: Document) -> tuple[Document, str]:
+    """Keep what is in the worktree at an attic ref, so that late writes may be let go; returns the status and the ref.
+
+    Raises Refused where something in it cannot be kept. Nothing is credited to anybody by this.
+    """
+    with place.locked():
+        attached = attach(place, lease, bump=False, lock_held=True)
+        reconciler = Reconciler(attached)
+        before = reconciler.reconcile("before-decision", Level.CONTENT)
+        ref = to_attic(place, lease, path_of(lease))
+        after = reconciler.reconcile("before-decision", Level.CONTENT)
+        if not _at_rest(before, after):
+            raise Refused("the worktree is not at rest, or not the leased one", where=str(path_of(lease)))
+        observer_records.preserved(attached.attempt, ref)
+    return observer_status.of(attached.attempt), ref
+
+
+def _at_rest(before: Seen, after: Seen) -> bool:
+    """Two looks at everything found the same, and nothing in motion."""
+    if before.found is None or after.found is None or before.found.partial or after.found.partial:
+        return False
+    return before.found.stored.digest == after.found.stored.digest

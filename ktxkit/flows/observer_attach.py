@@ -1,0 +1,189 @@
+"""Attaching: the baseline is whole, flushed and anchored before anything may be executed; a restart finds it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core import names
+from ktxkit.core.observer import records as r
+from ktxkit.core.observer.clocks import Timeline
+from ktxkit.core.observer.domain import Standing, standing
+from ktxkit.core.observer.records import Anchor, When
+from ktxkit.core.observer.settings import Settings
+from ktxkit.core.text import path_fields
+from ktxkit.effects import files, scan
+from ktxkit.effects.clock import timestamp
+from ktxkit.effects.manifest_file import Stored
+from ktxkit.effects.scanned import Level, Scan
+from ktxkit.errors import Blocked, BrokenContract, Refused
+from ktxkit.flows import observer_root as root_
+from ktxkit.flows.leases import Place, path_of
+from ktxkit.flows.observer_attempt import BASELINE, Attempt, chain_of
+from ktxkit.flows.path_policy import of_lease
+
+TRIES = 5  # looks at a worktree that changes while its baseline is taken
+PAUSE = 0.2  # seconds between them
+
+
+@dataclass(frozen=True)
+class Attached:
+    """An attempt with a baseline. `fresh`: it was taken just now."""
+
+    attempt: Attempt
+    taken: root_.Snapshot
+    baseline: Document
+    fresh: bool
+
+
+def attach(
+    place: Place, lease: Document, settings: Settings | None = None, *, bump: bool, lock_held: bool = False
+) -> Attached:
+    """Attach to a lease's attempt. `bump`: as a new observer, to which all before it give way.
+
+    `settings` count where the attempt has none yet; other ones for an attempt that has are refused. A journal that
+    cannot be trusted, or is gone, is left as it is: a new segment begins, whose baseline has no known time.
+    """
+    attempt = Attempt.of(place, lease)
+    if attempt.chain.problem:
+        attempt = _new_segment(attempt)
+    attempt.lock_held = lock_held
+    fresh = not attempt.chain.records
+    if fresh:
+        baseline = _first(attempt, settings or Settings())
+    else:
+        baseline = _found(attempt)
+        _same_settings(attempt, settings)
+        attempt.epoch = _next_epoch(attempt) if bump else attempt.state.epoch
+    attempt.anchor()
+    attempt.lease = attempt.lease_now() or lease
+    return Attached(attempt, root_.snapshot_of(attempt, baseline), baseline, fresh)
+
+
+def _new_segment(attempt: Attempt) -> Attempt:
+    """The attempt on a new segment. Its problem is told by the baseline that begins it."""
+    lease, broken = attempt.lease, attempt.chain
+    made = Attempt(attempt.place, lease, chain_of(attempt.world, lease, broken.segment + 1))
+    made.chain.catch_up(Anchor.of(lease))
+    if made.chain.problem:
+        raise Blocked(f"two segments of the journal are damaged: {made.chain.where}", hint="open a new attempt")
+    if not made.chain.records:
+        made.because = broken.problem
+    made.fold()
+    return made
+
+
+def _found(attempt: Attempt) -> Document:
+    baseline = attempt.read_baseline()
+    if baseline is None:
+        raise BrokenContract("the baseline of the journal is missing", where=str(attempt.path("baseline.json")))
+    if baseline["manifest"] != attempt.chain.records[0]["after"]:
+        raise BrokenContract("the baseline is not the journal's", where=str(attempt.path("baseline.json")))
+    return baseline
+
+
+def _same_settings(attempt: Attempt, asked: Settings | None) -> None:
+    if asked is not None and asked != attempt.state.settings:
+        raise Refused(
+            "the attempt has its intervals already, and they do not change while it lasts",
+            where=str(attempt.path("baseline.json")),
+            hint="leave the options out; other ones count for the next attempt",
+        )
+
+
+def _next_epoch(attempt: Attempt) -> int:
+    """Append that a new observer has come; returns its epoch."""
+    with attempt.chain.locked(Anchor.of(attempt.lease)):
+        attempt.fold()
+        _must_be_whole(attempt)
+        attempt.epoch = attempt.state.epoch + 1
+        when = When(attempt.line_now(), "startup")
+        attempt.append([attempt.record(r.ATTACH, when, {})])
+    return attempt.epoch
+
+
+def _must_be_whole(attempt: Attempt) -> None:
+    if attempt.chain.problem:
+        raise BrokenContract(f"the journal is damaged: {attempt.chain.problem}", where=attempt.chain.where)
+
+
+def _first(attempt: Attempt, settings: Settings) -> Document:
+    """Take the baseline: manifest, tracked set, document, record, anchor; in this order, each flushed."""
+    if standing({**attempt.domain}, attempt.lease_now()) in (Standing.REVOKED, Standing.SUPERSEDED):
+        raise Refused("the lease is over", where=str(path_of(attempt.lease)), hint="open the unit, then watch it")
+    attempt.epoch = Anchor.of(attempt.lease).epoch + 1
+    known = not attempt.because and Anchor.of(attempt.lease).seq == 0
+    tracked, gitlinks = root_.index_of(attempt)
+    files.make_dirs(attempt.path("").parent)
+    files.write_atomic(attempt.path("tracked"), tracked.packed)
+    taken = root_.Snapshot(tracked, gitlinks, settings, reliable=True)
+    found = _whole_scan(attempt, taken)
+    found.stored.save(attempt.path("manifest.bin"))
+    with attempt.chain.locked(Anchor.of(attempt.lease)):
+        if attempt.chain.records:  # another observer was faster: its baseline is the attempt's
+            attempt.fold()
+            return _found(attempt)
+        line = attempt.line_now()
+        document = _document(attempt, taken, found, line, known=known)
+        attempt.world.writable_store.write(BASELINE, names.observer_file(attempt.name, "baseline.json"), document)
+        attempt.append([attempt.record(r.BASELINE, When(line, "startup", "content"), _body(attempt, document, known))])
+    return document
+
+
+def _whole_scan(attempt: Attempt, taken: root_.Snapshot) -> Scan:
+    """A content scan in which nothing moved, or after some tries one that names what does."""
+    digest = of_lease(attempt.world, attempt.lease).digest
+    for left in reversed(range(TRIES)):
+        with root_.opened(attempt.lease) as root:
+            if isinstance(root, str):
+                raise Blocked(f"this is not the leased worktree: {root}", where=str(path_of(attempt.lease)))
+            found = scan.scan(root_.subject(attempt, root, taken), Stored.empty(digest), Level.CONTENT)
+        problem = root_.wrong(attempt.lease)
+        if problem:
+            raise Blocked(f"this is not the leased worktree: {problem}", where=str(path_of(attempt.lease)))
+        if not found.partial or not left:
+            return found
+        attempt.world.clock.sleep(PAUSE)
+    raise AssertionError("the last try returns")
+
+
+def _document(attempt: Attempt, taken: root_.Snapshot, found: Scan, line: Timeline, *, known: bool) -> Document:
+    policy = of_lease(attempt.world, attempt.lease)
+    clock = {"boot": line.reading.boot, "bootNs": line.reading.boot_ns, "wallNs": line.reading.wall_ns}
+    made = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": BASELINE,
+        "at": timestamp(attempt.world.clock.now()),
+        "timelineNs": line.at,
+        "clock": clock,
+        "domain": attempt.domain,
+        "settings": taken.settings.document(),
+        "pathPolicyDigest": policy.digest,
+        "manifest": found.stored.digest,
+        "entries": len(found.stored),
+        "trackedDigest": taken.tracked.digest,
+        "tracked": len(taken.tracked),
+        "gitlinks": [{**path_fields(path), "commit": commit} for path, commit in sorted(taken.gitlinks.items())],
+        "baselineTime": "known" if known else "unknown",
+        "admin": root_.admin_identity(attempt.lease).document(),
+    }
+    if found.partial:
+        made |= {"partial": True, "unstable": [path_fields(path) for path in found.unstable]}
+    if found.holds:
+        made["holds"] = [{**path_fields(hold.path), "reason": hold.reason} for hold in found.holds]
+    return made
+
+
+def _body(attempt: Attempt, document: Document, known: bool) -> Document:
+    """What the baseline's record says of it, and of the journal before it."""
+    same = ("settings", "pathPolicyDigest", "trackedDigest", "entries", "baselineTime", "partial")
+    body = {key: document[key] for key in same if key in document}
+    anchor = Anchor.of(attempt.lease)
+    if not known:
+        body["holds"] = [f"journal_{attempt.because or 'missing'}", "baseline_time_unknown"]
+    if anchor.seq:
+        link = {"segment": anchor.segment, "seq": anchor.seq, "head": anchor.head}
+        body["previous"] = {"attempt": attempt.name, **link}
+    elif "observedBefore" in attempt.lease:
+        body["previous"] = attempt.lease["observedBefore"]
+    return {**body, "contentSeq": 0, "after": document["manifest"]}

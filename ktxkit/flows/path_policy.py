@@ -1,0 +1,93 @@
+"""The path policy of an attempt: taken once, when its worktree is opened, and read by all who ask what counts.
+
+It is made of the lease (deliverables, generated, copied files), the base tree's `.gitignore` files and the repository's
+`info/exclude`. A user's own ignore file has no say: it must not make work invisible to others.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core import names
+from ktxkit.core.gitignore import IgnoreRules, rules_of
+from ktxkit.core.observer.domain import attempt_name
+from ktxkit.core.paths_policy import CandidatePathPolicy, from_lease
+from ktxkit.effects import files
+from ktxkit.effects.clock import timestamp
+from ktxkit.effects.git import Git
+from ktxkit.errors import BrokenContract
+from ktxkit.world import World
+
+CONTRACT, FILE = "path-policy", "policy.json"
+EXCLUDE_LIMIT = 4 * 1024 * 1024  # bytes of an ignore file that are read
+
+
+def snapshot(world: World, lease: Document) -> CandidatePathPolicy:
+    """Take the policy of a lease and write it down; `lease` need not be written yet."""
+    policy = from_lease(lease, ignore_rules(world, lease["base"]))
+    document = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": CONTRACT,
+        "at": timestamp(world.clock.now()),
+        "base": lease["base"],
+        "policyDigest": policy.digest,
+        "policy": policy.document(),
+    }
+    world.writable_store.write(CONTRACT, names.observer_file(attempt_name(lease), FILE), document)
+    return policy
+
+
+def opening_facts(world: World, lease: Document, old: Document | None) -> Document:
+    """What a new lease says of its policy, and of what was observed under the lease before it."""
+    facts = {"pathPolicyDigest": snapshot(world, lease).digest}
+    if old is None or "observer" not in old:
+        return facts
+    head = {key: old["observer"][key] for key in ("segment", "seq", "head")}
+    return {**facts, "observedBefore": {"attempt": attempt_name(old), **head}}
+
+
+def of_lease(world: World, lease: Document) -> CandidatePathPolicy:
+    """The policy that a lease was opened with; taken now where there is no snapshot.
+
+    Raises BrokenContract where it is not the one whose digest the lease has.
+    """
+    relative = names.observer_file(attempt_name(lease), FILE)
+    found = world.store.read_optional(CONTRACT, relative)
+    if found is None:
+        taken = snapshot(world, lease)
+        if taken.digest != lease.get("pathPolicyDigest", taken.digest):
+            world.writable_store.remove(relative)
+            raise BrokenContract("the path policy of the lease is lost", where=str(world.store.path(relative)))
+        return taken
+    try:
+        policy = CandidatePathPolicy.of(found["policy"])
+    except ValueError as error:
+        raise BrokenContract(str(error), where=str(world.store.path(relative))) from error
+    if policy.digest != found["policyDigest"] or policy.digest != lease.get("pathPolicyDigest", policy.digest):
+        raise BrokenContract("the path policy is not the one of the lease", where=str(world.store.path(relative)))
+    return policy
+
+
+def ignore_rules(world: World, base: str) -> IgnoreRules:
+    """The ignore rules of a commit and of the repository, as they are now."""
+    git = world.git.at(world.repository.place)
+    blobs = []
+    for line in git.run("ls-tree", "-r", "-z", "--full-tree", base).nul:
+        facts, _, path = line.partition(b"\t")
+        if path.rpartition(b"/")[2] == b".gitignore" and facts.startswith(b"100"):
+            blobs.append((path, facts.split()[2].decode("ascii")))
+    return rules_of([(path, _blob(git, oid)) for path, oid in blobs], exclude=excluded_here(world))
+
+
+def excluded_here(world: World) -> bytes:
+    """The repository's `info/exclude`, which is shared by all its worktrees."""
+    path = world.repository.common_dir / "info" / "exclude"
+    try:
+        return files.read(path, EXCLUDE_LIMIT) if os.path.lexists(path) else b""
+    except BrokenContract:
+        return b""  # a link, or absurdly long: git does not follow the one, and nobody wrote the other
+
+
+def _blob(git: Git, oid: str) -> bytes:
+    return git.run("cat-file", "blob", oid).out

@@ -1,0 +1,116 @@
+"""A leased worktree under observation, on a clock that the test turns."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ktxkit.contracts import Document
+from ktxkit.core import names
+from ktxkit.core.observer.settings import Settings
+from ktxkit.effects.scanned import Level
+from ktxkit.flows import jobs, observe
+from ktxkit.flows.by_hand import AskedUnit, open_by_hand
+from ktxkit.flows.leases import Place, path_of
+from ktxkit.flows.observer_attach import Attached, attach
+from ktxkit.flows.observer_attempt import Attempt
+from ktxkit.flows.observer_reconcile import Reconciler, Seen
+from ktxkit.world import World
+from tests.support.clocks import TurnedClock
+from tests.support.repos import Repo
+
+
+@dataclass
+class Observed:
+    """One unit's worktree. `look` reconciles by an observer that stays attached, as a watcher does."""
+
+    repo: Repo
+    clock: TurnedClock
+    world: World
+    unit: str = "u1"
+    settings: Settings | None = None
+    reconciler: Reconciler | None = field(default=None, init=False)
+
+    @classmethod
+    def open(cls, repo: Repo, unit: str = "u1", settings: Settings | None = None) -> Observed:
+        clock = TurnedClock()
+        world = World(repo.path, os.environ, clock=clock)
+        open_by_hand(world, AskedUnit("j1", unit))
+        return cls(repo, clock, world, unit, settings)
+
+    @property
+    def job(self) -> Document:
+        return jobs.load(self.world, "j1")
+
+    @property
+    def place(self) -> Place:
+        return Place.of_unit(self.world, self.job, jobs.unit_of(self.job, self.unit))
+
+    @property
+    def lease(self) -> Document:
+        found = self.place.read("lease")
+        assert found is not None
+        return found
+
+    def change_lease(self, **facts: Any) -> None:
+        self.place.write("lease", {**self.lease, **facts})
+
+    @property
+    def tree(self) -> Repo:
+        return Repo(path_of(self.lease))
+
+    @property
+    def directory(self) -> Path:
+        return self.attempt.path("x").parent
+
+    @property
+    def attempt(self) -> Attempt:
+        """Read anew from the disk."""
+        return Attempt.of(self.place, self.lease)
+
+    @property
+    def records(self) -> list[Document]:
+        return self.attempt.chain.records
+
+    def events(self) -> list[str]:
+        return [record["event"] for record in self.records]
+
+    def attach(self, *, bump: bool = True) -> Attached:
+        attached = attach(self.place, self.lease, self.settings, bump=bump)
+        self.reconciler = Reconciler(attached)
+        return attached
+
+    def look(self, level: Level = Level.STAT, source: str = "periodic") -> Seen:
+        """Reconcile by the attached observer; attach first where there is none."""
+        if self.reconciler is None:
+            self.attach()
+        assert self.reconciler is not None
+        return self.reconciler.reconcile(source, level)
+
+    def restart(self) -> None:
+        """The observer is gone; the next look is by a new one."""
+        self.reconciler = None
+
+    def status(self) -> Document:
+        return observe.status(self.place, self.lease)
+
+    def proof(self, receipt: str = "r1", **more: Any) -> Document | None:
+        world = World(self.tree.path, os.environ, ktx_dir=str(self.world.store.root), clock=self.clock)
+        return observe.record_proof(world, self.job, jobs.unit_of(self.job, self.unit), receipt=receipt, **more)
+
+    def suspect_in(self) -> float | None:
+        """Seconds until the deadline."""
+        found = self.status()["deadlines"]
+        return found["suspectInMs"] / 1000 if "suspectInMs" in found else None
+
+    def write_over(self, name: str, content: str) -> None:
+        """Write a file; its times are well before the next look, so that a stat key may vouch for it."""
+        path = self.tree.write(name, content)
+        past = path.stat().st_mtime - 100
+        os.utime(path, (past, past))
+
+    def chain_file(self, segment: int = 1) -> Path:
+        name = "activity.jsonl" if segment == 1 else f"activity-{segment}.jsonl"
+        return self.world.store.path(names.observer_file(self.attempt.name, name))
