@@ -135,7 +135,7 @@ def _wrapped(lead: str, text: str, width: int) -> list[str]:
 
     A word that is longer than a line is cut: nothing here is meant to be copied (paths that are come as whole lines).
     """
-    indent = min(_columns(lead), width // 2)
+    indent = min(_columns(lead), width - 24)
     lines, line, used = [], lead, _columns(lead)
     fresh = True  # nothing of the text in this line yet
     for word in [piece for whole in text.split() for piece in _pieces(whole, width - indent)]:
