@@ -1,0 +1,115 @@
+"""The documentation does what it says: sessions are run, command lines are parsed, links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ktxkit import git_ktx
+from ktxkit.commands import scripts
+from ktxkit.errors import KtxError
+from tests.support.console import agrees, blocks, play, steps
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PLAYED = [page for page in PAGES if any(block.language == "console" for block in blocks(page.read_text("utf-8")))]
+SHELL = ("sh", "bash", "shell", "yaml", "makefile")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PLAYED, ids=name)
+def test_a_session_comes_out_as_shown(page: Path, tmp_path: Path) -> None:
+    assert play(page, tmp_path, dict(os.environ)) > 0
+
+
+def command_lines(page: Path) -> list[tuple[int, str]]:
+    """Every line of a shell or indented block that begins with one of our commands, with continuation lines joined."""
+    text = page.read_text("utf-8")
+    lines = [
+        (block.line, step.command) for block in blocks(text) if block.language == "console" for step in steps(block)
+    ]
+    fenced = {number for block in blocks(text) for number in range(block.line, block.line + block.text.count("\n") + 2)}
+    for block in blocks(text):
+        if block.language in SHELL:
+            joined = block.text.replace("\\\n", " ")
+            lines += [(block.line, line) for line in joined.split("\n")]
+    for number, line in enumerate(text.split("\n"), start=1):
+        if number not in fenced and line.startswith("    "):
+            lines.append((number, line))
+    return lines
+
+
+def ours(line: str) -> list[list[str]]:
+    """The command lines of our own in a line of shell."""
+    found = []
+    plain = re.sub(r"\s[0-9]*[<>]+&?\s*\S+", " ", line.partition(" # ")[0])
+    plain = re.sub(r"^\s*- (run: )?", "", plain)
+    if " [" in plain:
+        plain = plain.replace("[", " ").replace("]", " ")  # a synopsis: all that may stand there
+    for part in re.split(r"\|\|?|&&|;|\$\(|`", plain):
+        try:
+            words = shlex.split(part.strip().rstrip(')"').removeprefix("exec ").removeprefix("("))
+        except ValueError:
+            continue
+        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+            words = words[1:]
+        if words[:2] == ["git", "ktx"]:
+            words = ["git-ktx", *words[2:]]
+        if words and words[0] in scripts():
+            found.append(words)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_line_parses(page: Path) -> None:
+    for number, line in command_lines(page):
+        for words in ours(line):
+            where = f"{name(page)}:{number}: {' '.join(words)}"
+            try:
+                parse(words)
+            except KtxError as error:
+                raise AssertionError(f"{where}: {error.message}") from error
+            except SystemExit:
+                assert {"-h", "--help", "--version"} & set(words), where
+
+
+def parse(words: list[str]) -> None:
+    """Raises CannotRun where the words are no command line."""
+    import importlib
+
+    command, rest = words[0], words[1:]
+    if command == "git-ktx" and rest and not rest[0].startswith("-"):
+        if rest[0] in git_ktx.names():
+            git_ktx.module(rest[0]).parser().parse(rest[1:])
+            return
+        command, rest = rest[0], rest[1:]
+        if command.isupper():
+            return  # `git ktx COMMAND`: a placeholder
+    parser = importlib.import_module(scripts()[command]).parser()
+    if rest and rest != ["..."]:
+        parser.parse([word for word in rest if word not in ("...", "\u2026")])
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text("utf-8")):
+        if re.match(r"[a-z]+:", target) or target.startswith("#"):
+            continue
+        place = page.parent / target.partition("#")[0]
+        generated = place.is_relative_to(ROOT / "docs") and "formats" in place.parts
+        assert place.exists() or generated, f"{name(page)} links to {target}"
+
+
+def test_dots_stand_for_anything() -> None:
+    assert agrees("a ... c\n", "a b\nb c") and agrees("", "\n") and agrees("...", "")
+    assert not agrees("a", "b") and not agrees("a ... c", "a c d") and not agrees("a.c", "abc")
