@@ -7,7 +7,7 @@ STAMP := $(VENV)/.stamp
 SYSTEM := $(VENV)/.system
 JOBS ?= auto
 
-.PHONY: demo test test-full system lint format bench clean help
+.PHONY: demo test test-full system docs lint format bench clean help
 
 help:
 	@printf '%s\n' 'make demo       the main job on the bundled example' \
@@ -15,6 +15,7 @@ help:
 	  'make test-full  the same with the long stress, fault and fuzz suites' \
 	  'make system     a browser and shells for the tests of pages and completions (as root)' \
 	  'make lint       ruff and mypy --strict' \
+	  'make docs       the documentation as a site, links checked' \
 	  'make bench      side-by-side measurements'
 
 $(STAMP): pyproject.toml Makefile
@@ -47,6 +48,11 @@ test: lint $(SYSTEM)
 
 test-full: lint $(SYSTEM)
 	KTX_TEST_FULL=1 $(BIN)/python -m pytest -n $(JOBS) -q
+
+# The documentation as a site, every link checked (--strict).
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo 'open site/index.html'
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -110,6 +110,18 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert place.exists() or generated, f"{name(page)} links to {target}"
 
 
+TESTED = re.compile(r"`(tests/[a-z_/]+(?:\.py)?)`")
+
+
+def test_every_guarantee_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+    rows = [line for line in page.split("\n") if line.startswith("| ") and "tested in" not in line]
+    assert len(rows) > 15
+    for row in rows:
+        named = TESTED.findall(row)
+        assert named and all((ROOT / test).exists() for test in named), row
+
+
 def test_dots_stand_for_anything() -> None:
     assert agrees("a ... c\n", "a b\nb c") and agrees("", "\n") and agrees("...", "")
     assert not agrees("a", "b") and not agrees("a ... c", "a c d") and not agrees("a.c", "abc")

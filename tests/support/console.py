@@ -55,7 +55,8 @@ class Step:
 
 def steps(block: Block) -> Iterator[Step]:
     """The commands of a console block."""
-    command, output, at = "", [], 0
+    command, at = "", 0
+    output: list[str] = []
     for number, line in enumerate(block.text.rstrip("\n").split("\n"), start=block.line + 1):
         if line.startswith("$ "):
             if command:

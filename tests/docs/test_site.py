@@ -1,0 +1,41 @@
+"""The site builds, with every link inside it checked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ktxkit import contracts
+from tests.support.install import ROOT, checked, export
+
+MKDOCS = Path(sys.executable).parent / "mkdocs"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built from a copy of the tracked files."""
+    source = export(tmp_path_factory.mktemp("site"))
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    checked(MKDOCS, "build", "--strict", "--quiet", "--site-dir", source / "built", cwd=source, env=env)
+    return source / "built"
+
+
+def test_every_page_is_built(site: Path) -> None:
+    pages = [path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")]
+    assert not [str(page) for page in pages if not (site / page).is_file()]
+
+
+def test_every_schema_has_a_page_that_names_its_keys(site: Path) -> None:
+    for name in contracts.names():
+        text = (site / "formats" / "schemas" / f"{name}.html").read_text("utf-8")
+        for key in contracts.schema(name).get("properties", {}):
+            assert f"<code>{key}</code>" in text, (name, key)
+
+
+def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    for page in ("index.html", "tutorial.html"):
+        text = (site / page).read_text("utf-8")
+        assert 'src="http' not in text and "fonts.googleapis" not in text, page
