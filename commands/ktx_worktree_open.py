@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         names = ("job", "unit", "base", "target", "connection", "source", "after", "allow", "deny", "sl_disallowed")
         chosen = {name: getattr(args, name) for name in (*names, "copy", "sparse")}
         lease = by_hand.open_by_hand(world, by_hand.AskedUnit(**chosen))
-        notes: list[str] = []
+        notes = [f"nothing to copy is named {pattern}" for pattern in lease.get("copyUnmatched", ())]
     else:
         chosen = {name: getattr(args, name) for name in ("name", "base", "ref", "pr", "detach", "copy", "sparse")}
         path = world.cwd / args.path if args.path else None

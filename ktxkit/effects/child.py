@@ -111,7 +111,7 @@ def inside_sparse(git: Git, paths: Sequence[bytes], scratch: Path) -> list[bytes
     patterns = git.text("rev-parse", "--path-format=absolute", "--git-path", "info/sparse-checkout")
     asked = Git(scratch, git.env, {"core.excludesFile": patterns})
     asked.run("init", "-q", "--template=", str(scratch))
-    return asked.run("check-ignore", "--no-index", "-z", "--stdin", stdin=_nul(paths), ok=(0, 1)).nul
+    return _check_ignore(asked, "--no-index", paths)
 
 
 def _nul(paths: Sequence[bytes]) -> bytes:
@@ -123,8 +123,13 @@ def special_files(git: Git) -> list[bytes]:
     found = sorted(_special(os.fsencode(git.cwd)))
     if not found:
         return []
-    ignored = git.run("check-ignore", "-z", "--stdin", stdin=_nul(found), ok=(0, 1)).nul
-    return sorted(set(found) - set(ignored))
+    return sorted(set(found) - set(_check_ignore(git, "--index", found)))
+
+
+def _check_ignore(git: Git, index: str, paths: Sequence[bytes]) -> list[bytes]:
+    """Those of the paths that are ignored. Under GIT_LITERAL_PATHSPECS=1 check-ignore refuses every path."""
+    env = {"GIT_LITERAL_PATHSPECS": "0"}
+    return git.run("check-ignore", index, "-z", "--stdin", stdin=_nul(paths), ok=(0, 1), env=env).nul
 
 
 def _special(top: bytes) -> Iterator[bytes]:

@@ -48,8 +48,9 @@ def copy_into(git: Git, target: Path, patterns: Sequence[str]) -> Copied:
 
     Raises CannotRun for a file that git would not ignore in the target: it would become part of the unit's change.
     """
-    paths, unmatched = wanted(git, patterns)
+    found, unmatched = wanted(git, patterns)
     there = git.at(target)
+    paths = [path for path in found if _has_room(target, path)]
     if paths:
         listed = b"".join(path + b"\0" for path in paths)
         free = {"GIT_LITERAL_PATHSPECS": "0"}
@@ -62,19 +63,23 @@ def copy_into(git: Git, target: Path, patterns: Sequence[str]) -> Copied:
             )
     done, cloned = [], 0
     for path in paths:
-        source, goal = Path(os.fsdecode(bytes(git.cwd) + b"/" + path)), Path(os.fsdecode(bytes(target) + b"/" + path))
-        if os.path.lexists(goal) or not _stays_inside(goal, target):
-            continue
+        source, goal = _at(git.cwd, path), _at(target, path)
         files.make_dirs(goal.parent, 0o755)
         cloned += _copy(source, goal)
         done.append(path)
     return Copied(tuple(done), cloned, tuple(unmatched))
 
 
-def _stays_inside(goal: Path, target: Path) -> bool:
-    """No link on the way leads out of the worktree."""
-    real = os.path.realpath(goal.parent)
-    return real == str(target) or real.startswith(f"{target}/")
+def _at(top: Path, path: bytes) -> Path:
+    return Path(os.fsdecode(bytes(top) + b"/" + path))
+
+
+def _has_room(target: Path, path: bytes) -> bool:
+    """Nothing is there yet, and no file or link on the way (a link could lead out of the worktree)."""
+    goal = _at(target, path)
+    parents = [parent for parent in goal.parents if target in parent.parents]
+    blocked = any(os.path.lexists(parent) and (parent.is_symlink() or not parent.is_dir()) for parent in parents)
+    return not blocked and not os.path.lexists(goal)
 
 
 def _copy(source: Path, goal: Path) -> bool:

@@ -67,11 +67,18 @@ def take(git: Git, scratch: Path, leave_out: Sequence[bytes] = ()) -> Snapshot:
 def _take(git: Git, leave_out: Sequence[bytes]) -> Snapshot:
     head, head_tree = git.text("rev-parse", "HEAD", "HEAD^{tree}").split("\n")
     _unhide(git)
-    nested = tuple(p for p in git.run("ls-files", "-z", "--others", "--exclude-standard").nul if p.endswith(b"/"))
-    paths = b".\0" + b"".join(b":(exclude,literal,top)" + path.rstrip(b"/") + b"\0" for path in (*nested, *leave_out))
+    others = git.run("ls-files", "-z", "--others", "--exclude-standard").nul
+    nested = tuple(path for path in others if path.endswith(b"/"))
+    # git refuses to be told to leave out what it ignores anyway
+    out = [path for path in leave_out if any(_is_at(other, path.rstrip(b"/")) for other in others)]
+    paths = b".\0" + b"".join(b":(exclude,literal,top)" + path.rstrip(b"/") + b"\0" for path in (*nested, *out))
     from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
     git.run("add", "--all", "--sparse", *from_stdin, stdin=paths, env={"GIT_LITERAL_PATHSPECS": "0"})
     return Snapshot(head, head_tree, git.text("write-tree"), nested)
+
+
+def _is_at(path: bytes, place: bytes) -> bool:
+    return path == place or path.startswith(place + b"/")
 
 
 def _unhide(git: Git) -> None:

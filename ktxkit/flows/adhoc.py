@@ -74,7 +74,8 @@ def open_adhoc(world: World, asked: Asked) -> tuple[Document, list[str]]:
             head_to_attic(place, old)
             worktrees(world).forget(path_of(old))
         wanted = Wanted(path, aim.mode, aim.base, {}, aim.branch, aim.creates, asked.copy, asked.sparse)
-        return make(place, wanted, old), aim.notes
+        lease = make(place, wanted, old)
+        return lease, aim.notes + [f"nothing to copy is named {name}" for name in lease.get("copyUnmatched", ())]
 
 
 def _aim(world: World, asked: Asked) -> Aim:

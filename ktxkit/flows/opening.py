@@ -6,13 +6,12 @@ own lock, which the kernel lets go when we die: whoever gets it next finds a not
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
-from ktxkit.core.text import path_fields, printable
+from ktxkit.core.text import path_fields
 from ktxkit.effects import copying
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.git import Git
@@ -55,8 +54,9 @@ def make(place: Place, wanted: Wanted, old: Document | None) -> Document:
         admin = _checkout(world, wanted, mark)
         copied = copying.copy_into(_source(world), wanted.path, wanted.copy) if wanted.copy else None
         lease = _lease(wanted, admin, old, {"nonce": mark, "openedAt": now})
-        if copied is not None and copied.paths:
-            lease["copied"] = [printable(path) if b"\n" in path else os.fsdecode(path) for path in copied.paths]
+        if copied is not None:
+            lease["copied"] = [path_fields(path)["path"] for path in copied.paths]
+            lease["copyUnmatched"] = list(copied.unmatched)
         lease |= opening_facts(world, lease, old)
         place.write(LEASE, lease)
     except BaseException:
