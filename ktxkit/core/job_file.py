@@ -11,6 +11,7 @@ from ktxkit.core.names import check_job, check_key
 from ktxkit.core.schedule import Node, integration_order
 
 POLICY_KEYS = ("allow", "deny", "allowControl", "textRoots", "deliverables", "slDisallowed")
+INTERVALS = ("silence", "grace", "cap", "interval")  # of the observer, in seconds
 RECONCILE = "reconcile"  # the key of the unit that runs on the integrated tree
 PROJECT = "project"  # the key of the unit that runs before the base is fixed
 
@@ -60,6 +61,7 @@ class JobPlan:
     on_failure: str = "continue"
     on_conflict: str = "set-aside"
     on_suspect: str = "report"
+    observe: Mapping[str, int] | None = None  # settings of the observer, in milliseconds; None: units are not observed
     copy: tuple[str, ...] = ()
     sparse: tuple[str, ...] = ()
     gates: Mapping[str, Any] = field(default_factory=dict)
@@ -73,6 +75,14 @@ class JobPlan:
 def argv_of(run: str | Sequence[str]) -> tuple[str, ...]:
     """argv as it is; text goes to the shell."""
     return ("/bin/sh", "-c", run) if isinstance(run, str) else tuple(run)
+
+
+def _observe(document: Mapping[str, Any]) -> Mapping[str, int] | None:
+    """Seconds of the job file as the observer's milliseconds. `onSuspect` alone observes with the defaults."""
+    asked = document.get("observe", "onSuspect" in document)
+    if isinstance(asked, Mapping):
+        return {f"{key}_ms": round(seconds * 1000) for key, seconds in asked.items() if key in INTERVALS}
+    return {} if asked else None
 
 
 def _step(value: Any, limit: float | None = None) -> Step | None:
@@ -115,6 +125,7 @@ def plan_of(document: Mapping[str, Any], planned: Sequence[Mapping[str, Any]] = 
         on_failure=document.get("onFailure", "continue"),
         on_conflict=document.get("onConflict", "set-aside"),
         on_suspect=document.get("onSuspect", "report"),
+        observe=_observe(document),
         copy=tuple(document.get("copy", ())),
         sparse=tuple(document.get("sparse", ())),
         gates=document.get("gates", {}),

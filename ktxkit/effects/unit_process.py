@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import select
 import signal
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from ktxkit.core.text import printable
 from ktxkit.effects import files, process
@@ -22,6 +21,12 @@ from ktxkit.errors import CannotRun
 
 POLL = 0.2  # seconds between looks at the stop flag and the deadline; the end of a child wakes at once
 MARK = "KTX_LEASE_NONCE"
+
+
+class Stop(Protocol):
+    """A flag that says to stop; a threading.Event is one."""
+
+    def is_set(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ def run_unit(
     err: Path,
     clock: Clock,
     limit: float | None,
-    stop: threading.Event,
+    stop: Stop,
 ) -> Ended:
     """Run to the end, the time limit in seconds, or until `stop` is set."""
     with _log(out) as out_fd, _log(err) as err_fd:
@@ -73,7 +78,7 @@ def _log(path: Path) -> IO[bytes]:
     return open(os.open(path, flags, files.PRIVATE_FILE), "wb", buffering=0)
 
 
-def _wait(child: process.Child, clock: Clock, limit: float | None, stop: threading.Event) -> str:
+def _wait(child: process.Child, clock: Clock, limit: float | None, stop: Stop) -> str:
     """ "" where it ended by itself, else why it must be ended."""
     began = clock.monotonic()
     watch = select.poll()

@@ -290,6 +290,35 @@ def test_the_same_job_twice_is_refused(repo: Repo) -> None:
     assert "exists already" in ran.err
 
 
+OBSERVED = {"observe": {"silence": 1, "grace": 0.2, "cap": 0.4, "interval": 0.2}}
+
+
+def test_a_suspect_unit_is_reported_and_goes_on(repo: Repo) -> None:
+    """Silence makes a unit suspect, never done or failed."""
+    ran = run(repo, {**OBSERVED, "units": [unit("thinks", "sleep 3; echo thought > a.txt")]})
+    assert ran.status == 0, ran.err
+    told = [event["event"] for event in trace(repo) if event["phase"] == "observer"]
+    assert told == ["work_unit_suspect", "work_unit_observed"]
+    assert outcomes(repo) == {"thinks": "accepted"}
+
+
+def test_a_suspect_unit_is_stopped_where_the_job_says_so_and_its_work_is_kept(repo: Repo) -> None:
+    document = {**OBSERVED, "onSuspect": "stop", "units": [unit("hangs", "echo half > half.txt; sleep 600")]}
+    ran = run(repo, document)
+    assert ran.status == 3
+    assert outcomes(repo) == {"hangs": "failed"}
+    assert "suspect" in ran.out
+    assert (repo.path / ".ktx/worktrees/j1/0001-hangs/half.txt").read_text() == "half\n"
+
+
+def test_an_observed_unit_that_works_is_not_suspect(repo: Repo) -> None:
+    ran = run(repo, {"observe": True, "units": [unit("a", "for i in 1 2 3; do echo $i > a.txt; sleep 0.3; done")]})
+    assert ran.status == 0, ran.err
+    observed = next(event for event in trace(repo) if event["event"] == "work_unit_observed")
+    assert observed["data"]["status"]["activity"]["contentSeq"] > 0
+    assert not [event for event in trace(repo) if event["event"] == "work_unit_suspect"]
+
+
 def test_json_is_one_document_with_the_report(repo: Repo) -> None:
     ran = run(repo, {"units": [unit("a", "echo a > a.txt")]}, "--json")
     assert ran.status == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core import names
@@ -12,6 +12,7 @@ from ktxkit.effects.clock import timestamp
 from ktxkit.effects.git import for_others
 from ktxkit.errors import KtxError
 from ktxkit.flows import collect, jobs, worktrees
+from ktxkit.flows.job.observing import observed
 from ktxkit.flows.job.state import JobRun
 from ktxkit.flows.leases import path_of
 
@@ -60,16 +61,19 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, diges
     began, started = run.world.clock.monotonic(), timestamp(run.world.clock.now())
     run.notify("unit_started", {"unit": plan.key})
     since = run.watch.started(unit) if run.watch else 0
-    ended = unit_process.run_unit(
-        plan.step.argv,
-        cwd=path_of(lease),
-        env=_environment(run, plan, unit, lease),
-        out=out,
-        err=err,
-        clock=run.world.clock,
-        limit=plan.step.time_limit,
-        stop=run.stop,
-    )
+    with observed(run, plan, unit, lease) as stop:
+        ended = unit_process.run_unit(
+            plan.step.argv,
+            cwd=path_of(lease),
+            env=_environment(run, plan, unit, lease),
+            out=out,
+            err=err,
+            clock=run.world.clock,
+            limit=plan.step.time_limit,
+            stop=stop,
+        )
+    if ended.reason == "interrupted" and not run.stop.is_set():
+        ended = replace(ended, message="it was suspect, without proven progress, and the job file says to stop it")
     place = path_of(lease)
     touched = run.watch.ended(unit, since, None if ended.reason == "finished" else place) if run.watch else []
     document = _document(run, plan, unit, lease, ended) | {
@@ -85,7 +89,8 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, diges
     store.write(RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
     if ended.reason == "finished":
         return UnitEnd(plan.key)
-    return UnitEnd(plan.key, "interrupted" if ended.reason == "interrupted" else "failed", ended.message)
+    stopped = ended.reason == "interrupted" and run.stop.is_set()
+    return UnitEnd(plan.key, "interrupted" if stopped else "failed", ended.message)
 
 
 def _document(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, ended: unit_process.Ended) -> Document:
