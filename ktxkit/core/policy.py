@@ -24,7 +24,9 @@ GIT_HOOKS = frozenset({
     "pre-commit", "pre-merge-commit", "pre-push", "pre-rebase", "pre-receive", "prepare-commit-msg", "proc-receive",
     "push-to-checkout", "reference-transaction", "sendemail-validate", "update",
 })  # fmt: skip
-CONTROL_NAMES = frozenset({".ktx", ".husky", ".pre-commit-config.yaml", "lefthook.yml", "lefthook.yaml"})
+CONTROL_NAMES = frozenset({
+    ".ktx", ".ktx-config.yaml", "ktx-gates.yaml", ".husky", ".pre-commit-config.yaml", "lefthook.yml", "lefthook.yaml",
+})  # fmt: skip
 _SHORT_GIT = re.compile(r"git~[0-9]+\Z")  # what NTFS calls `.git` in its short form
 
 

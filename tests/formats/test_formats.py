@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ktxkit.core.formats import FORMATS, render, summary
+from ktxkit.core.formats import FORMATS, render
 from ktxkit.core.formats import sarif as sarif_format
 from ktxkit.core.formats.rdjson import byte_column
 from ktxkit.core.text import path_fields
@@ -114,6 +114,9 @@ def test_sarif_validates_and_says_the_same() -> None:
     run = sarif(*MANY)
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert rules == sorted({one["rule"] for one in MANY})
+    told = {rule["id"]: rule["shortDescription"]["text"] for rule in run["tool"]["driver"]["rules"]}
+    assert told["near-source"] == "the first part of a dotted span nearly names a source"
+    assert told["third/party:rule"] == "third/party:rule"
     assert [rules[one["ruleIndex"]] for one in run["results"]] == [one["ruleId"] for one in run["results"]]
     uris = [one["locations"][0]["physicalLocation"]["artifactLocation"] for one in run["results"] if "locations" in one]
     assert {unquote_to_bytes(one["uri"]) for one in uris} == {*HOSTILE_PATHS, b"wiki/a.md"}
@@ -243,25 +246,6 @@ def test_rdjsonl_counts_bytes() -> None:
 def test_rdjsonl_leaves_out_a_column_that_it_cannot_know(text: bytes | None, start: dict[str, int]) -> None:
     (one,) = map(json.loads, render("rdjsonl", verdict(finding()), lambda path: text))
     assert one["location"]["range"]["start"] == start
-
-
-# -- the summary
-
-
-@pytest.mark.parametrize(
-    ("findings", "looked", "said"),
-    [
-        ([], {}, "looked at nothing: no findings"),
-        ([], {"pages": 0}, "looked at nothing: no findings"),
-        ([], {"pages": 28, "sources": 1, "entries": 1}, "looked at 28 pages, 1 source, 1 entry: no findings"),
-        ([finding(), finding(level="warning"), finding(level="warning")], {"files": 2},
-         "looked at 2 files: 1 error, 2 warnings"),
-        ([FULL, finding(level="advice"), finding(level="advice")], {"files": 1},
-         "looked at 1 file: 2 advice, 1 not charged (the base has them too)"),
-    ],
-)  # fmt: skip
-def test_summary(findings: list[dict[str, Any]], looked: dict[str, int], said: str) -> None:
-    assert summary(verdict(*findings, **looked)) == said
 
 
 # -- anything

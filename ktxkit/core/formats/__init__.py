@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ktxkit.core.formats import github, gitlab, rdjson, records, sarif, text
-from ktxkit.core.formats.common import Content, no_content, ordered, summary
+from ktxkit.core.formats.common import Content, no_content, ordered
 
-__all__ = ["FORMATS", "Content", "render", "summary"]
+__all__ = ["FORMATS", "Content", "render"]
 
 Renderer = Callable[[Mapping[str, Any], Content], list[str]]
 

@@ -75,25 +75,3 @@ def sentence(finding: Finding) -> str:
 
 def _names(names: Sequence[str]) -> list[str]:
     return [printable(name) for name in names]
-
-
-def summary(verdict: Mapping[str, Any]) -> str:
-    """One line: what was looked at and what was found. An empty check is never silent."""
-    looked = [_counted(count, name) for name, count in verdict.get("looked", {}).items() if count]
-    return f"looked at {', '.join(looked) or 'nothing'}: {_found(verdict['findings'])}"
-
-
-def _found(findings: Sequence[Finding]) -> str:
-    new = [finding for finding in findings if not finding.get("inherited")]
-    counts = [(sum(1 for one in new if one["level"] == level), level) for level in LEVELS]
-    parts = [plural(count, level, "advice" if level == "advice" else "") for count, level in counts if count]
-    if len(new) < len(findings):
-        parts.append(f"{len(findings) - len(new)} not charged (the base has them too)")
-    return ", ".join(parts) or "no findings"
-
-
-def _counted(count: int, name: str) -> str:
-    """`1 page`, `28 pages`: the names of counts are plurals."""
-    if count != 1:
-        return f"{count} {name}"
-    return f"1 {name[:-3]}y" if name.endswith("ies") else f"1 {name.removesuffix('s')}"

@@ -15,6 +15,8 @@ import ktxkit
 from ktxkit.core.formats.common import Content, Finding, path_of, place, sentence, standing, worst_first
 from ktxkit.core.formats.records import as_json
 from ktxkit.core.formats.unique import unique
+from ktxkit.core.gates.rules import level_of
+from ktxkit.core.gates.rules import sentence as sentence_of
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 RESULT_LIMIT = 25_000  # a code host refuses a run with more
@@ -42,8 +44,10 @@ def _driver(rules: list[str]) -> dict[str, Any]:
 
 
 def _rule(rule: str) -> dict[str, Any]:
-    said = {"text": rule}
-    return {"id": rule, "shortDescription": said, "fullDescription": said, "help": said}
+    said = {"text": sentence_of(rule)}
+    page = {"text": f"{sentence_of(rule)}. `gate-check --explain {rule}` shows bad and good input."}
+    level = {"level": LEVELS[level_of(rule)]}
+    return {"id": rule, "shortDescription": said, "fullDescription": said, "help": page, "defaultConfiguration": level}
 
 
 def _left_out(count: int) -> dict[str, Any]:
