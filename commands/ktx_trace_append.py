@@ -3,7 +3,8 @@
 reads    one event on the command line, or with --stdin many as JSON Lines; what a line leaves out (schemaVersion, at,
          level, jobId, connectionId, sourceKey) is filled in
 writes   .ktx/ingest-traces/JOB/trace.jsonl, or the file that --trace or KTX_TRACE names
-exits    0 appended, 2 usage or no such job, 5 an event breaks its contract (nothing of the batch is written);
+exits    0 appended, 1 a proof is refused (not the attempt that has the lease), 2 usage or no such job, 5 an event
+         breaks its contract (nothing of the batch is written);
          with -- CMD the status of CMD (its stdout goes to stderr under --json), 127 where it cannot be started
 example  trace-append --job j1 --phase plan --event routed --data units:=12
          trace-append --job j1 --phase gates --event unit_tests -- make test
@@ -18,7 +19,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ktxkit import cli
-from ktxkit.errors import CannotRun
 
 if TYPE_CHECKING:
     from ktxkit.flows.tracing import Tracer
@@ -39,32 +39,41 @@ def parser() -> cli.Parser:
     made.add_argument("--duration-ms", metavar="MS", type=float, help="how long it took, milliseconds")
     made.add_argument("--error", metavar="NAME: MESSAGE", help="what went wrong; the level is then error")
     made.add_argument("--stdin", action="store_true", help="read events as JSON Lines; all are appended, or none")
+    made.add_argument(
+        "--proof",
+        nargs="?",
+        const="",
+        metavar="RECEIPT",
+        help="it proves progress of the unit; one receipt counts once",
+    )
     made.add_argument("--connection", metavar="ID", help="connectionId of a trace that has no event yet")
     made.add_argument("--source", metavar="KEY", help="sourceKey of a trace that has no event yet")
     return made
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.flows import appending
+    from ktxkit.flows import appending, proving
 
-    _check(args)
+    proving.check(args)
     place = appending.Place(*(value or "" for value in (args.trace, args.job, args.unit, args.connection, args.source)))
     to = appending.tracer(world, place)
     if args.command:
         return _timed(args, world, to)
     events = appending.from_lines(to, sys.stdin.buffer) if args.stdin else _one(args, to)
+    notes = proving.notes(args, world, events) if not args.stdin else []
     torn = to.journal.append(events) if events else 0
-    notes = ["a torn record of a killed process was set aside beside the trace"] if torn else []
+    notes += ["a torn record of a killed process was set aside beside the trace"] if torn else []
     return cli.Result(data={"appended": len(events), "trace": str(to.path), "tornTails": torn}, notes=notes)
 
 
 def _timed(args: argparse.Namespace, world: World, to: Tracer) -> cli.Result:
-    from ktxkit.flows import appending
+    from ktxkit.flows import appending, proving
 
     facts = appending.data_of(args.data)
     aside = sys.stderr.fileno() if args.json else None
     ended = appending.timed_command(world, to, args.phase, args.event, facts, args.command, stdout=aside)
     notes = [f"trace-append: {ended.unrecorded}"] if ended.unrecorded else []
+    notes += proving.notes_of_command(args, world, ended.status)
     return cli.Result(
         "failed" if ended.status else "done", status=ended.status, notes=notes, data={"trace": str(to.path)}
     )
@@ -76,15 +85,6 @@ def _one(args: argparse.Namespace, to: Tracer) -> list[dict[str, object]]:
     return appending.from_options(
         to, args.phase, args.event, args.level, appending.data_of(args.data), args.duration_ms, args.error
     )
-
-
-def _check(args: argparse.Namespace) -> None:
-    if args.stdin and (args.phase or args.event or args.command or args.data or args.error):
-        raise CannotRun("--stdin takes whole events", hint="leave --phase, --event, --data, --error and -- CMD out")
-    if not args.stdin and not (args.phase and args.event):
-        raise CannotRun("an event needs --phase and --event", hint="or --stdin with one JSON object a line")
-    if args.command and (args.error or args.duration_ms is not None):
-        raise CannotRun("-- CMD is timed and judged by itself", hint="leave --error and --duration-ms out")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
