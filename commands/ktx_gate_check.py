@@ -1,9 +1,9 @@
 """Run the gates on a tree, the index or files, and print what they find.
 
-reads    what is being committed (the index; with --tree a tree, with --all everything in it), never the working files
-writes   nothing; inside a job, with --job and --unit, the unit's verdict.json
+reads    what is being committed (the index; with --tree a tree), never the working files; ktx-gates.yaml of it
+writes   nothing; with --write-baseline that file
 exits    0 nothing that is charged, 1 findings, 2 usage, or nothing looked at with --require-input
-example  gate-check --all; gate-check --changed-since origin/main; gate-check --tree HEAD~1 --all --json
+example  gate-check --all; gate-check --changed-since origin/main --format github; gate-check --explain stale-entity
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from ktxkit import cli
+from ktxkit.core.formats import FORMATS
 from ktxkit.world import World
 
 
@@ -28,25 +29,35 @@ def parser() -> cli.Parser:
     scope.add_argument("files", nargs="*", metavar="FILE", help="these files, and what refers to what they declare")
     how = made.add_argument_group("how")
     how.add_argument("--root", default="", metavar="DIR", help="where semantic-layer/ and wiki/ are, from the top")
+    how.add_argument("--config", metavar="FILE", help="the gates' configuration (default: ktx-gates.yaml, if there)")
+    how.add_argument("--gate", action="append", default=[], metavar="NAME", help="only this gate; again for more")
     how.add_argument("--advise", action="store_true", help="advice too: what may be a former name")
     how.add_argument("--strict-connections", action="store_true", help="tell names that several connections answer")
+    how.add_argument("--baseline", metavar="FILE", help="findings that are known: counted, not charged")
+    how.add_argument("--write-baseline", metavar="FILE", help="write every finding there, and succeed")
     how.add_argument("--require-input", action="store_true", help="status 2 where nothing was looked at")
+    out = made.add_argument_group("output")
+    out.add_argument("--format", choices=FORMATS, default="text", help="how findings are printed (default: text)")
+    out.add_argument("--explain", metavar="RULE", help="print a rule's page and exit; `list` shows the rules")
     return made
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.core.gates.text_form import lines, summary
-    from ktxkit.flows.gate_check import check
+    from ktxkit.core.formats import render
+    from ktxkit.core.gates.verdict import summary
+    from ktxkit.flows import gate_check, gate_explain
 
+    if args.explain:
+        return cli.Result(lines=gate_explain.explain(args.explain))
     args.stdin = sys.stdin.buffer.read() if args.pushed is not None else b""
-    verdict = check(world, args)
-    return cli.Result(
-        outcome=verdict["outcome"],
-        document=verdict,
-        contract="verdict",
-        lines=lines(verdict),
-        notes=[f"gate-check: {summary(verdict)}"],
-    )
+    verdict, content = gate_check.check(world, args)
+    outcome = verdict["outcome"]
+    notes = [f"gate-check: {summary(verdict)}"]
+    if args.write_baseline:
+        path = gate_check.write_baseline(world, args.write_baseline, verdict)
+        outcome, notes = "done", [*notes, f"gate-check: wrote the baseline {path}"]
+    lines = [] if args.json else render(args.format, verdict, content)
+    return cli.Result(outcome=outcome, document=verdict, contract="verdict", lines=lines, notes=notes)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

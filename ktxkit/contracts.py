@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 from ktxkit.core.violations import Violation
-from ktxkit.errors import BrokenContract
+from ktxkit.errors import BrokenContract, CannotRun
 
 Document = dict[str, Any]
 SCHEMA_VERSION = 1
@@ -78,25 +79,56 @@ def validate(name: str, document: Any, where: str = "") -> None:
 
 def violations(name: str, value: Any) -> list[Violation]:
     """Every departure of a value from a schema, for readers that know places in their file (the gates)."""
+    return _violations(_validator(name), schema(name), value)
+
+
+Foreign = Callable[[str, Any], list[Violation]]
+
+
+def foreign(data: bytes, where: str) -> Foreign:
+    """A judge by somebody else's JSON Schema; nothing is fetched. Raises CannotRun where it is none."""
+    import jsonschema_rs
+
+    try:
+        rules = json.loads(data)
+        validator = jsonschema_rs.validator_for(rules, retriever=_fetches_nothing)
+    except (ValueError, RecursionError) as error:
+        raise CannotRun(f"no JSON Schema that can be used: {str(error)[:400]}", where=where) from error
+    return lambda _, value: _violations(validator, rules, value)
+
+
+def _fetches_nothing(uri: str) -> Any:
+    raise ValueError(f"{uri} is not in the schema itself; nothing is fetched")
+
+
+def _violations(validator: Any, rules: Any, value: Any) -> list[Violation]:
     found: list[Violation] = []
-    for problem in _validator(name).iter_errors(value):
+    for problem in validator.iter_errors(value):
         path, place = tuple(problem.instance_path), list(problem.schema_path)
-        holder: Any = schema(name)
+        holder: Any = rules
         for part in place[:-1]:
-            holder = holder[part]
+            holder = _step(holder, part)
         keyword, here = str(place[-1]), value
         for part in path:
             here = here[part]
         known = tuple(holder.get("properties", ())) if isinstance(holder, dict) else ()
         if keyword == "additionalProperties":
-            extra = [key for key in here if key not in known and not key.startswith("x-")]
+            patterns = holder.get("patternProperties", ()) if isinstance(holder, dict) else ()
+            extra = [key for key in here if key not in known and not any(re.search(one, key) for one in patterns)]
             found += [Violation(path, keyword, None, key, known) for key in extra]
         elif keyword == "required":
-            missing = [key for key in holder[keyword] if key not in here]
+            missing = [key for key in _step(holder, keyword) or () if key not in here]
             found += [Violation(path, keyword, None, key, known) for key in missing]
         else:
-            found.append(Violation(path, keyword, holder[keyword] if isinstance(holder, dict) else None))
+            found.append(Violation(path, keyword, _step(holder, keyword)))
     return list({(v.path, v.keyword, v.detail): v for v in found}.values())
+
+
+def _step(holder: Any, part: str | int) -> Any:
+    """One step into a schema; None where a reference leads elsewhere."""
+    if isinstance(holder, dict):
+        return holder.get(str(part))
+    return holder[part] if isinstance(holder, list) and isinstance(part, int) and part < len(holder) else None
 
 
 def _place(problem: Any) -> str:

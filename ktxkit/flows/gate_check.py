@@ -4,55 +4,58 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ktxkit.contracts import Document
-from ktxkit.core.gates.artifacts import Options
+from ktxkit.core.formats import Content
+from ktxkit.core.formats.common import no_content
+from ktxkit.effects import files
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import CannotRun
-from ktxkit.flows import gate_message, gate_pushes, gates
+from ktxkit.flows import gate_config, gate_message, gate_pushes, gates
+from ktxkit.flows.gates import Asked, Entries, Read
 from ktxkit.world import World
 
 
-def check(world: World, args: Namespace) -> Document:
-    """The verdict that the command line asks for. Raises CannotRun for a revision or file that is none."""
-    how = gates.options_of({"root": args.root, "advise": args.advise, "strictConnections": args.strict_connections})
+def check(world: World, args: Namespace) -> tuple[Document, Content]:
+    """The verdict that the command line asks for, and the content of what was judged.
+
+    Raises CannotRun for a revision or file that is none, and where nothing was looked at but had to be.
+    """
+    content: Content = no_content
     if args.message is not None:
-        document = gate_message.check(world, args.message)
+        verdict = gate_message.check(world, args.message)
     elif args.pushed is not None:
-        document = gate_pushes.check(world, args.pushed, args.stdin, how)
+        verdict = gate_pushes.check(world, args.pushed, args.stdin, options_of(args))
     else:
-        document = _check(world, args, how)
-    if args.require_input and not any(document["looked"].values()):
+        verdict, content = _check(world, args)
+    if args.require_input and not any(gate.get("looked") for gate in verdict["gates"]):
         raise CannotRun("nothing was looked at", hint="no semantic-layer/ or wiki/ here? --root names their place")
-    return document
+    return verdict, content
 
 
-def _check(world: World, args: Namespace, how: Options) -> Document:
+def _check(world: World, args: Namespace) -> tuple[Document, Content]:
     _from_manager(world, args)
     with Objects(world.git) as objects:
         entries, tree = _entries(world, objects, args.tree)
+        known = {path: oid for _, path, oid in entries}
+        config = gate_config.make(
+            options_of(args), lambda path: objects.read(known[path]) if path in known else beside(world, path)
+        )
         base = _base(world, args)
-        after = gates.read_entries(entries, objects, how.root)
-        before = gates.read_tree(base, objects, how.root) if base else None
+        after = gates.read_entries(entries, objects, config.options.root, tree)
+        before = gates.read_tree(base, objects, config.options.root) if base else None
         heads = merge_heads(world) if base and not args.changed_since else []
-        also = [gates.read_tree(_tree(world, head), objects, how.root) for head in heads]
-    touched = _touched(world, args, after) if args.files else None
-    unchanged = touched is None and before is not None and not args.changed_since and not gates.changed(before, after)
-    if unchanged and not args.index:
-        before = None  # nothing is staged: an empty check would pass for an answer, so everything is charged
-    everything = args.all or unchanged or (before is None and touched is None)
-    return gates.verdict(
-        after,
-        before,
-        touched,
-        how,
-        everything=everything,
-        tree=tree,
-        base_tree=base if before and base else "",
-        also=also,
-    )
+        also = [gates.read_tree(_tree(world, head), objects, config.options.root) for head in heads]
+        touched = _touched(world, args) if args.files else None
+        unchanged = touched is None and before is not None and not args.changed_since
+        unchanged = unchanged and before is not None and not gates.changed(before, after)
+        if unchanged and not args.index:
+            before = None  # nothing is staged: an empty check would pass for an answer, so everything is charged
+        everything = args.all or unchanged or (before is None and touched is None)
+        verdict = gates.verdict(world, objects, Asked(after, before, touched, everything, also), config)
+    return verdict, content_of(world, after)
 
 
 def _from_manager(world: World, args: Namespace) -> None:
@@ -81,15 +84,37 @@ def merge_heads(world: World) -> list[str]:
     return sorted({head for head in (*named, *written) if world.git.resolve(head) is not None})
 
 
-def _entries(world: World, objects: Objects, revision: str | None) -> tuple[gates.Entries, str]:
+def options_of(args: Namespace) -> dict[str, Any]:
+    """What the command line says over the configuration file."""
+    said: dict[str, Any] = {}
+    if args.root:
+        said["root"] = args.root
+    if args.advise:
+        said["advise"] = True
+    if args.strict_connections:
+        said["strictConnections"] = True
+    for key in ("config", "baseline"):
+        if getattr(args, key):
+            said[key] = getattr(args, key)
+    if args.gate:
+        said["only"] = args.gate
+    return said
+
+
+def beside(world: World, path: bytes) -> bytes | None:
+    """A file that is named on the command line and not in the tree: as it lies there."""
+    try:
+        return files.read(world.cwd / os.fsdecode(path))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def _entries(world: World, objects: Objects, revision: str | None) -> tuple[Entries, str]:
     """The files of a tree, or of the index that git's environment names; and the tree's id where there is one."""
-    if revision is not None:
-        tree = _tree(world, revision)
-        return [(e.mode, e.path, e.oid) for e in objects.tree(tree)], tree
     top = world.repository.top
-    if top is None:
-        tree = _tree(world, "HEAD")
-        return [(e.mode, e.path, e.oid) for e in objects.tree(tree)], tree
+    if revision is not None or top is None:
+        tree = _tree(world, revision or "HEAD")
+        return gates.entries_of(objects, tree), tree
     found = []
     for line in world.inherited.at(top).run("ls-files", "-s", "-z", "--full-name").nul:
         head, _, path = line.partition(b"\t")
@@ -115,14 +140,32 @@ def _base(world: World, args: Namespace) -> str | None:
     return world.git.resolve("HEAD", "tree")
 
 
-def _touched(world: World, args: Namespace, after: gates.Read) -> list[bytes]:
+def _touched(world: World, args: Namespace) -> list[bytes]:
     """Files named on the command line, from the top of the checkout."""
     top = world.repository.top or world.cwd
-    paths: Sequence[str] = args.files
     found = []
-    for name in paths:
+    for name in args.files:
         inside = os.path.relpath(os.path.normpath(world.cwd / name), top)
         if inside.startswith("../"):
             raise CannotRun(f"{name} is outside this repository", where=str(top))
-        found.append(os.fsencode(Path(inside)))
+        found.append(os.fsencode(inside))
     return found
+
+
+def content_of(world: World, read: Read) -> Content:
+    """Bytes of a path that was judged, for formats whose columns count bytes."""
+
+    def content(path: bytes) -> bytes | None:
+        if path not in read.files or read.files[path][0] not in ("100644", "100755"):
+            return None
+        with Objects(world.git) as objects:
+            return objects.read(read.files[path][1])
+
+    return content
+
+
+def write_baseline(world: World, name: str, verdict: Document) -> Path:
+    """Write the baseline that has every finding of the verdict."""
+    path = world.cwd / name
+    files.write_atomic(path, gate_config.baseline_of(verdict), mode=0o644)
+    return path

@@ -63,7 +63,7 @@ def of_tree(
         if not kind:
             continue
         if mode in NOT_A_FILE:
-            found[path] = _other(NOT_A_FILE[mode])
+            found[path] = _other(kind, NOT_A_FILE[mode])
             continue
         key = f"{kind}:{oid}"
         facts = cache.get(key)
@@ -74,6 +74,9 @@ def of_tree(
     return found
 
 
-def _other(what: str) -> Facts:
+def _other(kind: str, what: str) -> Facts:
     message = f"{what} stands where an artifact is expected"
-    return {"kind": "other", "problems": [["not-a-file", 0, 0, message, "commit a plain file", ""]], "ignores": []}
+    facts: Facts = {"problems": [["not-a-file", 0, 0, message, "commit a plain file", ""]], "ignores": []}
+    if kind in ("source", "shard"):  # what it declares cannot be known: references to it are not charged
+        return {**facts, "kind": "sources", "form": "broken", "sources": [], "names": []}
+    return {**facts, "kind": "other"}

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 
 from ktxkit.contracts import Document
 from ktxkit.core.gates import verdict as core_verdict
-from ktxkit.core.gates.artifacts import Options
 from ktxkit.core.hooks import Push, read_pushes
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import CannotRun
-from ktxkit.flows import gates
+from ktxkit.flows import gate_config, gates
+from ktxkit.flows.gates import Asked
 from ktxkit.world import World
 
 
-def check(world: World, remote: str, lines: bytes, how: Options) -> Document:
+def check(world: World, remote: str, lines: bytes, options: Mapping[str, Any]) -> Document:
     """One verdict on all that is pushed; what is deleted needs none. Raises CannotRun for input that is not git's."""
     pairs = {pair for push in read_pushes(lines) if not push.deletes for pair in [trees(world, push, remote)] if pair}
     with Objects(world.git) as objects:
-        return core_verdict.together(_judged(objects, sorted(pairs), how))
+        return core_verdict.together([_judged(world, objects, tree, base, options) for tree, base in sorted(pairs)])
 
 
-def _judged(objects: Objects, pairs: Iterable[tuple[str, str]], how: Options) -> list[Document]:
-    made = []
-    for tree, base in pairs:
-        after = gates.read_tree(tree, objects, how.root)
-        before = gates.read_tree(base, objects, how.root) if base else None
-        made.append(gates.verdict(after, before, None, how, everything=before is None, tree=tree, base_tree=base))
-    return made
+def _judged(world: World, objects: Objects, tree: str, base: str, options: Mapping[str, Any]) -> Document:
+    """By the configuration of the tree that is pushed."""
+    known = {path: oid for _, path, oid in gates.entries_of(objects, tree)}
+    config = gate_config.make(options, lambda path: objects.read(known[path]) if path in known else None)
+    after = gates.read_tree(tree, objects, config.options.root)
+    before = gates.read_tree(base, objects, config.options.root) if base else None
+    return gates.verdict(world, objects, Asked(after, before, everything=before is None), config)
 
 
 def trees(world: World, push: Push, remote: str) -> tuple[str, str] | None:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ktxkit.contracts import Document
 from ktxkit.core.gates import scope as scoping
 from ktxkit.core.gates import verdict as core_verdict
-from ktxkit.core.gates.artifacts import Judged, Options, judge
-from ktxkit.core.gates.findings import Finding, mark_inherited
+from ktxkit.core.gates.artifacts import Judged, Options, judge, looked_at
+from ktxkit.core.gates.findings import Finding, grouped, mark_inherited
+from ktxkit.effects import scratch
 from ktxkit.effects.objects import Objects
-from ktxkit.flows import gate_facts
+from ktxkit.flows import gate_config, gate_facts
+from ktxkit.flows.gate_config import ARTIFACTS, Config, options_of
+from ktxkit.gates import TREE_GATES, Subject, registry
 from ktxkit.world import World
+
+__all__ = [
+    "CONTRACT", "Asked", "Read", "changed", "check_tree", "entries_of", "options_of", "read_entries", "read_tree",
+    "verdict",
+]  # fmt: skip
 
 CONTRACT = "verdict"
 FACTS_KEPT = 200_000  # facts held in memory
@@ -24,10 +34,25 @@ _memory: dict[str, dict[str, Any]] = {}
 
 @dataclass(frozen=True)
 class Read:
-    """A tree with its facts: `files` by path (mode and object id), `facts` of the artifacts among them."""
+    """A tree with its facts: `files` by path (mode and object id), `facts` of the artifacts among them, its id."""
 
     files: Mapping[bytes, tuple[str, str]]
     facts: Mapping[bytes, dict[str, Any]]
+    tree: str = ""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be judged. `before`: whose findings are inherited; `also`: the other sides of a merge, likewise.
+
+    `touched` None: what differs from `before`. `everything`: what is inherited elsewhere is told too.
+    """
+
+    after: Read
+    before: Read | None = None
+    touched: Sequence[bytes] | None = None
+    everything: bool = False
+    also: Sequence[Read] = ()
 
 
 def check_tree(
@@ -42,89 +67,121 @@ def check_tree(
 ) -> Document:
     """The verdict (contract `verdict`) on a tree.
 
-    `base_tree`: findings that it has too are inherited, never charged. `touched`: paths of the change; without them
-    they are what differs from the base, and without a base everything is looked at. Raises BrokenContract where an
-    object is missing.
+    `base_tree`: findings that it has too are inherited, never charged; the configuration is the base's, so that no
+    change can loosen its own gates. `touched`: paths of the change; without them they are what differs from the base,
+    and without a base everything is looked at. Raises BrokenContract where an object is missing.
     """
-    how = options_of({**(options or {}), **more})
     with Objects(world.git) as objects:
-        after = read_tree(tree, objects, how.root)
-        before = read_tree(base_tree, objects, how.root) if base_tree else None
-    return verdict(after, before, touched, how, everything=everything, tree=tree, base_tree=base_tree or "")
-
-
-def options_of(options: Mapping[str, Any]) -> Options:
-    """The gates' options from a document's keys (`strictConnections`, `advise`, `root`, `rawCurrent`, `rawDeleted`)."""
-    root = str(options.get("root", "")).strip("/")
-    current = options.get("rawCurrent")
-    return Options(
-        root=f"{root}/".encode("utf-8", "surrogateescape") if root not in ("", ".") else b"",
-        advise=bool(options.get("advise", False)),
-        strict=bool(options.get("strictConnections", False)),
-        raw_current=None if current is None else frozenset(current),
-        raw_deleted=frozenset(options.get("rawDeleted", ())),
-    )
+        trusted = {path: oid for _, path, oid in entries_of(objects, base_tree or tree)}
+        config = gate_config.make(
+            {**(options or {}), **more}, lambda path: objects.read(trusted[path]) if path in trusted else None
+        )
+        after = read_tree(tree, objects, config.options.root)
+        before = read_tree(base_tree, objects, config.options.root) if base_tree else None
+        return verdict(world, objects, Asked(after, before, touched, everything), config)
 
 
 def read_tree(tree: str, objects: Objects, root: bytes) -> Read:
     """The facts of a tree of the object store. Raises BrokenContract where an object is missing."""
-    return read_entries([(e.mode, e.path, e.oid) for e in objects.tree(tree)], objects, root)
+    return read_entries(entries_of(objects, tree), objects, root, tree)
 
 
-def read_entries(entries: Entries, objects: Objects, root: bytes) -> Read:
+def entries_of(objects: Objects, tree: str) -> Entries:
+    """The files of a tree."""
+    return [(entry.mode, entry.path, entry.oid) for entry in objects.tree(tree)]
+
+
+def read_entries(entries: Entries, objects: Objects, root: bytes, tree: str = "") -> Read:
     """A tree's facts, from memory where its blobs were read before."""
     cache = _memory.setdefault(gate_facts.version(), {})
     if len(cache) > FACTS_KEPT:
         cache.clear()
     facts = gate_facts.of_tree(entries, root, objects.read, cache)
-    return Read({path: (mode, oid) for mode, path, oid in entries}, facts)
+    return Read({path: (mode, oid) for mode, path, oid in entries}, facts, tree)
 
 
-def verdict(
-    after: Read,
-    before: Read | None,
-    touched: Sequence[bytes] | None,
-    how: Options,
-    *,
-    everything: bool = False,
-    tree: str = "",
-    base_tree: str = "",
-    also: Sequence[Read] = (),
-) -> Document:
-    """Judge what was read. `also`: other bases beside `before`, the other sides of a merge."""
-    judged = judge(after.facts, after.files, how)
-    found: list[Finding] = list(judged.findings)
-    looked = dict(judged.looked)
-    if before is not None:
-        for one in (before, *also):
-            base = judge(one.facts, one.files, replace(how, raw_current=None))
-            found = mark_inherited(found, base.findings, moved(one, after))
-        touched = touched if touched is not None else changed(before, after)
-    scope = None
-    if touched is not None and not everything:
-        trees = [after.facts] if before is None else [after.facts, before.facts]
-        scope = scoping.close(touched, trees, how.root)
-        if before is None:
-            found = [one for one in found if scope.holds(one)]
+def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Document:
+    """Judge what was asked for, by every gate that is configured."""
+    touched = asked.touched
+    if touched is None and asked.before is not None:
+        touched = changed(asked.before, asked.after)
+    if asked.everything:
+        touched = None
+    found: list[Finding] = []
+    gates: list[Document] = []
+    looked: dict[str, int] = {}
+    suppressed = 0
+    for entry in config.gates:
+        if entry["gate"] == ARTIFACTS:
+            more, looked, suppressed = _artifacts(asked, touched, config.options)
+            name, count = ARTIFACTS, looked["files"]
         else:
-            found = [one for one in found if not one.inherited or one.path in scope.files]
-        looked = _within(judged, after, scope)
+            more, count = _other(world, objects, asked, touched, entry)
+            name = str(entry.get("name") or entry["gate"])
+        charged = any(one.severity == "error" and not one.inherited for one in more)
+        gates.append({"name": name, "outcome": "findings" if charged else "done", "looked": count})
+        found += more
+    kept = [one for one in found if one.fingerprint not in config.baseline]
     return core_verdict.build(
-        found,
+        sorted(kept, key=lambda one: one.order),
         looked,
-        tree=tree,
-        base_tree=base_tree,
-        scope="all" if scope is None else "change",
-        gates=[{"name": "artifacts"}],
-        suppressed=judged.suppressed,
+        tree=asked.after.tree,
+        base_tree=asked.before.tree if asked.before is not None else "",
+        scope="all" if touched is None else "change",
+        gates=gates,
+        suppressed=suppressed,
+        baselined=len(found) - len(kept),
     )
 
 
-def _within(judged: Judged, after: Read, scope: scoping.Scope) -> dict[str, int]:
-    """What was looked at of a scope."""
-    from ktxkit.core.gates.artifacts import looked_at
+def _artifacts(
+    asked: Asked, touched: Sequence[bytes] | None, how: Options
+) -> tuple[list[Finding], dict[str, int], int]:
+    after, before = asked.after, asked.before
+    judged: Judged = judge(after.facts, after.files, how)
+    found: list[Finding] = list(judged.findings)
+    for one in (before, *asked.also) if before is not None else ():
+        base = judge(one.facts, one.files, replace(how, raw_current=None))
+        found = mark_inherited(found, base.findings, moved(one, after))
+    if touched is None:
+        return found, dict(judged.looked), judged.suppressed
+    trees = [after.facts] if before is None else [after.facts, before.facts]
+    scope = scoping.close(touched, trees, how.root)
+    if before is None:
+        found = [one for one in found if scope.holds(one)]
+    else:
+        found = [one for one in found if not one.inherited or one.path in scope.files]
+    seen = {path: facts for path, facts in after.facts.items() if path in scope.files}
+    return found, looked_at(seen), judged.suppressed
 
-    return looked_at({path: facts for path, facts in after.facts.items() if path in scope.files})
+
+def _other(
+    world: World, objects: Objects, asked: Asked, touched: Sequence[bytes] | None, entry: Document
+) -> tuple[list[Finding], int]:
+    subject = _subject(world, objects, asked.after, asked.before, touched)
+    answer = registry.ask(TREE_GATES, entry["gate"], subject, entry)
+    found = grouped(answer.findings)
+    for one in (asked.before, *asked.also) if found and asked.before is not None else ():
+        base = _subject(world, objects, one, None, touched, is_base=True)
+        known = registry.ask(TREE_GATES, entry["gate"], base, entry).findings
+        found = mark_inherited(found, known, moved(one, asked.after))
+    return found, answer.looked
+
+
+def _subject(
+    world: World,
+    objects: Objects,
+    tree: Read,
+    base: Read | None,
+    touched: Iterable[bytes] | None,
+    *,
+    is_base: bool = False,
+) -> Subject:
+    entries = [(mode, path, oid) for path, (mode, oid) in tree.files.items()]
+    under = base.tree if base is not None else tree.tree
+    checkout: Callable[[], AbstractContextManager[Path]] = lambda: scratch.checkout(world, entries, under)  # noqa: E731
+    chosen = None if touched is None else frozenset(touched)
+    return Subject(world, tree.files, chosen, lambda path: objects.read(tree.files[path][1]), checkout, is_base)
 
 
 def changed(before: Read, after: Read) -> list[bytes]:

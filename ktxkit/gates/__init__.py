@@ -1,21 +1,28 @@
 """Gates beside the one of artifacts: what they are given, and what they answer. Third parties write theirs with this.
 
-A gate is a function. Entry point group `ktxkit.gates`: `check(subject, options) -> Answer` judges a tree. Group
-`ktxkit.message_gates`: `check(world, message) -> Answer` judges the message of a commit as it will be committed.
+A gate is a function that reads and changes nothing. Entry point group `ktxkit.gates`: `check(subject, settings) ->
+Answer` judges a tree; `settings` are the keys of its entry in `ktx-gates.yaml`. Group `ktxkit.message_gates`:
+`check(world, message) -> Answer` judges the message of a commit as it will be committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from ktxkit.core.gates.findings import Finding
+from ktxkit.core.patterns import matches, text
 from ktxkit.world import World
 
-__all__ = ["Answer", "Finding", "MessageGate"]
+__all__ = ["Answer", "Finding", "MessageGate", "Subject", "TreeGate"]
 
+TREE_GATES = "ktxkit.gates"
 MESSAGE_GATES = "ktxkit.message_gates"
 MESSAGE_PATH = b"COMMIT_EDITMSG"  # the path of findings on a message
+PLAIN = ("100644", "100755")  # modes of files that have content
 
 
 @dataclass(frozen=True)
@@ -27,4 +34,40 @@ class Answer:
     message: str = ""
 
 
+@dataclass(frozen=True)
+class Subject:
+    """A tree to be judged.
+
+    `files`: path to (mode, object id). `touched`: the paths of the change, None where everything is asked for. `read`
+    gives a file's bytes. `checkout` makes a scratch repository of the tree, committed on its base, for the block; it
+    shares nothing with the user's but objects. `is_base`: this is the base of a change that had findings, judged to
+    tell which of them it had already.
+    """
+
+    world: World
+    files: Mapping[bytes, tuple[str, str]]
+    touched: frozenset[bytes] | None
+    read: Callable[[bytes], bytes]
+    checkout: Callable[[], AbstractContextManager[Path]]
+    is_base: bool = False
+
+    def chosen(self, patterns: Iterable[str] = (), default: Iterable[str] = ("**",)) -> list[bytes]:
+        """The plain files that a pattern names, sorted; of a change only its own."""
+        paths = self.files if self.touched is None else self.touched & self.files.keys()
+        return self._of(paths, patterns, default)
+
+    def anywhere(self, patterns: Iterable[str]) -> list[bytes]:
+        """The plain files of the whole tree that a pattern names, sorted."""
+        return self._of(self.files, patterns, ())
+
+    def _of(self, paths: Iterable[bytes], patterns: Iterable[str], default: Iterable[str]) -> list[bytes]:
+        wanted = list(patterns) or list(default)
+        return [
+            path
+            for path in sorted(paths)
+            if self.files[path][0] in PLAIN and any(matches(pattern, text(path)) for pattern in wanted)
+        ]
+
+
 MessageGate = Callable[[World, str], Answer]
+TreeGate = Callable[[Subject, Mapping[str, Any]], Answer]

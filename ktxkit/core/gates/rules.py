@@ -69,12 +69,12 @@ RULES: dict[str, tuple[str, str]] = {
     "suppression-unused": (WARNING, "a suppression that suppresses nothing"),
     "suppression-unknown": (ERROR, "a suppression that names no rule"),
     "swallowed-exception": (ERROR, "an except block whose whole body discards the error"),
+    "python-syntax": (WARNING, "a Python file that cannot be read"),
     "waiver-without-reason": (ERROR, "a waiver that gives no reason"),
     "waiver-unused": (WARNING, "a waiver that waives nothing"),
     "command-failed": (ERROR, "a command that serves as a gate ended with another status than 0"),
     "gate-output": (ERROR, "a gate printed what is no finding"),
     "hook-failed": (ERROR, "one of the repository's own hooks failed or changed files"),
-    "schema-file": (ERROR, "a file does not follow its JSON Schema"),
 }
 
 

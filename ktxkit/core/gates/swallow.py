@@ -1,0 +1,99 @@
+"""Swallowed exceptions in Python: an `except` block whose whole body discards the error.
+
+A waiver is a comment `# gate-ok: REASON` on a line of the block or alone on the line above it. One that gives no reason
+is refused, and one that waives nothing is told.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ktxkit.core.yaml_nodes import Problem
+
+_WAIVER = re.compile(r"#\s*gate-ok\b:?\s*(.*)\Z")
+
+
+@dataclass(slots=True)
+class _Waiver:
+    line: int
+    column: int
+    reason: str
+    alone: bool
+    used: bool = field(default=False)
+
+
+def judge(data: bytes) -> list[Problem]:
+    """What is wrong in one Python source. Never raises."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a deprecated escape in foreign code is not ours to tell
+            tree = ast.parse(data)
+    except SyntaxError as error:
+        line, column = max(error.lineno or 1, 1), max(error.offset or 1, 1)
+        return [Problem("python-syntax", line, column, f"not Python: {error.msg}")]
+    except (ValueError, RecursionError, MemoryError) as error:
+        return [Problem("python-syntax", 1, 1, f"cannot be read: {str(error)[:200] or type(error).__name__}")]
+    waivers = list(_waivers(data))
+    problems = [problem for node in _handlers(tree) if (problem := _judge(node, waivers)) is not None]
+    for waiver in waivers:
+        if not waiver.reason:
+            message = "a waiver without a reason"
+            problems.append(
+                Problem("waiver-without-reason", waiver.line, waiver.column, message, "say why it is right")
+            )
+        elif not waiver.used:
+            message = "this waiver waives nothing"
+            problems.append(Problem("waiver-unused", waiver.line, waiver.column, message, "remove the comment"))
+    return sorted(problems, key=lambda one: (one.line, one.column))
+
+
+def _handlers(tree: ast.AST) -> list[ast.ExceptHandler]:
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def _judge(node: ast.ExceptHandler, waivers: list[_Waiver]) -> Problem | None:
+    if not all(_discards(statement) for statement in node.body):
+        return None
+    last = node.end_lineno or node.lineno
+    waived = False
+    for waiver in waivers:
+        if node.lineno <= waiver.line <= last or (waiver.alone and waiver.line == node.lineno - 1):
+            waiver.used = True
+            waived = waived or bool(waiver.reason)
+    if waived:
+        return None
+    caught = ast.unparse(node.type) if node.type is not None else "everything"
+    message = f"this block catches {caught[:80]} and discards it"
+    hint = "handle it, log it or let it pass; or `# gate-ok: REASON` on the line"
+    return Problem("swallowed-exception", node.lineno, node.col_offset + 1, message, hint)
+
+
+def _discards(statement: ast.stmt) -> bool:
+    """Whether a statement does nothing with the error: pass, ..., a text, continue, break, return of nothing."""
+    if isinstance(statement, ast.Pass | ast.Continue | ast.Break):
+        return True
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Constant)
+    if isinstance(statement, ast.Return):
+        value = statement.value
+        return value is None or (isinstance(value, ast.Constant) and value.value is None)
+    return False
+
+
+def _waivers(data: bytes) -> Iterator[_Waiver]:
+    if b"gate-ok" not in data:
+        return
+    try:
+        for token in tokenize.tokenize(iter(data.splitlines(keepends=True)).__next__):
+            found = _WAIVER.match(token.string) if token.type == tokenize.COMMENT else None
+            if found:
+                alone = not token.line[: token.start[1]].strip()
+                yield _Waiver(token.start[0], token.start[1] + 1, found[1].strip(), alone)
+    except (tokenize.TokenError, SyntaxError, StopIteration):
+        return  # gate-ok: ast read the file, so that what tokenize stumbles over holds no comment

@@ -1,0 +1,106 @@
+"""`ktx-gates.yaml`: which gates run on a repository, and how. Without it the gate of artifacts runs alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ktxkit import contracts
+from ktxkit.contracts import Document
+from ktxkit.core import strict_yaml
+from ktxkit.core.gates.artifacts import Options
+from ktxkit.core.text import nearest
+from ktxkit.errors import BrokenContract, CannotRun
+
+NAME = "ktx-gates.yaml"
+CONTRACT, BASELINE = "gate-config", "gate-baseline"
+ARTIFACTS = "artifacts"
+DEFAULT: tuple[Document, ...] = ({"gate": ARTIFACTS},)
+Load = Callable[[bytes], bytes | None]
+
+
+@dataclass(frozen=True)
+class Config:
+    """How a tree is judged: options of the artifacts' gate, the gates in order, the baseline's fingerprints."""
+
+    options: Options = field(default_factory=Options)
+    gates: tuple[Document, ...] = DEFAULT
+    baseline: frozenset[str] = frozenset()
+
+
+def make(options: Mapping[str, Any], load: Load) -> Config:
+    """From the options of a caller over the repository's own file. `load` gives a file of the tree that is trusted.
+
+    Keys: those of the file, `config` (its path), `baseline`, `rawCurrent`, `rawDeleted`, `only` (names of gates).
+    Raises CannotRun where a file that is named is not there, or is not valid.
+    """
+    named = options.get("config")
+    where = str(named or NAME)
+    data = load(where.encode("utf-8", "surrogateescape"))
+    if data is None and named:
+        raise CannotRun("the gates' configuration is not there", where=where, hint="name a file of the tree")
+    document = {**(_read(data, where) if data is not None else {}), **options}
+    only = set(options.get("only", ()))
+    entries = tuple(document.get("gates", DEFAULT))
+    unknown = sorted(only - {_name(entry) for entry in entries})
+    if unknown:
+        near = nearest(unknown[0], sorted(_name(entry) for entry in entries))
+        hint = f"did you mean {near[0]}?" if near else f"{where} lists the gates"
+        raise CannotRun(f"no gate named {unknown[0]!r} is configured", hint=hint)
+    return Config(
+        options_of(document),
+        tuple(entry for entry in entries if not only or _name(entry) in only),
+        _baseline(document.get("baseline"), load),
+    )
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("name") or entry["gate"])
+
+
+def options_of(document: Mapping[str, Any]) -> Options:
+    """The options of the artifacts' gate."""
+    root = str(document.get("root", "")).strip("/")
+    current = document.get("rawCurrent")
+    return Options(
+        root=f"{root}/".encode("utf-8", "surrogateescape") if root not in ("", ".") else b"",
+        advise=bool(document.get("advise", False)),
+        strict=bool(document.get("strictConnections", False)),
+        raw_current=None if current is None else frozenset(current),
+        raw_deleted=frozenset(document.get("rawDeleted", ())),
+    )
+
+
+def _read(data: bytes, where: str) -> Document:
+    parsed = strict_yaml.read(data)
+    if parsed.problems or parsed.root is None:
+        first = parsed.problems[0]
+        raise CannotRun(first.message, where=f"{where}:{first.line}:{first.column}", hint=first.hint)
+    value = parsed.root.data()
+    try:
+        contracts.validate(CONTRACT, value, where)
+    except BrokenContract as error:
+        raise CannotRun(error.message, where=where, hint="docs/gates.md lists the keys") from error
+    document: Document = value
+    return document
+
+
+def _baseline(path: Any, load: Load) -> frozenset[str]:
+    if not path:
+        return frozenset()
+    data = load(str(path).encode("utf-8", "surrogateescape"))
+    if data is None:
+        hint = "write one with --write-baseline FILE"
+        raise CannotRun("the baseline is not there", where=str(path), hint=hint)
+    return frozenset(entry["fingerprint"] for entry in contracts.loads(BASELINE, data, str(path))["findings"])
+
+
+def baseline_of(verdict: Mapping[str, Any]) -> bytes:
+    """The baseline that has every error and warning of a verdict."""
+    keys = ("fingerprint", "rule", "path", "pathB64", "reference")
+    debts = [one for one in verdict["findings"] if one["level"] != "advice"]
+    entries = [{key: one[key] for key in keys if key in one} for one in debts]
+    entries.sort(key=lambda one: json.dumps(one, sort_keys=True))
+    return contracts.dumps(BASELINE, {"schemaVersion": 1, "kind": BASELINE, "findings": entries})

@@ -1,0 +1,1 @@
+"""The gates besides the one of artifacts, behind one interface (`ktxkit.gate`)."""

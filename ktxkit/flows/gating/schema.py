@@ -1,0 +1,45 @@
+"""Gate `schema`: JSON or YAML files that must follow a JSON Schema of the repository."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ktxkit import contracts
+from ktxkit.core import strict_yaml
+from ktxkit.core.gates import shape
+from ktxkit.core.yaml_nodes import Node, Problem
+from ktxkit.errors import CannotRun
+from ktxkit.gates import Answer, Finding, Subject
+
+
+def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
+    """Judge the files that `files` names by the schema file that `schema` names, both of the tree."""
+    where = str(settings["schema"])
+    path = where.encode("utf-8", "surrogateescape")
+    if path not in subject.files:
+        raise CannotRun("the schema of a gate is not in the tree", where=where, hint="see ktx-gates.yaml")
+    validator = contracts.foreign(subject.read(path), where)
+    patterns = settings.get("files", ())
+    whole = subject.touched is not None and path in subject.touched  # a new schema judges all of its files
+    chosen = subject.anywhere(patterns) if whole else subject.chosen(patterns, ())
+    return Answer([one for name in chosen for one in _findings(name, subject.read(name), validator)], len(chosen))
+
+
+def _findings(path: bytes, data: bytes, validator: contracts.Foreign) -> Iterator[Finding]:
+    for one in _problems(path, data, validator):
+        yield Finding(one.rule, path, one.message, one.line, one.column, hint=one.hint, gate="schema")
+
+
+def _problems(path: bytes, data: bytes, validator: contracts.Foreign) -> list[Problem]:
+    parsed = strict_yaml.read(data)
+    if parsed.root is not None:
+        return [*parsed.problems, *shape.judged("", parsed.root, validator)]
+    if not path.endswith(b".json"):
+        return list(parsed.problems)
+    try:  # JSON that YAML does not take (tabs, surrogate pairs): judged without places
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return list(parsed.problems)
+    return shape.judged("", Node("scalar", 1, 1, 0, 0, value), validator)
