@@ -56,8 +56,8 @@ def test_examples(rule: str, tmp_path: Path) -> None:
 
 
 def test_every_page_is_of_a_rule_and_the_index_is_whole() -> None:
-    assert {path.stem for path in PAGES.glob("*.md")} - {"README"} == set(RULES)
-    index = (PAGES / "README.md").read_text("utf-8")
+    assert {path.stem for path in PAGES.glob("*.md")} - {"index"} == set(RULES)
+    index = (PAGES / "index.md").read_text("utf-8")
     for rule, (level, said) in RULES.items():
         assert f"| [`{rule}`]({rule}.md) | {level} | {said} |" in index
         head = (PAGES / f"{rule}.md").read_text("utf-8")
