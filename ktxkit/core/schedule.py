@@ -113,6 +113,16 @@ class Schedule:
                 return node if node.key in self._ended else None
         return None
 
+    def all_integrable(self) -> list[Node]:
+        """The next units in order whose work has ended, up to the first whose has not."""
+        found = []
+        for node in self._order:
+            if node.key not in self._outcome:
+                if node.key not in self._ended:
+                    break
+                found.append(node)
+        return found
+
     def base_after(self, node: Node) -> str | None:
         """The integration head right after the last unit that `node` names; None where it names none."""
         named = set(node.after)

@@ -89,7 +89,7 @@ def offer_from(world: World, neutral: Neutral, objects: Objects, patch: Path, ho
         if how.base and world.git.resolve(how.base) != document["base"]:
             raise Refused(f"--base is not the patch's base {document['base']}", where=str(beside))
     elif how.base:
-        document = _bare(world, neutral, patch, how.base)
+        document = bare_document(world, neutral, patch, how.base)
     else:
         raise CannotRun(
             f"there is no {beside.name} beside the patch", where=str(patch), hint="name its base commit with --base REV"
@@ -97,7 +97,7 @@ def offer_from(world: World, neutral: Neutral, objects: Objects, patch: Path, ho
     return candidate.offer_of(world, neutral, document, patch, how.policy), document
 
 
-def _bare(world: World, neutral: Neutral, patch: Path, revision: str) -> Document:
+def bare_document(world: World, neutral: Neutral, patch: Path, revision: str) -> Document:
     """The document of a patch that came from elsewhere: what it makes of the base tree decides."""
     if not patch.is_file():
         raise CannotRun("no such patch file", where=str(patch))

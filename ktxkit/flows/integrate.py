@@ -43,8 +43,24 @@ def apply_unit(
 
 
 def _apply(world: World, job: Document, unit: jobs.Unit, held: Held, options: Options) -> Document:
-    began = world.clock.monotonic()
     held.note(phase="preflight")
+    step = begin(world, job, unit, held, options)
+    if not isinstance(step, Step):
+        return step
+    announce(step)
+    try:
+        with open_neutral(world) as neutral, Objects(neutral.git) as objects:
+            receipt = _decided(step, neutral, objects)
+    except Exception as error:
+        spent = (world.clock.monotonic() - step.began) * 1000
+        step.trace.emit("integration", "patch_apply_failed", {}, level="error", duration_ms=spent, error=error)
+        raise
+    tell(step, receipt)
+    return receipt
+
+
+def begin(world: World, job: Document, unit: jobs.Unit, held: Held, options: Options) -> Step | Document:
+    """The step of a unit whose preconditions hold; its receipt where it is integrated already. Raises Refused."""
     place = (job["jobId"], unit.position, unit.key)
     patch = world.store.read_optional("patch", names.unit_doc(*place, "patch"))
     if patch is None:
@@ -57,29 +73,19 @@ def _apply(world: World, job: Document, unit: jobs.Unit, held: Held, options: Op
         raise Refused(
             f"the integration head is {before}, expected {options.expect_head}", hint="somebody integrated meanwhile"
         )
-    step = Step(world, job, unit, held, options, patch, before, began, old.get("attempt", 1) + 1 if old else 1)
-    trace = jobs.tracer(world, job).bound(unitKey=unit.key)
-    told = {"patchDigest": patch.get("patchDigest"), "before": before, "paths": _told(patch["paths"])}
-    trace.emit("integration", "patch_apply_started", told)
-    try:
-        receipt = _decided(step)
-    except Exception as error:
-        spent = (world.clock.monotonic() - began) * 1000
-        trace.emit("integration", "patch_apply_failed", {}, level="error", duration_ms=spent, error=error)
-        raise
-    trace.emit(
-        "integration", f"patch_{receipt['outcome']}", _reasons(receipt), level="info", duration_ms=receipt["durationMs"]
-    )
-    return receipt
+    attempt = old.get("attempt", 1) + 1 if old else 1
+    return Step(world, job, unit, held, options, patch, before, world.clock.monotonic(), attempt)
 
 
-def _told(paths: Sequence[Document]) -> list[str]:
-    return [item["path"] for item in paths[:PATHS_TOLD]]
+def announce(step: Step) -> None:
+    """The trace says that a patch is being applied."""
+    facts = {"patchDigest": step.patch.get("patchDigest"), "before": step.before, "paths": _told(step.patch["paths"])}
+    step.trace.emit("integration", "patch_apply_started", facts)
 
 
-def _reasons(receipt: Document) -> Document:
-    """What the trace says of an outcome: paths, and why."""
-    return {
+def tell(step: Step, receipt: Document) -> None:
+    """The trace says how it ended: paths, and why."""
+    facts = {
         "outcome": receipt["outcome"],
         "paths": _told(receipt["paths"]),
         "commit": receipt.get("commit"),
@@ -89,6 +95,12 @@ def _reasons(receipt: Document) -> Document:
         "reasons": [message] if (message := receipt.get("message")) else None,
         "gates": receipt.get("gates"),
     }
+    name = f"patch_{receipt['outcome']}"
+    step.trace.emit("integration", name, facts, level="info", duration_ms=receipt["durationMs"])
+
+
+def _told(paths: Sequence[Document]) -> list[str]:
+    return [item["path"] for item in paths[:PATHS_TOLD]]
 
 
 def _same_receipt(old: Document, patch: Document, unit: jobs.Unit) -> Document:
@@ -100,68 +112,82 @@ def _same_receipt(old: Document, patch: Document, unit: jobs.Unit) -> Document:
     )
 
 
-def _decided(step: Step) -> Document:
+def _decided(step: Step, neutral: Neutral, objects: Objects) -> Document:
     """Judge, and write what was decided."""
-    world, patch, store = step.world, step.patch, step.world.writable_store
+    start(step)
+    if step.patch["outcome"] == "noop":
+        return close(step, receipt_of(step, Judged("noop")))
+    judged = judge(step, neutral, objects, offer_of(step, neutral), step.before)
+    if judged.outcome != "candidate":
+        return close(step, receipt_of(step, judged))
+    commit, run = commit_of(step, neutral, judged, step.before), None
+    if step.options.verify:
+        judged, run = _verified(step, judged, commit)
+    if judged.outcome != "candidate":
+        return close(step, receipt_of(step, judged, run))
+    return accept(step, judged, commit, run)
+
+
+def start(step: Step) -> None:
+    """The intent, before anything else of the step."""
     step.held.begin("apply", step.doc("intent"))
-    store.write("intent", step.doc("intent"), intent_of(step), durable=False)
-    with open_neutral(world) as neutral, Objects(neutral.git) as objects:
-        if patch["outcome"] == "noop":
-            return _close(step, receipt_of(step, Judged("noop")))
-        lease = store.read_optional("lease", step.doc("lease"))
-        path = store.path(names.patch_file(*step.place))
-        offer = candidate.offer_of(world, neutral, patch, path, lease.get("policy", {}) if lease else {})
-        judged = _judged(step, neutral, objects, offer)
-        if judged.outcome != "candidate":
-            return _close(step, receipt_of(step, judged))
-        commit, run = _commit(step, neutral, judged), None
-        if step.options.verify:
-            judged, run = _verified(step, judged, commit)
-        if judged.outcome != "candidate":
-            return _close(step, receipt_of(step, judged, run))
-        return _move(step, judged, commit, run)
+    step.world.writable_store.write("intent", step.doc("intent"), intent_of(step), durable=False)
 
 
-def _judged(step: Step, neutral: Neutral, objects: Objects, offer: Offer) -> Judged:
+def offer_of(step: Step, neutral: Neutral) -> Offer:
+    """What the unit hands over, proven. Raises BrokenContract (`invalid_patch`, `missing_base`)."""
+    lease = step.world.store.read_optional("lease", step.doc("lease"))
+    path = step.world.store.path(names.patch_file(*step.place))
+    return candidate.offer_of(step.world, neutral, step.patch, path, lease.get("policy", {}) if lease else {})
+
+
+def judge(step: Step, neutral: Neutral, objects: Objects, offer: Offer, onto: str) -> Judged:
+    """Policy, merge and gates on top of a commit."""
     step.held.note(phase="policy")
     breaches = candidate.by_policy(neutral, objects, offer)
     if breaches:
         return Judged("policy_rejected", breaches=tuple(breaches))
     step.held.note(phase="merging")
-    tree = merging.tree_of(neutral.git, step.before)
+    tree = merging.tree_of(neutral.git, onto)
     assert tree is not None, "the integration head is a commit"
     judged = candidate.merged(neutral, objects, offer, tree, follow=step.options.follow_renames)
     if judged.outcome != "candidate" or not step.options.gates:
         return judged
     step.held.note(phase="gates")
-    start = merging.tree_of(neutral.git, str(step.job.get("base", step.job["targetAtStart"])))
-    assert start is not None, "the job's base is a commit"
-    return candidate.gated(step.world, judged, start, step.options.gate_options)
+    base = merging.tree_of(neutral.git, str(step.job.get("base", step.job["targetAtStart"])))
+    assert base is not None, "the job's base is a commit"
+    return candidate.gated(step.world, judged, base, step.options.gate_options)
 
 
-def _commit(step: Step, neutral: Neutral, judged: Judged) -> str:
+def commit_of(step: Step, neutral: Neutral, judged: Judged, onto: str) -> str:
+    """The candidate's commit on top of another."""
     seconds = int(step.world.clock.now().timestamp())
-    return merging.commit_tree(neutral, judged.tree, step.before, message_of(step), seconds)
+    return merging.commit_tree(neutral, judged.tree, onto, message_of(step), seconds)
 
 
-def _verified(step: Step, judged: Judged, commit: str) -> tuple[Judged, Document]:
-    """The verify command's word on the candidate, in a checkout of it."""
-    check = verification.Check(
+def check_of(step: Step) -> verification.Check:
+    """The verify command of the options, in the job's checkout of candidates."""
+    return verification.Check(
         step.options.verify,
         step.options.verify_limit,
         step.world.writable_store.path(names.integration_dir(step.job["jobId"])),
         names.unit_dir(*step.place),
         step.job["jobId"],
     )
-    trace = jobs.tracer(step.world, step.job).bound(unitKey=step.unit.key)
-    with trace.timed("verification", "patch_verification", {"argv": list(check.argv)}) as told:
+
+
+def _verified(step: Step, judged: Judged, commit: str) -> tuple[Judged, Document]:
+    """The verify command's word on the candidate, in a checkout of it."""
+    check = check_of(step)
+    with step.trace.timed("verification", "patch_verification", {"argv": list(check.argv)}) as told:
         run = verification.verify(step.world, step.held, check, commit, judged.tree)
         told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
-    _require_unmoved(step.held, step.job["integrationRef"], step.before)
+    require_unmoved(step.held, step.job["integrationRef"], step.before)
     return (judged if verification.passed(run) else replace(judged, outcome="verification_failed")), run
 
 
-def _require_unmoved(held: Held, ref: str, before: str) -> None:
+def require_unmoved(held: Held, ref: str, before: str) -> None:
+    """Raises Blocked where a verification moved the branch that it was to judge."""
     there = held.git.resolve(ref)
     if there != before:
         raise Blocked(
@@ -171,7 +197,7 @@ def _require_unmoved(held: Held, ref: str, before: str) -> None:
         )
 
 
-def _move(step: Step, judged: Judged, commit: str, run: Document | None) -> Document:
+def accept(step: Step, judged: Judged, commit: str, run: Document | None) -> Document:
     """Journal the commit with its receipt-to-be, move the branch, write the receipt."""
     step.held.note(phase="committing")
     done = replace(judged, outcome="accepted")
@@ -179,7 +205,7 @@ def _move(step: Step, judged: Judged, commit: str, run: Document | None) -> Docu
     intent = {**intent_of(step), "commit": commit, "prepared": receipt}
     step.world.writable_store.write("intent", step.doc("intent"), intent)
     move_ref(step.held, step.job["integrationRef"], commit, step.before)
-    return _close(step, receipt, commit)
+    return close(step, receipt, commit)
 
 
 def move_ref(held: Held, ref: str, new: str, old: str) -> None:
@@ -197,7 +223,8 @@ def move_ref(held: Held, ref: str, new: str, old: str) -> None:
         )
 
 
-def _close(step: Step, receipt: Document, head: str | None = None) -> Document:
+def close(step: Step, receipt: Document, head: str | None = None) -> Document:
+    """The receipt, and with it the end of the step; the branch is at `head`."""
     step.world.writable_store.write("receipt", step.doc("receipt"), receipt)
     step.held.settle(head or step.before)
     return receipt

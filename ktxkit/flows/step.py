@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
@@ -14,6 +15,7 @@ from ktxkit.errors import CannotRun
 from ktxkit.flows import jobs, verification
 from ktxkit.flows.branch_lock import Held
 from ktxkit.flows.candidate import Judged
+from ktxkit.flows.tracing import Tracer
 from ktxkit.world import World
 
 MESSAGE_LIMIT = 1024  # bytes of a commit message that a user gives
@@ -53,6 +55,11 @@ class Step:
 
     def doc(self, name: str) -> str:
         return names.unit_doc(*self.place, name)
+
+    @cached_property
+    def trace(self) -> Tracer:
+        """The job's trace, for this unit."""
+        return jobs.tracer(self.world, self.job).bound(unitKey=self.unit.key)
 
 
 def check_message(message: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,7 +14,8 @@ from typing import Any
 from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.effects.clock import FixedClock
-from ktxkit.flows import collect, integrate, jobs, land, worktrees
+from ktxkit.effects.neutral import open_neutral
+from ktxkit.flows import apply_file, collect, integrate, jobs, land, worktrees
 from ktxkit.world import World
 from tests.support.repos import Repo
 
@@ -79,3 +82,33 @@ def script(path: Path, body: str) -> str:
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
     return str(path)
+
+
+def give(job: Job, key: str, files: Mapping[str, str], base: str = "") -> None:
+    """A collected patch without a worktree: files added or replaced on the base, by plumbing."""
+    repo, start = job.repo, base or job.document["base"]
+    unit = jobs.add_unit(job.world, job.document["jobId"], key)
+    job.units[key] = unit
+    place = (job.document["jobId"], unit.position, key)
+    path = job.world.writable_store.path(names.patch_file(*place))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        index = {"GIT_INDEX_FILE": f"{scratch}/index"}
+        plumb(repo, "read-tree", start, env=index)
+        for name, content in files.items():
+            oid = plumb(repo, "hash-object", "-w", "--stdin", stdin=content.encode()).strip()
+            plumb(repo, "update-index", "--add", "--cacheinfo", f"100644,{oid},{name}", env=index)
+        tree = plumb(repo, "write-tree", env=index).strip()
+    path.write_bytes(repo.git_bytes("diff-tree", "-r", "-p", "--binary", "--full-index", start, tree))
+    with open_neutral(job.world) as neutral:
+        document = apply_file.bare_document(job.world, neutral, path, start)
+    identity = {"jobId": place[0], "unitKey": key, "position": unit.position}
+    job.world.store.write("patch", names.unit_doc(*place, "patch"), document | identity, durable=False)
+
+
+def plumb(repo: Repo, *args: str, stdin: bytes = b"", env: Mapping[str, str] = {}) -> str:
+    """A git call with more environment."""
+    done = subprocess.run(
+        ["git", *args], cwd=repo.path, input=stdin, capture_output=True, check=True, env={**os.environ, **env}
+    )
+    return done.stdout.decode()

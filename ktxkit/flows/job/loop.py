@@ -11,7 +11,7 @@ from ktxkit.core import names
 from ktxkit.core.job_file import UnitPlan
 from ktxkit.core.schedule import LANDED, Node, Schedule
 from ktxkit.errors import Blocked, KtxError
-from ktxkit.flows import integrate, worktrees
+from ktxkit.flows import batch, integrate, worktrees
 from ktxkit.flows.job.reuse import Reuse
 from ktxkit.flows.job.state import JobRun
 from ktxkit.flows.job.unit import UnitEnd, work
@@ -29,6 +29,7 @@ class Loop:
         self.schedule = Schedule([plan.node for plan in run.plan.units], run.limit)
         self.ends: queue.Queue[UnitEnd | BaseException] = queue.Queue()
         self.waiting: dict[str, UnitEnd] = {}
+        self.batched: dict[str, Document | KtxError] = {}  # decided together, not settled yet
 
     def __call__(self) -> Mapping[str, str]:
         """Outcome word of every unit."""
@@ -39,7 +40,7 @@ class Loop:
                     self._start(pool)
                     self._integrate_ready()
                     if self.schedule.running:
-                        self._take(wait=self.schedule.integrable() is None)
+                        self._take(wait=not self._may_integrate())
             except BaseException:
                 self.run.stop.set()  # the pool waits for its threads: they end their commands and return
                 raise
@@ -106,11 +107,20 @@ class Loop:
             self.waiting[node.key] = UnitEnd(node.key, "skipped", reason)
             self.schedule.ended(node.key)
 
+    def _may_integrate(self) -> bool:
+        """Whether the next unit can be integrated now; with one verification for many, not while units still run."""
+        if self.schedule.integrable() is None:
+            return False
+        waits = self.run.plan.verify_batch and not self.run.aborting and not self.batched
+        return not (waits and (self.schedule.running or self.schedule.startable()))
+
     def _integrate_ready(self) -> None:
         """At most one, so that freed places are filled before the next."""
         node = self.schedule.integrable()
-        if node is None:
+        if node is None or not self._may_integrate():
             return
+        if self.run.plan.verify_batch and not self.run.aborting and node.key not in self.batched:
+            self._decide_batch()
         end = self.waiting.pop(node.key)
         if end.receipt is not None:
             outcome = str(end.receipt["outcome"])
@@ -118,7 +128,7 @@ class Loop:
             self.schedule.settled(node.key, outcome, str(end.receipt.get("after") or end.receipt["before"]))
         else:
             outcome = self._outcome(node, end)
-            self.schedule.settled(node.key, outcome, self.run.head())
+            self.schedule.settled(node.key, outcome, self._head_after(node.key))
         self.run.notify("unit_settled", {"unit": node.key, "outcome": outcome})
         if (
             outcome not in LANDED
@@ -129,6 +139,29 @@ class Loop:
         ):
             self.run.aborting, self.run.stopped_by = "conflict", outcome
             self.run.stop.set()
+
+    def _decide_batch(self) -> None:
+        """Verify all units whose turn it is as one stack."""
+        keys = []
+        for node in self.schedule.all_integrable():
+            end = self.waiting[node.key]
+            if end.problem or end.receipt is not None:
+                break
+            keys.append(node.key)
+        units = [self.run.unit(self.plans[key]) for key in keys]
+        try:
+            self.batched = dict(batch.apply_batch(self.run.world, self.run.job, units, self._options()))
+        except Blocked:
+            raise
+        except KtxError as error:
+            self.batched = dict.fromkeys(keys, error)
+
+    def _head_after(self, key: str) -> str:
+        """The integration head with this unit; later units of its batch may be on the branch already."""
+        decided = self.batched.pop(key, None)
+        if isinstance(decided, dict):
+            return str(decided.get("after") or decided["before"])
+        return self.run.head()
 
     def _outcome(self, node: Node, end: UnitEnd) -> str:
         plan = self.plans[node.key]
@@ -153,8 +186,12 @@ class Loop:
         if self.run.watch:
             self.run.watch.handling(unit)
         try:
-            receipt: Document = integrate.apply_unit(self.run.world, self.run.job, unit, options=self._options())
-            outcome = str(receipt["outcome"])
+            decided = self.batched.get(plan.key)
+            if isinstance(decided, KtxError):
+                raise decided
+            if decided is None:
+                decided = integrate.apply_unit(self.run.world, self.run.job, unit, options=self._options())
+            outcome = str(decided["outcome"])
         except Blocked:
             raise
         except KtxError as error:
