@@ -74,9 +74,10 @@ def test_text() -> None:
     assert render("text", verdict(finding())) == ["wiki/a.md:3:5: error unknown-source no source named ordrs"]
     said = (
         "wiki/a.md:3:5: error unknown-source no source named ordrs; searched wh, dw; did you mean orders or order?; "
-        "rename it; 3 places in this file; not charged: the base has it too"
+        "rename it; 3 places in this file"
     )
-    assert render("text", verdict(FULL)) == [said]
+    assert render("text", verdict({**FULL, "inherited": False})) == [said]
+    assert render("text", verdict(FULL)) == []  # counted in the summary, and in every document
     whole = finding(b"a\n.md", line=None, column=None)
     assert render("text", verdict(whole)) == ["a\\n.md:1:1: error unknown-source no source named ordrs"]
     assert render("text", verdict()) == []
@@ -175,7 +176,7 @@ def test_github() -> None:
     assert runner(render("github", verdict(one))) == [
         ("error", {"file": "a, b:c%.md", "line": "3", "col": "5", "title": "x-y"}, "50% of a,b: c")
     ]
-    assert render("github", verdict(FULL))[0].startswith("::notice file=wiki/a.md,line=3,")
+    assert render("github", verdict(FULL)) == []
     assert render("github", verdict()) == []
 
 

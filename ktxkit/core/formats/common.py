@@ -34,6 +34,11 @@ def _key(finding: Finding) -> tuple[bytes, int, int, int, str, str, str]:
     return (path_of(finding), line, column, level, finding["rule"], finding["message"], finding.get("fingerprint", ""))
 
 
+def charged(findings: Iterable[Finding]) -> list[Finding]:
+    """Those that the change has to answer for. What the base has too is counted, and in the documents."""
+    return [finding for finding in findings if not finding.get("inherited")]
+
+
 def standing(finding: Finding) -> str:
     """The level that counts: what the base tree has too is not charged, so it is advice."""
     return "advice" if finding.get("inherited") else str(finding["level"])

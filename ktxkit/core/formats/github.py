@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ktxkit.core.formats import text
-from ktxkit.core.formats.common import Content, Finding, place, sentence, shown_path, standing, worst_first
+from ktxkit.core.formats.common import Content, Finding, charged, place, sentence, shown_path, standing, worst_first
 
 SHOWN = 10  # annotations of one level
 COMMANDS = {"error": "error", "warning": "warning", "advice": "notice"}
 
 
 def render(verdict: Mapping[str, Any], content: Content) -> list[str]:
-    """Annotations, worst first; then what they had no room for."""
-    findings = worst_first(verdict["findings"])
+    """Annotations of the charged findings, worst first; then those that had no room."""
+    findings = worst_first(charged(verdict["findings"]))
     kept, rest = _split(findings, SHOWN)
     if not rest:
         return [_annotation(finding) for finding in kept]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ktxkit.core.formats.common import Content, Finding, place, sentence, shown_path
+from ktxkit.core.formats.common import Content, Finding, charged, place, sentence, shown_path
 from ktxkit.core.text import printable
 
 
 def render(verdict: Mapping[str, Any], content: Content) -> list[str]:
-    return [line(finding) for finding in verdict["findings"]]
+    """The charged findings."""
+    return [line(finding) for finding in charged(verdict["findings"])]
 
 
 def line(finding: Finding) -> str:
