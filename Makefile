@@ -54,5 +54,9 @@ docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo 'open site/index.html'
 
+# Side-by-side measurements, written to docs/performance.md.
+bench: $(STAMP)
+	$(BIN)/python bench/run.py --write docs/performance.md
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info

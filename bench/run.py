@@ -1,0 +1,269 @@
+"""Side-by-side measurements: each of our commands beside a named peer, in the same run, as a ratio of medians.
+
+    python bench/run.py [--check] [--rounds N] [--write docs/performance.md] [NAME ...]
+
+Machines are noisy: what counts is the ratio. `--check` ends with status 1 where a ratio is above its target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+ENV = {
+    **{key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "KTX_"))},
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_AUTHOR_NAME": "bench",
+    "GIT_AUTHOR_EMAIL": "bench@example.invalid",
+    "GIT_COMMITTER_NAME": "bench",
+    "GIT_COMMITTER_EMAIL": "bench@example.invalid",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison. `make` prepares a fresh place for each round and returns our and the peer's work."""
+
+    name: str
+    peer: str
+    target: float
+    make: Callable[[Path], tuple[Callable[[], None], Callable[[], None]]]
+
+
+@dataclass(frozen=True)
+class Measured:
+    row: Row
+    ours: list[float]
+    peers: list[float]
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.ours) / statistics.median(self.peers)
+
+
+def run(*argv: str | Path, cwd: Path, stdin: bytes | None = None) -> bytes:
+    done = subprocess.run(list(map(str, argv)), cwd=cwd, env=ENV, input=stdin, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{argv} ended with {done.returncode}: {done.stderr.decode(errors='replace')[-2000:]}")
+    return done.stdout
+
+
+def ours(name: str) -> Path:
+    return BIN / name
+
+
+def repository(place: Path, files: int) -> Path:
+    """A repository with so many small files in folders of a hundred."""
+    repo = place / "repo"
+    for number in range(files):
+        folder = repo / f"d{number // 100:04d}"
+        if number % 100 == 0:
+            folder.mkdir(parents=True)
+        (folder / f"f{number:06d}.txt").write_text(f"file {number}\n" + "line\n" * 8)
+    run("git", "init", "-q", "-b", "main", repo, cwd=place)
+    run("git", "add", "-A", cwd=repo)
+    run("git", "commit", "-q", "-m", "base", cwd=repo)
+    return repo
+
+
+def start_up(name: str, *args: str) -> Callable[[Path], tuple[Callable[[], None], Callable[[], None]]]:
+    def make(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+        return (
+            lambda: [run(ours(name), *args, cwd=place) for _ in range(5)] and None,
+            lambda: [run(sys.executable, "-c", "pass", cwd=place) for _ in range(5)] and None,
+        )
+
+    return make
+
+
+EVENT = {
+    "schemaVersion": 1, "at": "2026-01-02T03:04:05.678Z", "level": "info", "jobId": "j", "connectionId": "c",
+    "sourceKey": "s", "phase": "run", "event": "something_happened", "data": {"unitKey": "a", "n": 1},
+}  # fmt: skip
+
+
+def one_event(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+    trace = place / "trace.jsonl"
+    args = ("--trace", trace, "--job", "j", "--phase", "run", "--event", "something_happened")
+    return (
+        lambda: [run(ours("trace-append"), *args, cwd=place) for _ in range(5)] and None,
+        lambda: [run(sys.executable, "-c", "pass", cwd=place) for _ in range(5)] and None,
+    )
+
+
+def many_events(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+    block = "".join(json.dumps(EVENT) + "\n" for _ in range(100_000)).encode()
+    trace = place / "trace.jsonl"
+    return (
+        lambda: run(ours("trace-append"), "--trace", trace, "--job", "j", "--stdin", cwd=place, stdin=block) and None,
+        lambda: run("jq", "-c", ".", cwd=place, stdin=block) and None,
+    )
+
+
+def open_worktrees(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+    repo = repository(place, 10_000)
+
+    def mine() -> None:
+        for number in range(10):
+            run(ours("worktree-open"), "--job", "j", "--unit", f"u{number}", cwd=repo)
+
+    def peer() -> None:
+        for number in range(10):
+            run("git", "worktree", "add", "-q", "--detach", place / f"w{number}", cwd=repo)
+
+    return mine, peer
+
+
+def collect(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+    repo = repository(place, 10_000)
+    base = run("git", "rev-parse", "HEAD", cwd=repo).decode().strip()
+    child = place / "child"
+    run("git", "worktree", "add", "-q", "--detach", child, cwd=repo)
+    for number in range(5):
+        (child / f"d0000/f{number:06d}.txt").write_text("changed\n")
+    out = place / "out.patch"
+    return (
+        lambda: run(ours("patch-collect"), "-C", child, "--base", base, "-o", out, cwd=place) and None,
+        lambda: run("git", "-C", child, "diff", "--binary", f"--output={place}/peer.patch", base, cwd=place) and None,
+    )
+
+
+UNITS, FILES_EACH = 50, 5
+
+
+def integrate(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Units of five files each: collected before, applied in order. The peer applies and commits in a checkout."""
+    repo = repository(place, 20_000)
+    patches = []
+    for unit in range(UNITS):
+        run(ours("worktree-open"), "--job", "j", "--unit", f"u{unit}", cwd=repo)
+        child = repo / f".ktx/worktrees/j/{unit + 1:04d}-u{unit}"
+        for number in range(FILES_EACH):
+            (child / f"d{unit:04d}/f{unit * 100 + number:06d}.txt").write_text(f"changed by {unit}\n")
+        run(ours("patch-collect"), "--job", "j", "--unit", f"u{unit}", cwd=repo)
+        patches.append(repo / f".ktx/ingest-patches/j/{unit + 1:04d}-u{unit}.patch")
+    peer_tree = place / "peer"
+    run("git", "worktree", "add", "-q", "--detach", peer_tree, "main", cwd=repo)
+
+    def mine() -> None:
+        for unit in range(UNITS):
+            run(ours("patch-apply"), "--job", "j", "--unit", f"u{unit}", cwd=repo)
+
+    def peer() -> None:
+        for patch in patches:
+            run("git", "apply", "--3way", "--index", patch, cwd=peer_tree)
+            run("git", "commit", "-q", "-m", "unit", cwd=peer_tree)
+
+    return mine, peer
+
+
+def gates(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+    """The same tree again, beside `git status` of it."""
+    repo = place / "kb"
+    (repo / "semantic-layer/wh").mkdir(parents=True)
+    (repo / "wiki/global").mkdir(parents=True)
+    for number in range(200):
+        (repo / f"semantic-layer/wh/s{number}.yaml").write_text(
+            f"name: s{number}\ntable: wh.s{number}\ngrain: [id]\ncolumns:\n  - {{name: id, type: number}}\n"
+        )
+    for number in range(1000):
+        (repo / f"wiki/global/p{number}.md").write_text(
+            f"---\nsummary: page {number}\nsl_refs: [s{number % 200}]\n---\n\nSee `s{number % 200}.id`.\n"
+        )
+    run("git", "init", "-q", "-b", "main", repo, cwd=place)
+    run("git", "add", "-A", cwd=repo)
+    run("git", "commit", "-q", "-m", "base", cwd=repo)
+    run(ours("gate-check"), "--all", cwd=repo)
+    return (
+        lambda: run(ours("gate-check"), "--all", cwd=repo) and None,
+        lambda: run("git", "status", "--porcelain", cwd=repo) and None,
+    )
+
+
+ROWS = [
+    Row("job-run --help", "python -c pass", 2.0, start_up("job-run", "--help")),
+    Row("gate-check --help", "python -c pass", 2.0, start_up("gate-check", "--help")),
+    Row("trace-append, one event", "python -c pass", 3.5, one_event),
+    Row("trace-append --stdin, 100,000 events", "jq -c .", 2.0, many_events),
+    Row("worktree-open x 10, 10,000 files", "git worktree add x 10", 1.15, open_worktrees),
+    Row("patch-collect, 5 of 10,000 files", "git diff --binary", 3.0, collect),
+    Row("patch-apply x 50, 20,000 files, gates on", "git apply --3way --index && git commit", 0.5, integrate),
+    Row("gate-check --all again, 1,000 pages, 200 sources", "git status", 5.0, gates),
+]
+
+
+def measure(row: Row, rounds: int) -> Measured:
+    mine: list[float] = []
+    peers: list[float] = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory(prefix="ktx-bench-") as folder:
+            our_work, peer_work = row.make(Path(folder))
+            for work, times in ((peer_work, peers), (our_work, mine)):
+                began = time.perf_counter()
+                work()
+                times.append(time.perf_counter() - began)
+    return Measured(row, mine, peers)
+
+
+def table(found: list[Measured]) -> str:
+    lines = ["| what | beside | ours, s | peer, s | ratio | target | |", "|---|---|---|---|---|---|---|"]
+    for one in found:
+        spread = f"{min(one.ours):.3f} to {max(one.ours):.3f}"
+        peers = f"{min(one.peers):.3f} to {max(one.peers):.3f}"
+        met = "met" if one.ratio <= one.row.target else f"missed by {one.ratio / one.row.target:.1f}x"
+        lines.append(
+            f"| {one.row.name} | {one.row.peer} | {statistics.median(one.ours):.3f} ({spread}) "
+            f"| {statistics.median(one.peers):.3f} ({peers}) | {one.ratio:.2f} | {one.row.target:g} | {met} |"
+        )
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    git = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {git}"
+
+
+HEAD = """# Performance
+
+Written by `make bench`: each command beside a named peer in the same run; medians (lowest to highest) of {rounds}
+rounds, each in a fresh place. Machines are noisy: read the ratios. Measured on {machine}.
+
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="rows to measure: parts of their names")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--check", action="store_true", help="status 1 where a target is missed")
+    parser.add_argument("--write", type=Path, help="write the page")
+    args = parser.parse_args()
+    if shutil.which("jq") is None:
+        raise SystemExit("the bench needs jq as a peer: apt-get install jq")
+    rows = [row for row in ROWS if not args.names or any(name in row.name for name in args.names)]
+    found = []
+    for row in rows:
+        print(f"measuring: {row.name}", file=sys.stderr)
+        found.append(measure(row, args.rounds))
+    page = HEAD.format(rounds=args.rounds, machine=machine()) + table(found) + "\n"
+    print(page)
+    if args.write:
+        args.write.write_text(page)
+    return int(args.check and any(one.ratio > one.row.target for one in found))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
