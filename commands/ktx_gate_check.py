@@ -1,7 +1,7 @@
 """Run the gates on a tree, the index or files, and print what they find.
 
 reads    what is being committed (the index; with --tree a tree), never the working files; ktx-gates.yaml of it
-writes   nothing; with --write-baseline that file
+writes   nothing; with --write-baseline that file; with --prune the files that it mends, unless something remains
 exits    0 nothing that is charged, 1 findings, 2 usage, or nothing looked at with --require-input
 example  gate-check --all; gate-check --changed-since origin/main --format github; gate-check --explain stale-entity
 """
@@ -36,6 +36,7 @@ def parser() -> cli.Parser:
     how.add_argument("--baseline", metavar="FILE", help="findings that are known: counted, not charged")
     how.add_argument("--write-baseline", metavar="FILE", help="write every finding there, and succeed")
     how.add_argument("--require-input", action="store_true", help="status 2 where nothing was looked at")
+    how.add_argument("--prune", action="store_true", help="take out what dangles; with --tree name the repaired tree")
     out = made.add_argument_group("output")
     out.add_argument("--format", choices=FORMATS, default="text", help="how findings are printed (default: text)")
     out.add_argument("--explain", metavar="RULE", help="print a rule's page and exit; `list` shows the rules")
@@ -53,6 +54,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     verdict, content = gate_check.check(world, args)
     outcome = verdict["outcome"]
     notes = [f"gate-check: {summary(verdict)}"]
+    notes = [*gate_check.told(verdict, args.tree), *notes]
     if args.write_baseline:
         path = gate_check.write_baseline(world, args.write_baseline, verdict)
         outcome, notes = "done", [*notes, f"gate-check: wrote the baseline {path}"]

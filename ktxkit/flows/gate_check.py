@@ -13,7 +13,7 @@ from ktxkit.core.formats.common import no_content
 from ktxkit.effects import files
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import CannotRun
-from ktxkit.flows import gate_config, gate_message, gate_pushes, gates
+from ktxkit.flows import gate_config, gate_message, gate_prune, gate_pushes, gates
 from ktxkit.flows.gates import Asked, Entries, Read
 from ktxkit.world import World
 
@@ -54,7 +54,13 @@ def _check(world: World, args: Namespace) -> tuple[Document, Content]:
         if unchanged and not args.index:
             before = None  # nothing is staged: an empty check would pass for an answer, so everything is charged
         everything = args.all or unchanged or (before is None and touched is None)
-        verdict = gates.verdict(world, objects, Asked(after, before, touched, everything, also), config)
+        asked = Asked(after, before, touched, everything, also)
+        if args.prune:
+            verdict, after = gate_prune.mended(world, objects, asked, config)
+            if verdict["outcome"] == "done" and args.tree is None:
+                gate_prune.into_checkout(world, objects, asked.after, after)
+        else:
+            verdict = gates.verdict(world, objects, asked, config)
     return verdict, content_of(world, after)
 
 
@@ -162,6 +168,18 @@ def content_of(world: World, read: Read) -> Content:
             return objects.read(read.files[path][1])
 
     return content
+
+
+def told(verdict: Document, tree: str | None) -> list[str]:
+    """What a repair took out, and where its result is."""
+    said = [
+        f"gate-check: pruned {one['kind']} {one['artifact']}: {one['removedRef']}" for one in verdict.get("pruned", ())
+    ]
+    if "pruned" in verdict and verdict["outcome"] == "findings":
+        said.append("gate-check: the repair is not complete; nothing was written")
+    elif said and tree is not None:
+        said.append(f"gate-check: the repaired tree is {verdict['prunedTree']}")
+    return said
 
 
 def write_baseline(world: World, name: str, verdict: Document) -> Path:

@@ -134,19 +134,30 @@ def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Doc
     )
 
 
+def charged(asked: Asked, config: Config) -> list[Finding]:
+    """The errors of the artifacts that are charged: neither inherited nor known debts."""
+    touched = asked.touched
+    if touched is None and asked.before is not None:
+        touched = changed(asked.before, asked.after)
+    found, _, _ = _artifacts(asked, None if asked.everything else touched, config.options)
+    errors = [one for one in found if one.severity == "error" and not one.inherited]
+    return [one for one in errors if one.fingerprint not in config.baseline]
+
+
 def _artifacts(
     asked: Asked, touched: Sequence[bytes] | None, how: Options
 ) -> tuple[list[Finding], dict[str, int], int]:
     after, before = asked.after, asked.before
-    judged: Judged = judge(after.facts, after.files, how)
+    trees = [one for one in (before, *asked.also) if before is not None and one is not None]
+    bases = [judge(one.facts, one.files, replace(how, raw_current=None)) for one in trees]
+    former = frozenset(name for base in bases for name in base.layer.homes)
+    judged: Judged = judge(after.facts, after.files, how, former)
     found: list[Finding] = list(judged.findings)
-    for one in (before, *asked.also) if before is not None else ():
-        base = judge(one.facts, one.files, replace(how, raw_current=None))
+    for one, base in zip(trees, bases, strict=True):
         found = mark_inherited(found, base.findings, moved(one, after))
     if touched is None:
         return found, dict(judged.looked), judged.suppressed
-    trees = [after.facts] if before is None else [after.facts, before.facts]
-    scope = scoping.close(touched, trees, how.root)
+    scope = scoping.close(touched, [after.facts, *(one.facts for one in trees)], how.root)
     if before is None:
         found = [one for one in found if scope.holds(one)]
     else:

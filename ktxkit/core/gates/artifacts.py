@@ -40,12 +40,14 @@ class Judged:
     layer: Layer = field(default_factory=Layer)
 
 
-def judge(facts: Mapping[bytes, Facts], files: Collection[bytes], options: Options) -> Judged:
-    """Judge a tree. `facts`: of each artifact by path; `files`: every path of the tree."""
+def judge(
+    facts: Mapping[bytes, Facts], files: Collection[bytes], options: Options, former: Collection[str] = frozenset()
+) -> Judged:
+    """Judge a tree. `facts`: of each artifact by path; `files`: every path; `former`: the base's sources."""
     layer = model.build(facts, options.root)
     pages = {path: one for path, one in facts.items() if one["kind"] == "page"}
     keys = _keys(pages, options.root)
-    references = References(layer, strict=options.strict)
+    references = References(layer, strict=options.strict, former=former)
     known = Known(files, keys[""], layer, options.root, options.raw_current, options.raw_deleted)
     found = [*_problems(facts), *sources.judge(layer)]
     for path in sorted(pages):

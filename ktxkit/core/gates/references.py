@@ -8,7 +8,7 @@ looked for in every connection that has the source, since the same source may st
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from ktxkit.core.gates.model import Layer, Source
@@ -32,11 +32,15 @@ class Wrong:
 
 
 class References:
-    """Answers for one tree; each text is judged once. `strict`: a name that several connections answer is told."""
+    """Answers for one tree; each text is judged once. `strict`: a name that several connections answer is told.
 
-    def __init__(self, layer: Layer, *, strict: bool = False) -> None:
+    `former`: sources of the base. A bare `a.b` whose `a` has just gone is no prose.
+    """
+
+    def __init__(self, layer: Layer, *, strict: bool = False, former: Container[str] = frozenset()) -> None:
         self.layer = layer
         self.strict = strict
+        self.former = former
         self._spans: dict[str, Wrong | None] = {}
         self._lists: dict[tuple[str, str], Wrong | None] = {}
 
@@ -95,6 +99,8 @@ class References:
             return self._entity(source, entity, "", text)
         if self.layer.is_unreadable(source) or self.layer.knows_table(text):
             return None
+        if source in self.former:
+            return self._source(source, "", text, "unknown-source")
         near = nearest(source, self.layer.names(), 1, _NEAR)
         if not near or not any(one.has(entity) for one in self.layer.find(near[0])):
             return None
