@@ -56,6 +56,12 @@ class Subject:
         paths = self.files if self.touched is None else self.touched & self.files.keys()
         return self._of(paths, patterns, default)
 
+    def concerns(self, patterns: Iterable[str] = ()) -> bool:
+        """Whether the change touches, or takes away, anything that a pattern names (default: anything at all)."""
+        paths = self.files if self.touched is None else self.touched
+        wanted = list(patterns) or ["**"]
+        return any(matches(pattern, text(path)) for path in paths for pattern in wanted)
+
     def anywhere(self, patterns: Iterable[str]) -> list[bytes]:
         """The plain files of the whole tree that a pattern names, sorted."""
         return self._of(self.files, patterns, ())

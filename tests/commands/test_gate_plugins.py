@@ -78,7 +78,7 @@ def test_command_gate_sees_the_tree_and_no_variable_of_git(repo: Repo, monkeypat
   - gate: command
     name: looks
     run: |
-      env | grep -E '^(GIT_|KTX_)' | grep -v -E '^(GIT_TERMINAL|KTX_GATE_FILES)' && exit 9
+      env | grep -E '^(GIT_|KTX_)' | grep -v -E '^(GIT_TERMINAL|KTX_GATE_FILES|KTX_LEASE_NONCE)' && exit 9
       test "$(cat a.txt)" = staged || exit 8
       tr '\\0' ' ' < "$KTX_GATE_FILES"; git status --porcelain; exit 1
 """

@@ -1,5 +1,8 @@
 """Swallowed exceptions in Python: an `except` block whose whole body discards the error.
 
+Discarding is doing nothing, going on, or ending a function that has no answer anyway. In a function that answers,
+`return None` is an answer: its caller is told that there is none.
+
 A waiver is a comment `# gate-ok: REASON` on a line of the block or alone on the line above it. One that gives no reason
 is refused, and one that waives nothing is told.
 """
@@ -15,7 +18,8 @@ from dataclasses import dataclass, field
 
 from ktxkit.core.yaml_nodes import Problem
 
-_WAIVER = re.compile(r"#\s*gate-ok\b:?\s*(.*)\Z")
+_WAIVER = re.compile(r"#\s*gate-ok\s*(?::\s*(.*)|\Z)")
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 @dataclass(slots=True)
@@ -39,26 +43,54 @@ def judge(data: bytes) -> list[Problem]:
     except (ValueError, RecursionError, MemoryError) as error:
         return [Problem("python-syntax", 1, 1, f"cannot be read: {str(error)[:200] or type(error).__name__}")]
     waivers = list(_waivers(data))
-    problems = [problem for node in _handlers(tree) if (problem := _judge(node, waivers)) is not None]
+    found = [_judge(node, answers, waivers) for node, answers in _handlers(tree)]
+    problems = [problem for problem in found if problem is not None]
     for waiver in waivers:
         if not waiver.reason:
-            message = "a waiver without a reason"
-            problems.append(
-                Problem("waiver-without-reason", waiver.line, waiver.column, message, "say why it is right")
-            )
+            message = "a waiver without a reason: `# gate-ok: REASON`"
+            hint = "say why it is right"
+            problems.append(Problem("waiver-without-reason", waiver.line, waiver.column, message, hint))
         elif not waiver.used:
             message = "this waiver waives nothing"
             problems.append(Problem("waiver-unused", waiver.line, waiver.column, message, "remove the comment"))
     return sorted(problems, key=lambda one: (one.line, one.column))
 
 
-def _handlers(tree: ast.AST) -> list[ast.ExceptHandler]:
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]
-    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+def _handlers(tree: ast.AST) -> list[tuple[ast.ExceptHandler, bool]]:
+    """Every handler, in the order of the source, and whether the function that it stands in answers."""
+    found: list[tuple[ast.ExceptHandler, bool]] = []
+    pending: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while pending:
+        node, answers = pending.pop()
+        if isinstance(node, _SCOPES):
+            answers = _answers(node)
+        elif isinstance(node, ast.ExceptHandler):
+            found.append((node, answers))
+        pending += [(child, answers) for child in ast.iter_child_nodes(node)]
+    return sorted(found, key=lambda one: (one[0].lineno, one[0].col_offset))
 
 
-def _judge(node: ast.ExceptHandler, waivers: list[_Waiver]) -> Problem | None:
-    if not all(_discards(statement) for statement in node.body):
+def _answers(function: ast.AST) -> bool:
+    """Whether a function returns anything but None; a generator's return says nothing to who iterates."""
+    pending = list(ast.iter_child_nodes(function))
+    answers = False
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return False
+        if isinstance(node, ast.Return) and not _nothing(node.value):
+            answers = True
+        if not isinstance(node, _SCOPES):
+            pending += ast.iter_child_nodes(node)
+    return answers
+
+
+def _nothing(value: ast.expr | None) -> bool:
+    return value is None or (isinstance(value, ast.Constant) and value.value is None)
+
+
+def _judge(node: ast.ExceptHandler, answers: bool, waivers: list[_Waiver]) -> Problem | None:
+    if not all(_discards(statement, answers) for statement in node.body):
         return None
     last = node.end_lineno or node.lineno
     waived = False
@@ -74,16 +106,13 @@ def _judge(node: ast.ExceptHandler, waivers: list[_Waiver]) -> Problem | None:
     return Problem("swallowed-exception", node.lineno, node.col_offset + 1, message, hint)
 
 
-def _discards(statement: ast.stmt) -> bool:
-    """Whether a statement does nothing with the error: pass, ..., a text, continue, break, return of nothing."""
+def _discards(statement: ast.stmt, answers: bool) -> bool:
+    """Whether a statement does nothing with the error. `answers`: the function around it returns more than None."""
     if isinstance(statement, ast.Pass | ast.Continue | ast.Break):
         return True
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Constant)
-    if isinstance(statement, ast.Return):
-        value = statement.value
-        return value is None or (isinstance(value, ast.Constant) and value.value is None)
-    return False
+    return isinstance(statement, ast.Return) and _nothing(statement.value) and not answers
 
 
 def _waivers(data: bytes) -> Iterator[_Waiver]:
@@ -94,6 +123,6 @@ def _waivers(data: bytes) -> Iterator[_Waiver]:
             found = _WAIVER.match(token.string) if token.type == tokenize.COMMENT else None
             if found:
                 alone = not token.line[: token.start[1]].strip()
-                yield _Waiver(token.start[0], token.start[1] + 1, found[1].strip(), alone)
+                yield _Waiver(token.start[0], token.start[1] + 1, (found[1] or "").strip(), alone)
     except (tokenize.TokenError, SyntaxError, StopIteration):
         return  # gate-ok: ast read the file, so that what tokenize stumbles over holds no comment

@@ -8,58 +8,82 @@ where they are known `rule`, `level`, `line`, `column`, `reference`, `hint`.
 from __future__ import annotations
 
 import json
+import os
+import posixpath
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ktxkit.core.digests import digest
 from ktxkit.core.text import printable, truncated
-from ktxkit.effects import files, process
-from ktxkit.effects.git import scrubbed
+from ktxkit.effects import files, gate_process, process
+from ktxkit.effects.gate_process import OUTPUT_LIMIT
 from ktxkit.gates import Answer, Finding, Subject
 
 TIME_LIMIT = 600.0  # seconds, unless the settings say otherwise
 OUTPUT_SHOWN = 1200  # characters of a failed command's output in its finding
 LEVELS = ("error", "warning", "advice")
+_DURATION = re.compile(r"\b[0-9]+(?:[.][0-9]+)?\s?(?:ms|s|sec|secs|seconds?|minutes?)\b")
 
 
 def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
-    """Run the command where a file that `files` names is touched (default: any)."""
-    chosen = subject.chosen(settings.get("files", ()))
-    if not chosen and not subject.is_base:
+    """Run the command where a file that `files` names is touched, or gone (default: any)."""
+    patterns = settings.get("files", ())
+    if not subject.concerns(patterns) and not subject.is_base:
         return Answer()
+    chosen = subject.chosen(patterns)
     run = settings["run"]
     argv = ["/bin/sh", "-c", run] if isinstance(run, str) else list(run)
     name = str(settings.get("name") or printable(argv[-1] if isinstance(run, str) else argv[0]))[:128]
     with subject.checkout() as top:
         done = run_in(subject, top, argv, chosen, float(settings.get("timeLimit", TIME_LIMIT)))
-    return Answer(list(_findings(done, name, settings.get("output") == "findings")), len(chosen))
+    return Answer(list(_findings(done, name, settings.get("output") == "findings")), max(len(chosen), 1))
 
 
 def _findings(done: process.Completed, name: str, prints: bool) -> Iterator[Finding]:
     """What it printed, where it prints findings; else its status. A failure without a finding is one."""
     found = list(parse(done.out, name)) if prints and not done.timed_out and done.status in (0, 1) else []
     yield from found
+    if prints and len(done.out) >= OUTPUT_LIMIT:
+        message = f"{name} printed more than {OUTPUT_LIMIT} bytes; the rest was not read"
+        yield Finding("gate-output", b"", message, reference=f"{name}: cut", gate=name)
     if done.timed_out or (done.status and not found):
         yield failed("command-failed", name, done)
 
 
 def run_in(subject: Subject, top: Path, argv: list[str], chosen: list[bytes], limit: float) -> process.Completed:
-    """Run a command at the top of a checkout; at `limit` seconds its process group is ended."""
+    """Run a command at the top of a checkout; at `limit` seconds its process group is ended.
+
+    The checkout has another place each time: in what is printed its top is `.`.
+    """
     listing = top.parent / "files"
     files.write_atomic(listing, b"".join(path + b"\0" for path in chosen), durable=False)
-    env = {key: value for key, value in scrubbed(subject.world.env).items() if not key.startswith(("GIT_", "KTX_"))}
-    env |= {"KTX_GATE_FILES": str(listing), "PYTHONDONTWRITEBYTECODE": "1"}
-    return process.run(argv, cwd=top, env=env, timeout=limit)
+    done = gate_process.run(argv, cwd=top, env={**plain(subject), "KTX_GATE_FILES": str(listing)}, limit=limit)
+    return replace(done, out=without(done.out, top), err=without(done.err, top))
+
+
+def plain(subject: Subject) -> dict[str, str]:
+    """The environment of a gate's command: no variable of git or of ours, no bytecode written."""
+    kept = {key: value for key, value in subject.world.env.items() if not key.startswith(("GIT_", "KTX_"))}
+    return {**kept, "GIT_TERMINAL_PROMPT": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def without(said: bytes, top: Path) -> bytes:
+    """What was printed, with paths from the top of the checkout."""
+    place = os.fsencode(top)
+    return said.replace(place + b"/", b"").replace(place, b".")
 
 
 def failed(rule: str, name: str, done: process.Completed, *, why: str = "") -> Finding:
-    """A finding on the tree as a whole; the same output is the same finding."""
+    """A finding on the tree as a whole; the same output, but for the time it took, is the same finding."""
     said = (done.out + done.err).decode("utf-8", "replace").strip()
     shown = truncated(" / ".join(line.strip() for line in said.splitlines() if line.strip()), OUTPUT_SHOWN)
     status = "did not end in time" if done.timed_out else f"ended with status {done.status}"
     message = f"{name} {why or status}{f': {shown}' if shown else ''}"
-    return Finding(rule, b"", message, reference=f"{name}: {digest(said.encode())[3:19]}", gate=name)
+    same = digest(_DURATION.sub("", said).encode())[3:19]
+    return Finding(rule, b"", message, reference=f"{name}: {same}", gate=name)
 
 
 def parse(out: bytes, name: str) -> Iterator[Finding]:
@@ -90,7 +114,7 @@ def _finding(value: Mapping[str, Any], name: str) -> Finding | None:
         return None
     return Finding(
         texts["rule"][:128] or name,
-        texts["path"].encode("utf-8", "surrogatepass"),
+        _path(texts["path"]),
         texts["message"],
         numbers[0],
         numbers[1],
@@ -99,3 +123,8 @@ def _finding(value: Mapping[str, Any], name: str) -> Finding | None:
         level=texts["level"] or "error",
         gate=name,
     )
+
+
+def _path(text: str) -> bytes:
+    """From the top of the tree, in its normal form: `./a` is `a`."""
+    return posixpath.normpath(text).encode("utf-8", "surrogatepass").removeprefix(b"./") if text else b""

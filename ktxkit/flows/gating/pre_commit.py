@@ -7,16 +7,18 @@ that fails is a finding, and so is one that changes a file.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ktxkit.core.text import printable
-from ktxkit.effects import process
+from ktxkit.effects import gate_process, process
 from ktxkit.effects.git import Git
-from ktxkit.flows.gating.command import TIME_LIMIT, failed
+from ktxkit.flows.gating.command import TIME_LIMIT, failed, plain, without
 from ktxkit.gates import Answer, Subject
 
+BATCH = 100_000  # bytes of one command line's paths
 CONFIG = b".pre-commit-config.yaml"
 
 
@@ -28,17 +30,39 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     run = settings.get("run", "pre-commit")
     manager = [run] if isinstance(run, str) else list(run)
     limit = float(settings.get("timeLimit", TIME_LIMIT))
+    env = {**plain(subject), "SKIP": str(settings.get("skip", ""))}
     with subject.checkout() as top:
-        argv = [*manager, "run", "--color=never", "--show-diff-on-failure", "--files", *map(os.fsdecode, chosen)]
-        env = {key: value for key, value in subject.world.env.items() if not key.startswith(("GIT_", "KTX_"))}
-        done = process.run(argv, cwd=top, env={**env, "SKIP": str(settings.get("skip", ""))}, timeout=limit)
+        done = [_run(manager, top, env, batch, limit) for batch in batches(chosen, os.fsencode(top))]
         changed = _changed(top, env)
-    if done.status or done.timed_out:
-        return Answer([failed("hook-failed", "pre-commit", done)], len(chosen))
+    wrong = [one for one in done if one.status or one.timed_out]
+    if wrong:
+        return Answer([failed("hook-failed", "pre-commit", one) for one in wrong], len(chosen))
     if changed:
         shown = ", ".join(printable(path) for path in changed[:5])
-        return Answer([failed("hook-failed", "pre-commit", done, why=f"changed {shown}")], len(chosen))
+        return Answer([failed("hook-failed", "pre-commit", done[0], why=f"changed {shown}")], len(chosen))
     return Answer((), len(chosen))
+
+
+def _run(
+    manager: Sequence[str], top: Path, env: Mapping[str, str], batch: Sequence[bytes], limit: float
+) -> process.Completed:
+    flags = ["run", "--color=never", "--show-diff-on-failure", "--files"]
+    done = gate_process.run([*manager, *flags, *map(os.fsdecode, batch)], cwd=top, env=env, limit=limit)
+    return replace(done, out=without(done.out, top), err=without(done.err, top))
+
+
+def batches(paths: Sequence[bytes], top: bytes, limit: int = BATCH) -> Iterator[list[bytes]]:
+    """The paths, absolute, so that none looks like an option, in lists that fit into one command line."""
+    batch: list[bytes] = []
+    size = 0
+    for path in paths:
+        full = top + b"/" + path
+        if batch and size + len(full) > limit:
+            yield batch
+            batch, size = [], 0
+        batch.append(full)
+        size += len(full) + 1
+    yield batch
 
 
 def _changed(top: Path, env: Mapping[str, str]) -> list[bytes]:

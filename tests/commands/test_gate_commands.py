@@ -1,0 +1,117 @@
+"""Gates that run a command: what it prints, leaves running and is told, on real repositories."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktxkit.effects import gate_process
+from ktxkit.flows.gating.pre_commit import batches
+from tests.support.commands import BIN, Ran, call, spawn
+from tests.support.repos import Repo
+
+
+def configured(repo: Repo, run: str, **more: Any) -> Repo:
+    """A repository with one gate that runs a command."""
+    gate = {"gate": "command", "name": "own", "run": run, **more}
+    repo.write("ktx-gates.yaml", json.dumps({"gates": [gate]}))
+    repo.write("a.txt", "one\n")
+    repo.commit("gates")
+    return repo
+
+
+def found(ran: Ran) -> list[dict[str, Any]]:
+    assert ran.status in (0, 1), ran.err
+    findings: list[dict[str, Any]] = ran.document["findings"]
+    return findings
+
+
+def test_paths_are_told_from_the_top_of_the_tree(repo: Repo) -> None:
+    lines = [{"path": "./a.txt", "message": "1"}, {"path": "x/../a.txt", "message": "2"}]
+    script = "".join(f"echo '{json.dumps(line)}'; " for line in lines)
+    script += 'printf \'{"path": "%s/a.txt", "message": "3"}\\n\' "$PWD"; exit 1'
+    ran = call("gate-check", "--all", "--json", cwd=configured(repo, script, output="findings").path)
+    assert [(one["path"], one["message"]) for one in found(ran)] == [("a.txt", "1"), ("a.txt", "2"), ("a.txt", "3")]
+
+
+def test_where_the_checkout_lay_and_how_long_it_took_is_no_difference(repo: Repo) -> None:
+    script = 'echo "$PWD/a.txt is bad, found in $(date +%N)ms"; pwd; exit 1'
+    configured(repo, script)
+    repo.write("b.txt", "two\n")
+    repo.git("add", "-A")
+    ran = call("gate-check", "--json", cwd=repo.path)
+    (one,) = found(ran)
+    assert ran.status == 0 and one["inherited"] is True
+    assert one["message"].startswith("own ended with status 1: a.txt is bad, found in ") and one["message"].endswith(
+        "/ ."
+    )
+
+
+def test_a_deletion_concerns_a_gate_too(repo: Repo) -> None:
+    configured(repo, "test -e docs/a.md", files=["docs/"])
+    repo.write("docs/a.md", "a\n")
+    repo.commit("a page")
+    repo.write("a.txt", "other\n")
+    repo.git("add", "-A")
+    assert call("gate-check", cwd=repo.path).status == 0
+    repo.git("rm", "-q", "docs/a.md")
+    (one,) = found(call("gate-check", "--json", cwd=repo.path))
+    assert one["rule"] == "command-failed"
+
+
+def test_what_it_leaves_running_neither_keeps_us_nor_stays(repo: Repo, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    configured(repo, f"setsid sh -c 'echo $$ >{pid}; exec sleep 600' & while ! test -s {pid}; do sleep 0.05; done")
+    assert call("gate-check", "--all", cwd=repo.path).status == 0
+    state = Path(f"/proc/{pid.read_text().strip()}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_flood_of_output_is_cut_and_told(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("ktxkit.effects.gate_process", "ktxkit.flows.gating.command"):
+        monkeypatch.setattr(f"{module}.OUTPUT_LIMIT", 40_000)
+    line = json.dumps({"path": "a.txt", "message": "m", "line": 1})
+    configured(repo, f"yes '{line}' | head -c 400000", output="findings")
+    rules = {one["rule"] for one in found(call("gate-check", "--all", "--json", cwd=repo.path))}
+    assert rules == {"own", "gate-output"}
+    assert gate_process.OUTPUT_LIMIT == 40_000
+
+
+def test_a_command_that_cannot_be_started_is_status_2(repo: Repo) -> None:
+    configured(repo, "")
+    repo.write("ktx-gates.yaml", json.dumps({"gates": [{"gate": "command", "run": ["no-such-program-here"]}]}))
+    repo.commit("wrong")
+    ran = call("gate-check", "--all", cwd=repo.path)
+    assert ran.status == 2 and "cannot start no-such-program-here" in ran.err
+
+
+def test_nothing_is_left_of_the_checkouts(repo: Repo) -> None:
+    configured(repo, "exit 1")
+    call("gate-check", "--all", cwd=repo.path)
+    assert list((repo.path / ".ktx/tmp").iterdir()) == []
+    assert repo.git("status", "--porcelain") == ""
+
+
+def test_hooks_get_files_in_batches_and_none_is_an_option(repo: Repo, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    hook = {"id": "l", "name": "l", "language": "system", "entry": f'sh -c \'printf "%s\\\\n" "$@" >>{log}\' x'}
+    repo.write(".pre-commit-config.yaml", json.dumps({"repos": [{"repo": "local", "hooks": [hook]}]}))
+    gates = {"gates": [{"gate": "pre-commit", "run": [str(BIN / "pre-commit")], "files": ["many/", "--version"]}]}
+    repo.write("ktx-gates.yaml", json.dumps(gates))
+    names = {f"many/{'x' * 200}-{n}" for n in range(600)} | {"--version"}
+    for name in names:
+        repo.write(name, "text\n")
+    repo.commit("many")
+    ran = spawn("gate-check", "--all", cwd=repo.path, env={"PRE_COMMIT_HOME": str(tmp_path / "cache")})
+    assert ran.status == 0, ran.out + ran.err
+    assert set(log.read_text().split()) == names
+
+
+def test_batches() -> None:
+    assert list(batches([b"a", b"bb", b"c"], b"/t", limit=10)) == [[b"/t/a", b"/t/bb"], [b"/t/c"]]
+    assert list(batches([b"x" * 50], b"/t", limit=10)) == [[b"/t/" + b"x" * 50]]
+    assert os.fsdecode(next(batches([b"-o"], b"/t"))[0]) == "/t/-o"
