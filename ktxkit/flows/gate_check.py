@@ -39,10 +39,7 @@ def _check(world: World, args: Namespace) -> tuple[Document, Content]:
     _from_manager(world, args)
     with Objects(world.git) as objects:
         entries, tree = _entries(world, objects, args.tree)
-        known = {path: oid for _, path, oid in entries}
-        config = gate_config.make(
-            options_of(args), lambda path: objects.read(known[path]) if path in known else beside(world, path)
-        )
+        config = gate_config.make(options_of(args), _load(world, objects, args, entries))
         base = _base(world, args)
         after = gates.read_entries(entries, objects, config.options.root, tree)
         before = gates.read_tree(base, objects, config.options.root) if base else None
@@ -105,6 +102,29 @@ def options_of(args: Namespace) -> dict[str, Any]:
     if args.gate:
         said["only"] = args.gate
     return said
+
+
+def _load(world: World, objects: Objects, args: Namespace, entries: Entries) -> gate_config.Load:
+    """The files that configure the gates: of what is being committed, or of where we stand where --tree names another.
+
+    A configuration may name commands. Asking about a tree must not run what that tree says.
+    """
+    known = {path: oid for _, path, oid in (entries if args.tree is None else _standing(world, objects))}
+    said = {os.fsencode(name) for name in (args.config, args.baseline) if name}
+
+    def load(path: bytes) -> bytes | None:
+        if path in known:
+            return objects.read(known[path])
+        return beside(world, path) if path in said else None
+
+    return load
+
+
+def _standing(world: World, objects: Objects) -> Entries:
+    """The index; nothing in a bare repository without a commit."""
+    if world.repository.top is None and world.git.resolve("HEAD", "tree") is None:
+        return []
+    return _entries(world, objects, None)[0]
 
 
 def beside(world: World, path: bytes) -> bytes | None:

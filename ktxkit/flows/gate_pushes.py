@@ -23,8 +23,8 @@ def check(world: World, remote: str, lines: bytes, options: Mapping[str, Any]) -
 
 
 def _judged(world: World, objects: Objects, tree: str, base: str, options: Mapping[str, Any]) -> Document:
-    """By the configuration of the tree that is pushed."""
-    known = {path: oid for _, path, oid in gates.entries_of(objects, tree)}
+    """By the configuration of what the other side has: a push of foreign work must not run what that work says."""
+    known = {path: oid for _, path, oid in gates.entries_of(objects, base or tree)}
     config = gate_config.make(options, lambda path: objects.read(known[path]) if path in known else None)
     after = gates.read_tree(tree, objects, config.options.root)
     before = gates.read_tree(base, objects, config.options.root) if base else None

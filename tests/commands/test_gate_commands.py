@@ -115,3 +115,27 @@ def test_batches() -> None:
     assert list(batches([b"a", b"bb", b"c"], b"/t", limit=10)) == [[b"/t/a", b"/t/bb"], [b"/t/c"]]
     assert list(batches([b"x" * 50], b"/t", limit=10)) == [[b"/t/" + b"x" * 50]]
     assert os.fsdecode(next(batches([b"-o"], b"/t"))[0]) == "/t/-o"
+
+
+def test_asking_about_a_tree_does_not_run_what_it_says(repo: Repo, tmp_path: Path) -> None:
+    ran_it = tmp_path / "ran"
+    repo.git("checkout", "-q", "-b", "foreign")
+    configured(repo, f"touch {ran_it}")
+    foreign = repo.head
+    repo.git("checkout", "-q", "main")
+    assert call("gate-check", "--tree", foreign, cwd=repo.path).status == 0
+    lines = f"refs/heads/foreign {foreign} refs/heads/foreign {repo.head}\n"
+    assert spawn("gate-check", "--pushed", "origin", cwd=repo.path, stdin=lines.encode()).status == 0
+    assert not ran_it.exists()
+    repo.git("checkout", "-q", "foreign")
+    assert call("gate-check", "--tree", "HEAD", cwd=repo.path).status == 0
+    assert ran_it.exists()
+
+
+def test_a_configuration_that_is_not_in_the_tree_must_be_named(repo: Repo, tmp_path: Path) -> None:
+    ran_it = tmp_path / "ran"
+    repo.write("ktx-gates.yaml", json.dumps({"gates": [{"gate": "command", "run": f"touch {ran_it}"}]}))
+    assert call("gate-check", "--all", cwd=repo.path).status == 0
+    assert not ran_it.exists()
+    assert call("gate-check", "--all", "--config", "ktx-gates.yaml", cwd=repo.path).status == 0
+    assert ran_it.exists()
