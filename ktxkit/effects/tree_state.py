@@ -103,7 +103,8 @@ def _tree_of(git: Git, repository: Repository, changed: list[bytes]) -> tuple[st
     index = Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "index"))
     with tempfile.TemporaryDirectory(prefix="ktx-tree-") as aside:
         if index.exists():
-            shutil.copyfile(index, f"{aside}/index")
+            # With its time: git takes an entry for clean by its stat only where it is older than the index.
+            shutil.copy2(index, f"{aside}/index")
         env = {
             "GIT_INDEX_FILE": f"{aside}/index",
             "GIT_OBJECT_DIRECTORY": f"{aside}/objects",

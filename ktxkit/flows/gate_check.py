@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ktxkit.effects.objects import Objects
 from ktxkit.errors import CannotRun
 from ktxkit.flows import gate_config, gate_message, gate_prune, gate_pushes, gates
 from ktxkit.flows.gates import Asked, Entries, Read
+from ktxkit.gates import MESSAGE_GATES, registry
 from ktxkit.world import World
 
 
@@ -24,8 +26,10 @@ def check(world: World, args: Namespace) -> tuple[Document, Content]:
     Raises CannotRun for a revision or file that is none, and where nothing was looked at but had to be.
     """
     content: Content = no_content
+    if _of_messages(args.gate) and args.message is None and len(args.files) == 1:
+        args.message = args.files[0]  # `--gate claims FILE`: a text, not a file of the tree
     if args.message is not None:
-        verdict = gate_message.check(world, args.message)
+        verdict = gate_message.check(world, args.message, args.gate)
     elif args.pushed is not None:
         verdict = gate_pushes.check(world, args.pushed, args.stdin, options_of(args))
     else:
@@ -33,6 +37,10 @@ def check(world: World, args: Namespace) -> tuple[Document, Content]:
     if args.require_input and not any(gate.get("looked") for gate in verdict["gates"]):
         raise CannotRun("nothing was looked at", hint="no semantic-layer/ or wiki/ here? --root names their place")
     return verdict, content
+
+
+def _of_messages(names: Sequence[str]) -> bool:
+    return bool(names) and set(names) <= registry.named(MESSAGE_GATES).keys()
 
 
 def _check(world: World, args: Namespace) -> tuple[Document, Content]:

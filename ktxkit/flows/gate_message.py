@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from ktxkit.contracts import Document
@@ -18,12 +19,15 @@ from ktxkit.world import World
 KEYS = "^(core[.]comment(char|string)|commit[.]cleanup)$"
 
 
-def check(world: World, name: str) -> Document:
-    """The verdict on the message in a file (what commit-msg is given). Raises CannotRun where it cannot be read."""
+def check(world: World, name: str, only: Sequence[str] = ()) -> Document:
+    """The verdict on the message in a file (what commit-msg is given), by all gates of messages or `only` these.
+
+    Raises CannotRun where it cannot be read.
+    """
     message = committed(world, world.cwd / name).decode("utf-8", "replace")
     found: list[Finding] = []
     asked = []
-    for gate in registry.named(MESSAGE_GATES):
+    for gate in only or registry.named(MESSAGE_GATES):
         answer = registry.ask(MESSAGE_GATES, gate, world, message)
         found += answer.findings
         asked.append({"name": gate, "looked": answer.looked})

@@ -26,7 +26,7 @@ OF_TEST = (
 )
 
 
-def _repetitions(world: World) -> int:
+def repetitions(world: World) -> int:
     """How many identical executions `flaky` needs here."""
     return int(settings.ledger(world).get("repetitions", REPETITIONS))
 
@@ -64,7 +64,7 @@ def executions(index: Index, projects: tuple[str, ...], tests: list[str] | None)
 
 def flaky(world: World, ask: Ask) -> Document:
     """Whether a test may be called flaky, or the narrower word; without a test, every test that has a word."""
-    index, least = ensure(world), _repetitions(world)
+    index, least = ensure(world), repetitions(world)
     if ask.subject:
         return _one(index, ask, least)
     found = executions(index, ask.projects, None)
@@ -114,7 +114,7 @@ def explain(world: World, ask: Ask) -> Document:
             derivation = OF_RUN[name](record, row)
     else:
         ran = executions(index, ask.projects, [subject]).get(subject, [])
-        said = is_flaky(ran, _repetitions(world)) if name == "flaky" and not ran else judge(ran, _repetitions(world))
+        said = is_flaky(ran, repetitions(world)) if name == "flaky" and not ran else judge(ran, repetitions(world))
         derivation = derive.word(subject, name, said)
     return answer(
         "explain",

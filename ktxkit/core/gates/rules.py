@@ -65,6 +65,15 @@ RULES: dict[str, tuple[str, str]] = {
     "unknown-raw-path": (ERROR, "a raw path that is neither in the snapshot nor among the deleted ones"),
     "absent-snapshot": (ADVICE, "a raw path into a snapshot that the tree does not keep"),
     "unknown-artifact": (ERROR, "a provenance row names an artifact that is not there"),
+    # claims of test runs
+    "claim-stale": (ERROR, "a claim of a test run that predates the last edit"),
+    "claim-false": (ERROR, "a claim of a test run that the ledger refutes"),
+    "claim-unknown": (ERROR, "a claim of a test run that no recorded run bears out"),
+    "claim-uncommitted": (WARNING, "a test run had files that are not being committed"),
+    "claim-partial": (WARNING, "a true claim that leaves out what failed"),
+    "word-refused": (ERROR, "a word about tests that says nothing that can be checked"),
+    "word-unearned": (ERROR, "a word of the lexicon that the ledger does not show of the test"),
+    "quote-altered": (ERROR, "a quoted error that is nearly a recorded one"),
     # the gates themselves
     "suppression-unused": (WARNING, "a suppression that suppresses nothing"),
     "suppression-unknown": (ERROR, "a suppression that names no rule"),

@@ -1,0 +1,110 @@
+"""A message as sentences with their places. Code, quotations, links and foreign trailers claim nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LINE_LIMIT = 2000  # characters of a line that are read
+_FENCE = re.compile(r"\s{0,3}(```|~~~)")
+_TRAILER = re.compile(
+    r"(signed-off-by|co-authored-by|tested-by|reviewed-by|acked-by|reported-by|suggested-by|cc|fixes|closes|refs?|see|link|"
+    r"bug|closes-bug|related-bug|partial-bug|implements|change-id|depends-on|reviewed-on|git-svn-id|url|https?)\s*:",
+    re.IGNORECASE,
+)
+_LIST = re.compile(r"\s*(?:[-*+\u2022]|\d{1,3}[.)])\s+")
+_END = re.compile(
+    r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)(?<!cf\.)(?<!etc\.)[\"')\]]*\s+(?=[A-Z0-9\"'(`\[])|\s+[\u2013\u2014]\s+"
+)
+_MASKED = (
+    re.compile(r"`[^`\n]*`"),
+    re.compile(r'"[^"\n]{1,300}"'),
+    re.compile(r"(?<![A-Za-z0-9])'[^'\n]{2,300}'(?![A-Za-z0-9])"),
+    re.compile(r"“[^”\n]*”"),
+    re.compile(r"\bhttps?://\S+"),
+    re.compile(r"<[^>\n]*>"),
+)
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """`plain` is the text with quoted and coded parts blanked out, of the same length; line and column count from 1."""
+
+    text: str
+    plain: str
+    line: int
+    column: int
+    subject: bool = False
+    places: tuple[tuple[int, int], ...] = ()  # offsets in the text at which each of its lines begins
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset in the text."""
+        if not self.places:
+            return self.line, self.column + offset
+        begun = [at for at in self.places if at[0] <= offset][-1]
+        return begun[1], offset - begun[0] + 1
+
+
+def sentences(message: str) -> Iterator[Sentence]:
+    """The sentences of a message, in order. The first line is its subject."""
+    for paragraph in _paragraphs(message):
+        text = " ".join(line for _, line in paragraph)
+        starts, at = [], 0
+        for number, line in paragraph:
+            starts.append((at, number))
+            at += len(line) + 1
+        masked = mask(text)
+        begin = 0
+        for cut in [*_END.finditer(masked), None]:
+            end = cut.start() if cut else len(text)
+            if text[begin:end].strip():
+                yield _sentence(text, masked, begin, end, starts)
+            begin = cut.end() if cut else end
+
+
+def _sentence(text: str, masked: str, begin: int, end: int, starts: list[tuple[int, int]]) -> Sentence:
+    first = [start for start in starts if start[0] <= begin][-1]
+    inside = [(max(0, at - begin), number) for at, number in starts if begin < at < end]
+    places = ((first[0] - begin, first[1]), *inside)
+    return Sentence(text[begin:end], masked[begin:end], first[1], begin - first[0] + 1, first[1] == 1, places)
+
+
+def mask(text: str) -> str:
+    """The text with what is quoted, coded or linked blanked out."""
+    for pattern in _MASKED:
+        text = pattern.sub(lambda found: " " * len(found[0]), text)
+    return text
+
+
+def _paragraphs(message: str) -> Iterator[list[tuple[int, str]]]:
+    """Runs of lines that belong together. A list item, a header and an indented block begin a new one."""
+    open_fence, found = "", list[tuple[int, str]]()
+    for number, raw in enumerate(message.split("\n"), start=1):
+        line = raw.rstrip("\r")[:LINE_LIMIT]
+        fence = _FENCE.match(line)
+        if open_fence or fence:
+            open_fence = (
+                "" if open_fence and fence and fence[1] == open_fence else open_fence or (fence[1] if fence else "")
+            )
+            line = ""
+        skipped = not line.strip() or line.lstrip().startswith((">", "|")) or _TRAILER.match(line) or _code(line, found)
+        if found and (skipped or _LIST.match(line) or number == 2):
+            yield found
+            found = []
+        if not skipped:
+            found.append((number, _blank_list(line)))
+    if found:
+        yield found
+
+
+def _blank_list(line: str) -> str:
+    """A list item's marker is no part of the sentence; its place is kept."""
+    marker = _LIST.match(line)
+    return " " * marker.end() + line[marker.end() :] if marker else line
+
+
+def _code(line: str, before: list[tuple[int, str]]) -> bool:
+    """An indented block is code or output, unless it goes on with a list item."""
+    indented = line.startswith(("    ", "\t"))
+    return indented and not _LIST.match(line) and not (before and before[-1][1].startswith("  "))
