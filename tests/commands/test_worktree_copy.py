@@ -101,11 +101,23 @@ def test_no_link_leads_a_copy_out_of_the_worktree(house: Repo, tmp_path: Path) -
 
 
 def test_copies_are_neither_collected_nor_kept_in_the_attic(house: Repo) -> None:
-    tree, _ = opened(house, "--copy", ".env", "--copy", "cache/")
+    exclude = house.path / ".git/info/exclude"
+    exclude.write_text("token\n")
+    house.write("token", "SECRET=3\n")
+    tree, _ = opened(house, "--copy", ".env", "--copy", "token", "--copy", "cache/")
+    exclude.write_text("/.ktx/\n")  # it is not ignored any more
     tree.write("new", "x\n")
+    assert call("patch-collect", *UNIT, "--json", cwd=house.path).status == 0
+    patch = (house.path / ".ktx/ingest-patches/j1/0001-u1.patch").read_bytes()
+    assert b"SECRET" not in patch and b"new" in patch
+    tree.write("newer", "x\n")
     done = call("worktree-close", *UNIT, "--outcome", "success", "--discard", "--json", cwd=house.path)
     names = house.git("ls-tree", "-r", "--name-only", done.document["atticRef"]).split("\n")
-    assert "new" in names and ".env" not in names and not [name for name in names if name.startswith("cache")]
+    assert (
+        "newer" in names
+        and not {".env", "token"} & set(names)
+        and not [name for name in names if name.startswith("cache")]
+    )
 
 
 def test_a_sparse_checkout(house: Repo) -> None:
