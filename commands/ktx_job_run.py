@@ -31,7 +31,7 @@ def parser() -> cli.Parser:
         "--max-parallel", type=int, metavar="N", help="units at once (default: the file's, or processors)"
     )
     made.add_argument("--on-failure", choices=["continue", "abort"], help="when a unit fails")
-    made.add_argument("--on-conflict", choices=["set-aside", "stop"], help="when a unit's patch is not accepted")
+    made.add_argument("--on-conflict", choices=["set-aside", "stop", "prune"], help="when a patch is not accepted")
     made.add_argument("--rebase", action="store_true", help="replay on the target where it moved meanwhile")
     return made
 

@@ -22,7 +22,7 @@ schemaVersion: 1
 #   maxParallel: 8          # units at once; without it the number of processors
 #   timeLimit: 3600         # seconds for each unit
 #   onFailure: continue     # or abort: nothing lands after a unit has failed
-#   onConflict: set-aside   # or stop: nothing lands after a unit was not accepted
+#   onConflict: set-aside   # or stop: nothing lands then; or prune: what dangles is taken out
 #   verify: make check      # runs on every candidate, in a checkout of its own
 #   copy: [.env]            # ignored files that a unit's worktree needs too
 #   policy:

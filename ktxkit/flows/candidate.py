@@ -21,6 +21,7 @@ from ktxkit.flows.collect import judge_entries
 from ktxkit.world import World
 
 GATES = "ktxkit.flows.gates"
+PRUNE = "ktxkit.flows.gate_prune"
 SUSPECT = "suspect_revert"
 
 
@@ -48,6 +49,7 @@ class Judged:
     findings: tuple[Document, ...] = ()
     gates: Document | None = None
     followed: Mapping[bytes, bytes] = field(default_factory=dict)
+    pruned: tuple[Document, ...] = ()  # what was taken out of the tree so that the gates pass
 
 
 def offer_of(
@@ -155,8 +157,12 @@ def _put_back(
 
 
 def gated(world: World, judged: Judged, base_tree: str, options: Mapping[str, Any]) -> Judged:
-    """The gates' word on a candidate tree: new findings of level error are a semantic conflict."""
-    verdict = gates(world, judged.tree, base_tree, [entry.path for entry in judged.entries], options)
+    """The gates' word on a candidate tree: new findings of level error are a semantic conflict.
+
+    With the option `prune` what dangles is taken out of the tree, and it may go on where every gate then passes.
+    """
+    asked = {key: value for key, value in options.items() if key != "prune"}
+    verdict = gates(world, judged.tree, base_tree, [entry.path for entry in judged.entries], asked)
     if verdict is None:
         return judged
     found = verdict["findings"]
@@ -166,6 +172,10 @@ def gated(world: World, judged: Judged, base_tree: str, options: Mapping[str, An
         "inherited": sum(1 for f in found if f.get("inherited")),
         "warnings": sum(1 for f in found if f["level"] == "warning" and not f.get("inherited")),
     }
+    if new and options.get("prune"):
+        mended = importlib.import_module(PRUNE).prune_tree(world, judged.tree, base_tree=base_tree, options=asked)
+        if mended["outcome"] == "done":
+            return replace(judged, tree=mended["prunedTree"], pruned=tuple(mended["pruned"]), gates=counted)
     word = "semantic_conflict" if new else "candidate"
     return replace(judged, outcome=word, findings=new, gates=counted)
 

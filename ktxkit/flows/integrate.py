@@ -94,6 +94,7 @@ def tell(step: Step, receipt: Document) -> None:
         "breaches": receipt.get("breaches", [])[:100] or None,
         "reasons": [message] if (message := receipt.get("message")) else None,
         "gates": receipt.get("gates"),
+        "pruned": receipt.get("pruned"),
     }
     name = f"patch_{receipt['outcome']}"
     step.trace.emit("integration", name, facts, level="info", duration_ms=receipt["durationMs"])
@@ -156,7 +157,10 @@ def judge(step: Step, neutral: Neutral, objects: Objects, offer: Offer, onto: st
     step.held.note(phase="gates")
     base = merging.tree_of(neutral.git, str(step.job.get("base", step.job["targetAtStart"])))
     assert base is not None, "the job's base is a commit"
-    return candidate.gated(step.world, judged, base, step.options.gate_options)
+    done = candidate.gated(step.world, judged, base, step.options.gate_options)
+    if not done.pruned:
+        return done
+    return replace(done, entries=tuple(merging.changes(neutral, tree, done.tree)))
 
 
 def commit_of(step: Step, neutral: Neutral, judged: Judged, onto: str) -> str:

@@ -38,6 +38,9 @@ def build(world: World, job: Document, more: Mapping[str, Any] | None = None) ->
         **_summary(events),
         **(more or {}),
     }
+    pruned = [one for unit in units if unit.receipt for one in unit.receipt.get("pruned", ())]
+    if pruned:
+        facts["prunedReferences"] = pruned
     if problems:
         facts["problems"] = problems
     if world.store.exists(names.integration_dir(job["jobId"])):

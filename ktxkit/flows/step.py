@@ -136,6 +136,8 @@ def facts_of(judged: Judged) -> Document:
         made["breaches"] = [breach.document() for breach in judged.breaches[:KEPT]]
     if judged.gates is not None:
         made["gates"] = judged.gates
+    if judged.pruned:
+        made["pruned"] = list(judged.pruned[:KEPT])
     if judged.followed:
         made["followed"] = [
             {**path_fields(old), **path_fields(new, "newPath")} for old, new in sorted(judged.followed.items())

@@ -214,7 +214,7 @@ class Loop:
         return integrate.Options(
             verify=verify.argv if verify else (),
             verify_limit=verify.time_limit if verify else None,
-            gate_options=self.run.plan.gates,
+            gate_options={**self.run.plan.gates, **({"prune": True} if self.run.plan.on_conflict == "prune" else {})},
         )
 
 

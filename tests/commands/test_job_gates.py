@@ -1,0 +1,82 @@
+"""Two clean patches that together break a reference: told, set aside, or repaired."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.commands import Ran, spawn
+from tests.support.gates import page, source
+from tests.support.jobs import job_file, outcomes, trace, unit
+from tests.support.repos import Repo
+
+MART = source("mart", measures="total net")
+PAGE = page("Total is `mart.total`.\n\nNet is `mart.net`.\n", "sl_refs: [mart.total, mart]\n")["wiki/global/page.md"]
+
+
+@pytest.fixture
+def layer(repo: Repo) -> Repo:
+    for name, text in MART.items():
+        repo.write(name, text)
+    repo.commit("a source")
+    return repo
+
+
+def run(repo: Repo, *args: str, **more: Any) -> Ran:
+    (path,) = MART
+    units = [
+        unit("page", f"mkdir -p wiki/global && cat > wiki/global/page.md <<'END'\n{PAGE}END"),
+        unit("rename", f"sed -i s/total/gross/ {path}"),
+    ]
+    return spawn("job-run", str(job_file(repo, {"units": units, **more})), "--job", "j1", *args, cwd=repo.path)
+
+
+def receipt(repo: Repo, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((repo.path / f".ktx/jobs/j1/units/{name}/receipt.json").read_text())
+    return found
+
+
+def test_the_second_is_set_aside_and_names_the_page_that_it_never_touched(layer: Repo) -> None:
+    ran = run(layer)
+    assert ran.status == 3, ran.err
+    assert outcomes(layer) == {"page": "accepted", "rename": "semantic_conflict"}
+    findings = receipt(layer, "0002-rename")["findings"]
+    assert {(one["rule"], one["path"], one["line"]) for one in findings} == {("stale-entity", "wiki/global/page.md", 3)}
+    assert layer.show("main", "wiki/global/page.md").decode() == PAGE
+
+
+def test_on_conflict_prune_takes_out_what_dangles_and_lands_both(layer: Repo) -> None:
+    ran = run(layer, "--on-conflict", "prune")
+    assert ran.status == 0, ran.out + ran.err
+    assert outcomes(layer) == {"page": "accepted", "rename": "accepted"}
+    left = PAGE.replace("[mart.total, mart]", "[mart]").replace("Total is `mart.total`.", "Total is.")
+    assert layer.show("main", "wiki/global/page.md").decode() == left
+    assert (layer.path / "wiki/global/page.md").read_text() == left
+    written = receipt(layer, "0002-rename")
+    taken = [(one["kind"], one["artifact"], one["removedRef"]) for one in written["pruned"]]
+    assert taken == [
+        ("inline", "wiki/global/page.md", "mart.total"),
+        ("sl_ref", "wiki/global/page.md", "mart.total"),
+    ]
+    assert sorted(entry["path"] for entry in written["paths"]) == ["semantic-layer/wh/mart.yaml", "wiki/global/page.md"]
+    report = json.loads((layer.path / ".ktx/jobs/j1/report.json").read_text())
+    assert report["prunedReferences"] == written["pruned"]
+    (told,) = [event for event in trace(layer) if event["event"] == "patch_accepted" and "pruned" in event["data"]]
+    assert told["data"]["pruned"] == written["pruned"]
+
+
+def test_stored_patches_are_never_altered(layer: Repo) -> None:
+    run(layer, onConflict="prune")
+    patch = layer.path / ".ktx/ingest-patches/j1/0001-page.patch"
+    assert "+Total is `mart.total`." in patch.read_text()
+    assert "page.md" not in (layer.path / ".ktx/ingest-patches/j1/0002-rename.patch").read_text()
+
+
+def test_what_cannot_be_pruned_is_set_aside(layer: Repo) -> None:
+    (path,) = MART
+    units = [unit("bad", f"sed -i 's/count(id)/count(nothing)/' {path}"), unit("good", "echo g > g.txt")]
+    ran = spawn("job-run", str(job_file(layer, {"units": units, "onConflict": "prune"})), "--job", "j1", cwd=layer.path)
+    assert ran.status == 3
+    assert outcomes(layer) == {"bad": "semantic_conflict", "good": "accepted"}
