@@ -16,6 +16,7 @@ from ktxkit.core.gates.findings import Finding, grouped, mark_inherited
 from ktxkit.effects import scratch
 from ktxkit.effects.objects import Objects
 from ktxkit.flows import gate_config, gate_facts
+from ktxkit.flows.gate_comments import Comments
 from ktxkit.flows.gate_config import ARTIFACTS, Config, options_of
 from ktxkit.gates import TREE_GATES, Subject, registry
 from ktxkit.world import World
@@ -111,16 +112,18 @@ def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Doc
     gates: list[Document] = []
     looked: dict[str, int] = {}
     suppressed = 0
+    comments = Comments(asked.after.files, objects)
     for entry in config.gates:
         if entry["gate"] == ARTIFACTS:
             more, looked, suppressed = _artifacts(asked, touched, config.options)
             name, count = ARTIFACTS, looked["files"]
         else:
-            more, count = _other(world, objects, asked, touched, entry)
+            more, count = _other(world, objects, asked, touched, entry, comments)
             name = str(entry.get("name") or entry["gate"])
         charged = any(one.severity == "error" and not one.inherited for one in more)
         gates.append({"name": name, "outcome": "findings" if charged else "done", "looked": count})
         found += more
+    found = [*comments.agreed(found), *comments.idle(asked.after.facts)]
     kept = [one for one in found if one.fingerprint not in config.baseline]
     return core_verdict.build(
         sorted(kept, key=lambda one: one.order),
@@ -129,7 +132,7 @@ def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Doc
         base_tree=asked.before.tree if asked.before is not None else "",
         scope="all" if touched is None else "change",
         gates=gates,
-        suppressed=suppressed,
+        suppressed=suppressed + comments.count,
         baselined=len(found) - len(kept),
     )
 
@@ -167,11 +170,16 @@ def _artifacts(
 
 
 def _other(
-    world: World, objects: Objects, asked: Asked, touched: Sequence[bytes] | None, entry: Document
+    world: World,
+    objects: Objects,
+    asked: Asked,
+    touched: Sequence[bytes] | None,
+    entry: Document,
+    comments: Comments,
 ) -> tuple[list[Finding], int]:
-    subject = _subject(world, objects, asked.after, asked.before, touched)
+    subject = replace(_subject(world, objects, asked.after, asked.before, touched), read=comments.read)
     answer = registry.ask(TREE_GATES, entry["gate"], subject, entry)
-    found = grouped(answer.findings)
+    found = comments.without(grouped(answer.findings))
     for one in (asked.before, *asked.also) if found and asked.before is not None else ():
         base = _subject(world, objects, one, None, touched, is_base=True)
         known = registry.ask(TREE_GATES, entry["gate"], base, entry).findings

@@ -139,3 +139,33 @@ def test_a_configuration_that_is_not_in_the_tree_must_be_named(repo: Repo, tmp_p
     assert not ran_it.exists()
     assert call("gate-check", "--all", "--config", "ktx-gates.yaml", cwd=repo.path).status == 0
     assert ran_it.exists()
+
+
+def test_suppressions_in_files_that_other_gates_look_at(repo: Repo) -> None:
+    schema = json.dumps({"type": "object", "properties": {"port": {"type": "integer"}, "on": {"type": "boolean"}}})
+    gates = [
+        {"gate": "schema", "schema": "s.json", "files": ["conf/", "wiki/"]},
+        {"gate": "command", "name": "no-todo", "run": "cat out", "output": "findings"},
+        {"gate": "swallow"},
+        {"gate": "artifacts"},
+    ]
+    files = {
+        "ktx-gates.yaml": json.dumps({"gates": gates}),
+        "s.json": schema,
+        "conf/a.yaml": "port: x # ktx-gate: ignore=schema-type\n# ktx-gate: ignore=schema-type\non: 1\n",
+        "conf/b.yaml": "port: 1 # ktx-gate: ignore=schema-type\n",
+        "src/a.c": "int a; // ktx-gate: ignore=no-todo\nint b;\n",
+        "out": "".join(json.dumps({"path": "src/a.c", "line": n, "message": f"todo {n}"}) + "\n" for n in (1, 2)),
+        "a.py": "try:\n    x\nexcept A:  # ktx-gate: ignore=swallowed-exception\n    pass\n",
+    }
+    for name, text in files.items():
+        repo.write(name, text)
+    repo.commit("all")
+    ran = call("gate-check", "--all", "--json", cwd=repo.path)
+    assert sorted((one["path"], one["rule"], one["line"]) for one in found(ran)) == [
+        ("a.py", "suppression-unused", 3),
+        ("a.py", "swallowed-exception", 3),
+        ("conf/b.yaml", "suppression-unused", 1),
+        ("src/a.c", "no-todo", 2),
+    ]
+    assert ran.document["counts"]["suppressed"] == 3

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from ktxkit.core.gates import model, sources
+from ktxkit.core.gates import model, sources, suppressing
 from ktxkit.core.gates.findings import Finding, grouped
 from ktxkit.core.gates.model import Layer
 from ktxkit.core.gates.provenance import Known, artifact, raw_path, raw_path_of
 from ktxkit.core.gates.references import References, Wrong, listed
-from ktxkit.core.gates.rules import ADVICE, RULES
+from ktxkit.core.gates.rules import ADVICE
 from ktxkit.core.text import nearest
 
 Facts = dict[str, Any]
@@ -146,44 +146,10 @@ def _rows(path: bytes, rows: Facts, known: Known) -> Iterator[Finding]:
 
 def _unsuppressed(found: list[Finding], facts: Mapping[bytes, Facts]) -> tuple[list[Finding], int]:
     """Findings without those that a comment suppresses; and what is wrong with the comments."""
-    used: set[tuple[bytes, int]] = set()
-    kept, suppressed = [], 0
-    for finding in found:
-        ignores = facts.get(finding.path, {}).get("ignores", ())
-        places = []
-        for line, column in finding.places:
-            hit = next((n for n, one in enumerate(ignores) if _covers(one, finding.rule, line)), None)
-            if hit is None:
-                places.append((line, column))
-            else:
-                used.add((finding.path, hit))
-                suppressed += 1
-        kept += [finding] if len(places) == len(finding.places) else _left(finding, places)
-    for path, one in facts.items():
-        for n, (rule, line, column, _) in enumerate(one["ignores"]):
-            if (path, n) not in used:
-                kept.append(_idle(path, rule, line, column))
-    return sorted(kept, key=lambda one: one.order), suppressed
-
-
-def _left(finding: Finding, places: list[tuple[int, int]]) -> list[Finding]:
-    if not places:
-        return []
-    return [replace(finding, line=places[0][0], column=places[0][1], places=tuple(places))]
-
-
-def _covers(ignore: list[Any], rule: str, line: int) -> bool:
-    wanted, at, _, alone = ignore
-    return bool(wanted == rule and (line == at or (alone and line == at + 1)))
-
-
-def _idle(path: bytes, rule: str, line: int, column: int) -> Finding:
-    if rule not in RULES:
-        near = tuple(nearest(rule, sorted(RULES)))
-        hint = f"did you mean {near[0]}?" if near else "`gate-check --explain RULE` lists the rules"
-        return Finding("suppression-unknown", path, f"there is no rule {rule}", line, column, rule, (), near, hint)
-    message = f"nothing here breaks {rule}"
-    return Finding("suppression-unused", path, message, line, column, rule, hint="remove the comment")
+    ignores = {path: one["ignores"] for path, one in facts.items()}
+    done = suppressing.apply(found, ignores)
+    idle = suppressing.idle(ignores, done.used)
+    return sorted([*done.kept, *idle], key=lambda one: one.order), done.count
 
 
 def looked_at(facts: Mapping[bytes, Facts]) -> dict[str, int]:
