@@ -68,7 +68,7 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
     "skipped": ({"rawPath": "cards/1.json", "actionType": "skipped"}, ""),
     "outside": (rowed("cards/missing.json"), "unknown-raw-path"),
     "another case": (rowed("Cards/1.json"), "unknown-raw-path"),
-    "another Unicode form": (rowed("cards/e\u0301.json"), "unknown-raw-path"),
+    "another Unicode form": (rowed("cards/e\u0301.json"), "path-not-normal"),
     "a leading slash": (rowed("/cards/1.json"), "path-not-normal"),
     "a dot segment": (rowed("./cards/1.json"), "path-not-normal"),
     "a parent segment": (rowed("cards/../cards/1.json"), "path-not-normal"),
@@ -120,7 +120,7 @@ ARTIFACTS = {
     "wiki/user/7/mine.md": Artifact("wiki", "user/7/mine", "wiki/user/7/mine.md"),
     "semantic-layer/w/orders.yaml": Artifact("sl", "w/orders", "semantic-layer/w/orders.yaml", "w"),
     "semantic-layer/w/_schema/s.yml": Artifact("sl", "w/_schema/s", "semantic-layer/w/_schema/s.yml", "w"),
-    "wiki/global/a/b.md": None,
+    "wiki/global/a/b.md": Artifact("wiki", "a/b", "wiki/global/a/b.md"),
     "semantic-layer/x.yaml": None,
     "README.md": None,
 }

@@ -10,7 +10,7 @@ from ktxkit.core.digests import digest
 WIKI, SOURCE = "wiki", "sl"
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_]{0,63}\Z")
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])\Z")
-_PAGE = re.compile(r"wiki/(?P<scope>global|user/[^/]+)/(?P<key>[^/]+)\.md\Z")
+_PAGE = re.compile(r"wiki/(?P<scope>global|user/[^/]+)/(?P<key>.+)\.md\Z")
 _SOURCE = re.compile(r"semantic-layer/(?P<connection>[^/]+)/(?P<rest>.+)\.ya?ml\Z")
 
 

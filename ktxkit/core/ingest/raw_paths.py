@@ -1,11 +1,12 @@
 """Raw paths: where a source's raw files are named, in one normal form, and where their snapshots lie in the tree.
 
 A raw path is relative to its snapshot (`card/27.json`). Its normal form has no leading slash, no backslash, no empty,
-`.` or `..` segment and no control character; two spellings are two paths (bytes are compared, never Unicode forms).
+`.` or `..` segment, no control character, and is composed (NFC); other spellings are refused, never taken for it.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import UTC, datetime
 
 from ktxkit.core.digests import digest
@@ -30,6 +31,8 @@ def departure(path: str) -> str:
         return "it has a backslash; segments are parted by /"
     if path.startswith("/"):
         return "it begins with a slash; raw paths are relative to their snapshot"
+    if unicodedata.normalize("NFC", path) != path:
+        return "it is not composed (Unicode NFC)"
     if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in path):
         return "it has a control character"
     for part in path.split("/"):

@@ -1,0 +1,140 @@
+"""dbt: `manifest.json`, `semantic_manifest.json` or the schema YAML of a project; models become sources."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ktxkit import contracts
+from ktxkit.connectors import directory
+from ktxkit.connectors.interface import Origin, Setting, Sink, Snapshot, Staged
+from ktxkit.core.dbt import content, project, sources, units
+from ktxkit.core.ingest.planning import Proposal
+from ktxkit.core.ingest.projection import Projection
+from ktxkit.core.metabase.content import encoded
+from ktxkit.errors import BrokenContract, CannotRun
+
+MANIFEST, SEMANTIC, PROJECT = "manifest.json", "semantic_manifest.json", "dbt_project.yml"
+IGNORED = ("dbt_packages/", "dbt_modules/", "target/", "logs/", "venv/", ".venv/", "node_modules/")
+KEYS = ("models", "sources", "seeds", "snapshots", "semantic_models", "metrics")
+NOT_READ_KEPT = 100
+OPTIONS = ("schema",)
+
+
+class Dbt:
+    """The connector."""
+
+    def detect(self, place: Path) -> str:
+        found = _manifest(place, MANIFEST) or _manifest(place, SEMANTIC)
+        if found is not None:
+            return f"it has {found.name}"
+        if not place.is_dir():
+            return ""
+        if (place / PROJECT).is_file():
+            return f"it has {PROJECT}"
+        name = next((name for name, path, regular in _yaml_files(place) if regular and _declares(path)), "")
+        return f"{name} declares models or sources" if name else ""
+
+    def stage(self, origin: Origin, sink: Sink) -> Staged:
+        unknown = sorted(set(origin.options) - set(OPTIONS))
+        if unknown:
+            raise CannotRun(f"dbt takes no option {unknown[0]!r}", hint=f"it takes {', '.join(OPTIONS)}")
+        if origin.url or origin.place is None:
+            raise CannotRun("dbt reads a directory or a manifest", hint="name the project, or its target directory")
+        whole, semantic = _manifest(origin.place, MANIFEST), _manifest(origin.place, SEMANTIC)
+        if whole is not None:
+            found = dict(content.files(_parsed(whole)))
+        elif semantic is not None:
+            found = dict(content.semantic_files(_parsed(semantic)))
+        else:
+            return _stage_yaml(origin.place, sink)
+        for path, value in sorted(found.items(), key=lambda item: item[0].encode()):
+            sink.put(path, encoded(value))
+        return Staged()
+
+    def read(self, snapshot: Snapshot, setting: Setting) -> DbtReading:
+        return DbtReading(snapshot, setting)
+
+
+def _manifest(place: Path, name: str) -> Path | None:
+    """A manifest: the place itself, in it, or in its `target/`."""
+    options = [place / name, place / "target" / name] if place.is_dir() else [place] if place.name == name else []
+    return next((path for path in options if path.is_file()), None)
+
+
+def _parsed(path: Path) -> Mapping[str, Any]:
+    try:
+        value = contracts.parse(directory.content(path), str(path))
+    except BrokenContract as error:
+        raise CannotRun(error.message, where=error.where, hint="run `dbt parse` again") from error
+    if not isinstance(value, Mapping):
+        raise CannotRun("a manifest is an object", where=str(path))
+    return value
+
+
+def _yaml_files(place: Path) -> Iterator[tuple[str, Path, bool]]:
+    for name, path, regular in directory.walk(place):
+        if name.endswith((".yml", ".yaml")) and not any(name.startswith(one) or f"/{one}" in name for one in IGNORED):
+            yield name, path, regular
+
+
+def _declares(path: Path) -> bool:
+    value = load(directory.content(path), str(path))
+    return isinstance(value, Mapping) and any(isinstance(value.get(key), list) for key in KEYS)
+
+
+def _stage_yaml(place: Path, sink: Sink) -> Staged:
+    staged = Staged()
+    for name, path, regular in _yaml_files(place):
+        if regular and (name == PROJECT or _declares(path)):
+            sink.put(name, directory.content(path))
+        else:
+            staged.not_read.append(name.encode("utf-8", "backslashreplace").decode("utf-8"))
+    staged.not_read = staged.not_read[:NOT_READ_KEPT]
+    return staged
+
+
+def load(data: bytes, where: str) -> Any:
+    """YAML as dbt reads it: anchors and aliases are allowed there. Raises CannotRun naming the file."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return YAML(typ="safe", pure=True).load(io.BytesIO(data))
+    except (YAMLError, ValueError, RecursionError, AttributeError) as error:
+        raise CannotRun(f"not YAML: {str(error).splitlines()[0]}", where=where) from error
+
+
+class DbtReading:
+    """A snapshot as models, semantic models and metrics."""
+
+    def __init__(self, snapshot: Snapshot, setting: Setting) -> None:
+        documents = ((path, _document(snapshot, path)) for path in snapshot.paths)
+        self.project_read = project.build(documents, setting.options.get("schema", ""))
+        self.names, self.own = sources.named(self.project_read, setting.taken, setting.readers)
+        self.connection = setting.connection
+        self._projection = sources.project_sources(self.project_read, self.connection, self.names, self.own)
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return ()  # they are the projection's
+
+    def in_scope(self, raw_path: str, before: Callable[[], bytes | None]) -> bool:
+        return True
+
+    def project(self) -> Projection:
+        return self._projection
+
+    def plan(self) -> Sequence[Proposal]:
+        return units.plan(self.project_read, self.names, self.connection)
+
+
+def _document(snapshot: Snapshot, path: str) -> Any:
+    data = snapshot.read(path)
+    return json.loads(data) if path.endswith(".json") else load(data, path)
+
+
+connector = Dbt()

@@ -1,0 +1,34 @@
+"""Finding a connector by its name, through entry points: those of this project and those of others are found alike."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from ktxkit.connectors.interface import Connector
+from ktxkit.core.text import nearest
+from ktxkit.errors import CannotRun
+
+GROUP = "ktxkit.connectors"
+
+
+def found() -> dict[str, EntryPoint]:
+    """Every connector that is installed, by name."""
+    return {one.name: one for one in entry_points(group=GROUP)}
+
+
+def connector(name: str) -> Connector:
+    """Raises CannotRun where there is none of that name, or it cannot be loaded."""
+    known = found()
+    if name not in known:
+        near = nearest(name, list(known), 1)
+        hint = f"did you mean {near[0]}?" if near else f"installed: {', '.join(sorted(known)) or 'none'}"
+        raise CannotRun(f"no connector named {name!r}", hint=hint)
+    try:
+        loaded = known[name].load()
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise CannotRun(f"connector {name} cannot be loaded: {error}", where=known[name].value) from error
+    missing = [part for part in ("detect", "stage", "read") if not callable(getattr(loaded, part, None))]
+    if missing:
+        raise CannotRun(f"connector {name} has no {', '.join(missing)}", where=known[name].value)
+    return cast(Connector, loaded)
