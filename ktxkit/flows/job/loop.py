@@ -55,7 +55,7 @@ class Loop:
                 self.waiting[node.key] = UnitEnd(node.key, "skipped", f"not started: {self._why()}")
             return
         for node in self.schedule.startable():
-            base = self.schedule.base_after(node) or str(self.run.job["base"])
+            base = self._base(node)
             self.schedule.started(node.key)
             plan = self.plans[node.key]
             old = self._from_before(plan, base)
@@ -63,6 +63,9 @@ class Loop:
                 self._ended(old)
             else:
                 pool.submit(work, self.run, plan, base, self.reuse.digest(plan, base)).add_done_callback(self._put)
+
+    def _base(self, node: Node) -> str:
+        return self.schedule.base_after(node) or self.run.hooks.unit_base(self.run) or str(self.run.job["base"])
 
     def _from_before(self, plan: UnitPlan, base: str) -> UnitEnd | None:
         """What an earlier execution left of a unit: its receipt, or a patch whose inputs are unchanged."""
@@ -129,6 +132,7 @@ class Loop:
         else:
             outcome = self._outcome(node, end)
             self.schedule.settled(node.key, outcome, self._head_after(node.key))
+        self.run.hooks.settled(self.run, self.plans[node.key], outcome, replayed=end.replayed)
         self.run.notify("unit_settled", {"unit": node.key, "outcome": outcome})
         if (
             outcome not in LANDED
@@ -170,6 +174,20 @@ class Loop:
         if end.problem:
             self._leave(plan, end)
             return end.problem
+        outcome = self._integrate(plan)
+        return outcome if outcome in LANDED or not end.replayed else self._again(node, plan, outcome)
+
+    def _again(self, node: Node, plan: UnitPlan, outcome: str) -> str:
+        """A replayed result that cannot be integrated is forgotten, and the unit's own command runs, once."""
+        self.run.hooks.forget(self.run, plan)
+        self.batched.pop(plan.key, None)
+        facts = {"unitKey": plan.key, "outcome": outcome}
+        self.run.tracer.emit("work_unit", "work_unit_cache_stale_recompute", facts, level="info")
+        base = self._base(node)
+        end = work(self.run, plan, base, self.reuse.digest(plan, base))
+        if end.problem:
+            self._leave(plan, end)
+            return end.problem
         return self._integrate(plan)
 
     def _leave(self, plan: UnitPlan, end: UnitEnd) -> None:
@@ -185,6 +203,7 @@ class Loop:
         unit = self.run.unit(plan)
         if self.run.watch:
             self.run.watch.handling(unit)
+        self.run.phase = "integration"
         try:
             decided = self.batched.get(plan.key)
             if isinstance(decided, KtxError):
@@ -199,6 +218,7 @@ class Loop:
             self.run.tracer.emit("integration", "patch_refused", facts, level="error", error=error)
             outcome = error.outcome if error.outcome != "cannot_run" else "failed"
         worktrees.close_unit(self.run.world, self.run.job, unit, _closing(outcome))
+        self.run.phase = "units"
         return outcome
 
     def _close_if_open(self, plan: UnitPlan, outcome: str) -> None:

@@ -82,8 +82,10 @@ def fix_base(run: JobRun) -> None:
         },
     )
     if "base" not in run.job:
-        integrate.ensure_integration(run.world, run.job, start)
-        base = _project(run, start) if run.plan.project else start
+        base = run.hooks.base(run, start)
+        if base is None:
+            integrate.ensure_integration(run.world, run.job, start)
+            base = _project(run, start) if run.plan.project else start
         run.git.run("update-ref", names.base_ref(run.job_id), base)
         run.update(base=base, **({"projection": base} if base != start else {}))
     integrate.ensure_integration(run.world, run.job, run.job["base"])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from ktxkit.effects.unit_process import end_strays
 from ktxkit.errors import Conflict, KtxError, Refused
 from ktxkit.flows import jobs, recover
 from ktxkit.flows.job import finish, prepare
+from ktxkit.flows.job.hooks import Hooks
 from ktxkit.flows.job.loop import Loop
 from ktxkit.flows.job.reuse import Reuse
 from ktxkit.flows.job.state import JobRun, Notify, silent
@@ -36,6 +36,7 @@ class How:
     notify: Notify = silent
     max_parallel: int | None = None
     rebase: bool = False
+    hooks: Hooks = field(default_factory=Hooks)
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def start(world: World, document: Document, name: str, how: How) -> Ended:
         **facts,
     )
     world.writable_store.write(FILE, f"{names.job_dir(job_id)}/job-file.json", whole)
-    return _execute(world, plan, job, how, resumed=False)
+    return execute(world, plan, job, how, resumed=False)
 
 
 def resume(world: World, job_id: str, how: How) -> Ended:
@@ -102,7 +103,7 @@ def resume(world: World, job_id: str, how: How) -> Ended:
     if job["state"] == "landed" and "finishedAt" in job:
         raise Refused(f"job {job_id} has landed already", where=job["target"], hint=f"job-report --job {job_id}")
     document = world.store.read(FILE, f"{names.job_dir(job_id)}/job-file.json")
-    return _execute(world, plan_of(document), job, how, resumed=True)
+    return execute(world, plan_of(document), job, how, resumed=True)
 
 
 def _listed(plan: JobPlan) -> list[tuple[str, tuple[str, ...]]]:
@@ -111,45 +112,57 @@ def _listed(plan: JobPlan) -> list[tuple[str, tuple[str, ...]]]:
     return [*first, *((unit.key, unit.after) for unit in plan.units)]
 
 
-def _execute(world: World, plan: JobPlan, job: Document, how: How, *, resumed: bool) -> Ended:
+def execute(world: World, plan: JobPlan, job: Document, how: How, *, resumed: bool) -> Ended:
+    """Run a job that has its documents to its end and report. Raises Refused where another process runs it."""
     limit = how.max_parallel or plan.max_parallel or process.cpu_count()
     printer = Fingerprinter(world.git.at(world.repository.place), world.repository, world.writable_store, job["jobId"])
-    run = JobRun(world, plan, job, jobs.tracer(world, job), limit, how.notify, Watch(printer))
+    run = JobRun(world, plan, job, jobs.tracer(world, job), limit, how.notify, Watch(printer), hooks=how.hooks)
     lock = world.writable_store.path(f"locks/run-{run.job_id}.lock")
     with flocked(lock, clock=world.clock, wait=0, what=f"job {run.job_id}"), stopping(run.stop):
         facts = {"resumed": resumed, "units": len(plan.units), "target": job["target"], "maxParallel": limit}
         run.tracer.emit("run", "ingest_started", facts, level="info")
-        run.notify("job_started", {"job": run.job_id, "units": len(plan.units)})
         state = "landed" if job["state"] == "landed" else "open"  # landed, but killed before its report was written
         run.update(startedAt=timestamp(world.clock.now()), state=state, failure=None, finishedAt=None)
-        return _phases(run, resumed=resumed, rebase=how.rebase)
+        return _ended(run, resumed=resumed, rebase=how.rebase)
 
 
-def _phases(run: JobRun, *, resumed: bool, rebase: bool) -> Ended:
-    phase = ["recovery"]
-    outcomes: Mapping[str, str] = {}
+def _ended(run: JobRun, *, resumed: bool, rebase: bool) -> Ended:
+    outcomes: dict[str, str] = {}
     try:
-        with _named(phase, "recovery"):
-            if resumed:
-                _end_what_was_left(run)
-                _sweep(run)
-            recover.recover(run.world, run.job)
-        with _named(phase, "projection" if run.plan.project else "snapshot"):
-            prepare.fix_base(run)
-        with _named(phase, "units"):
-            outcomes = Loop(run, Reuse(run, resumed))()
-            _refuse_stopped(run)
-        with _named(phase, "gates"):
-            finish.final_gates(run)
-        with _named(phase, "landing"):
-            outcome = finish.land_job(run, outcomes, rebase=rebase)
+        outcome = _phases(run, outcomes, resumed=resumed, rebase=rebase)
     except BaseException as error:
         word, message = prepare.failure_of(error)
-        report = finish.close(run, word, {"phase": phase[0], "message": message[:60000], "outcome": word})
+        report = finish.close(run, word, {"phase": run.phase, "message": message[:60000], "outcome": word})
         if not isinstance(error, Exception):
             raise
         return Ended(run.job_id, word, report, error, outcomes)
     return Ended(run.job_id, outcome, finish.close(run, outcome), None, outcomes)
+
+
+def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: bool) -> str:
+    """Every phase in order; returns the job's outcome. `run.phase` names the one that raised."""
+    run.phase = "recovery"
+    if resumed:
+        _end_what_was_left(run)
+        _sweep(run)
+    recover.recover(run.world, run.job)
+    run.phase = "snapshot"
+    if not run.hooks.prepare(run):
+        return "noop"
+    run.notify("job_started", {"job": run.job_id, "units": len(run.plan.units)})
+    run.phase = "projection" if run.plan.project else "snapshot"
+    prepare.fix_base(run)
+    run.phase = "units"
+    outcomes |= Loop(run, Reuse(run, resumed))()
+    _refuse_stopped(run)
+    run.hooks.units_done(run, outcomes)
+    run.phase = "gates"
+    finish.final_gates(run)
+    run.hooks.before_landing(run, outcomes)
+    run.phase = "landing"
+    outcome = finish.land_job(run, outcomes, rebase=rebase)
+    run.hooks.after_landing(run, outcomes)
+    return outcome
 
 
 def _end_what_was_left(run: JobRun) -> None:
@@ -171,13 +184,6 @@ def _sweep(run: JobRun) -> None:
     neutral.sweep(store.path("tmp"))
 
 
-@contextmanager
-def _named(phase: list[str], name: str) -> Iterator[None]:
-    """The phase that a failure is reported with."""
-    phase[0] = name
-    yield
-
-
 def _refuse_stopped(run: JobRun) -> None:
     if run.aborting == "interrupted":
         raise Conflict(
@@ -186,5 +192,6 @@ def _refuse_stopped(run: JobRun) -> None:
             hint=f"job-run --resume {run.job_id} continues it",
         )
     if run.aborting:
+        run.phase = "units" if run.aborting == "failure" else "integration"
         why = "a unit failed" if run.aborting == "failure" else "a unit conflicted"
         raise Conflict(f"{why} and the job file says to stop; nothing landed", outcome=run.stopped_by)

@@ -11,6 +11,7 @@ from ktxkit.contracts import Document
 from ktxkit.core.job_file import JobPlan, UnitPlan
 from ktxkit.effects.git import Git
 from ktxkit.flows import jobs
+from ktxkit.flows.job.hooks import Hooks
 from ktxkit.flows.job.watch import Watch
 from ktxkit.flows.tracing import Tracer
 from ktxkit.world import World
@@ -36,6 +37,8 @@ class JobRun:
     stop: threading.Event = field(default_factory=threading.Event)
     aborting: str = ""  # why no more units start: "", "failure", "conflict", "interrupted"
     stopped_by: str = ""  # the outcome that stopped the job
+    phase: str = "recovery"  # what a failure is reported with
+    hooks: Hooks = field(default_factory=Hooks)
 
     @property
     def job_id(self) -> str:

@@ -28,6 +28,7 @@ class UnitEnd:
     message: str = ""
     patch: Document | None = None
     receipt: Document | None = None  # of an earlier execution: there is nothing left to do
+    replayed: bool = False  # an earlier result of the same work was written, the command did not run
 
 
 def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
@@ -39,7 +40,13 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
             run.world, run.job, unit, base=base, policy=plan.policy, copy=run.plan.copy, sparse=run.plan.sparse
         )
         tracer.emit("work_unit", "work_unit_child_created", {"path": lease["path"], "base": base})
-        ended = execute(run, plan, unit, lease, digest)
+        replayed = run.hooks.replay(run, plan, path_of(lease))
+        if replayed:
+            tracer.emit("work_unit", "work_unit_cache_patch_materialized", {"from": replayed}, level="info")
+            _replayed(run, plan, unit, lease, digest, replayed)
+            ended = UnitEnd(plan.key)
+        else:
+            ended = execute(run, plan, unit, lease, digest)
         if ended.problem:
             tracer.emit(
                 "work_unit", "work_unit_failed", {"reason": ended.problem, "message": ended.message}, level="error"
@@ -50,7 +57,15 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
         problem = "failed" if error.outcome in ("cannot_run", "refused") else error.outcome
         tracer.emit("work_unit", "work_unit_failed", {"reason": error.outcome}, level="error", error=error)
         return UnitEnd(plan.key, problem, error.message)
-    return UnitEnd(plan.key, patch=patch)
+    return UnitEnd(plan.key, patch=patch, replayed=bool(replayed))
+
+
+def _replayed(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, digest: str, source: str) -> None:
+    """The result document of a unit whose command did not have to run."""
+    now = timestamp(run.world.clock.now())
+    ended = unit_process.Ended("finished", 0, f"not run: the same work was done in {source}")
+    document = _document(run, plan, unit, lease, ended) | {"startedAt": now, "inputsDigest": digest}
+    run.world.writable_store.write(RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
 
 
 def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, digest: str) -> UnitEnd:
@@ -88,7 +103,8 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, diges
     }
     store.write(RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
     if ended.reason == "finished":
-        return UnitEnd(plan.key)
+        problem = run.hooks.judge(run, plan)
+        return UnitEnd(plan.key, "failed" if problem else "", problem)
     stopped = ended.reason == "interrupted" and run.stop.is_set()
     return UnitEnd(plan.key, "interrupted" if stopped else "failed", ended.message)
 
@@ -123,6 +139,7 @@ def _environment(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document) 
         "KTX_UNIT": unit.key,
         "KTX_LEASE": str(store.path(names.unit_doc(run.job_id, unit.position, unit.key, "lease"))),
         "KTX_TRACE": str(run.tracer.path),
+        **run.hooks.environment(run, plan),
         unit_process.MARK: lease["nonce"],
     }
 
