@@ -45,12 +45,14 @@ class Dbt:
         if origin.url or origin.place is None:
             raise CannotRun("dbt reads a directory or a manifest", hint="name the project, or its target directory")
         whole, semantic = _manifest(origin.place, MANIFEST), _manifest(origin.place, SEMANTIC)
-        if whole is not None:
-            found = dict(content.files(_parsed(whole)))
-        elif semantic is not None:
-            found = dict(content.semantic_files(_parsed(semantic)))
-        else:
+        manifest = whole or semantic
+        if manifest is None:
             return _stage_yaml(origin.place, sink)
+        split = content.files if whole is not None else content.semantic_files
+        try:
+            found = dict(split(_parsed(manifest)))
+        except (AttributeError, TypeError, KeyError, ValueError) as error:
+            raise CannotRun(f"it has not the shape of a dbt manifest: {error}", where=str(manifest)) from error
         for path, value in sorted(found.items(), key=lambda item: item[0].encode()):
             sink.put(path, encoded(value))
         return Staged()

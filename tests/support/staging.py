@@ -1,0 +1,48 @@
+"""Staging without a job: a sink in memory, and a snapshot to read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ktxkit.connectors.find import connector
+from ktxkit.connectors.interface import Origin, Reading, Setting, Staged
+from ktxkit.core.ingest.raw_paths import check, sort_key
+from ktxkit.effects.clock import Clock, SystemClock
+
+
+class Held:
+    """A sink and a snapshot at once."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def put(self, raw_path: str, data: bytes) -> None:
+        assert check(raw_path) not in self.files
+        self.files[raw_path] = data
+
+    @property
+    def paths(self) -> list[str]:
+        return sorted(self.files, key=sort_key)
+
+    def read(self, raw_path: str) -> bytes:
+        return self.files[raw_path]
+
+
+def stage(
+    kind: str,
+    place: Path | None = None,
+    *,
+    url: str = "",
+    env: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+    options: Mapping[str, str] | None = None,
+) -> tuple[Held, Staged]:
+    """What a connector hands over."""
+    held = Held()
+    origin = Origin(place, url, env or {}, options or {}, clock or SystemClock())
+    return held, connector(kind).stage(origin, held)
+
+
+def read(kind: str, held: Held, connection: str = "w", **options: str) -> Reading:
+    return connector(kind).read(held, Setting(connection, options))
