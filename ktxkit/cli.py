@@ -10,8 +10,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ktxkit.core.outcomes import status_of
 from ktxkit.errors import CannotRun, KtxError
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """What a command has to say. `document` is what `--json` carries; `lines` is the text form on stdout."""
 
     outcome: str = "done"
@@ -33,11 +33,29 @@ class Result:
     notes: Sequence[str] = ()
     raw: bytes | None = None
     status: int | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def exit_status(self) -> int:
         return status_of(self.outcome) if self.status is None else self.status
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """argparse makes one for each option, only to try it: the width is asked for without importing shutil."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+@cache
+def _columns() -> int:
+    """The terminal's width: COLUMNS, else what the terminal says, else 80."""
+    if os.environ.get("COLUMNS", "").isdigit() and int(os.environ["COLUMNS"]) > 0:
+        return int(os.environ["COLUMNS"])
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
 
 
 class Parser(argparse.ArgumentParser):
@@ -47,7 +65,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(
             prog=prog,
             description=doc,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
             allow_abbrev=False,
             add_help=False,
         )
@@ -77,11 +95,9 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Examples first; every line within the terminal's width, 80 where there is none."""
-        import shutil
-
         from ktxkit.core.help_text import render
 
-        self.description = render(self.doc, min(100, shutil.get_terminal_size().columns) - 1)
+        self.description = render(self.doc, min(100, _columns()) - 1)
         if self.takes_command:
             shown = self.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")
             self.usage = f"{shown}\n{'':{len(self.prog) + 8}}[-- CMD ...]"

@@ -9,16 +9,21 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from ktxkit.core.violations import Violation
+from ktxkit.core.plain_validity import is_plainly_valid
 from ktxkit.errors import BrokenContract, CannotRun
+
+if TYPE_CHECKING:
+    from ktxkit.core.violations import Violation
 
 Document = dict[str, Any]
 SCHEMA_VERSION = 1
+ENGINE = "jsonschema_rs"
 ENUM_SHOWN = 12  # values of an enum that a message lists
 
 
@@ -67,6 +72,8 @@ def validate(name: str, document: Any, where: str = "") -> None:
             where=where,
             hint="it was written by another version; upgrade, or read it with the one that wrote it",
         )
+    if ENGINE not in sys.modules and is_plainly_valid(schema(name), document):
+        return  # a small command is over before an engine would be imported
     try:
         problems = list(_validator(name).iter_errors(document))
     except ValueError as error:  # what cannot be JSON at all: a lone surrogate, a non-string key
@@ -82,7 +89,7 @@ def violations(name: str, value: Any) -> list[Violation]:
     return _violations(_validator(name), schema(name), value)
 
 
-Foreign = Callable[[str, Any], list[Violation]]
+Foreign = Callable[[str, Any], "list[Violation]"]
 
 
 def foreign(data: bytes, where: str) -> Foreign:
@@ -102,6 +109,8 @@ def _fetches_nothing(uri: str) -> Any:
 
 
 def _violations(validator: Any, rules: Any, value: Any) -> list[Violation]:
+    from ktxkit.core.violations import Violation
+
     found: list[Violation] = []
     for problem in validator.iter_errors(value):
         path, place = tuple(problem.instance_path), list(problem.schema_path)

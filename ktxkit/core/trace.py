@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ktxkit.core.text import truncated
 
 LEVELS = {"error": 0, "info": 1, "debug": 2, "trace": 3}
 DEFAULT_LEVEL = "debug"
+DEFAULT_CONNECTION = "local"  # whose data it is, where nobody says
+DEFAULT_SOURCE = "manual"
 LIST_SHOWN = 1000  # entries of a list in an event's data; the rest is counted
 MESSAGE_SHOWN = 8000  # characters of an error's message
 
 
-@dataclass(frozen=True)
-class TraceContext:
+class TraceContext(NamedTuple):
     """What every event of a job says."""
 
     job_id: str

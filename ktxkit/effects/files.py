@@ -8,14 +8,12 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ktxkit.core.digests import digest
-from ktxkit.effects import process
 from ktxkit.errors import BrokenContract, CannotRun
 
 PRIVATE_DIR = 0o700
@@ -74,7 +72,7 @@ def written_aside(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True)
     """
     make_dirs(path.parent)
     _sweep(path)
-    aside = path.with_name(f".{path.name[:80]}.{owner_mark()}-{secrets.token_hex(6)}.tmp")
+    aside = path.with_name(f".{path.name[:80]}.{owner_mark()}-{os.urandom(6).hex()}.tmp")
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         try:
@@ -93,6 +91,8 @@ def written_aside(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True)
 
 def owner_mark() -> str:
     """This process in a file name, so that a later one can prove it dead: boot, pid, start time."""
+    from ktxkit.effects import process
+
     me = process.this_owner()
     return f"{_boot(me.boot_id)}-{me.pid}-{me.start_time}"
 
@@ -103,6 +103,8 @@ def _boot(boot_id: str) -> str:
 
 def is_abandoned(name: str) -> bool:
     """Whether a name carries the mark of a process that is proven dead."""
+    from ktxkit.effects import process
+
     found = MARKED.search(name)
     if found is None:
         return False
@@ -150,8 +152,7 @@ def read(path: Path, limit: int = DOCUMENT_LIMIT) -> bytes:
         return stream.read()
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A part of a file. `total` is the whole file's size, bytes."""
 
     content: bytes
@@ -170,6 +171,6 @@ def read_part(path: Path, limit: int, *, from_end: bool = False) -> Part:
 def temp_dir(parent: Path, prefix: str) -> Path:
     """A new private directory under `parent`."""
     make_dirs(parent)
-    path = parent / f"{prefix}{secrets.token_hex(6)}"
+    path = parent / f"{prefix}{os.urandom(6).hex()}"
     os.mkdir(path, PRIVATE_DIR)  # noqa: PTH102
     return path

@@ -8,10 +8,9 @@ swallow the next record. A journal is cut back only under flock.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ktxkit import contracts
 from ktxkit.contracts import Document
@@ -24,8 +23,7 @@ CHUNK = 64 * 1024  # bytes read at once when looking for the last newline
 RECORD_LIMIT = 8 * 1024 * 1024  # bytes of one record
 
 
-@dataclass(frozen=True)
-class Journal:
+class Journal(NamedTuple):
     """One journal: where it is and what its records are."""
 
     path: Path
@@ -70,7 +68,7 @@ class Journal:
         if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
             return 0
         whole = _last_newline(fd, size)
-        side = self.path.with_name(f"{self.path.name}.torn-{secrets.token_hex(4)}")
+        side = self.path.with_name(f"{self.path.name}.torn-{os.urandom(4).hex()}")
         files.write_atomic(side, os.pread(fd, size - whole, whole))
         os.ftruncate(fd, whole)
         os.fsync(fd)

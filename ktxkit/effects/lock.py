@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,4 +79,4 @@ def _same(fd: int, path: Path) -> bool:
 
 def nonce() -> str:
     """Names one holding of a lock, so that a later holder cannot be taken for it."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit import contracts
 from ktxkit.contracts import Document
-from ktxkit.core.trace import DEFAULT_LEVEL, TraceContext, completed, event, plain, wanted
-from ktxkit.effects import process
+from ktxkit.core.trace import (
+    DEFAULT_CONNECTION,
+    DEFAULT_LEVEL,
+    DEFAULT_SOURCE,
+    TraceContext,
+    completed,
+    event,
+    plain,
+    wanted,
+)
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.journal import Journal
 from ktxkit.errors import BrokenContract, CannotRun, KtxError
-from ktxkit.flows import jobs
 from ktxkit.flows.tracing import CONTRACT, Tracer
-from ktxkit.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.world import World
 
 LOOSE_JOB = "adhoc"  # the job id of a trace that belongs to no job
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """What the command line says of the trace; an empty string says nothing."""
 
     trace: str = ""
@@ -40,6 +47,8 @@ def tracer(world: World, place: Place) -> Tracer:
     """
     path = place.trace or ("" if place.job else world.env.get("KTX_TRACE", ""))
     if not path:
+        from ktxkit.flows import jobs
+
         found = jobs.tracer(world, jobs.need_job(world, place.job or None))
         return _bound(found, place.unit or jobs.identify(world, found.context.job_id, None)[1] or "")
     journal = Journal(world.cwd / Path(path), CONTRACT, world.clock)
@@ -56,9 +65,7 @@ def _context(journal: Journal, place: Place, env: Mapping[str, str]) -> TraceCon
     first = next(journal.records(), None)
     job = place.job or env.get("KTX_JOB", "")
     if first is None:
-        return TraceContext(
-            job or LOOSE_JOB, place.connection or jobs.DEFAULT_CONNECTION, place.source or jobs.DEFAULT_SOURCE
-        )
+        return TraceContext(job or LOOSE_JOB, place.connection or DEFAULT_CONNECTION, place.source or DEFAULT_SOURCE)
     if place.job and place.job != first["jobId"]:
         raise CannotRun(
             f"this trace is of job {first['jobId']}, not of {place.job}",
@@ -143,8 +150,7 @@ def from_options(
     return [made] if wanted(made["level"], to.threshold) else []
 
 
-@dataclass(frozen=True)
-class Timed:
+class Timed(NamedTuple):
     """How a timed command ended. `unrecorded` says why its last event could not be written."""
 
     status: int
@@ -166,6 +172,8 @@ def timed_command(
     127 where it cannot be started, 128 + N where signal N ended it, as the shell has it. The command does not run where
     the first event cannot be written.
     """
+    from ktxkit.effects import process
+
     facts = {**data, "argv": list(argv)}
     began = to.clock.monotonic()
     to.emit(phase, f"{name}_started", facts)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ktxkit.contracts import Document
 from ktxkit.core import names
+from ktxkit.core.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.errors import CannotRun
 from ktxkit.flows import jobs
 from ktxkit.flows.leases import worktrees
@@ -22,8 +23,8 @@ class AskedUnit:
     unit: str
     base: str = ""
     target: str = ""
-    connection: str = jobs.DEFAULT_CONNECTION
-    source: str = jobs.DEFAULT_SOURCE
+    connection: str = DEFAULT_CONNECTION
+    source: str = DEFAULT_SOURCE
     after: Sequence[str] = ()
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()

@@ -11,6 +11,7 @@ from pathlib import Path
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core import names
 from ktxkit.core.text import nearest
+from ktxkit.core.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.lock import flocked
 from ktxkit.errors import CannotRun
@@ -18,8 +19,6 @@ from ktxkit.flows.tracing import Tracer
 from ktxkit.world import World
 
 CONTRACT = "job"
-DEFAULT_CONNECTION = "local"
-DEFAULT_SOURCE = "manual"
 
 
 @dataclass(frozen=True)

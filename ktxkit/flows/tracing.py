@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.core import names
 from ktxkit.core.trace import DEFAULT_LEVEL, TraceContext, event, wanted
 from ktxkit.effects.clock import Clock, timestamp
 from ktxkit.effects.journal import Journal
-from ktxkit.effects.store import Store
+
+if TYPE_CHECKING:
+    from ktxkit.effects.store import Store
 
 CONTRACT = "trace-event"
 
 
-@dataclass(frozen=True)
-class Tracer:
+class Tracer(NamedTuple):
     """Writes events of one job. Thread-safe: each append is one locked write."""
 
     journal: Journal
     context: TraceContext
     clock: Clock
     threshold: str = DEFAULT_LEVEL
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
     def of_job(
@@ -42,7 +43,7 @@ class Tracer:
 
     def bound(self, **extra: Any) -> Tracer:
         """The same tracer, whose every event carries more data (`unitKey`)."""
-        return replace(self, extra={**self.extra, **extra})
+        return self._replace(extra={**self.extra, **extra})
 
     def emit(
         self,

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,20 @@ def test_a_command_does_not_run_where_its_start_cannot_be_written(tmp_path: Path
     (tmp_path / "d").write_text("in the way")
     done = spawn("trace-append", "--trace", "d/t", "--phase", "x", "--event", "y", "--", "touch", "ran", cwd=tmp_path)
     assert done.status == 2 and not (tmp_path / "ran").exists()
+
+
+def test_one_event_loads_little(tmp_path: Path) -> None:
+    """Start-up is most of what an event costs: what it does not need is not imported."""
+    body = """
+import sys
+from ktx_trace_append import main
+status = main(['--trace', 't', '--phase', 'x', '--event', 'y', '--data', 'n:=1'])
+costly = {'jsonschema_rs', 'dataclasses', 'inspect', 'subprocess', 'secrets', 'shutil', 'blake3', 'rich', 'ruamel'}
+print(status, sorted(costly & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", body], cwd=tmp_path, capture_output=True, check=False)
+    assert done.stdout == b"0 []\n", done
+    assert events(tmp_path / "t")[0]["data"] == {"n": 1}
 
 
 def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
