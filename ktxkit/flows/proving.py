@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ktxkit.contracts import Document
 from ktxkit.core.digests import digest_of
 from ktxkit.core.text import truncated
 from ktxkit.errors import CannotRun, KtxError
-from ktxkit.flows import jobs
-from ktxkit.flows.observer_records import record_proof
-from ktxkit.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.world import World  # an event without a proof pays for nothing of the observer
 
 
 def prove(world: World, job: str | None, unit: str | None, receipt: str, event: Document) -> str:
@@ -20,6 +21,9 @@ def prove(world: World, job: str | None, unit: str | None, receipt: str, event: 
     `receipt` names it (empty: its digest): the same one counts once. Raises Refused where the caller is not the attempt
     that has the lease, or that is over; CannotRun where no unit is meant.
     """
+    from ktxkit.flows import jobs
+    from ktxkit.flows.observer_records import record_proof
+
     job, unit = job or event["jobId"], unit or event.get("data", {}).get("unitKey")
     if not unit:
         raise CannotRun("whose progress is proven?", hint="--unit KEY, or KTX_UNIT, or run inside a unit's worktree")
@@ -34,6 +38,8 @@ def prove(world: World, job: str | None, unit: str | None, receipt: str, event: 
 
 def of_words(world: World, job: str | None, unit: str | None, receipt: str, phase: str, name: str) -> str:
     """The same where there is no event at hand: its name and the moment are the receipt, where none is given."""
+    from ktxkit.flows import jobs
+
     job = job or jobs.need_job(world, None)["jobId"]
     now = world.clock.now().timestamp()
     event = {"jobId": job, "phase": phase, "event": truncated(name, 120), "at": now}
