@@ -51,3 +51,19 @@ def landed(landing: Document) -> Result:
     count = sum(1 for unit in landing["units"] if unit["outcome"] == "accepted")
     lines = [f"{landing['outcome']}: {where}, {plural(count, 'unit')}, {plural(len(landing.get('paths', ())), 'path')}"]
     return Result(outcome=landing["outcome"], document=landing, contract="landing", lines=lines)
+
+
+def verified(made: Document) -> Result:
+    """The answer of job-verify."""
+    from ktxkit.flows.verification import why_not
+
+    run = made["run"]
+    lines = [f"{made['outcome']}: status {run['status']} on {made['head']}, {plural(len(made['accepted']), 'unit')}"]
+    if made["outcome"] != "done":
+        lines.append(f"  {why_not(run)}")
+    notes = []
+    ignored = run.get("ignoredChanges", {})
+    if any(ignored.get(word) for word in ("added", "changed", "removed")):
+        told = ", ".join(f"{ignored[word]} {word}" for word in ("added", "changed", "removed"))
+        notes.append(f"ignored files it touched: {told}")
+    return Result(outcome=made["outcome"], document=made, contract="verification", lines=lines, notes=notes)

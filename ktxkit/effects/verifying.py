@@ -119,11 +119,10 @@ def run_command(
     return Ran(child.returncode, late, clock() - began, end_strays(nonce))
 
 
-def end_recorded(pgid: int, started: int, nonce: str) -> None:
-    """End the process group and the strays of a verification whose holder died."""
+def end_recorded(pgid: int, started: int) -> None:
+    """End the process group of a verification whose holder died; never another one that has its number now."""
     if process.start_time(pgid) in (started, None):
         process.signal_group(pgid, signal.SIGKILL)
-    end_strays(nonce)
 
 
 def put_aside(git: Git, paths: Iterable[bytes], quarantine: Path) -> list[bytes]:

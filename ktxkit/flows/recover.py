@@ -51,7 +51,7 @@ def settle_pending(world: World, held: Held, job: Document | None) -> None:
     if intent is None:
         held.settle()
         return
-    settlers = {"apply": settle_apply, "land": settle_land, "apply-file": settle_file}
+    settlers = {"apply": settle_apply, "land": settle_land, "apply-file": settle_file, "verify": settle_verify}
     settlers[intent["step"]](world, held, intent, pending["intent"])
     _told(world, job, intent)
 
@@ -113,6 +113,12 @@ def settle_file(world: World, held: Held, intent: Document, place: str) -> None:
         held.settle()
     else:
         forget_move(held, intent, place)
+
+
+def settle_verify(world: World, held: Held, intent: Document, place: str) -> None:
+    """A plan-wide verification that was cut off: its attempt stays on record, and is no pass."""
+    world.writable_store.remove(place)
+    held.settle()
 
 
 def mark_landed(world: World, job: Document, landing: Document) -> None:

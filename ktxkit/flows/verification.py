@@ -16,6 +16,7 @@ from ktxkit.core.verifying import SAMPLE, Snapshot, differences, ignored_changes
 from ktxkit.effects import checkout, child, files, merging, process, verifying
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.git import Git
+from ktxkit.effects.unit_process import end_strays
 from ktxkit.effects.worktrees import PLAIN, Worktrees, delete
 from ktxkit.errors import Blocked
 from ktxkit.flows.branch_lock import Held
@@ -222,7 +223,8 @@ def heal(world: World, held: Held, path: Path, logs: str, nonce: str) -> None:
     """
     recorded = held.document.get("verification")
     if recorded is not None and recorded["bootId"] == process.boot_id():
-        verifying.end_recorded(recorded["pgid"], recorded["startTime"], nonce)
+        verifying.end_recorded(recorded["pgid"], recorded["startTime"])
+    end_strays(nonce)  # also what died before it was recorded
     for name in world.store.children(logs):
         if name.startswith(_log_name(nonce, "")):
             world.store.remove(f"{logs}/{name}")  # it says nothing: the verification is run again or not at all
