@@ -37,7 +37,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.flows import jobs, report
 
     if args.name and args.job and args.name != args.job:
-        raise CannotRun(f"two jobs are named: {args.name} and {args.job}")
+        raise CannotRun(f"two jobs are named: {args.name} and {args.job}", hint="name one")
     wanted = args.name or args.job or jobs.identify(world, None, None)[0] or report.latest(world)
     if wanted is None:
         raise CannotRun("there is no job here yet", where=str(world.store.root), hint="job-run JOBFILE makes one")

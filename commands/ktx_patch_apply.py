@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if args.verify != bool(args.command):
         raise CannotRun("--verify and a command after -- go together", hint="patch-apply ... --verify -- make check")
     if args.message is not None and not args.message.strip():
-        raise CannotRun("--message is blank")
+        raise CannotRun("--message is blank", hint="leave it out for the default")
     if args.patch:
         receipt = apply_file.apply_by_hand(world, args)
     else:

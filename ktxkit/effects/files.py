@@ -36,7 +36,9 @@ def make_dirs(path: Path, mode: int = PRIVATE_DIR) -> None:
             os.mkdir(directory, mode)  # noqa: PTH102 - see the module's docstring
         except FileExistsError:
             if not directory.is_dir():
-                raise CannotRun(f"{directory} is in the way: a directory is needed there") from None
+                raise CannotRun(
+                    f"{directory} is in the way: a directory is needed there", hint="move it away"
+                ) from None
 
 
 def sync_dir(path: Path) -> None:

@@ -55,7 +55,7 @@ def content(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:
-        raise CannotRun("a directory stands where a hook is expected", where=str(path)) from error
+        raise CannotRun("a directory stands where a hook is expected", where=str(path), hint="move it away") from error
 
 
 def chained(path: Path) -> Path:

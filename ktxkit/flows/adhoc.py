@@ -231,7 +231,8 @@ def _switch(world: World, aim: Aim) -> None:
     how = ("-c", short, aim.base) if aim.creates else (short,) if short else ("--detach", aim.base)
     answer = world.git.run("switch", "--quiet", "--no-guess", *how, ok=None)
     if answer.status != 0:
-        raise Refused(f"cannot switch to it here: {printable(answer.err.strip())}", where=str(world.cwd))
+        said = f"cannot switch to it here: {printable(answer.err.strip())}"
+        raise Refused(said, where=str(world.cwd), hint="commit or put away what is in the way")
 
 
 def _commit(world: World, revision: str) -> str:

@@ -121,7 +121,7 @@ def data_of(words: Iterable[str]) -> dict[str, Any]:
                     f"--data {key}: {error.message}", hint="KEY:=JSON takes JSON; KEY=TEXT any text"
                 ) from error
         if key in found:
-            raise CannotRun(f"--data {key} stands twice")
+            raise CannotRun(f"--data {key} stands twice", hint="KEY:=JSON takes a list")
         found[key] = value
     return found
 

@@ -25,6 +25,8 @@ from ktxkit.flows.candidate import Judged, Offer
 from ktxkit.flows.collect_file import policy_by_hand
 from ktxkit.world import World
 
+MOVED = "look at what came meanwhile; leave --expect-head out, or give the new one"
+
 
 @dataclass(frozen=True)
 class How:
@@ -59,7 +61,9 @@ def apply_file(world: World, patch: Path, how: How) -> Document:
         if before is None:
             raise Refused("the branch has no commit yet", where=str(top), hint="commit something first")
         if how.expect_head and git.resolve(how.expect_head) != before:
-            raise Refused(f"HEAD is {before}, expected {how.expect_head}", where=str(top), outcome="target_moved")
+            raise Refused(
+                f"HEAD is {before}, expected {how.expect_head}", where=str(top), hint=MOVED, outcome="target_moved"
+            )
         offer, document = offer_from(world, neutral, objects, patch, how)
         work = Work(world, held, neutral, objects, top, ref, before, how, patch, began)
         return _applied(work, offer, document)
@@ -87,7 +91,9 @@ def offer_from(world: World, neutral: Neutral, objects: Objects, patch: Path, ho
     if beside.is_file():
         document = contracts.loads("patch", files.read(beside), str(beside))
         if how.base and world.git.resolve(how.base) != document["base"]:
-            raise Refused(f"--base is not the patch's base {document['base']}", where=str(beside))
+            raise Refused(
+                f"--base is not the patch's base {document['base']}", where=str(beside), hint="leave --base out"
+            )
     elif how.base:
         document = bare_document(world, neutral, patch, how.base)
     else:
@@ -100,7 +106,7 @@ def offer_from(world: World, neutral: Neutral, objects: Objects, patch: Path, ho
 def bare_document(world: World, neutral: Neutral, patch: Path, revision: str) -> Document:
     """The document of a patch that came from elsewhere: what it makes of the base tree decides."""
     if not patch.is_file():
-        raise CannotRun("no such patch file", where=str(patch))
+        raise CannotRun("no such patch file", where=str(patch), hint="patch-collect -o FILE writes one")
     base = world.git.resolve(revision)
     if base is None:
         raise BrokenContract(

@@ -33,7 +33,8 @@ def close(place: Place, outcome: str, *, discard: bool = False, reason: str = ""
         if lease["state"] == "closed":
             if lease.get("outcome") == outcome:
                 return lease
-            raise Refused(f"it was closed as {lease.get('outcome', 'unknown')} already", where=str(path_of(lease)))
+            said = f"it was closed as {lease.get('outcome', 'unknown')} already"
+            raise Refused(said, where=str(path_of(lease)), hint="worktree-open opens the unit again")
         if lease["mode"] == "in-place":
             return closed(place, lease, outcome)
         return _keep(place, lease, outcome, reason) if outcome in KEPT else _remove(place, lease, outcome, discard)

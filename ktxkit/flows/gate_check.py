@@ -181,7 +181,7 @@ def _touched(world: World, args: Namespace) -> list[bytes]:
     for name in args.files:
         inside = os.path.relpath(os.path.normpath(world.cwd / name), top)
         if inside.startswith("../"):
-            raise CannotRun(f"{name} is outside this repository", where=str(top))
+            raise CannotRun(f"{name} is outside this repository", where=str(top), hint="-C DIR names another one")
         found.append(os.fsencode(inside))
     return found
 

@@ -32,7 +32,7 @@ def take(world: World, kind: str, name: str, project: str = "") -> tuple[str, Do
     try:
         data = files.read(path, SIZE_LIMIT)
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise CannotRun("no such file", where=str(path)) from error
+        raise CannotRun("no such file", where=str(path), hint="ledger-append takes the paths of reports") from error
     store = world.writable_store
     if kind == "events":
         run, body = _own(data, str(path))

@@ -162,7 +162,10 @@ def preserve(place: Place, lease: Document) -> tuple[Document, str]:
         ref = to_attic(place, lease, path_of(lease))
         after = reconciler.reconcile("before-decision", Level.CONTENT)
         if not _at_rest(before, after):
-            raise Refused("the worktree is not at rest, or not the leased one", where=str(path_of(lease)))
+            where = str(path_of(lease))
+            raise Refused(
+                "the worktree is not at rest, or not the leased one", where=where, hint="end what writes there"
+            )
         observer_records.preserved(attached.attempt, ref)
     return observer_status.of(attached.attempt), ref
 

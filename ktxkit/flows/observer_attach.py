@@ -23,6 +23,7 @@ from ktxkit.flows.observer_attempt import BASELINE, Attempt, chain_of
 from ktxkit.flows.path_policy import of_lease
 
 TRIES = 5  # looks at a worktree that changes while its baseline is taken
+ELSEWHERE = "look what stands there; open the unit again with worktree-open"
 PAUSE = 0.2  # seconds between them
 
 
@@ -136,11 +137,15 @@ def _whole_scan(attempt: Attempt, taken: root_.Snapshot) -> Scan:
     for left in reversed(range(TRIES)):
         with root_.opened(attempt.lease) as root:
             if isinstance(root, str):
-                raise Blocked(f"this is not the leased worktree: {root}", where=str(path_of(attempt.lease)))
+                raise Blocked(
+                    f"this is not the leased worktree: {root}", where=str(path_of(attempt.lease)), hint=ELSEWHERE
+                )
             found = scan.scan(root_.subject(attempt, root, taken), Stored.empty(digest), Level.CONTENT)
         problem = root_.wrong(attempt.lease)
         if problem:
-            raise Blocked(f"this is not the leased worktree: {problem}", where=str(path_of(attempt.lease)))
+            raise Blocked(
+                f"this is not the leased worktree: {problem}", where=str(path_of(attempt.lease)), hint=ELSEWHERE
+            )
         if not found.partial or not left:
             return found
         attempt.world.clock.sleep(PAUSE)

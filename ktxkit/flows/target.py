@@ -69,7 +69,9 @@ def move_checkout(held: Held, git: Git, ref: str, old: str, new: str, entries: S
     """The fast-forward that is the move, proven by comparison. Raises Refused (all is as it was) or Blocked."""
     held.note(phase="checkout")
     if git.resolve("HEAD") != old or git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text != ref:
-        raise Refused("the checkout was switched meanwhile", where=str(git.cwd), outcome="target_moved")
+        raise Refused(
+            "the checkout was switched meanwhile", where=str(git.cwd), hint="run it again", outcome="target_moved"
+        )
     answer = checkout.fast_forward(git, new)
     if answer.status == 0 and git.resolve("HEAD") == new:
         _require_followed(git, entries, before)
@@ -77,7 +79,11 @@ def move_checkout(held: Held, git: Git, ref: str, old: str, new: str, entries: S
     said = answer.err.decode("utf-8", "replace").strip() or f"status {answer.status}"
     there = git.resolve(ref)
     if there != old:
-        raise Blocked(f"{ref} is at {there}, expected {old}: {said}", where=str(git.cwd))
+        raise Blocked(
+            f"{ref} is at {there}, expected {old}: {said}",
+            where=str(git.cwd),
+            hint="somebody moved it at the same time; look at its reflog, then run the step again",
+        )
     restore(held, git, entries, before)
     raise Refused(
         f"git would not move the checkout: {said}", where=str(git.cwd), hint="it is as it was", outcome="dirty_target"

@@ -39,7 +39,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
     path = config.place(world)
     if path is None:
-        raise CannotRun("a bare repository has no checkout to write it into", where=str(world.cwd))
+        raise CannotRun(
+            "a bare repository has no checkout to write it into", where=str(world.cwd), hint="run it in a clone"
+        )
     if path.exists():
         raise Refused(f"{FILE} is there already", where=str(path), hint="git ktx doctor checks it")
     files.write_atomic(path, TEMPLATE.encode("ascii"), mode=0o644)

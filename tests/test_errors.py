@@ -1,0 +1,44 @@
+"""Errors read well: what, where, next step. `docs/errors.md` is the list to review; this makes it anew."""
+
+from __future__ import annotations
+
+import re
+
+from tests.support.errors import ROOT, page, texts
+
+NAMES = re.compile(r"(HEAD|JSON|UTF-8|YAML|KTX_|GIT_|Metabase|SQL)")
+FILLED = re.compile(r"<[^>]*>")
+
+
+def test_the_list_is_made_anew() -> None:
+    place = ROOT / "docs" / "errors.md"
+    made = page()
+    if not place.exists() or place.read_text("utf-8") != made:
+        place.write_text(made, "utf-8")
+    assert made.count("\n| ") > 100 and "&lt;" in made
+
+
+def test_each_is_a_sentence_of_what_is_wrong() -> None:
+    wrong = []
+    for text in texts():
+        words = FILLED.sub("it", text.message)
+        place = f"{text.file}:{text.line}: {text.message!r}"
+        if text.message[:1].isupper() and not NAMES.match(text.message):
+            wrong.append(f"{place} begins with a capital")
+        if words.endswith((".", "!")):
+            wrong.append(f"{place} ends with a full stop")
+        if re.match(r"(error|failed|failure|oops|sorry)\b", words, re.IGNORECASE):
+            wrong.append(f"{place} does not say what is wrong")
+        if text.hint.endswith(".") or "please" in f"{words} {text.hint}".lower():
+            wrong.append(f"{place}: {text.hint!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_who_is_stopped_is_told_what_to_do() -> None:
+    """A blocked state always has a next step; of the others nine in ten, the rest says it in its message."""
+    found = texts()
+    silent = [text for text in found if not text.hint and text.status == 4]
+    assert not silent, silent
+    asked = [text for text in found if text.status in (1, 2)]
+    told = [text for text in asked if text.hint]
+    assert len(told) >= 0.8 * len(asked), [f"{t.file}:{t.line}: {t.message}" for t in asked if not t.hint]
