@@ -25,10 +25,17 @@ def judged(files: Files, **options: Any) -> Judged:
     """The judgement of a tree with these files, without a repository."""
     blobs = as_bytes(files)
     how: Options = options_of(options)
+    return judge(facts_in(blobs, how.root), frozenset(blobs), how)
+
+
+_read: dict[str, Any] = {}
+
+
+def facts_in(blobs: Mapping[bytes, bytes], root: bytes) -> dict[bytes, Any]:
+    """The facts of files; what was read once is kept for the process, by its content."""
     by_oid = {hashlib.sha1(data).hexdigest(): data for data in blobs.values()}
     entries = [("100644", path, hashlib.sha1(data).hexdigest()) for path, data in sorted(blobs.items())]
-    facts = gate_facts.of_tree(entries, how.root, by_oid.__getitem__, {})
-    return judge(facts, frozenset(blobs), how)
+    return gate_facts.of_tree(entries, root, by_oid.__getitem__, _read)
 
 
 def in_core(files: Files, **options: Any) -> list[dict[str, Any]]:
