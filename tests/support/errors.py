@@ -91,7 +91,7 @@ def page() -> str:
     lines = [
         "# Errors",
         "",
-        "Every error that a command can end with, as the sources have it (`<name>` is filled in): one sentence that says",
+        "Every error that a command can end with, as the sources have it (`<name>` is filled in): one sentence of",
         "what is wrong. Before it a command prints where, below it the next step. A test makes this page anew.",
     ]
     status = 0
