@@ -121,8 +121,10 @@ def why_dead(seen: Seen) -> str:
 
     A job that failed can be resumed: its units are not dead. A process inside is alive, whatever the documents say.
     """
-    if seen.busy or seen.in_place:
+    if seen.busy:
         return ""
+    if seen.in_place:  # someone else's: only the lease can be over
+        return "" if seen.present or seen.state != "open" else "its directory is gone"
     if seen.noted:
         return "its opening was cut short"
     if not seen.present:

@@ -54,6 +54,22 @@ def writers(common_dir: Path, *words: bytes) -> list[int]:
     return found
 
 
+def at_work_on(path: Path) -> list[int]:
+    """Live git processes that stand in a worktree, or whose arguments name it: a killed opening's children live on."""
+    root = os.fsencode(os.path.realpath(path))
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        try:
+            argv = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0") if name.isdigit() else []
+            cwd = os.readlink(f"/proc/{name}/cwd".encode()) if argv else b""  # noqa: PTH115
+        except OSError:
+            continue  # it ended meanwhile, or is not ours
+        inside = cwd == root or cwd.startswith(root + b"/")
+        if argv and os.path.basename(argv[0]).startswith(b"git") and (inside or root in argv):  # noqa: PTH119
+            found.append(int(name))
+    return found
+
+
 def _roots(common_dir: Path) -> list[bytes]:
     """The git directory and every checkout that is registered in it, read from its files: git may be stuck."""
     roots = [os.fsencode(common_dir)]

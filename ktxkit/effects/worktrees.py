@@ -24,6 +24,7 @@ from ktxkit.effects.store import Store
 from ktxkit.errors import Refused
 
 # Many may wait for one of git's own locks at once: its defaults (100 ms and 1 s) are too short then.
+ORPHANS = 60.0  # seconds to wait for the children of a killed opening
 OBSTACLE = 5.0  # seconds to wait until an obstacle's owner is done, or is proven dead
 PATIENT = {"core.filesRefLockTimeout": "2000", "core.packedRefsTimeout": "10000"}
 # A unit sees the repository's bytes, whatever the user has configured; attributes of the repository still hold.
@@ -156,6 +157,18 @@ class Worktrees:
             aside = path.with_name(f".{path.name[:80]}.{secrets.token_hex(6)}.ktx-trash")
             os.rename(path, aside)  # noqa: PTH104
         return aside
+
+    def settle(self, path: Path) -> None:
+        """Wait until no git is at work on a worktree any more: what a killed opening started goes on to its end.
+
+        Taking the worktree away before would let it write into the next one. Raises Refused after `ORPHANS` seconds.
+        """
+        deadline = self.clock.monotonic() + ORPHANS
+        while alive := stale.at_work_on(path):
+            if self.clock.monotonic() >= deadline:
+                hint = f"wait for it, or end it: {', '.join(map(str, alive))}"
+                raise Refused("a git of an opening that was killed is still at work there", where=str(path), hint=hint)
+            self.clock.sleep(0.05)
 
     def forget(self, path: Path) -> None:
         """Drop git's registration of a worktree whose directory is gone. Nothing to do where there is none."""

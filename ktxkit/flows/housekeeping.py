@@ -18,7 +18,7 @@ from ktxkit.effects.neutral import sweep
 from ktxkit.effects.worktrees import Registered, delete
 from ktxkit.errors import KtxError, Refused
 from ktxkit.flows import jobs
-from ktxkit.flows.closing import remove
+from ktxkit.flows.closing import closed, remove
 from ktxkit.flows.leases import LEASE, OPENING, Place, every_place, holder_is_dead, path_of, standing, worktrees
 from ktxkit.flows.opening import recover_opening
 from ktxkit.world import World
@@ -129,6 +129,9 @@ def _prune(world: World, place: Place) -> Document:
                 return {"pruned": True}
             if not why_dead(_seen(world, place, lease, None)[0]):
                 return {"kept": "it is not dead any more"}
+            if lease["mode"] == "in-place":
+                closed(place, lease, "empty")
+                return {"pruned": True}
             done = remove(place, lease, lease.get("outcome", "crash"), discard=False)
             return {"pruned": True, **({"atticRef": done["atticRef"]} if "atticRef" in done else {})}
     except KtxError as error:

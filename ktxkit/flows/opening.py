@@ -135,6 +135,7 @@ def recover_opening(place: Place) -> bool:
     undo = lease is None or lease["nonce"] != note["nonce"]
     if undo:
         made = worktrees(place.world)
+        made.settle(path_of(note))
         delete(made.let_go(path_of(note)))
         if note.get("createsBranch") and made.newest_reflog(note["branch"]) == _made_by(note["nonce"]):
             made.delete_ref(note["branch"], note["base"])

@@ -180,6 +180,17 @@ def test_a_branch_with_commits_outlives_its_dead_worktree(repo: Repo) -> None:
     assert repo.git("log", "-1", "--format=%s", "work") == "mine"
 
 
+def test_a_lease_in_place_is_closed_when_its_worktree_is_gone_and_nothing_else_is_touched(repo: Repo) -> None:
+    linked = repo.at(repo.path.parent / "linked")
+    repo.git("worktree", "add", "-q", "-b", "mine", linked.path)
+    assert call("worktree-open", "work", "--json", cwd=linked.path).document["mode"] == "in-place"
+    linked.path.rename(repo.path.parent / "away")
+    before = repo.git("worktree", "list", "--porcelain"), repo.git("for-each-ref")
+    assert [row.get("dead") for row in rows(repo, "--prune")][-1] == "its directory is gone"
+    assert (repo.git("worktree", "list", "--porcelain"), repo.git("for-each-ref")) == before
+    assert [row["kind"] for row in rows(repo)] == ["main", "linked"]
+
+
 def test_a_locked_opening_is_not_dead(repo: Repo) -> None:
     """An opening in progress holds its lock: flock is held here in its stead."""
     place = repo.path / ".ktx/leases/work"

@@ -65,7 +65,8 @@ DEATHS = {
     "kept, job landed": (Seen(state="closed", outcome="crash", job_state="landed"), "its job is landed"),
     "kept, no job": (Seen(state="closed", outcome="conflict"), ""),
     "closed, still there": (Seen(state="closed", outcome="success"), "its lease is closed"),
-    "leased in place": (Seen(state="open", in_place=True, present=False), ""),
+    "leased in place": (Seen(state="open", in_place=True, holder_dead=True), ""),
+    "leased in place, gone": (Seen(state="open", in_place=True, present=False), "its directory is gone"),
 }
 
 
