@@ -10,7 +10,7 @@ from ktxkit.core.schedule import LANDED, job_outcome
 from ktxkit.core.text import plural
 from ktxkit.effects.clock import timestamp
 from ktxkit.errors import Conflict
-from ktxkit.flows import gates, report
+from ktxkit.flows import gates, notify, report
 from ktxkit.flows.job.state import JobRun
 from ktxkit.flows.land import land
 
@@ -73,4 +73,6 @@ def close(run: JobRun, outcome: str, failure: Document | None = None) -> Documen
         run.tracer.emit("run", "ingest_failed", {**facts, **failure}, level="error")
     else:
         run.tracer.emit("run", "ingest_finished", {**facts, "commitSha": run.job.get("landed", {}).get("commit")})
+    for problem in notify.of_job(run.world, made):
+        run.tracer.emit("run", "notify_failed", {"message": problem}, level="info")
     return made
