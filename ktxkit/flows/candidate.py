@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,8 +19,6 @@ from ktxkit.errors import BrokenContract
 from ktxkit.flows.collect import judge_entries
 from ktxkit.world import World
 
-GATES = "ktxkit.flows.gates"
-PRUNE = "ktxkit.flows.gate_prune"
 SUSPECT = "suspect_revert"
 
 
@@ -161,10 +158,12 @@ def gated(world: World, judged: Judged, base_tree: str, options: Mapping[str, An
 
     With the option `prune` what dangles is taken out of the tree, and it may go on where every gate then passes.
     """
+    from ktxkit.flows.gate_prune import prune_tree
+    from ktxkit.flows.gates import check_tree
+
     asked = {key: value for key, value in options.items() if key != "prune"}
-    verdict = gates(world, judged.tree, base_tree, [entry.path for entry in judged.entries], asked)
-    if verdict is None:
-        return judged
+    touched = [entry.path for entry in judged.entries]
+    verdict = check_tree(world, judged.tree, base_tree=base_tree, touched=touched, **asked)
     found = verdict["findings"]
     new = tuple(f for f in found if f["level"] == "error" and not f.get("inherited"))
     counted = {
@@ -173,22 +172,11 @@ def gated(world: World, judged: Judged, base_tree: str, options: Mapping[str, An
         "warnings": sum(1 for f in found if f["level"] == "warning" and not f.get("inherited")),
     }
     if new and options.get("prune"):
-        mended = importlib.import_module(PRUNE).prune_tree(world, judged.tree, base_tree=base_tree, options=asked)
+        mended = prune_tree(world, judged.tree, base_tree=base_tree, options=asked)
         if mended["outcome"] == "done":
             return replace(judged, tree=mended["prunedTree"], pruned=tuple(mended["pruned"]), gates=counted)
     word = "semantic_conflict" if new else "candidate"
     return replace(judged, outcome=word, findings=new, gates=counted)
-
-
-def gates(
-    world: World, tree: str, base_tree: str, touched: Sequence[bytes], options: Mapping[str, Any]
-) -> Document | None:
-    """The verdict on a tree, by the one seam to the gates."""
-    if importlib.util.find_spec(GATES) is None:
-        return None
-    check = importlib.import_module(GATES).check_tree
-    verdict: Document = check(world, tree, base_tree=base_tree, touched=list(touched), **options)
-    return verdict
 
 
 def absent(neutral: Neutral) -> Side:
