@@ -67,3 +67,21 @@ def verified(made: Document) -> Result:
         told = ", ".join(f"{ignored[word]} {word}" for word in ("added", "changed", "removed"))
         notes.append(f"ignored files it touched: {told}")
     return Result(outcome=made["outcome"], document=made, contract="verification", lines=lines, notes=notes)
+
+
+def previewed(made: Document) -> Result:
+    """The answer of job-preview: what was looked at, then each unit and pair that will not do."""
+    live, met = plural(len(made["units"]), "live unit"), plural(made["pairsMet"], "pair")
+    lines = [f"{live}, {met} merged, {plural(len(made['clashes']), 'clash', 'clashes')}"]
+    for unit in made["units"]:
+        if unit["outcome"] not in ("candidate", "noop"):
+            lines.append(f"  {unit['unitKey']}: {unit['outcome']}{_why(unit)}")
+    lines += [f"  {c['first']} and {c['second']}: {c['kind']} clash{_why(c)}" for c in made["clashes"]]
+    return Result(outcome=made["outcome"], document=made, contract="preview", lines=lines)
+
+
+def _why(item: Document) -> str:
+    told = [f"{clash['path']} ({clash['reason']})" for clash in item.get("conflicts", ())[:3]]
+    told += [f"{finding['path']}: {finding['message']}" for finding in item.get("findings", ())[:3]]
+    told += [item["message"]] if "message" in item else []
+    return f": {'; '.join(told)}" if told else ""

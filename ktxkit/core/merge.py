@@ -14,7 +14,7 @@ from typing import Any
 from ktxkit.core.patch import Entry, Side
 from ktxkit.core.text import path_fields
 
-MARKED = re.compile(rb"CONFLICT \(([a-z/ -]+)\)")
+MARKED = re.compile(rb"CONFLICT \(([a-z/ -]+)\)\Z")  # a type; the message behind it goes on
 
 
 @dataclass(frozen=True, order=True)
@@ -55,7 +55,7 @@ def parse_merge(data: bytes, status: int) -> Merged:
             raise ValueError(f"not a conflicted file: {fields[at][:100]!r}")
         stages.setdefault(path, []).append(int(words[2]))
         at += 1
-    kinds = tuple(sorted({m.decode() for m in MARKED.findall(rest)}))
+    kinds = tuple(sorted({found[1].decode() for field in fields[at:] if (found := MARKED.match(field))}))
     clean = status == 0 and not stages
     return Merged(tree.decode("ascii"), clean, {path: tuple(found) for path, found in stages.items()}, kinds)
 

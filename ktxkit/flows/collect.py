@@ -53,7 +53,7 @@ def collect_unit(world: World, job: Document, unit: jobs.Unit, *, include_uncomm
     """
     place = (job["jobId"], unit.position, unit.key)
     lease = world.store.read("lease", names.unit_doc(*place, "lease"))
-    request = _of_lease(world, job, unit, lease, require_clean=not include_uncommitted)
+    request = request_of(job, unit, lease, require_clean=not include_uncommitted)
     trace = jobs.tracer(world, job).bound(unitKey=unit.key)
     began = world.clock.monotonic()
     try:
@@ -75,7 +75,8 @@ def collect_unit(world: World, job: Document, unit: jobs.Unit, *, include_uncomm
     return document
 
 
-def _of_lease(world: World, job: Document, unit: jobs.Unit, lease: Document, *, require_clean: bool) -> Request:
+def request_of(job: Document, unit: jobs.Unit, lease: Document, *, require_clean: bool = False) -> Request:
+    """What to collect of a unit, by its lease."""
     top = Path(path_bytes(lease).decode("utf-8", "surrogateescape"))
     branch = lease.get("branch")
     full = branch if not branch or branch.startswith("refs/") else f"refs/heads/{branch}"
@@ -97,8 +98,7 @@ def collect(world: World, request: Request, patch: Path) -> Document:
     """Take the change and write its patch; returns the document, which the caller writes."""
     _same_repository(world, request.top)
     with open_neutral(world) as neutral, scratch_dir(world) as scratch:
-        git = child_effects.honest(world.git, request.top)
-        git = Git(git.cwd, git.env, {**git.config, **PLAIN, "core.excludesFile": os.devnull}) if request.plain else git
+        git = runner(world, request)
         state = child_effects.read_state(git, scratch)
         chosen = selection.choose(state.status, request.policy, request.copied)
         _require(state, request, chosen)
@@ -109,6 +109,12 @@ def collect(world: World, request: Request, patch: Path) -> Document:
             raise Refused("the worktree changed while it was collected", where=str(request.top), hint="end its command")
         with Objects(neutral.git) as objects:
             return _record(Taken(world, request, neutral, objects, base, tree), state, chosen, patch)
+
+
+def runner(world: World, request: Request) -> Git:
+    """git in the worktree: no edit hides from it, and in a unit's none of the user's settings decides."""
+    git = child_effects.honest(world.git, request.top)
+    return Git(git.cwd, git.env, {**git.config, **PLAIN, "core.excludesFile": os.devnull}) if request.plain else git
 
 
 def _same_repository(world: World, top: Path) -> None:
