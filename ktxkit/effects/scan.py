@@ -7,19 +7,26 @@ a directory that becomes a link. What could not be seen or read keeps its stored
 from __future__ import annotations
 
 import os
+import struct
+import sys
 import time
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from operator import itemgetter
 
 from ktxkit.core.observer.manifest import Change
+from ktxkit.core.observer.stat_key import KEY
 from ktxkit.core.paths_policy import Classified, PathClass
-from ktxkit.effects.manifest_file import CLASS_AT, FLAGS_AT, ROW, Edit, Stored
-from ktxkit.effects.reading import OPEN_DIRECTORY, UNREADABLE, UNSTABLE, key_of
+from ktxkit.effects.manifest_file import CLASS_AT, Edit, Stored
+from ktxkit.effects.reading import OPEN_DIRECTORY, UNREADABLE, UNSTABLE
 from ktxkit.effects.scan_entries import CLASSES, Entries
 from ktxkit.effects.scanned import Hints, Level, OnDirectory, OnPruned, Scan, Subject
 
 DEEPEST = 200  # directories inside each other; deeper is held
+ENCODING, ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+NO_FLAGS = 0
+FLAGGED_KEY = struct.Struct(f"{KEY.format}B")
 _OUT_OF_DESCRIPTORS = (12, 23, 24)  # ENOMEM, ENFILE, EMFILE
 Listed = Sequence[tuple[bytes, "os.DirEntry[str]"]]
 
@@ -98,32 +105,31 @@ class _Walk:
         listed = self._listed(fd, prefix)
         if listed is None:
             return
+        vouches, trusting, pack = self.cursor.vouches, self.trusting, FLAGGED_KEY.pack
         for name, entry in listed:
             if name.endswith(b"/"):
                 self._subdirectory(fd, prefix, name[:-1], depth)
-            else:
-                self._file(fd, prefix, name, entry)
+                continue
+            path = prefix + name
+            try:
+                info = entry.stat(follow_symlinks=False)
+            except OSError as error:
+                self._not_seen(path, error)
+                continue
+            key = pack(
+                info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_mode, NO_FLAGS
+            )
+            if not (trusting and vouches(path, key)):
+                self.cursor.delete_before(path)
+                if not (trusting and vouches(path, key)):
+                    self.entries.take(fd, name, path, info)
         self.cursor.delete_below(prefix)
 
-    def _file(self, fd: int, prefix: bytes, name: bytes, entry: os.DirEntry[str]) -> None:
-        path = prefix + name
-        cursor = self.cursor
-        try:
-            info = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
+    def _not_seen(self, path: bytes, error: OSError) -> None:
+        if isinstance(error, FileNotFoundError):
             return  # gone since it was listed: it is not met, so the cursor deletes it
-        except OSError:
-            self.found.hold(path, UNREADABLE)
-            cursor.keep(path)
-            return
-        if cursor.path is not None and cursor.path < path:
-            cursor.delete_before(path)
-        if cursor.path == path and self.trusting:
-            at = cursor.index * ROW.size
-            if cursor.rows[at : at + FLAGS_AT] == key_of(info) and not cursor.rows[at + FLAGS_AT]:
-                cursor.step()
-                return
-        self.entries.take(fd, name, path, info)
+        self.found.hold(path, UNREADABLE)
+        self.cursor.keep(path)
 
     def through(self, fd: int, prefix: bytes, depth: int) -> None:
         """A directory whose own entries nobody asked for, on the way to some that are wanted."""
@@ -146,14 +152,16 @@ class _Walk:
         if prefix and ".git" in names and not self.subject.tracked.any_below(prefix[:-1]):
             self._unseen(prefix, "nested_repository")
             return None
-        if len({_folded(name) for name in names}) != len(names):
+        if _collide(names):
             self._collisions(prefix, names)
-        return sorted(((self._key(prefix, entry), entry) for entry in found), key=lambda pair: pair[0])
-
-    def _key(self, prefix: bytes, entry: os.DirEntry[str]) -> bytes:
-        name = os.fsencode(entry.name)
-        inside = entry.is_dir(follow_symlinks=False) and prefix + name not in self.subject.gitlinks
-        return name + b"/" if inside else name
+        links = self.subject.gitlinks
+        keyed = []
+        for entry in found:
+            name = entry.name.encode(ENCODING, ERRORS)
+            inside = entry.is_dir(follow_symlinks=False) and not (links and prefix + name in links)
+            keyed.append((name + b"/" if inside else name, entry))
+        keyed.sort(key=itemgetter(0))
+        return keyed
 
     def _subdirectory(self, parent: int, prefix: bytes, name: bytes, depth: int) -> None:
         below = prefix + name + b"/"
@@ -224,6 +232,12 @@ class _Walk:
         for name in sorted(names):
             if counted[_folded(name)] > 1:
                 self.found.hold(prefix + os.fsencode(name), "case_collision")
+
+
+def _collide(names: Sequence[str]) -> bool:
+    """Whether two names are one for some file systems. Most directories are plain ASCII: that is one pass in C."""
+    folded = map(str.lower, names) if "".join(names).isascii() else map(_folded, names)
+    return len(set(folded)) != len(names)
 
 
 def _folded(name: str) -> str:

@@ -12,7 +12,8 @@ from ktxkit.core.observer import stat_key
 from ktxkit.core.observer.manifest import GITLINK, PATH_LIMIT, SYMLINK, Entry
 from ktxkit.core.paths_policy import PathClass
 from ktxkit.effects.gitlinks import gitlink_id
-from ktxkit.effects.manifest_file import CLASS_AT, ROW, Cursor, Stored
+from ktxkit.effects.manifest_cursor import Cursor
+from ktxkit.effects.manifest_file import CLASS_AT, Stored
 from ktxkit.effects.reading import ABSENT, SPECIAL, UNSTABLE, Read, Reader, key_of
 from ktxkit.effects.scanned import Scan, Subject
 
@@ -25,7 +26,7 @@ class Entries:
     """Looks at one entry at a time, in path order. `started` is the scan's begin, wall time in nanoseconds."""
 
     def __init__(self, subject: Subject, stored: Stored, found: Scan, started: int) -> None:
-        self.subject, self.stored, self.found, self.started = subject, stored, found, started
+        self.subject, self.found, self.started = subject, found, started
         self.cursor = Cursor(stored)
         self.reader = Reader(subject.limit)
         self._several: dict[bytes, tuple[int, bytes]] = {}  # path: number of names, inode
@@ -34,7 +35,7 @@ class Entries:
     def take(self, directory: int, name: bytes, path: bytes, info: os.stat_result) -> None:
         """One entry that no key vouches for. The cursor stands at its path, or where it would be."""
         known = self.cursor.path == path
-        number = self.cursor.rows[self.cursor.index * ROW.size + CLASS_AT] if known else self._class_number(path)
+        number = self.cursor.row[CLASS_AT] if known else self._class_number(path)
         if number is None:
             return
         if stat.S_ISDIR(info.st_mode) and path in self.subject.gitlinks:
@@ -84,8 +85,8 @@ class Entries:
         if not known:
             cursor.put(entry, row)
             return
-        old = cursor.rows[cursor.index * ROW.size : (cursor.index + 1) * ROW.size]
-        if old == row and self.stored.entry_at(cursor.begin) == entry:
+        old = cursor.row
+        if old == row and cursor.packed == entry.packed():
             cursor.step()
         else:
             cursor.put(entry, row, replaced=old[:_INODE] != row[:_INODE])
@@ -100,7 +101,7 @@ class Entries:
             return
         text = (commit or self.subject.gitlinks[path]).encode("ascii")
         entry = Entry(path, GITLINK, blake3(text).digest(), 0)
-        if cursor.path == path and self.stored.entry_at(cursor.begin) == entry:
+        if cursor.path == path and cursor.packed == entry.packed():
             cursor.step()
         else:
             cursor.put(entry, _NO_KEY + bytes((stat_key.RACY, number)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -135,7 +134,7 @@ def put_aside(git: Git, paths: Iterable[bytes], quarantine: Path) -> list[bytes]
         target = quarantine / os.fsdecode(path.rstrip(b"/"))
         files.make_dirs(target.parent)
         if os.path.lexists(target):
-            target = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
+            target = target.with_name(f"{target.name}.{os.urandom(4).hex()}")
         shutil.move(os.fsdecode(source), target)
         moved.append(path)
         _prune(top, path)

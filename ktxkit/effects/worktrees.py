@@ -7,7 +7,6 @@ outside of it. A checkout is let go by one rename, so that its path is free at o
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -146,7 +145,7 @@ class Worktrees:
     def _into_trash(self, path: Path) -> Path | None:
         trash = self.store.path(names.TRASH)
         files.make_dirs(trash)
-        aside = trash / f"{secrets.token_hex(6)}-{path.name[:80]}"
+        aside = trash / f"{os.urandom(6).hex()}-{path.name[:80]}"
         try:
             os.rename(path, aside)  # noqa: PTH104 - os calls only: see files.py
         except FileNotFoundError:
@@ -154,7 +153,7 @@ class Worktrees:
         except OSError as error:
             if error.errno != 18:  # EXDEV: the worktree lies on another file system
                 raise
-            aside = path.with_name(f".{path.name[:80]}.{secrets.token_hex(6)}.ktx-trash")
+            aside = path.with_name(f".{path.name[:80]}.{os.urandom(6).hex()}.ktx-trash")
             os.rename(path, aside)  # noqa: PTH104
         return aside
 

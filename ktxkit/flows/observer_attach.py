@@ -20,7 +20,6 @@ from ktxkit.errors import Blocked, BrokenContract, Refused
 from ktxkit.flows import observer_root as root_
 from ktxkit.flows.leases import Place, path_of
 from ktxkit.flows.observer_attempt import BASELINE, Attempt, chain_of
-from ktxkit.flows.path_policy import of_lease
 
 TRIES = 5  # looks at a worktree that changes while its baseline is taken
 ELSEWHERE = "look what stands there; open the unit again with worktree-open"
@@ -46,19 +45,34 @@ def attach(
     cannot be trusted, or is gone, is left as it is: a new segment begins, whose baseline has no known time.
     """
     attempt = Attempt.of(place, lease)
-    if attempt.chain.problem:
+    baseline = _trusted_baseline(attempt)
+    if attempt.because:
         attempt = _new_segment(attempt)
+        baseline = _found(attempt) if attempt.chain.records else None
     attempt.lock_held = lock_held
-    fresh = not attempt.chain.records
-    if fresh:
+    fresh = baseline is None
+    if baseline is None:
         baseline = _first(attempt, settings or Settings())
     else:
-        baseline = _found(attempt)
         _same_settings(attempt, settings)
         attempt.epoch = _next_epoch(attempt) if bump else attempt.state.epoch
     attempt.anchor()
     attempt.lease = attempt.lease_now() or lease
     return Attached(attempt, root_.snapshot_of(attempt, baseline), baseline, fresh)
+
+
+def _trusted_baseline(attempt: Attempt) -> Document | None:
+    """The baseline's document, or None: where there is none yet, and where (`because`) something cannot be trusted."""
+    attempt.because = attempt.chain.problem
+    if attempt.because or not attempt.chain.records:
+        return None
+    try:
+        baseline = _found(attempt)
+        root_.snapshot_of(attempt, baseline)
+    except (BrokenContract, FileNotFoundError):
+        attempt.because = "baseline_lost"
+        return None
+    return baseline
 
 
 def _new_segment(attempt: Attempt) -> Attempt:
@@ -69,7 +83,7 @@ def _new_segment(attempt: Attempt) -> Attempt:
     if made.chain.problem:
         raise Blocked(f"two segments of the journal are damaged: {made.chain.where}", hint="open a new attempt")
     if not made.chain.records:
-        made.because = broken.problem
+        made.because = attempt.because
     made.fold()
     return made
 
@@ -133,7 +147,7 @@ def _first(attempt: Attempt, settings: Settings) -> Document:
 
 def _whole_scan(attempt: Attempt, taken: root_.Snapshot) -> Scan:
     """A content scan in which nothing moved, or after some tries one that names what does."""
-    digest = of_lease(attempt.world, attempt.lease).digest
+    digest = attempt.policy.digest
     for left in reversed(range(TRIES)):
         with root_.opened(attempt.lease) as root:
             if isinstance(root, str):
@@ -153,7 +167,7 @@ def _whole_scan(attempt: Attempt, taken: root_.Snapshot) -> Scan:
 
 
 def _document(attempt: Attempt, taken: root_.Snapshot, found: Scan, line: Timeline, *, known: bool) -> Document:
-    policy = of_lease(attempt.world, attempt.lease)
+    policy = attempt.policy
     clock = {"boot": line.reading.boot, "bootNs": line.reading.boot_ns, "wallNs": line.reading.wall_ns}
     made = {
         "schemaVersion": SCHEMA_VERSION,

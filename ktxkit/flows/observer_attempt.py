@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from ktxkit.core.observer.domain import attempt_name, domain_of
 from ktxkit.core.observer.projection import Projection, replay
 from ktxkit.core.observer.records import Anchor, When
 from ktxkit.core.observer.tracked import Tracked
+from ktxkit.core.paths_policy import CandidatePathPolicy
 from ktxkit.effects import files, manifest_file
 from ktxkit.effects.chain import Chain
 from ktxkit.effects.manifest_file import Stored
 from ktxkit.errors import BrokenContract, Refused
 from ktxkit.flows.leases import LEASE, Place
+from ktxkit.flows.path_policy import of_lease
 from ktxkit.world import World
 
 BASELINE, STATE = "observer-baseline", "observer-state"
@@ -54,6 +57,11 @@ class Attempt:
     @property
     def name(self) -> str:
         return attempt_name(self.lease)
+
+    @cached_property
+    def policy(self) -> CandidatePathPolicy:
+        """The path policy that the lease was opened with. Raises BrokenContract where it is lost."""
+        return of_lease(self.world, self.lease)
 
     def path(self, name: str) -> Path:
         return self.world.store.path(names.observer_file(self.name, name))

@@ -15,7 +15,6 @@ from ktxkit.flows import observer_root as root_
 from ktxkit.flows.observer_attach import Attached
 from ktxkit.flows.observer_attempt import Attempt
 from ktxkit.flows.observer_reconcile import Reconciler, Seen
-from ktxkit.flows.path_policy import of_lease
 
 MILLISECOND = 1_000_000
 EVENT_GAP = 500 * MILLISECOND  # between two looks that events ask for: a busy writer gets two records a second
@@ -41,7 +40,7 @@ class Loop:
 
     def __post_init__(self) -> None:
         self.reconciler = Reconciler(self.attached, self.describe, self._on_directory, self._on_pruned)
-        self._policy = of_lease(self.attempt.world, self.attempt.lease)
+        self._policy = self.attempt.policy
         self._owner = process.this_owner().document()
         if not self.attached.taken.reliable:
             self.degraded = self.attached.taken.because

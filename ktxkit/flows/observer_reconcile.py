@@ -25,7 +25,7 @@ from ktxkit.errors import BrokenContract
 from ktxkit.flows import observer_root as root_
 from ktxkit.flows.observer_attach import Attached
 from ktxkit.flows.observer_attempt import Attempt
-from ktxkit.flows.path_policy import excluded_here, of_lease
+from ktxkit.flows.path_policy import excluded_here
 
 ROUNDS = 4  # scans that another observer may make void, one after the other
 
@@ -128,7 +128,7 @@ class Reconciler:
 
     def _manifest(self) -> Stored:
         """The stored manifest; another observer may have replaced it."""
-        digest_ = of_lease(self.attempt.world, self.attempt.lease).digest
+        digest_ = self.attempt.policy.digest
         if self._stored is None or self._stored.digest != self.attempt.state.manifest:
             self._stored = self.attempt.stored(digest_)
         return self._stored
@@ -259,7 +259,7 @@ class Reconciler:
 
     def _drift(self) -> list[str]:
         """Rules that were edited since the snapshot: without effect on this attempt, and said."""
-        policy = of_lease(self.attempt.world, self.attempt.lease)
+        policy = self.attempt.policy
         then = next((text for place, text in policy.ignore.sources if not place), b"")
         now = excluded_here(self.attempt.world)
         had = any(not place and text == now for place, text in policy.ignore.sources)

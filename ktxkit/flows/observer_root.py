@@ -19,7 +19,6 @@ from ktxkit.effects.scanned import Subject
 from ktxkit.errors import CannotRun
 from ktxkit.flows.leases import path_of
 from ktxkit.flows.observer_attempt import Attempt
-from ktxkit.flows.path_policy import of_lease
 
 MISSING, LINK, REPLACED, CONTROL = "root_missing", "root_is_a_link", "root_replaced", "control_mismatch"
 
@@ -120,7 +119,7 @@ def subject(attempt: Attempt, root: Root, taken: Snapshot) -> Subject:
     """What is scanned."""
     return Subject(
         root=root.fd,
-        policy=of_lease(attempt.world, attempt.lease),
+        policy=attempt.policy,
         tracked=taken.tracked,
         gitlinks=taken.gitlinks,
         mounts=mounts.below(path_of(attempt.lease), mounts.mounts()),

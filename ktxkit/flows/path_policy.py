@@ -26,6 +26,11 @@ EXCLUDE_LIMIT = 4 * 1024 * 1024  # bytes of an ignore file that are read
 def snapshot(world: World, lease: Document) -> CandidatePathPolicy:
     """Take the policy of a lease and write it down; `lease` need not be written yet."""
     policy = from_lease(lease, ignore_rules(world, lease["base"]))
+    _write(world, lease, policy)
+    return policy
+
+
+def _write(world: World, lease: Document, policy: CandidatePathPolicy) -> None:
     document = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": CONTRACT,
@@ -35,7 +40,6 @@ def snapshot(world: World, lease: Document) -> CandidatePathPolicy:
         "policy": policy.document(),
     }
     world.writable_store.write(CONTRACT, names.observer_file(attempt_name(lease), FILE), document)
-    return policy
 
 
 def opening_facts(world: World, lease: Document, old: Document | None) -> Document:
@@ -48,25 +52,35 @@ def opening_facts(world: World, lease: Document, old: Document | None) -> Docume
 
 
 def of_lease(world: World, lease: Document) -> CandidatePathPolicy:
-    """The policy that a lease was opened with; taken now where there is no snapshot.
+    """The policy that a lease was opened with. A lost snapshot is made again where the lease's digest proves it.
 
-    Raises BrokenContract where it is not the one whose digest the lease has.
+    Raises BrokenContract where there is none of that digest any more.
     """
     relative = names.observer_file(attempt_name(lease), FILE)
-    found = world.store.read_optional(CONTRACT, relative)
-    if found is None:
-        taken = snapshot(world, lease)
-        if taken.digest != lease.get("pathPolicyDigest", taken.digest):
-            world.writable_store.remove(relative)
-            raise BrokenContract("the path policy of the lease is lost", where=str(world.store.path(relative)))
-        return taken
+    wanted = lease.get("pathPolicyDigest", "")
+    policy, problem = _read(world, relative)
+    if policy is not None and wanted in ("", policy.digest):
+        return policy
+    again = from_lease(lease, ignore_rules(world, lease["base"]))
+    if again.digest != wanted and (wanted or problem):
+        raise BrokenContract(
+            f"the path policy of the lease is lost{f': {problem}' if problem else ''}",
+            where=str(world.store.path(relative)),
+            hint="open a new attempt",
+        )
+    _write(world, lease, again)
+    return again
+
+
+def _read(world: World, relative: str) -> tuple[CandidatePathPolicy | None, str]:
+    """The snapshot, or what is wrong with it (nothing is, where there is none)."""
     try:
-        policy = CandidatePathPolicy.of(found["policy"])
+        found = world.store.read_optional(CONTRACT, relative)
+        return (None, "") if found is None else (CandidatePathPolicy.of(found["policy"]), "")
+    except BrokenContract as error:
+        return None, error.message
     except ValueError as error:
-        raise BrokenContract(str(error), where=str(world.store.path(relative))) from error
-    if policy.digest != found["policyDigest"] or policy.digest != lease.get("pathPolicyDigest", policy.digest):
-        raise BrokenContract("the path policy is not the one of the lease", where=str(world.store.path(relative)))
-    return policy
+        return None, str(error)
 
 
 def ignore_rules(world: World, base: str) -> IgnoreRules:

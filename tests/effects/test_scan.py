@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import shutil
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ktxkit.core.gitignore import rules_of
 from ktxkit.core.observer.tracked import Tracked
 from ktxkit.core.paths_policy import CandidatePathPolicy
-from ktxkit.effects import manifest_file, mounts, reading
+from ktxkit.effects import manifest_cursor, manifest_file, mounts, reading
 from ktxkit.effects.manifest_file import Stored
 from ktxkit.effects.scan import DEEPEST, scan
 from ktxkit.effects.scan_entries import escapes
 from ktxkit.effects.scanned import Hints, Level, Scan, Subject
+from ktxkit.effects.spans import Span
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 POLICY = CandidatePathPolicy(ignore=rules_of([(b".gitignore", b"*.ign\nigndir/\n")]))
@@ -196,7 +200,7 @@ def test_a_rewrite_inside_the_clock_s_tick_is_seen(tree: Tree) -> None:
     row = found.stored.row_at(0)
     path.write_text("two")
     forged = reading.key_of(path.stat()) + row[manifest_file.FLAGS_AT :]
-    tree.stored = Stored(found.stored.policy_digest, found.stored.digest, found.stored.packed, forged)
+    tree.stored = Stored(found.stored.policy_digest, found.stored.digest, found.stored.packed, Span(forged))
     assert operations(tree.scan()) == [(b"r", "content-change")]
 
 
@@ -407,7 +411,10 @@ def test_a_stored_manifest_is_what_was_stored(tree: Tree, tmp_path_factory: pyte
     found = tree.scan().stored
     path = tmp_path_factory.mktemp("store") / "manifest.bin"
     found.save(path)
-    assert manifest_file.load(path, found.policy_digest) == found
+    again = manifest_file.load(path, found.policy_digest)
+    assert again is not None
+    assert (again.digest, list(again.entries())) == (found.digest, list(found.entries()))
+    assert [again.row_at(n) for n in range(len(again))] == [found.row_at(n) for n in range(len(found))]
     assert manifest_file.load(path, "b3:" + "0" * 64) is None
 
 
@@ -504,6 +511,27 @@ def test_every_level_gives_what_reading_everything_gives(
     run_oracle(tmp_path_factory.mktemp("oracle") / "r", rounds)
 
 
+@given(rounds=st.lists(ROUND, min_size=2, max_size=5), window=st.sampled_from([1, 60, 200]))
+@settings(max_examples=500 if FULL else 40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_same_through_windows_of_any_size(
+    tmp_path_factory: pytest.TempPathFactory, rounds: list[tuple[list[tuple[str, str, str]], str]], window: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(manifest_cursor, "WINDOW", window)
+        run_oracle(tmp_path_factory.mktemp("oracle") / "r", rounds)
+
+
+def test_a_manifest_that_is_cut_while_it_is_read_is_an_error(tree: Tree, tmp_path: Path) -> None:
+    store = tmp_path.with_name("cut.bin")
+    tree.write("a/b")
+    tree.scan().stored.save(store)
+    cut = manifest_file.load(store, POLICY.digest)
+    assert cut is not None
+    os.truncate(store, 200)
+    with pytest.raises(OSError, match="cut while"):
+        list(cut.entries())
+
+
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no tmpfs")
 @given(rounds=st.lists(ROUND, min_size=1, max_size=5))
 @settings(max_examples=1_000 if FULL else 40, deadline=None)
@@ -514,3 +542,33 @@ def test_the_same_on_tmpfs(rounds: list[tuple[list[tuple[str, str, str]], str]])
         run_oracle(place / "r", rounds)
     finally:
         shutil.rmtree(place)
+
+
+def test_no_swap_of_a_directory_and_a_link_leads_outside(tmp_path: Path) -> None:
+    """Another thread exchanges them as fast as it can, and nothing of the outside is ever read."""
+    root, outside = tmp_path / "r", tmp_path / "outside"
+    (root / "d").mkdir(parents=True)
+    outside.mkdir()
+    (root / "d/x").write_text("inside")
+    (outside / "x").write_text("outside")
+    (root / "l").symlink_to(outside)
+    tree, stop = Tree(root), threading.Event()
+    libc = ctypes.CDLL(None)
+    one, other = os.fsencode(root / "d"), os.fsencode(root / "l")
+    exchange = 2  # RENAME_EXCHANGE, renameat2(2)
+
+    def swap() -> None:
+        while not stop.is_set():
+            assert libc.renameat2(-100, one, -100, other, exchange) == 0
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        for _ in range(20_000 if FULL else 1_000):
+            tree.scan(Level.CONTENT)
+            read = {entry.blake3 for entry in tree.stored.entries() if entry.path in (b"d/x", b"l/x")}
+            assert read <= {blake3(b"inside").digest()}
+    finally:
+        stop.set()
+        swapper.join()
+        os.close(tree.fd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -12,8 +13,9 @@ import pytest
 
 from ktxkit.contracts import Document
 from ktxkit.core.observer.settings import Settings
+from ktxkit.core.paths_policy import CandidatePathPolicy
 from ktxkit.effects.scanned import Hints, Level
-from ktxkit.errors import Blocked, CannotRun, Refused
+from ktxkit.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.flows import jobs, observe, observer_records
 from ktxkit.flows.collect import collect_unit
 from ktxkit.flows.observer_loop import Loop
@@ -542,3 +544,66 @@ def test_a_new_segment_is_told_by_its_records(o: Observed) -> None:
     assert o.suspect_in() == 300
     observer_records.fence(o.attempt, "ended")
     assert o.status()["authority"] == "revoked"
+
+
+# -- what is lost or damaged on the disk ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["baseline.json", "tracked", "state.json", "manifest.bin", "policy.json"])
+@pytest.mark.parametrize("damage", ["gone", "cut", "foreign"])
+def test_whatever_is_lost_nothing_is_invented(o: Observed, name: str, damage: str) -> None:
+    o.attach()
+    o.clock.advance(100)
+    o.tree.write("a.md", "1\n")
+    o.look()
+    due = o.suspect_in()
+    path = o.directory / name
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-3] if damage == "cut" else b"foreign\n")
+    o.restart()
+    o.look(Level.CONTENT, "startup")
+    state = o.attempt.state
+    if name in ("baseline.json", "tracked"):
+        assert (state.segment, state.holds[0], state.window.known) == (2, "journal_baseline_lost", False)
+        assert o.status()["verdict"] == "unknown"
+    else:  # derived, or made again from what the lease's digest proves
+        assert (state.segment, state.content_seq, o.suspect_in()) == (1, 1, due)
+
+
+def test_another_policy_is_no_policy_of_the_attempt(o: Observed) -> None:
+    """Its digest is in the lease: a snapshot that was edited counts as lost, and is made again."""
+    o.attach()
+    path = o.directory / "policy.json"
+    edited = json.loads(path.read_bytes())
+    edited["policy"]["generated"] = ["**"]
+    edited["policyDigest"] = CandidatePathPolicy.of(edited["policy"]).digest
+    path.write_text(json.dumps(edited))
+    o.restart()
+    o.tree.write("a.md", "seen\n")
+    o.look()
+    assert (len(activities(o)), json.loads(path.read_bytes())["policy"]["generated"]) == (1, [])
+    with open(o.repo.path / ".git/info/exclude", "a") as stream:
+        stream.write("*.md\n")
+    path.unlink()
+    o.restart()
+    with pytest.raises(BrokenContract, match="policy of the lease is lost"):
+        o.look()
+
+
+def test_many_observers_at_once_write_one_chain(repo: Repo) -> None:
+    o = Observed.open(repo, real_time=True)
+    o.attach(bump=False)
+    others = [Observed(o.repo, o.clock, o.world, o.unit) for _ in range(3)]
+    for other in others:
+        other.attach(bump=False)
+    for number in range(5):
+        o.tree.write("a.md", f"{number}\n")
+        threads = [threading.Thread(target=other.look) for other in others]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [record["contentSeq"] for record in activities(o)] == [1, 2, 3, 4, 5]
+    assert o.attempt.chain.problem == ""

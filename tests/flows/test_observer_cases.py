@@ -21,6 +21,7 @@ from ktxkit.effects import mounts, process
 from ktxkit.effects.scanned import Level
 from ktxkit.errors import Blocked, BrokenContract, KtxError
 from ktxkit.flows import observer_root
+from ktxkit.world import World
 from tests.support.observed import Observed
 from tests.support.repos import Repo
 
@@ -473,6 +474,9 @@ def two_observers(o: Observed, _m: pytest.MonkeyPatch) -> None:
     o.look()
     second.look()
     assert o.events() == ["baseline", "activity"]
+    o.world = second.world = World(o.repo.path, os.environ)  # in real time: they wait for each other
+    o.attach(bump=False)
+    second.attach(bump=False)
     o.tree.write("a.md", "changed again\n")
     threads = [threading.Thread(target=x.look) for x in (o, second)]
     for thread in threads:

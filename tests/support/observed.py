@@ -34,9 +34,12 @@ class Observed:
     reconciler: Reconciler | None = field(default=None, init=False)
 
     @classmethod
-    def open(cls, repo: Repo, unit: str = "u1", settings: Settings | None = None) -> Observed:
+    def open(
+        cls, repo: Repo, unit: str = "u1", settings: Settings | None = None, *, real_time: bool = False
+    ) -> Observed:
+        """`real_time`: where threads wait for each other, a clock that only they turn would run away."""
         clock = TurnedClock()
-        world = World(repo.path, os.environ, clock=clock)
+        world = World(repo.path, os.environ, clock=None if real_time else clock)
         open_by_hand(world, AskedUnit("j1", unit))
         return cls(repo, clock, world, unit, settings)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cached_property
 
@@ -10,7 +9,7 @@ from ktxkit.core.digests import digest
 
 
 class Tracked:
-    """Paths, each ended by NUL, in byte order. Nothing is unpacked before somebody asks."""
+    """Paths, each ended by NUL, in byte order. They are never unpacked: there may be hundreds of thousands."""
 
     def __init__(self, packed: bytes = b"") -> None:
         self.packed = packed
@@ -20,22 +19,29 @@ class Tracked:
         return cls(b"".join(path + b"\0" for path in sorted(set(paths))))
 
     @cached_property
-    def _paths(self) -> list[bytes]:
-        return self.packed.split(b"\0")[:-1]
-
-    @cached_property
     def digest(self) -> str:
         return digest(self.packed)
 
     def __contains__(self, path: bytes) -> bool:
-        at = bisect_left(self._paths, path)
-        return at < len(self._paths) and self._paths[at] == path
+        return self._from(path).startswith(path + b"\0")
 
     def any_below(self, directory: bytes) -> bool:
         """Whether a tracked path lies below a directory (named without its slash)."""
         prefix = directory + b"/"
-        at = bisect_left(self._paths, prefix)
-        return at < len(self._paths) and self._paths[at].startswith(prefix)
+        return self._from(prefix).startswith(prefix)
+
+    def _from(self, path: bytes) -> bytes:
+        """The begin of the first path that is not before `path`: a binary search in the packed text itself."""
+        packed = self.packed
+        low, high = 0, len(packed)  # begins of paths; the answer is at `low` or behind it, before or at `high`
+        while low < high:
+            middle = packed.rfind(b"\0", low, (low + high) // 2) + 1 or low
+            end = packed.index(b"\0", middle)
+            if packed[middle:end] < path:
+                low = end + 1
+            else:
+                high = middle
+        return packed[low : low + len(path) + 1]
 
     def __len__(self) -> int:
         return self.packed.count(b"\0")

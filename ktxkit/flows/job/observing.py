@@ -19,6 +19,7 @@ from ktxkit.errors import KtxError
 from ktxkit.flows import jobs
 from ktxkit.flows.job.state import JobRun
 from ktxkit.flows.observe import UnitObserver
+from ktxkit.flows.tracing import Tracer
 
 TICK = 0.5  # seconds that one look may wait
 
@@ -61,8 +62,15 @@ def observed(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document) -> I
     finally:
         flag.ended.set()
         looker.join()
-        status = observer.stop()
-        tracer.emit("observer", "work_unit_observed", {"status": status})
+        _end(tracer, observer)
+
+
+def _end(tracer: Tracer, observer: UnitObserver) -> None:
+    """The last look. Evidence that cannot be written is told, and is no reason for the unit to fail."""
+    try:
+        tracer.emit("observer", "work_unit_observed", {"status": observer.stop()})
+    except (KtxError, OSError) as error:
+        tracer.emit("observer", "work_unit_observer_failed", {"reason": str(error)}, level="error", error=error)
 
 
 def _look(run: JobRun, plan: UnitPlan, observer: UnitObserver, flag: Watched) -> None:
