@@ -36,6 +36,7 @@ def build(world: World, job: Document, more: Mapping[str, Any] | None = None) ->
         "traceEvents": len(events),
         **_stored(world, job),
         **_summary(events),
+        **_ingestion(world, job, problems),
         **(more or {}),
     }
     pruned = [one for unit in units if unit.receipt for one in unit.receipt.get("pruned", ())]
@@ -46,6 +47,17 @@ def build(world: World, job: Document, more: Mapping[str, Any] | None = None) ->
     if world.store.exists(names.integration_dir(job["jobId"])):
         facts["isolatedDiff"] = {"integrationWorktreePath": str(world.store.path(names.integration_dir(job["jobId"])))}
     return assemble(job, units, events, facts)
+
+
+def _ingestion(world: World, job: Document, problems: list[Document]) -> Document:
+    """What an ingestion wrote down beside its units; nothing for another job."""
+    try:
+        found = world.store.read_optional("ingest-outcome", f"{names.job_dir(job['jobId'])}/ingest-outcome.json")
+    except BrokenContract as error:
+        problems.append({"where": error.where, "message": error.message})
+        return {}
+    own = ("schemaVersion", "kind", "jobId", "syncId")
+    return {key: value for key, value in (found or {}).items() if key not in own}
 
 
 def _stored(world: World, job: Document) -> Document:

@@ -66,7 +66,7 @@ def close(run: JobRun, outcome: str, failure: Document | None = None) -> Documen
         state = "aborted"
     run.update(outcome=outcome, state=state, finishedAt=timestamp(run.world.clock.now()), failure=failure)
     run.hooks.closing(run, outcome, failure)
-    made = report.build(run.world, run.job, run.hooks.report(run))
+    made = report.build(run.world, run.job)
     run.world.writable_store.write("report", names.report_doc(run.job_id), made)
     facts = {"outcome": outcome, "state": state, "report": str(run.world.store.path(names.report_doc(run.job_id)))}
     if failure:

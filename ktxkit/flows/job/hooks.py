@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ktxkit.contracts import Document
 from ktxkit.core.job_file import UnitPlan
@@ -61,7 +61,3 @@ class Hooks:
 
     def closing(self, run: JobRun, outcome: str, failure: Document | None) -> None:
         """The job's document has its end; the report is made next."""
-
-    def report(self, run: JobRun) -> Mapping[str, Any]:
-        """More facts for the report."""
-        return {}

@@ -56,12 +56,16 @@ class Ended:
 
     @property
     def notes(self) -> list[str]:
-        """What to say of an early end, beside the report."""
+        """What job-run says of an early end, beside the report."""
+        return self.told("job-run")
+
+    def told(self, command: str) -> list[str]:
+        """What a command says of an early end, beside the report."""
         if not isinstance(self.error, KtxError):
             return []
         hint = [f"  hint: {self.error.hint}"] if self.error.hint else []
         place = f"{self.error.where}: " if self.error.where else ""
-        return [f"job-run: {place}{self.error.message}", *hint]
+        return [f"{command}: {place}{self.error.message}", *hint]
 
 
 def new_job_id(world: World, stem: str) -> str:
@@ -102,6 +106,8 @@ def resume(world: World, job_id: str, how: How) -> Ended:
     job = jobs.load(world, job_id)
     if job["state"] == "landed" and "finishedAt" in job:
         raise Refused(f"job {job_id} has landed already", where=job["target"], hint=f"job-report --job {job_id}")
+    if world.store.exists(f"{names.job_dir(job_id)}/ingest.json"):
+        raise Refused(f"job {job_id} is an ingestion", hint=f"ingest-run --resume {job_id} continues it")
     document = world.store.read(FILE, f"{names.job_dir(job_id)}/job-file.json")
     return execute(world, plan_of(document), job, how, resumed=True)
 

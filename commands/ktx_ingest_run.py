@@ -1,0 +1,81 @@
+"""Ingest a source: its snapshot, what changed since the last time, a plan of units, then all that job-run does.
+
+reads    PLACE (a staged directory) or --url; .ktx/provenance/ (what landed before); the target's tree
+writes   raw-sources/, semantic-layer/ and wiki/ on the target, once, last; .ktx/jobs/JOB/, .ktx/provenance/,
+         .ktx/ingest-cache/, .ktx/ingest-traces/JOB/trace.jsonl, worktrees
+exits    0 done or nothing to do, 1 refused, dirty or moved target, 2 usage or no such source, 3 partial or failed,
+         4 blocked, 5 a broken contract, 130 interrupted (evidence kept; --resume continues)
+example  ingest-run metabase exports/metabase --connection warehouse
+         METABASE_API_KEY=... ingest-run metabase --url https://metabase.example --connection warehouse -- ./agent
+         ingest-run dbt target/manifest.json --connection warehouse --max-parallel 8
+         ingest-run --resume metabase-20260517-020000-1a2b
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ktxkit import cli
+from ktxkit.errors import CannotRun
+
+if TYPE_CHECKING:
+    from ktxkit.world import World
+
+
+def parser() -> cli.Parser:
+    made = cli.Parser("ingest-run", __doc__, takes_command=True)
+    made.add_argument("connector", nargs="?", metavar="CONNECTOR", help="metabase, dbt, or one that is installed")
+    made.add_argument("place", nargs="?", metavar="PLACE", help="the directory or file of the source")
+    made.add_argument("--url", metavar="URL", help="a live source; credentials come from the environment")
+    made.add_argument("--connection", metavar="NAME", help="what the knowledge is about: semantic-layer/NAME/")
+    made.add_argument("--source", metavar="KEY", help="where it comes from (default: the connector's name)")
+    made.add_argument("-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="of the connector")
+    made.add_argument("--reconcile", metavar="CMD", help="a command for the integrated tree, in place of the built-in")
+    made.add_argument("--no-reconcile", action="store_true", help="no reconciliation")
+    made.add_argument("--verify", metavar="CMD", help="a command that each candidate must pass")
+    made.add_argument("--time-limit", type=float, metavar="S", help="seconds for one unit")
+    made.add_argument("--everything", action="store_true", help="every unit, whether or not it changed")
+    made.add_argument("--no-cache", action="store_true", help="no unit from the cache, none into it")
+    made.add_argument("--allow-empty", action="store_true", help="an empty source means that all of it was deleted")
+    made.add_argument("--resume", metavar="JOB", help="continue an ingestion that did not land")
+    made.add_argument("--job", metavar="ID", help="the new job's id")
+    made.add_argument("--target", metavar="BRANCH", help="the branch to land on (default: the current)")
+    made.add_argument("--max-parallel", type=int, metavar="N", help="units at once (default: processors)")
+    made.add_argument("--on-failure", choices=["continue", "abort"], default="continue", help="when a unit fails")
+    made.add_argument("--wait", type=float, default=5.0, metavar="S", help="seconds for another ingestion to end")
+    made.add_argument("--rebase", action="store_true", help="replay on the target where it moved meanwhile")
+    return made
+
+
+def run(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit import terminal
+    from ktxkit.core.report_text import render
+    from ktxkit.flows.ingest import options
+    from ktxkit.flows.ingest import run as ingest
+    from ktxkit.flows.job.run import How
+
+    if bool(args.resume) == bool(args.connector):
+        raise CannotRun("ingest-run takes a CONNECTOR and a PLACE, or --resume JOB", hint="see ingest-run --help")
+    if args.max_parallel is not None and args.max_parallel < 1:
+        raise CannotRun("--max-parallel must be 1 or more")
+    progress = terminal.JobProgress(quiet=args.quiet or args.json, live=terminal.on_terminal())
+    with progress.shown():
+        how = How(progress, args.max_parallel, args.rebase)
+        if args.resume:
+            ended = ingest.resume(world, args.resume, how, wait=args.wait)
+        else:
+            asked = options.asked(world, args)
+            ended = ingest.start(world, asked, how, job=args.job or "", target=args.target or "", wait=args.wait)
+    if ended.error is not None and not ended.settled:
+        raise ended.error
+    return cli.Result(ended.outcome, ended.report, "report", lines=render(ended.report), notes=ended.told("ingest-run"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return cli.execute(parser(), run, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

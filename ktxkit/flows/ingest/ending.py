@@ -1,0 +1,171 @@
+"""The end of an ingestion: provenance validated before the landing, written after it; what the report carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core import names
+from ktxkit.core.ingest import places
+from ktxkit.core.ingest.difference import Difference
+from ktxkit.core.ingest.planning import EVICTIONS, Evictions
+from ktxkit.core.ingest.provenance import problems_of
+from ktxkit.core.job_file import RECONCILE
+from ktxkit.core.schedule import LANDED
+from ktxkit.core.text import plural
+from ktxkit.effects.objects import Objects
+from ktxkit.errors import BrokenContract, Refused
+from ktxkit.flows import jobs, report
+from ktxkit.flows.ingest import baseline as baselines
+from ktxkit.flows.ingest.account import Account, pending, pending_place
+from ktxkit.flows.ingest.asked import Asked
+from ktxkit.flows.ingest.baseline import Baseline
+from ktxkit.flows.job.state import JobRun
+from ktxkit.world import World
+
+CONTRACT = "ingest-outcome"
+SHOWN = 20  # rows in a message or the trace; all of them are in its data
+KEPT = 10_000
+
+
+@dataclass
+class Told:
+    """What was noticed on the way, for the report."""
+
+    difference: Difference | None = None
+    evictions: Evictions = field(default_factory=Evictions)
+    warnings: list[str] = field(default_factory=list)
+    outcomes: Mapping[str, str] = field(default_factory=dict)
+    rows: int | None = None
+    near: list[Document] = field(default_factory=list)
+    resolutions: list[Document] = field(default_factory=list)
+
+
+def account(run: JobRun, snapshot: Document, known: Baseline, outcomes: Mapping[str, str], told: Told) -> None:
+    """Make the provenance, validate it, and write it down to wait for the landing. Raises Refused naming the rows that
+    cannot land; nothing has landed then."""
+    assert told.difference is not None, "a job that lands was planned"
+    tree = run.git.text("rev-parse", "--verify", f"{run.head()}^{{tree}}")
+    projected = run.world.store.read("projected", places.projected_doc(run.job_id))
+    with (
+        run.tracer.timed("provenance", "provenance_rows_validation", {"tree": tree}) as facts,
+        Objects(run.git) as objects,
+    ):
+        files = {e.path.decode("utf-8", "surrogateescape"): e.oid for e in objects.tree(tree)}
+        made = Account(run.world, run.job, snapshot, told.difference, known, projected, outcomes, files)
+        rows = made.rows(objects)
+        paths = [one["rawPath"] for one in snapshot["files"]]
+        problems = problems_of(rows, paths, told.difference.deleted, files)
+        facts |= {"rows": len(rows), "problems": [one.message for one in problems[:SHOWN]]}
+        told.outcomes, told.rows = outcomes, len(rows)
+        told.near, told.resolutions = made.near_duplicates()[:KEPT], made.resolutions
+        told.warnings += made.warnings()
+        if problems:
+            first = problems[0]
+            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            raise Refused(
+                f"{first.message}{more}",
+                hint=first.hint or "nothing landed; correct the unit that names it",
+                data={"rows": [dict(one.row) for one in problems[:1000]], "rule": first.rule},
+            )
+        document = pending(run.job, tree, rows, made.states())
+    run.world.writable_store.write(baselines.PENDING, pending_place(run.job), document)
+
+
+def write(run: JobRun) -> None:
+    """Put the provenance into the journals: what it tells of has landed, or needed no landing."""
+    document = run.world.store.read(baselines.PENDING, pending_place(run.job))
+    baselines.append(run.world, document)
+    facts = {"rows": len(document["rows"]), "states": len(document["states"])}
+    run.tracer.emit("provenance", "provenance_rows_inserted", facts, level="info")
+
+
+def close(run: JobRun, asked: Asked, override: str, told: Told, failure: Document | None) -> None:
+    """Write what the report carries beside the units; a job that made it supersedes those that it took up again."""
+    document = _document(run, asked, override, told)
+    run.world.writable_store.write(CONTRACT, places.outcome_doc(run.job_id), document)
+    if failure is None:
+        for job_id in unfinished(run.world, asked.connection, asked.source):
+            if job_id != run.job_id:
+                _supersede(run.world, job_id, run.job_id)
+
+
+def _document(run: JobRun, asked: Asked, override: str, told: Told) -> Document:
+    evicted = list(told.evictions.paths) if told.outcomes.get(EVICTIONS) in LANDED else []
+    deleted = list(told.difference.deleted) if told.difference else []
+    facts = {
+        "diffSummary": told.difference.summary() if told.difference else None,
+        "evictionsApplied": evicted,
+        "evictionInputs": deleted,
+        "evictionsKept": list(told.evictions.kept),
+        "nearDuplicates": told.near,
+        "artifactResolutions": told.resolutions[:100_000],
+        "warnings": [one[:60_000] for one in told.warnings][:KEPT],
+        "overrideOf": override,
+    }
+    reconciled = told.outcomes.get(RECONCILE)
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": CONTRACT,
+        "jobId": run.job_id,
+        "syncId": run.job["syncId"],
+        **{key: value for key, value in facts.items() if value},
+        **({"provenanceRows": told.rows} if told.rows is not None else {}),
+        **({"reconciliation": {"outcome": reconciled, **_removed(told)}} if reconciled else {}),
+        **({} if reconciled else {"reconciliationSkipped": _why_skipped(run, asked)}),
+        **_projected(run),
+    }
+
+
+def _removed(told: Told) -> Document:
+    found = sorted({one["path"] for one in told.resolutions if one["resolution"] == "subsumed"})
+    return {"removed": found} if found else {}
+
+
+def _why_skipped(run: JobRun, asked: Asked) -> str:
+    if not asked.reconciles:
+        return "it was not wanted"
+    return "the job ended before it" if run.plan.units else "no unit ran"
+
+
+def _projected(run: JobRun) -> Document:
+    document = run.world.store.read_optional("projected", places.projected_doc(run.job_id))
+    if document is None:
+        return {}
+    keys = {"warnings": "warnings", "kept": "kept", "unresolved": "unresolved"}
+    found = {new: document[old] for new, old in keys.items() if document.get(old)}
+    touched = sorted({one["artifactKey"] for one in document["changes"]})
+    return {"projectionResult": {**found, **({"touchedSources": touched} if touched else {})}}
+
+
+def unfinished(world: World, connection: str, source: str) -> list[str]:
+    """Jobs of this connection and source that ended without all of their units and that no later one took up; oldest
+    first. A damaged job is none of them."""
+    found = []
+    for name in world.store.children("jobs"):
+        try:
+            job = world.store.read_optional(jobs.CONTRACT, names.job_doc(name))
+            outcome = world.store.read_optional(CONTRACT, places.outcome_doc(name))
+        except BrokenContract:
+            continue
+        if job is None or outcome is None or "finishedAt" not in job or "supersededBy" in outcome:
+            continue
+        if (job["connectionId"], job["sourceKey"]) == (connection, source) and job.get("outcome") not in (
+            "done",
+            "noop",
+        ):
+            found.append((str(job["createdAt"]), str(job["jobId"])))
+    return [job_id for _, job_id in sorted(found)]
+
+
+def _supersede(world: World, job_id: str, by: str) -> None:
+    """Name the later job in an earlier one's report."""
+    outcome = world.store.read(CONTRACT, places.outcome_doc(job_id)) | {"supersededBy": by}
+    world.writable_store.write(CONTRACT, places.outcome_doc(job_id), outcome)
+    made = report.build(world, jobs.load(world, job_id))
+    world.writable_store.write(report.CONTRACT, names.report_doc(job_id), made)
+
+
+def told_of(count: int) -> str:
+    return plural(count, "provenance row")

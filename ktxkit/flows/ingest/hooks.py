@@ -1,0 +1,218 @@
+"""An ingestion around a job: makes its snapshot and plan, tells units what they are for, accounts for what landed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ktxkit.connectors.find import connector
+from ktxkit.connectors.interface import Origin
+from ktxkit.contracts import Document
+from ktxkit.core import names
+from ktxkit.core.digests import digest_of
+from ktxkit.core.ingest import places
+from ktxkit.core.ingest.difference import Difference
+from ktxkit.core.ingest.planning import EVICTIONS
+from ktxkit.core.job_file import RECONCILE, UnitPlan, plan_of
+from ktxkit.core.schedule import LANDED
+from ktxkit.effects import files
+from ktxkit.errors import BrokenContract, Conflict
+from ktxkit.flows.ingest import cache, ending, knowledge, planning, projecting, staging, trees
+from ktxkit.flows.ingest.asked import Asked
+from ktxkit.flows.ingest.baseline import Baseline
+from ktxkit.flows.ingest.knowledge import Knowledge
+from ktxkit.flows.ingest.planning import Planned
+from ktxkit.flows.job.hooks import Hooks
+from ktxkit.flows.job.state import JobRun
+
+RESULT_LIMIT = 64 * 1024 * 1024  # bytes of $KTX_RESULT
+
+
+@dataclass
+class Ingestion(Hooks):
+    """One ingestion. `override`: the job whose unfinished work this one takes up."""
+
+    asked: Asked
+    baseline: Baseline
+    override: str = ""
+    snapshot: Document = field(default_factory=dict)
+    planned: Planned | None = None
+    known: Knowledge | None = None
+    digests: dict[str, str] = field(default_factory=dict)
+    told: ending.Told = field(default_factory=ending.Told)
+
+    def prepare(self, run: JobRun) -> bool:
+        """Snapshot, difference, plan. A resumed job does what is not on record only."""
+        store = run.world.store
+        run.phase = "snapshot"
+        self.snapshot = store.read_optional("raw-snapshot", places.snapshot_doc(run.job_id)) or self._take(run)
+        self.digests = {one["rawPath"]: one["digest"] for one in self.snapshot["files"]}
+        if "base" in run.job:
+            self.told.difference = Difference(**{key: tuple(v) for key, v in self.snapshot["difference"].items()})
+        elif not self._plan(run):
+            return False
+        document = store.read("job-file", places.job_file(run.job_id))
+        run.plan = plan_of(document)
+        return True
+
+    def _take(self, run: JobRun) -> Document:
+        """Stage the source. The document is written last: without it staging begins anew."""
+        with run.tracer.timed("snapshot", "stage_raw_files", {"connector": self.asked.connector}) as facts:
+            sink = staging.fresh(run.world, run.job_id)
+            place = Path(self.asked.place) if self.asked.place else None
+            origin = Origin(place, self.asked.url, run.world.env, self.asked.options, run.world.clock)
+            said = connector(self.asked.connector).stage(origin, sink)
+            ids = staging.blobs(run.world, sink.top, list(sink.files))
+            notes = {"notRead": said.not_read, "warnings": said.warnings, "unfetched": said.unfetched}
+            kept: Document = {key: value[: staging.NOTES_KEPT] for key, value in notes.items() if value}
+            kept |= {"scope": said.scope} if said.scope else {}
+            document = staging.document(run.world, run.job, self.asked.connector, sink.files, ids, kept)
+            facts |= {"rawFiles": len(sink.files), "bytes": sum(one.size for one in sink.files.values())}
+            facts |= {"unfetched": len(said.unfetched), "notRead": said.not_read[:20]}
+        run.world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job_id), document)
+        return document
+
+    def _plan(self, run: JobRun) -> bool:
+        """The difference and the plan; False where there is nothing to do."""
+        world, asked = run.world, self.asked
+        tree = run.git.text("rev-parse", "--verify", f"{run.job['targetAtStart']}^{{tree}}")
+        staged = staging.Staged(world.store.path(places.raw_dir(run.job_id)), list(self.digests))
+        with run.tracer.timed("snapshot", "compute_diff_set") as facts:
+            self.known = knowledge.of_tree(world, tree)
+            reading = planning.read_snapshot(asked, staged, self.known)
+            found = planning.differ(world, asked, self.snapshot, reading, self.baseline, self.known)
+            facts |= {"diffSummary": found.summary(), "warnings": list(reading.warnings)[:100]}
+        run.phase = "plan"
+        planned = planning.plan(world, asked, self.snapshot, reading, self.baseline, self.known, found)
+        self.planned, self.told.difference = planned, found
+        self.told.warnings = [*self.snapshot.get("warnings", ()), *reading.warnings]
+        self.told.evictions = planned.evictions
+        self.snapshot |= {"difference": found.document()}
+        world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job_id), self.snapshot)
+        if planned.nothing:
+            run.tracer.emit("plan", "nothing_to_do", {"diffSummary": found.summary()}, level="info")
+            return False
+        if not world.store.exists(places.job_file(run.job_id)):
+            self._write_plan(run, planned)
+        return True
+
+    def _write_plan(self, run: JobRun, planned: Planned) -> None:
+        document = planning.job_file(self.asked, run.job, planned)
+        run.update(units=planning.units_of(document), jobFileDigest=digest_of(document))
+        planning.write_units(run.world, self.asked, run.job, planned, self.baseline)
+        run.world.writable_store.write("job-file", places.job_file(run.job_id), document)
+        facts = {"units": len(document["units"]), "evictions": list(planned.evictions.paths)[:100]}
+        reasons = {one.proposal.key: list(one.reasons[:3]) for one in planned.selected[:100]}
+        run.tracer.emit("plan", "work_units_planned", {**facts, "reasons": reasons}, level="info")
+
+    def base(self, run: JobRun, start: str) -> str | None:
+        """The snapshot's commit, the projection's on it, and what units start from."""
+        assert self.planned is not None and self.known is not None, "a job without a base was planned just now"
+        raw = {f"{self.snapshot['root']}/{one['rawPath']}": one["blob"] for one in self.snapshot["files"]}
+        snapshot = trees.commit(run.world, start, raw, f"Snapshot {self.snapshot['syncId']}\n")
+        run.phase = "projection"
+        base = projecting.project(run, self.asked, self.planned, self.known, snapshot)
+        tree = run.git.text("rev-parse", "--verify", f"{base}^{{tree}}")
+        index = knowledge.index(run.world, run.job_id, tree)
+        run.world.writable_store.write("knowledge-index", places.index_doc(run.job_id), index, durable=False)
+        run.update(unitBase=trees.without_raw(run.world, run.job_id, base))
+        return base
+
+    def unit_base(self, run: JobRun) -> str | None:
+        return str(run.job["unitBase"])
+
+    def environment(self, run: JobRun, plan: UnitPlan) -> Mapping[str, str]:
+        store = run.world.writable_store
+        result = store.path(self._place(run, plan, "actions"))
+        files.remove(result)
+        return {
+            "KTX_UNIT_FILE": str(store.path(self._place(run, plan, "work-unit"))),
+            "KTX_RAW_ROOT": str(store.path(places.raw_dir(run.job_id))),
+            "KTX_INDEX": str(store.path(places.index_doc(run.job_id))),
+            "KTX_RESULT": str(result),
+        }
+
+    def _place(self, run: JobRun, plan: UnitPlan, name: str) -> str:
+        unit = run.unit(plan)
+        return names.unit_doc(run.job_id, unit.position, unit.key, name)
+
+    def judge(self, run: JobRun, plan: UnitPlan) -> str:
+        """A worker's account must be one: else nobody knows what its work comes from."""
+        try:
+            run.world.store.read_optional("unit-actions", self._place(run, plan, "actions"))
+        except BrokenContract as error:
+            return f"its $KTX_RESULT is not valid: {error.message}"
+        return ""
+
+    def _cached_key(self, run: JobRun, plan: UnitPlan) -> str:
+        """The content key of a unit; empty where it is never kept."""
+        if not self.asked.cache or plan.key in (RECONCILE, EVICTIONS):
+            return ""
+        told = run.world.store.read("work-unit", self._place(run, plan, "work-unit"))
+        return cache.key_of(plan, told, self.digests)
+
+    def replay(self, run: JobRun, plan: UnitPlan, place: Path) -> str:
+        key = self._cached_key(run, plan)
+        entry = cache.load(run.world, key) if key else None
+        if entry is None:
+            return ""
+        if not cache.replay(entry, place, self.snapshot["root"]):
+            cache.forget(run.world, key)
+            return ""
+        actions = cache.actions_of(entry)
+        result = self._place(run, plan, "actions")
+        run.world.writable_store.remove(result)
+        if actions is not None:
+            run.world.writable_store.write("unit-actions", result, dict(actions))
+        return str(entry["jobId"])
+
+    def forget(self, run: JobRun, plan: UnitPlan) -> None:
+        key = self._cached_key(run, plan)
+        if key:
+            cache.forget(run.world, key)
+
+    def settled(self, run: JobRun, plan: UnitPlan, outcome: str, *, replayed: bool) -> None:
+        """Keep what was accepted; work with gaps is never kept as whole."""
+        key = "" if replayed or outcome != "accepted" else self._cached_key(run, plan)
+        if not key:
+            return
+        actions = run.world.store.read_optional("unit-actions", self._place(run, plan, "actions"))
+        if actions is not None and actions.get("unfinished"):
+            return
+        told = run.world.store.read("work-unit", self._place(run, plan, "work-unit"))
+        patch = run.world.store.read("patch", self._place(run, plan, "patch"))
+        cache.store(run.world, key, told, patch, actions)
+
+    def units_done(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
+        """A reconciliation that failed, or units that all did, end the job before anything lands."""
+        word = outcomes.get(RECONCILE, "noop")
+        others = [outcome for key, outcome in outcomes.items() if key != RECONCILE]
+        if others and all(outcome not in LANDED for outcome in others) and not self._projected(run):
+            run.phase = "units"
+            raise Conflict("no unit made it; nothing landed", outcome="failed", hint=f"job-report --job {run.job_id}")
+        if word not in LANDED:
+            run.phase = "reconcile"
+            raise Conflict(
+                f"reconciliation ended as {word}; nothing landed",
+                outcome="failed" if word == "skipped" else word,
+                hint=f"see job-report --job {run.job_id}; ingest-run --resume {run.job_id} tries again",
+            )
+
+    def _projected(self, run: JobRun) -> bool:
+        document = run.world.store.read("projected", places.projected_doc(run.job_id))
+        return bool(document["changes"] or document.get("removed"))
+
+    def before_landing(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
+        run.phase = "provenance"
+        ending.account(run, self.snapshot, self.baseline, outcomes, self.told)
+
+    def after_landing(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
+        run.phase = "provenance"
+        ending.write(run)
+
+    def closing(self, run: JobRun, outcome: str, failure: Document | None) -> None:
+        ending.close(run, self.asked, self.override, self.told, failure)
+        if failure is None:
+            shutil.rmtree(run.world.store.path(places.raw_dir(run.job_id)), ignore_errors=True)

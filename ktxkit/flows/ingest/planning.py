@@ -1,0 +1,216 @@
+"""From a snapshot to a plan: what changed, which units that needs, and a job file of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ktxkit import contracts
+from ktxkit.connectors.find import connector
+from ktxkit.connectors.interface import Reading, Setting
+from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core import names
+from ktxkit.core.digests import digest
+from ktxkit.core.ingest import planning
+from ktxkit.core.ingest.difference import Difference, difference
+from ktxkit.core.ingest.planning import EVICTIONS, Evictions, Selected
+from ktxkit.core.ingest.projection import Applied, apply
+from ktxkit.core.ingest.raw_paths import snapshot_root
+from ktxkit.core.job_file import RECONCILE
+from ktxkit.effects.objects import Objects
+from ktxkit.errors import Refused
+from ktxkit.flows.ingest.asked import POLICY, RECONCILE_LIMIT, Asked, built_in, built_in_module
+from ktxkit.flows.ingest.baseline import Baseline
+from ktxkit.flows.ingest.knowledge import Knowledge
+from ktxkit.flows.ingest.staging import Staged
+from ktxkit.world import World
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan: the difference, the projection and what it does to the tree, the units that run, what goes."""
+
+    difference: Difference
+    reading: Reading
+    applied: Applied
+    selected: Sequence[Selected]
+    evictions: Evictions
+
+    @property
+    def nothing(self) -> bool:
+        return not (self.difference.changed or self.applied.changes or self.selected or self.evictions.paths)
+
+
+def read_snapshot(asked: Asked, staged: Staged, known: Knowledge) -> Reading:
+    """The connector's reading of a snapshot. Raises KtxError."""
+    taken, readers = known.declared(asked.connection, asked.owner)
+    setting = Setting(asked.connection, asked.options, taken, readers)
+    return connector(asked.connector).read(staged, setting)
+
+
+def differ(
+    world: World, asked: Asked, snapshot: Document, reading: Reading, base: Baseline, known: Knowledge
+) -> Difference:
+    """The difference to what landed. What could not be fetched, or is out of scope, is not deleted.
+
+    Raises Refused where the source is empty although it was not: a wrong address must not remove what is known.
+    """
+    current = {one["rawPath"]: one["digest"] for one in snapshot["files"]}
+    alive = [path for path, one in base.known.items() if not one.deleted]
+    if not current and alive and not asked.allow_empty:
+        raise Refused(
+            f"the source is empty, {len(alive)} raw files of it are known",
+            where=asked.place or asked.url,
+            hint="is it the right place? --allow-empty means that everything was deleted",
+        )
+    unfetched = set(snapshot.get("unfetched", ()))
+    with Objects(world.git) as objects:
+
+        def before(path: str) -> Callable[[], bytes | None]:
+            return lambda: _before(objects, asked, base, known, path)
+
+        return difference(
+            current, base.known, lambda path: path not in unfetched and reading.in_scope(path, before(path))
+        )
+
+
+def _before(objects: Objects, asked: Asked, base: Baseline, known: Knowledge, path: str) -> bytes | None:
+    """A raw file's content in the last snapshot that landed with it, where the tree still has that."""
+    root = snapshot_root(asked.connection, asked.source, base.known[path].sync_id)
+    oid = known.files.get(f"{root}/{path}")
+    return objects.read(oid) if oid is not None else None
+
+
+def plan(
+    world: World,
+    asked: Asked,
+    snapshot: Document,
+    reading: Reading,
+    base: Baseline,
+    known: Knowledge,
+    found: Difference,
+) -> Planned:
+    """The plan. Raises CannotRun for a connector's plan that no job can be made of, KtxError for one that fails."""
+    paths = {one["rawPath"] for one in snapshot["files"]}
+    proposals = planning.unit_order(list(reading.plan()))
+    planning.check_proposals(proposals, paths)
+    projection = reading.project()
+    gone = planning.evictions(base.last, found.deleted, _artifacts(world, base, known, found.deleted))
+    applied = apply(projection, asked.owner, known.texts)
+    removed = {path for path, text in applied.changes.items() if text is None}
+    gone = planning.Evictions(tuple(p for p in gone.paths if p not in removed), gone.kept, gone.again)
+    again = paths if asked.everything else gone.again
+    return Planned(found, reading, applied, planning.select(proposals, found, base.known, again), gone)
+
+
+def _artifacts(world: World, base: Baseline, known: Knowledge, deleted: Sequence[str]) -> dict[str, str]:
+    """Digest of each artifact that a deleted raw file led to and that is there."""
+    wanted = {row["artifactPath"] for raw in deleted for row in base.last.get(raw, ()) if "artifactPath" in row}
+    with Objects(world.git) as objects:
+        return {path: digest(objects.read(known.files[path])) for path in sorted(wanted) if path in known.files}
+
+
+def job_file(asked: Asked, job: Document, planned: Planned) -> Document:
+    """The job file: evictions first, then the units in the order of what they build on, then reconciliation."""
+    root = snapshot_root(asked.connection, asked.source, job["syncId"])
+    limit = {"timeLimit": asked.time_limit} if asked.time_limit else {}
+    units: list[Document] = []
+    if planned.evictions.paths:
+        units.append({"key": EVICTIONS, "run": built_in("evict"), "displayName": "Evictions"})
+    for one in planned.selected:
+        units.append(
+            {
+                "key": one.proposal.key,
+                "displayName": one.proposal.title or one.proposal.key,
+                "rawFiles": [f"{root}/{raw}" for raw in one.proposal.raw_files],
+                "dependencyPaths": [f"{root}/{raw}" for raw in one.proposal.dependency_paths],
+                **limit,
+            }
+        )
+    reconcile = [*asked.reconcile] or built_in_module("reconcile")
+    made: Document = {
+        "schemaVersion": SCHEMA_VERSION,
+        "job": job["jobId"],
+        "connectionId": asked.connection,
+        "sourceKey": asked.source,
+        "syncId": job["syncId"],
+        "run": asked.work_argv,
+        "policy": POLICY,
+        "onFailure": asked.on_failure,
+        "units": units,
+        "message": message(asked, job, planned),
+        **({"reconcile": {"run": reconcile, "timeLimit": RECONCILE_LIMIT}} if units and asked.reconciles else {}),
+        **({"verify": {"run": [*asked.verify]}} if asked.verify else {}),
+    }
+    contracts.validate("job-file", made, "the planned job")
+    return made
+
+
+def message(asked: Asked, job: Document, planned: Planned) -> str:
+    """The landing commit's message."""
+    told = planned.difference.summary()
+    counts = ", ".join(f"{count} {word}" for word, count in told.items() if count and word != "unchanged")
+    return f"Ingest {asked.connection} from {asked.source}: {counts or 'nothing new'}\n\nSync {job['syncId']}\n"
+
+
+def work_unit(asked: Asked, job: Document, planned: Planned, base: Baseline, key: str) -> Document:
+    """What the worker of a unit is told. `key`: a selected unit's, the evictions' or the reconciliation's."""
+    one = next((one for one in planned.selected if one.proposal.key == key), None)
+    common: Document = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "work-unit",
+        "jobId": job["jobId"],
+        "unitKey": key,
+        "connectionId": asked.connection,
+        "sourceKey": asked.source,
+        "syncId": job["syncId"],
+        "rawRoot": snapshot_root(asked.connection, asked.source, job["syncId"]),
+        "rawFiles": [],
+    }
+    if one is None:
+        return common | ({"evictions": list(planned.evictions.paths)} if key == EVICTIONS else {})
+    proposal, raws = one.proposal, (*one.proposal.raw_files, *one.proposal.dependency_paths)
+    inside = {name: [p for p in paths if p in raws] for name, paths in planned.difference.document().items()}
+    return common | {
+        "displayName": proposal.title or key,
+        "rawFiles": list(proposal.raw_files),
+        "dependencyPaths": list(proposal.dependency_paths),
+        "peerFileIndex": list(proposal.peers),
+        "peerCount": len(proposal.peers),
+        "reasons": list(one.reasons),
+        "difference": inside,
+        "priorArtifacts": prior(base, raws),
+        "factsDigest": proposal.facts_digest,
+        "facts": dict(proposal.facts),
+    }
+
+
+_ARTIFACT = ("artifactKind", "artifactKey", "artifactPath", "targetConnectionId", "artifactContentHash")
+
+
+def prior(base: Baseline, raws: Sequence[str]) -> list[Document]:
+    """What these raw files led to when they were last taken."""
+    found = [
+        {"rawPath": raw, **{key: row[key] for key in _ARTIFACT if key in row}}
+        for raw in raws
+        for row in base.last.get(raw, ())
+        if "artifactPath" in row
+    ]
+    return found[:100_000]
+
+
+def units_of(document: Document) -> list[Mapping[str, Any]]:
+    """Units of a job in order, as its document lists them."""
+    listed = [{"key": one["key"]} for one in document["units"]]
+    if "reconcile" in document:
+        listed.append({"key": RECONCILE, "after": [one["key"] for one in document["units"]]})
+    return [{"position": number, **one} for number, one in enumerate(listed, start=1)]
+
+
+def write_units(world: World, asked: Asked, job: Document, planned: Planned, base: Baseline) -> None:
+    """The document of each unit, in its directory. One by one: no two are in memory."""
+    for entry in job["units"]:
+        place = names.unit_doc(job["jobId"], entry["position"], entry["key"], "work-unit")
+        made = work_unit(asked, job, planned, base, entry["key"])
+        world.writable_store.write("work-unit", place, made, durable=False)

@@ -1,0 +1,108 @@
+"""The projection's commit: what the connector says by rule, on top of the snapshot, gated before any unit starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core.ingest import places
+from ktxkit.core.ingest.projection import Projected
+from ktxkit.core.text import plural
+from ktxkit.errors import Conflict
+from ktxkit.flows import gate_facts, gates
+from ktxkit.flows.ingest import trees
+from ktxkit.flows.ingest.asked import Asked
+from ktxkit.flows.ingest.knowledge import Knowledge
+from ktxkit.flows.ingest.planning import Planned
+from ktxkit.flows.job.state import JobRun
+
+KEPT = 10_000
+
+
+def project(run: JobRun, asked: Asked, planned: Planned, known: Knowledge, parent: str) -> str:
+    """The commit that units and integration start from. Raises Conflict where the projection has errors, or the gates
+    find new ones in what it made."""
+    projection, applied = planned.reading.project(), planned.applied
+    told = {"files": len(projection.files), "changes": list(applied.changes)[:100]}
+    with run.tracer.timed("projection", "deterministic_projection", told) as facts:
+        if projection.errors:
+            first = "; ".join(projection.errors[:5])
+            raise Conflict(
+                f"the projection reported {plural(len(projection.errors), 'error')}: {first}",
+                outcome="failed",
+                hint="nothing ran after it; correct the source and start again",
+            )
+        message = f"Projection of {asked.owner}\n"
+        made = trees.commit(run.world, parent, applied.changes, message, texts=True)
+        facts |= {"commit": made, "kept": list(applied.kept)[:100], "warnings": len(projection.warnings)}
+        _gated(run, made)
+    run.world.writable_store.write("projected", places.projected_doc(run.job_id), _document(run, planned, known))
+    return made
+
+
+def _gated(run: JobRun, commit: str) -> None:
+    git = run.git
+    tree = git.text("rev-parse", "--verify", f"{commit}^{{tree}}")
+    start = git.text("rev-parse", "--verify", f"{run.job['targetAtStart']}^{{tree}}")
+    verdict = gates.check_tree(run.world, tree, base_tree=start, options=run.plan.gates)
+    new = [one for one in verdict["findings"] if one["level"] == "error" and not one.get("inherited")]
+    if new:
+        named = "; ".join(f"{one['path']}: {one['message']}" for one in new[:5])
+        raise Conflict(
+            f"the projection breaks {plural(len(new), 'gate rule')}: {named}",
+            outcome="semantic_conflict",
+            hint="what refers to a source that is gone must go too, or the source must come back",
+            data={"findings": new[:1000]},
+        )
+
+
+def _document(run: JobRun, planned: Planned, known: Knowledge) -> Document:
+    """What was projected, for the provenance: each changed artifact, its word and its raw files."""
+    projection, applied = planned.reading.project(), planned.applied
+    changed = {path for path, text in applied.changes.items() if text is not None}
+    changes = [change for one in projection.files if one.path in changed for change in _changes(one, known)]
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "projected",
+        "jobId": run.job_id,
+        "changes": changes,
+        "removed": [path for path, text in applied.changes.items() if text is None],
+        "kept": list(applied.kept),
+        "warnings": [one[:60_000] for one in (*projection.warnings, *applied.warnings)][:KEPT],
+        "unresolved": {raw: why[:4000] for raw, why in projection.unresolved.items()},
+    }
+
+
+def _changes(one: Projected, known: Knowledge) -> Iterator[Document]:
+    """The sources of a projected file that are new or differ from what its file had."""
+    old = _sources(known.facts.get(one.path, {}))
+    new = _sources(gate_facts.read("shard" if "/_schema/" in one.path else "source", one.body.encode("utf-8")))
+    for key, raws in one.origins.items():
+        connection, _, name = key.partition("/")
+        word = _word(old.get(name), new.get(name))
+        if word:
+            yield {
+                "path": one.path,
+                "artifactKey": key,
+                "targetConnectionId": connection,
+                "actionType": word,
+                "rawPaths": list(raws),
+            }
+
+
+def _sources(facts: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {one["name"]: one for one in facts.get("sources", ())}
+
+
+def _word(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> str:
+    if old is None or new is None:
+        return "source_created"
+    if _names(new, "measures") - _names(old, "measures"):
+        return "measure_added"
+    joins = [{(join["to"], join["on"]) if "on" in join else join["to"] for join in one["joins"]} for one in (old, new)]
+    return "join_added" if joins[1] - joins[0] else "merged"
+
+
+def _names(source: Mapping[str, Any], kind: str) -> set[str]:
+    return {name for name, _, _ in source[kind]}

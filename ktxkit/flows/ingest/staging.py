@@ -1,0 +1,107 @@
+"""Staging: a connector's raw files into a directory of the job, and from there into the object store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core.digests import digest
+from ktxkit.core.ingest import places
+from ktxkit.core.ingest.raw_paths import check, snapshot_root, sort_key
+from ktxkit.core.text import printable
+from ktxkit.effects import files
+from ktxkit.effects.clock import timestamp
+from ktxkit.effects.neutral import open_neutral
+from ktxkit.errors import CannotRun
+from ktxkit.world import World
+
+CONTRACT = "raw-snapshot"
+NOTES_KEPT = 1000
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """One staged raw file: digest and size in bytes."""
+
+    digest: str
+    size: int
+
+
+class Directory:
+    """A sink that writes into a directory. Nothing is held in memory but digests."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        self.files: dict[str, RawFile] = {}
+
+    def put(self, raw_path: str, data: bytes) -> None:
+        check(raw_path)
+        if raw_path in self.files:
+            raise CannotRun(f"the connector gave {printable(raw_path)} twice")
+        try:
+            files.write_atomic(self.top / raw_path, data, durable=False)
+        except (NotADirectoryError, IsADirectoryError) as error:
+            raise CannotRun(f"{printable(raw_path)} is a file and a directory at once") from error
+        self.files[raw_path] = RawFile(digest(data), len(data))
+
+
+class Staged:
+    """The staged raw files of a job, read one at a time."""
+
+    def __init__(self, top: Path, paths: Sequence[str]) -> None:
+        self.top = top
+        self._paths = tuple(sorted(paths, key=sort_key))
+
+    @property
+    def paths(self) -> Sequence[str]:
+        return self._paths
+
+    def read(self, raw_path: str) -> bytes:
+        return files.read(self.top / raw_path)
+
+
+def fresh(world: World, job_id: str) -> Directory:
+    """An empty directory for the job's raw files; what an execution that was cut off left of one is removed."""
+    top = world.writable_store.path(places.raw_dir(job_id))
+    if os.path.lexists(top):
+        shutil.rmtree(top)
+    files.make_dirs(top)
+    return Directory(top)
+
+
+def blobs(world: World, top: Path, paths: Sequence[str]) -> dict[str, str]:
+    """Write raw files into the object store as they are: no filter, no attribute. Raw path to blob id."""
+    if not paths:
+        return {}
+    with open_neutral(world) as neutral:
+        git = neutral.git.at(top).configured(core_fsyncMethod="batch")
+        lines = "".join(f"./{path}\n" for path in paths).encode("utf-8")
+        found = git.run("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=lines).lines
+    assert len(found) == len(paths), "one id for each path"
+    return dict(zip(paths, found, strict=True))
+
+
+def document(
+    world: World, job: Document, connector: str, staged: Mapping[str, RawFile], ids: Mapping[str, str], notes: Document
+) -> Document:
+    """The snapshot's document. `notes`: what the connector said beside its files."""
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": CONTRACT,
+        "jobId": job["jobId"],
+        "connector": connector,
+        "connectionId": job["connectionId"],
+        "sourceKey": job["sourceKey"],
+        "syncId": job["syncId"],
+        "root": snapshot_root(job["connectionId"], job["sourceKey"], job["syncId"]),
+        "at": timestamp(world.clock.now()),
+        "files": [
+            {"rawPath": path, "digest": staged[path].digest, "blob": ids[path], "bytes": staged[path].size}
+            for path in sorted(staged, key=sort_key)
+        ],
+        **notes,
+    }
