@@ -32,13 +32,13 @@ def ledger(world: World) -> dict[str, Any]:
 
 def read_yaml(path: Path, contract: str) -> Document:
     """A YAML file that must be of a contract. Raises CannotRun: it is a person who writes it."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+    from ktxkit.core.strict_yaml import read
 
-    try:
-        value = YAML(typ="safe", pure=True).load(files.read(path, SIZE_LIMIT))
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise CannotRun(f"not YAML: {error}", where=str(path)) from error
+    parsed = read(files.read(path, SIZE_LIMIT))
+    if parsed.problems:
+        first = parsed.problems[0]
+        raise CannotRun(f"not YAML: {first.message}", where=f"{path}:{first.line}:{first.column}", hint=first.hint)
+    value = parsed.root.data() if parsed.root is not None else None
     try:
         contracts.validate(contract, value if value is not None else {}, str(path))
     except BrokenContract as error:

@@ -10,8 +10,8 @@ from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.job_file import UnitPlan
 from ktxkit.core.schedule import LANDED, Node, Schedule
-from ktxkit.errors import Blocked, KtxError
-from ktxkit.flows import batch, integrate, worktrees
+from ktxkit.errors import Blocked, KtxError, Refused
+from ktxkit.flows import batch, integrate, jobs, worktrees
 from ktxkit.flows.job.reuse import Reuse
 from ktxkit.flows.job.state import JobRun
 from ktxkit.flows.job.unit import UnitEnd, work
@@ -217,9 +217,18 @@ class Loop:
             facts = {"unitKey": plan.key, "outcome": error.outcome}
             self.run.tracer.emit("integration", "patch_refused", facts, level="error", error=error)
             outcome = error.outcome if error.outcome != "cannot_run" else "failed"
-        worktrees.close_unit(self.run.world, self.run.job, unit, _closing(outcome))
+        self._close(unit, outcome)
         self.run.phase = "units"
         return outcome
+
+    def _close(self, unit: jobs.Unit, outcome: str) -> None:
+        """Close the worktree as its outcome says; one that was written to after it was collected is kept, and said."""
+        try:
+            worktrees.close_unit(self.run.world, self.run.job, unit, _closing(outcome))
+        except Refused as error:
+            told = {"unitKey": unit.key, "reason": error.message}
+            self.run.tracer.emit("work_unit", "work_unit_late_work_kept", told, level="error", error=error)
+            worktrees.close_unit(self.run.world, self.run.job, unit, "crash", reason=error.message)
 
     def _close_if_open(self, plan: UnitPlan, outcome: str) -> None:
         """A unit whose receipt was written by an execution that was killed before it closed the worktree."""
@@ -227,7 +236,7 @@ class Loop:
         lease = names.unit_doc(self.run.job_id, unit.position, unit.key, "lease")
         found = self.run.world.store.read_optional("lease", lease)
         if found is not None and found["state"] == "open":
-            worktrees.close_unit(self.run.world, self.run.job, unit, _closing(outcome))
+            self._close(unit, outcome)
 
     def _options(self) -> integrate.Options:
         verify = self.run.plan.verify
