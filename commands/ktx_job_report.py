@@ -2,12 +2,13 @@
 
 reads    .ktx/jobs/JOB/ (job, leases, patches, receipts, results) and .ktx/ingest-traces/JOB/trace.jsonl; for the page
          also the patches and the units' output
-writes   nothing, or with --html the page
+writes   nothing, or with --html the page; with --otlp spans go to a collector
 exits    0 shown (whatever the job's outcome), 2 no such job, 5 a document of the job is damaged: it is named, the rest
          is shown
 example  job-report
          job-report nightly-20260517-020000-ab12 --json
          job-report --html report.html
+         job-report --otlp http://localhost:4318
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def parser() -> cli.Parser:
     made.add_argument("name", metavar="JOB", nargs="?", help="the job; default: KTX_JOB, the worktree's, or the latest")
     made.add_argument("--job", metavar="JOB", help="the same")
     made.add_argument("--html", metavar="FILE", help="write one page that needs no network; - for stdout")
+    made.add_argument("--otlp", metavar="URL", help="send its spans to an OpenTelemetry collector (OTLP over HTTP)")
     return made
 
 
@@ -44,6 +46,10 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     made = report.build(world, jobs.load(world, wanted))
     problems = made.get("problems", ())
     page, written = _page(args, world, made)
+    if args.otlp:
+        from ktxkit.flows import spans
+
+        written.append(f"sent {spans.export(world, made, args.otlp)} spans to {args.otlp}")
     return cli.Result(
         "broken_contract" if problems else "done",
         document=made,
