@@ -8,7 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ktxkit.core import names
 from ktxkit.core.trace import DEFAULT_LEVEL, TraceContext, event, wanted
 from ktxkit.effects.clock import Clock, timestamp
 from ktxkit.effects.journal import Journal
@@ -33,6 +32,8 @@ class Tracer(NamedTuple):
         cls, store: Store, clock: Clock, job: Mapping[str, Any], env: Mapping[str, str], trace: Path | None = None
     ) -> Tracer:
         """The tracer of a job document. `trace` overrides the file."""
+        from ktxkit.core import names
+
         context = TraceContext(job["jobId"], job["connectionId"], job["sourceKey"], sync_id=job.get("syncId", ""))
         path = trace or store.path(names.trace_file(job["jobId"]))
         return cls(Journal(path, CONTRACT, clock), context, clock, env.get("KTX_TRACE_LEVEL", DEFAULT_LEVEL))
