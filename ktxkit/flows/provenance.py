@@ -14,6 +14,7 @@ from ktxkit.effects.ledger_index import Index
 from ktxkit.errors import KtxError
 from ktxkit.flows import jobs
 from ktxkit.flows.asking import Ask
+from ktxkit.flows.ingest import answers
 from ktxkit.flows.ledger_index import ensure
 from ktxkit.flows.run_answers import source
 from ktxkit.world import World
@@ -22,11 +23,12 @@ SHORTEST = 7  # hex digits of an abbreviated id
 
 
 def provenance(world: World, ask: Ask) -> Document:
-    """Every record that names X (a run, a commit or revision, a tree, a digest): runs, jobs and receipts, events."""
-    (what,) = ask.subject
+    """Every record that names X: what a raw file led to, what an artifact comes from; runs, jobs and receipts, events
+    of a run, a commit or revision, a tree, a digest."""
+    (asked,) = ask.subject
     index = ensure(world)
-    what = _resolved(world, what)
-    rows = [*_runs(index, ask, what), *_jobs(world, what), *_artifacts(world, what)]
+    what = _resolved(world, asked)
+    rows = [*answers.rows(world, asked), *_runs(index, ask, what), *_jobs(world, what), *_artifacts(world, what)]
     reason = "" if rows else "no record names it"
     return answer("provenance", rows, subject=[what], project=ask.project, reason=reason, facts={"records": len(rows)})
 

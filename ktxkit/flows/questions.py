@@ -44,7 +44,10 @@ QUESTIONS: dict[str, Question] = {
     "explain": Question("word_answers:explain", 1, 2),
     "live": Question("live_answers:live", 0, 1, LIVE_COLUMNS),
     "provenance": Question(
-        "provenance:provenance", 1, 1, ("kind", "how", "run", "job", "unit", "event", "test", "source")
+        "provenance:provenance",
+        1,
+        1,
+        ("kind", "how", "rawPath", "artifact", "action", "sync", "run", "job", "unit", "event", "test", "source"),
     ),
     "banner": Question("banner:banner", project=False),
     "graph": Question("exports:graph_lines"),

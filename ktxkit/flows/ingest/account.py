@@ -113,7 +113,8 @@ class Account:
         artifact = artifact_of(into) if into else None
         if into is None or artifact is None:
             return change
-        self.resolutions.append({"path": change.path, "resolution": "subsumed", "into": into, "unitKey": unit.key})
+        if unit.key != RECONCILE:
+            self.resolutions.append({"path": change.path, "resolution": "subsumed", "into": into, "unitKey": unit.key})
         return replace(change, path=into, artifact=artifact, action="subsumed")
 
     def _carried(self, works: Sequence[Work], settled: Sequence[str]) -> Work:
@@ -166,6 +167,9 @@ class Account:
         return self.world.store.read("work-unit", place)
 
     def _result(self, unit: jobs.Unit) -> Document:
+        """A unit's account of itself; that of one that is not in counts for nothing, and may be damaged."""
+        if self.outcomes.get(unit.key) not in LANDED:
+            return {}
         place = names.unit_doc(self.job["jobId"], unit.position, unit.key, "actions")
         return self.world.store.read_optional("unit-actions", place) or {}
 

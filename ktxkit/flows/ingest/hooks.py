@@ -187,6 +187,8 @@ class Ingestion(Hooks):
 
     def units_done(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
         """A reconciliation that failed, or units that all did, end the job before anything lands."""
+        for raw in staging.changed(run.world.store.path(places.raw_dir(run.job_id)), self.snapshot)[:100]:
+            self.told.warnings.append(f"{raw} was changed while units ran; what lands is what was staged")
         word = outcomes.get(RECONCILE, "noop")
         others = [outcome for key, outcome in outcomes.items() if key != RECONCILE]
         if others and all(outcome not in LANDED for outcome in others) and not self._projected(run):

@@ -80,7 +80,7 @@ def _detected(asked: Asked) -> None:
     place = Path(asked.place)
     if not place.exists():
         raise CannotRun("no such source", where=asked.place, hint="name the directory of a staged bundle, or --url")
-    if not chosen.detect(place):
+    if not chosen.detect(place) and not asked.allow_empty:
         others = [name for name in sorted(found()) if name != asked.connector and connector(name).detect(place)]
         hint = f"it looks like one for {others[0]}" if others else "is it the bundle's own directory?"
         raise CannotRun(f"this is no source for {asked.connector}", where=asked.place, hint=hint)

@@ -16,7 +16,7 @@ from ktxkit.core.text import printable
 from ktxkit.effects import files
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.neutral import open_neutral
-from ktxkit.errors import CannotRun
+from ktxkit.errors import BrokenContract, CannotRun
 from ktxkit.world import World
 
 CONTRACT = "raw-snapshot"
@@ -62,6 +62,19 @@ class Staged:
 
     def read(self, raw_path: str) -> bytes:
         return files.read(self.top / raw_path)
+
+
+def changed(top: Path, snapshot: Document) -> list[str]:
+    """Raw paths whose staged bytes are not what was staged: somebody wrote there. What lands was taken before."""
+    found = []
+    for one in snapshot["files"]:
+        try:
+            same = digest(files.read(top / one["rawPath"])) == one["digest"]
+        except (OSError, BrokenContract):
+            same = False
+        if not same:
+            found.append(str(one["rawPath"]))
+    return found
 
 
 def fresh(world: World, job_id: str) -> Directory:

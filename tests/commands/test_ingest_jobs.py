@@ -1,0 +1,413 @@
+"""Ingestion jobs end to end: every phase that can fail, what is tried again, provenance, the cache, hostile workers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import Ran, script, spawn
+from tests.support.repos import Repo
+
+LEAD = """
+import json, os, shutil, signal, subprocess, sys, time
+from pathlib import Path
+unit = json.loads(Path(os.environ["KTX_UNIT_FILE"]).read_bytes())
+key, here = unit["unitKey"], Path(__file__).parent
+with open(here / "ran", "a") as ran:
+    ran.write(key + "\\n")
+def put(path, text):
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text)
+def page(name, body):
+    put(f"wiki/global/{name}.md", f"---\\nsummary: x\\n---\\n\\n{body}\\n")
+def result(**said):
+    Path(os.environ["KTX_RESULT"]).write_text(json.dumps({"schemaVersion": 1, **said}))
+"""
+SOURCE = """name: m
+table: a.m
+grain: [id]
+columns: [{name: id, type: string}, {name: arr, type: number}]
+joins: []
+measures:
+  - {name: MEASURE, expr: sum(arr)}
+"""
+CENTS, DOLLARS = SOURCE.replace("MEASURE", "total_cents"), SOURCE.replace("MEASURE", "total_dollars")
+STALE = "page('segments', 'ARR is `m.total_cents`.')"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A repository, a staged bundle beside it, and a worker."""
+
+    repo: Repo
+    top: Path
+
+    @property
+    def bundle(self) -> Path:
+        return self.top / "bundle"
+
+    def card(self, number: int, **more: Any) -> None:
+        made = {
+            "metabaseId": number,
+            "name": f"Card {number}",
+            "collectionId": number,
+            "resolvedSql": f"select {number}",
+        }
+        path = self.bundle / "cards" / f"{number}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({**made, **more}))
+
+    def worker(self, body: str) -> list[str]:
+        path = self.top / "worker.py"
+        path.write_text(LEAD + body + "\n")
+        return [sys.executable, str(path)]
+
+    def ran(self) -> list[str]:
+        """Units whose worker ran since the last time that this was asked."""
+        path = self.top / "ran"
+        found = path.read_text().split() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return found
+
+    def run(self, *args: str, worker: list[str] | None = None) -> Ran:
+        words = ["metabase", str(self.bundle), "--connection", "w", *args, "--json"]
+        return spawn("ingest-run", *words, *(["--", *worker] if worker else []), cwd=self.repo.path)
+
+    def has(self, path: str) -> bool:
+        return bool(self.repo.git("ls-tree", "--name-only", "main", path))
+
+
+@pytest.fixture
+def place(repo: Repo, tmp_path: Path) -> Place:
+    made = Place(repo, tmp_path)
+    made.card(1)
+    made.card(2)
+    return made
+
+
+def outcomes(ran: Ran) -> dict[str, str]:
+    return {one["key"]: one["outcome"] for one in ran.document["workUnits"]}
+
+
+def events(ran: Ran) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(ran.document["tracePath"]).read_text().splitlines()]
+
+
+GOOD = "page(key, 'About ' + key)"
+# phase: (arguments, worker's body, preparation, status)
+PHASES: dict[str, tuple[list[str], str, str, int]] = {
+    "snapshot": ([], GOOD, "damaged", 2),
+    "projection": ([], GOOD, "projection", 3),
+    "units": ([], "sys.exit(3)", "", 3),
+    "reconcile": (["--reconcile", "exit 7"], GOOD, "", 3),
+    "provenance": (
+        [],
+        GOOD + "\nresult(actions=[{'path': f'wiki/global/{key}.md', 'rawPaths': ['cards/no.json']}])",
+        "",
+        1,
+    ),
+    "landing": ([], GOOD, "dirty", 1),
+}
+
+
+def prepared(place: Place, what: str) -> None:
+    if what == "damaged":
+        (place.bundle / "cards/2.json").write_text("{")
+    elif what == "projection":  # a page refers to a source that this sync removes
+        columns = [{"name": "n", "base_type": "type/Integer"}]
+        place.card(3, type="model", name="Daily", resultMetadata=columns)
+        assert place.run(worker=place.worker("")).status == 0
+        place.repo.write("wiki/global/p.md", "---\nsummary: x\nsl_refs: [w/daily]\n---\n")
+        place.repo.commit()
+        (place.bundle / "cards/3.json").unlink()
+    elif what == "dirty":
+        place.repo.write("wiki/global/card-1.md", "mine\n")
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_failure_leaves_a_report_a_trace_and_the_target(place: Place, phase: str) -> None:
+    args, body, preparation, status = PHASES[phase]
+    prepared(place, preparation)
+    before = place.repo.head
+    ran = place.run(*args, worker=place.worker(body))
+    assert ran.status == status, ran.out + ran.err
+    assert place.repo.git("rev-parse", "main") == before
+    assert ran.document["failure"]["phase"] == phase and ran.document["failure"]["message"]
+    assert ran.document["status"] == "failed" and ran.document["outcome"] == "error"
+    last = events(ran)[-1]
+    assert last["event"] == "ingest_failed" and last["data"]["phase"] == phase
+    report = place.repo.path / f".ktx/jobs/{ran.document['jobId']}/report.json"
+    assert json.loads(report.read_bytes())["failure"]["phase"] == phase
+
+
+def test_a_branch_that_a_unit_moved_ends_the_job_in_integration(place: Place) -> None:
+    """Nothing is integrated on what is not ours; the target stays, a person must look."""
+    body = GOOD + "\nfull = f'refs/ktx/jobs/{unit[\"jobId\"]}/integration'\n"
+    body += "subprocess.run(['git', 'update-ref', full, 'HEAD'], check=True)"
+    before = place.repo.head
+    ran = place.run(worker=place.worker(body))
+    assert ran.status == 4 and place.repo.git("rev-parse", "main") == before
+    assert ran.document["failure"]["phase"] == "integration"
+
+
+CONNECTOR = """
+from ktxkit.connectors.interface import Staged
+from ktxkit.core.ingest.planning import Proposal
+from ktxkit.core.ingest.projection import Projection
+class Own:
+    warnings = ()
+    def detect(self, place): return "it is there"
+    def stage(self, origin, sink):
+        sink.put("a.txt", b"a")
+        return Staged()
+    def read(self, snapshot, setting): return self
+    def in_scope(self, raw_path, before): return True
+    def project(self): return Projection(errors=("it cannot be read",) if ERRORS else ())
+    def plan(self): return [Proposal("unit", "unit", (RAW,))]
+connector = Own()
+"""
+
+
+@pytest.mark.parametrize(
+    ("raw", "errors", "phase"), [("a.txt", False, ""), ("b.txt", False, "plan"), ("a.txt", True, "projection")]
+)
+def test_a_connector_of_somebody_else(repo: Repo, tmp_path: Path, raw: str, errors: bool, phase: str) -> None:
+    """Found by its entry point; what it plans or projects wrongly ends the job in that phase."""
+    info = tmp_path / "lib" / "own-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[ktxkit.connectors]\nown = own_connector:connector\n")
+    text = CONNECTOR.replace("RAW", repr(raw)).replace("ERRORS", str(errors))
+    (tmp_path / "lib" / "own_connector.py").write_text(text)
+    command = "mkdir -p wiki/global; printf -- '---\\nsummary: x\\n---\\n' > wiki/global/a.md"
+    words = ["own", str(tmp_path), "--connection", "w", "--json", "--", "sh", "-c", command]
+    before = repo.head
+    ran = spawn("ingest-run", *words, cwd=repo.path, env={"PYTHONPATH": str(tmp_path / "lib")})
+    if phase:
+        assert ran.status in (2, 3) and ran.document["failure"]["phase"] == phase
+        assert repo.git("rev-parse", "main") == before
+    else:
+        assert ran.status == 0 and repo.git("ls-tree", "--name-only", "main", "wiki/global/a.md")
+
+
+@pytest.mark.parametrize("first", ["card-1", "card-2"])
+@pytest.mark.parametrize("known", [False, True])
+def test_cards_that_disagree_about_a_measure_are_caught_in_either_order(place: Place, first: str, known: bool) -> None:
+    if known:
+        place.repo.write("semantic-layer/w/m.yaml", CENTS)
+        place.repo.commit()
+    own = f"put('semantic-layer/w/m.yaml', {CENTS!r})" if not known else "pass"
+    body = f"if key == {first!r}:\n    {STALE}\n    {own}\nelse:\n    put('semantic-layer/w/m.yaml', {DOLLARS!r})"
+    ran = place.run(worker=place.worker(body))
+    assert ran.status == 3 and ran.json["outcome"] == "partial"
+    assert sorted(word for key, word in outcomes(ran).items() if key != "reconcile") == [
+        "accepted", "semantic_conflict" if known else "textual_conflict",
+    ]  # fmt: skip
+    assert spawn("gate-check", "--all", cwd=place.repo.path).status == 0
+
+
+def test_a_page_from_before_the_job_cannot_be_made_stale(place: Place) -> None:
+    place.repo.write("semantic-layer/w/m.yaml", CENTS)
+    place.repo.write("wiki/global/segments.md", "---\nsummary: x\n---\n\nARR is `m.total_cents`.\n")
+    before = place.repo.commit()
+    ran = place.run(worker=place.worker(f"put('semantic-layer/w/m.yaml', {DOLLARS!r})"))
+    assert ran.status == 3 and place.repo.git("rev-parse", "main") == before
+    assert outcomes(ran)["card-1"] == "semantic_conflict"
+    assert "total_cents" in ran.document["workUnits"][0]["reason"]
+
+
+def test_provenance_names_the_row_and_leaves_nothing_behind(place: Place) -> None:
+    body = GOOD + "\nresult(actions=[{'path': 'wiki/global/none.md', 'rawPaths': ['cards/1.json']}])"
+    ran = place.run(worker=place.worker(body))
+    assert ran.status == 1 and "wiki/global/none.md" in ran.document["failure"]["message"]
+    answer = spawn("ledger-query", "provenance", "cards/1.json", "--json", cwd=place.repo.path)
+    assert answer.document["rows"] == []
+
+
+def test_provenance_is_answered_in_both_directions(place: Place) -> None:
+    body = "page('both', 'x ' + key) if key == 'card-1' else None\nresult(actions=[{'path': 'wiki/global/both.md', "
+    body += "'rawPaths': ['cards/1.json']}] if key == 'card-1' else [])"
+    assert place.run(worker=place.worker(body)).status == 0
+
+    def asked(what: str) -> list[tuple[str, str | None, str]]:
+        answer = spawn("ledger-query", "provenance", what, "--json", cwd=place.repo.path)
+        return [(row["rawPath"], row.get("artifact"), row["action"]) for row in answer.document["rows"]]
+
+    assert asked("cards/1.json") == asked("both") == [("cards/1.json", "both", "wiki_written")]
+    assert asked("wiki/global/both.md") == asked("both")
+    assert asked("cards/2.json") == [("cards/2.json", None, "skipped")]
+
+
+def test_what_failed_is_tried_again_and_its_report_superseded(place: Place) -> None:
+    body = "if key == 'card-2' and not (here / 'go').exists():\n    sys.exit(4)\n" + GOOD
+    worker = place.worker(body)
+    first = place.run(worker=worker)
+    assert first.status == 3 and first.json["outcome"] == "partial" and place.has("wiki/global/card-1.md")
+    place.ran()
+    (place.top / "go").touch()
+    second = place.run(worker=worker)
+    assert second.status == 0 and place.ran() == ["card-2"]
+    assert second.document["overrideOf"] == first.document["jobId"]
+    old = spawn("job-report", "--json", "--job", first.document["jobId"], cwd=place.repo.path)
+    assert old.document["supersededBy"] == second.document["jobId"] and old.document["outcome"] == "partial"
+    assert place.run(worker=worker).json["outcome"] == "noop" and place.ran() == []
+
+
+def test_a_damaged_account_fails_its_unit_only_and_unfinished_work_is_not_done(place: Place) -> None:
+    body = (
+        GOOD
+        + "\nPath(os.environ['KTX_RESULT']).write_text('{') if key == 'card-1' else result(unfinished=['cards/2.json'])"
+    )
+    ran = place.run(worker=place.worker(body))
+    assert ran.json["outcome"] == "partial" and outcomes(ran) == {
+        "card-1": "failed",
+        "card-2": "accepted",
+        "reconcile": "noop",
+    }
+    place.ran()
+    assert place.run(worker=place.worker(GOOD)).status == 0
+    assert sorted(place.ran()) == ["card-1", "card-2"]
+
+
+def test_work_is_replayed_from_the_cache_and_recomputed_once_where_it_no_longer_fits(place: Place) -> None:
+    worker = place.worker(GOOD)
+    assert place.run("--reconcile", "exit 1", worker=worker).status == 3
+    assert sorted(place.ran()) == ["card-1", "card-2"]
+    place.repo.write("wiki/global/card-2.md", "---\nsummary: by hand\n---\n")
+    place.repo.commit()
+    ran = place.run("--reconcile", "true", worker=worker)
+    assert place.ran() == ["card-2"] and outcomes(ran)["card-1"] == "accepted"
+    assert "work_unit_cache_patch_materialized" in {one["event"] for one in events(ran)}
+    place.card(1, name="Other")
+    assert place.run(worker=worker).status == 0 and place.ran() == ["card-1"]
+
+
+def test_a_replayed_unit_that_the_gates_refuse_is_recomputed_once(place: Place) -> None:
+    place.repo.write("semantic-layer/w/m.yaml", CENTS)
+    place.repo.commit()
+    body = f"{STALE} if key == 'card-1' and not (here / 'go').exists() else page(key, 'x')"
+    worker = place.worker(body)
+    assert place.run("--reconcile", "exit 1", worker=worker).status == 3
+    place.ran()
+    (place.top / "go").touch()
+    place.repo.write("semantic-layer/w/m.yaml", DOLLARS)
+    place.repo.commit()
+    ran = place.run(worker=worker)
+    assert ran.status == 0 and place.ran() == ["card-1"] and outcomes(ran)["card-1"] == "accepted"
+    assert [one["event"] for one in events(ran)].count("work_unit_cache_stale_recompute") == 1
+
+
+def test_what_only_deleted_raw_files_led_to_goes_unless_somebody_edited_it(place: Place) -> None:
+    place.card(3)
+    assert place.run().status == 0
+    place.repo.write("wiki/global/card-2.md", place.repo.show("main", "wiki/global/card-2.md") + b"\nBy hand.\n")
+    place.repo.commit()
+    for number in (1, 2):
+        (place.bundle / f"cards/{number}.json").unlink()
+    ran = place.run()
+    assert ran.status == 0 and ran.document["evictionsApplied"] == ["wiki/global/card-1.md"]
+    assert ran.document["evictionsKept"] == ["wiki/global/card-2.md"]
+    assert not place.has("wiki/global/card-1.md") and place.has("wiki/global/card-2.md")
+    assert place.run().json["outcome"] == "noop"
+    (place.bundle / "cards/3.json").unlink()
+    assert place.run().status == 2, "a directory without cards is no source"
+    assert place.run("--allow-empty").status == 0 and not place.has("wiki/global/card-3.md")
+
+
+def test_duplicates_are_subsumed_and_near_ones_listed(place: Place) -> None:
+    place.card(3)
+    text = "The very same words of a page that two units made, long enough to be compared with others"
+    body = f"page(key, {text!r} + (' and a little more' if key == 'card-3' else ''))"
+    ran = place.run(worker=place.worker(body))
+    assert ran.status == 0 and ran.document["reconciliation"]["outcome"] == "accepted"
+    assert place.has("wiki/global/card-1.md") and not place.has("wiki/global/card-2.md")
+    assert [(one["path"], one["into"]) for one in ran.document["artifactResolutions"]] == [
+        ("wiki/global/card-2.md", "wiki/global/card-1.md")
+    ]
+    assert [one["path"] for one in ran.document["nearDuplicates"]] == ["wiki/global/card-3.md"]
+    answer = spawn("ledger-query", "provenance", "cards/2.json", "--json", cwd=place.repo.path)
+    assert [(row["artifact"], row["action"]) for row in answer.document["rows"]] == [("card-1", "subsumed")]
+
+
+def test_a_killed_ingestion_resumes_with_every_collected_patch(place: Place) -> None:
+    for number in range(3, 7):
+        place.card(number)
+    body = "while key == 'card-5' and not (here / 'go').exists():\n    time.sleep(0.05)\n" + GOOD
+    worker = place.worker(body)
+    words = ["metabase", str(place.bundle), "--connection", "w", "--job", "j", "--max-parallel", "1", "--", *worker]
+    running = subprocess.Popen([script("ingest-run"), *words], cwd=place.repo.path, stderr=subprocess.PIPE)
+    assert running.stderr is not None
+    while b"card-4" not in running.stderr.readline():
+        assert running.poll() is None
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    place.ran()
+    (place.top / "go").touch()
+    assert spawn("job-run", "--resume", "j", cwd=place.repo.path).status == 1
+    ran = spawn("ingest-run", "--resume", "j", "--json", cwd=place.repo.path)
+    assert ran.status == 0 and sorted(place.ran()) == ["card-5", "card-6"]
+    assert set(outcomes(ran).values()) <= {"accepted", "noop"}
+    assert spawn("ingest-run", "--resume", "j", cwd=place.repo.path).status == 1
+
+
+HOSTILE = """
+if key == 'card-1':
+    subprocess.Popen(['setsid', 'sleep', '600'], stdin=-3, stdout=-3, stderr=-3)
+elif key == 'card-2':
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+elif key == 'card-3':
+    shutil.rmtree(os.getcwd())
+    sys.exit()
+elif key == 'card-4':
+    Path(os.environ['KTX_RAW_ROOT'], 'cards/1.json').write_text('changed')
+page(key, 'About ' + key)
+"""
+
+
+def test_hostile_workers_are_contained_and_named(place: Place) -> None:
+    for number in (3, 4):
+        place.card(number)
+    ran = place.run("--time-limit", "4", worker=place.worker(HOSTILE))
+    assert outcomes(ran) == {
+        "card-1": "accepted", "card-2": "failed", "card-3": "failed", "card-4": "accepted", "reconcile": "noop",
+    }  # fmt: skip
+    assert any("sleep 600" in stray for stray in ran.document["workUnits"][0]["strays"])
+    assert "cards/1.json was changed while units ran" in ran.document["warnings"][0]
+    assert "changed" not in place.repo.git("grep", "-h", "select", "main", "--", "raw-sources")
+
+
+def test_two_ingestions_of_a_source_at_once_take_turns(place: Place) -> None:
+    worker = place.worker("while not (here / 'go').exists():\n    time.sleep(0.05)\n" + GOOD)
+    words = ["metabase", str(place.bundle), "--connection", "w", "--", *worker]
+    running = subprocess.Popen([script("ingest-run"), *words], cwd=place.repo.path, stderr=subprocess.DEVNULL)
+    try:
+        while not (place.top / "ran").exists():
+            assert running.poll() is None
+        refused = place.run("--wait", "0")
+        assert refused.status == 1 and "another process" in refused.json["error"]["message"]
+    finally:
+        (place.top / "go").touch()
+        running.wait()
+    assert running.returncode == 0
+
+
+def test_an_unborn_branch_and_what_projected_files_others_edited(tmp_path: Path) -> None:
+    place = Place(Repo.init(tmp_path / "new"), tmp_path)
+    columns = [{"name": "n", "base_type": "type/Integer"}]
+    place.card(1, type="model", name="Daily", resultMetadata=columns)
+    assert place.run().status == 0
+    source = "semantic-layer/w/daily.yaml"
+    place.repo.write(source, place.repo.show("main", source) + b"measures:\n  - {name: total, expr: sum(n)}\n")
+    place.repo.commit()
+    place.card(1, type="model", name="Daily", resultMetadata=[*columns, {"name": "m", "base_type": "type/Text"}])
+    ran = place.run()
+    assert ran.status == 0 and ran.document["projectionResult"]["kept"] == [source]
+    assert b"total" in place.repo.show("main", source)
