@@ -58,8 +58,6 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
     if bool(args.resume) == bool(args.connector):
         raise CannotRun("ingest-run takes a CONNECTOR and a PLACE, or --resume JOB", hint="see ingest-run --help")
-    if args.max_parallel is not None and args.max_parallel < 1:
-        raise CannotRun("--max-parallel must be 1 or more")
     progress = terminal.JobProgress(quiet=args.quiet or args.json, live=terminal.on_terminal())
     with progress.shown():
         how = How(progress, args.max_parallel, args.rebase)

@@ -44,8 +44,6 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
     if bool(args.resume) == bool(args.jobfile):
         raise CannotRun("job-run takes a JOBFILE, or --resume JOB", hint="see job-run --help")
-    if args.max_parallel is not None and args.max_parallel < 1:
-        raise CannotRun("--max-parallel must be 1 or more")
     progress = terminal.JobProgress(quiet=args.quiet or args.json, live=terminal.on_terminal())
     with progress.shown():
         how = job.How(progress, args.max_parallel, args.rebase)

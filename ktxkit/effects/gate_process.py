@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,19 +25,10 @@ def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], limit: float)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(out, flags, files.PRIVATE_FILE), "wb") as one, open(os.open(err, flags, 0o600), "wb") as other:
         child = process.start(argv, cwd=cwd, env={**env, MARK: nonce}, stdout=one, stderr=other)
-        late = False
-        try:
-            child.wait(limit)
-        except process.DeadlinePassed:
-            late = True
-            process.end_group(child)
-        except BaseException:
-            process.end_group(child)
-            raise
-    process.signal_group(child.pid, signal.SIGKILL)
+        in_time = process.wait_or_end(child, limit)
     end_strays(nonce)
     told = tuple(os.fsdecode(word) for word in argv)
-    return Completed(told, child.returncode, _head(out), _head(err), late)
+    return Completed(told, child.returncode, _head(out), _head(err), not in_time)
 
 
 def _head(path: Path) -> bytes:

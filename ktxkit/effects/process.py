@@ -9,7 +9,7 @@ import os
 import resource
 import signal
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -150,6 +150,26 @@ def _start_attached(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise CannotRun(f"cannot start {argv[0]}: {reason}", where=str(cwd), hint="check its name and PATH") from error
+
+
+def wait_or_end(child: Child, limit: float | None, started: Callable[[int], None] | None = None) -> bool:
+    """Wait for a child, `limit` seconds at most; False where it was late. Its whole group is ended then, in any case.
+
+    `started` is told the process group first. Whatever is raised meanwhile ends the group and goes on.
+    """
+    in_time = True
+    try:
+        if started is not None:
+            started(child.pid)
+        child.wait(limit)
+    except DeadlinePassed:
+        in_time = False
+        end_group(child)
+    except BaseException:
+        end_group(child)
+        raise
+    signal_group(child.pid, signal.SIGKILL)
+    return in_time
 
 
 def end_group(child: subprocess.Popen[bytes], grace: float = KILL_GRACE) -> None:

@@ -104,18 +104,8 @@ def run_command(
         except CannotRun as error:
             stream.write(f"{error.message}\n".encode("utf-8", "backslashreplace"))
             return Ran(process.NOT_STARTED, False, clock() - began)
-        late = False
-        try:
-            started(child.pid)
-            child.wait(limit)
-        except process.DeadlinePassed:
-            late = True
-            process.end_group(child)
-        except BaseException:
-            process.end_group(child)
-            raise
-        process.signal_group(child.pid, signal.SIGKILL)
-    return Ran(child.returncode, late, clock() - began, end_strays(nonce))
+        in_time = process.wait_or_end(child, limit, started)
+    return Ran(child.returncode, not in_time, clock() - began, end_strays(nonce))
 
 
 def end_recorded(pgid: int, started: int) -> None:

@@ -332,3 +332,24 @@ def test_a_unit_that_touches_what_is_not_its_own_is_named(repo: Repo) -> None:
     result = json.loads((repo.path / ".ktx/jobs/j1/units/0001-a/result.json").read_text())
     assert result["touched"], "the user's checkout changed while the unit ran"
     assert result["touched"][0]["running"] == ["a"]
+
+
+def test_what_is_written_after_collecting_is_kept_and_said(repo: Repo) -> None:
+    """A process that hid from its lease goes on writing: the patch is what was collected, and the worktree stays."""
+    hidden = "setsid env -i PATH=/usr/bin:/bin sh -c 'for i in $(seq 200); do echo $i >> late.txt; sleep 0.05; done'"
+    wait = "while [ ! -s late.txt ]; do sleep 0.05; done"
+    ran = run(repo, {"units": [unit("a", f"echo a > a.txt; {hidden} >/dev/null 2>&1 & {wait}")]})
+    assert ran.status == 0, ran.err + ran.out
+    assert outcomes(repo) == {"a": "accepted"}
+    told = next(event for event in trace(repo) if event["event"] == "work_unit_late_work_kept")
+    assert told["data"]["unitKey"] == "a"
+    kept = repo.path / ".ktx/worktrees/j1/0001-a/late.txt"
+    assert kept.read_bytes().startswith(repo.show("main", "late.txt")), "nothing was written over"
+
+
+@pytest.mark.parametrize("command", ["job-run", "ingest-run"])
+def test_no_room_for_a_unit_is_refused(repo: Repo, command: str) -> None:
+    words = {"job-run": [str(job_file(repo, {"units": []}))], "ingest-run": ["metabase", ".", "--connection", "c"]}
+    ran = spawn(command, *words[command], "--max-parallel", "0", cwd=repo.path)
+    assert (ran.status, "--max-parallel must be 1 or more" in ran.err) == (2, True)
+    assert not (repo.path / ".ktx/jobs").exists()

@@ -16,7 +16,7 @@ from ktxkit.effects.fingerprint import Fingerprinter
 from ktxkit.effects.lock import flocked
 from ktxkit.effects.signals import stopping
 from ktxkit.effects.unit_process import end_strays
-from ktxkit.errors import Conflict, KtxError, Refused
+from ktxkit.errors import CannotRun, Conflict, KtxError, Refused
 from ktxkit.flows import jobs, recover
 from ktxkit.flows.job import finish, prepare
 from ktxkit.flows.job.hooks import Hooks
@@ -37,6 +37,10 @@ class How:
     max_parallel: int | None = None
     rebase: bool = False
     hooks: Hooks = field(default_factory=Hooks)
+
+    def __post_init__(self) -> None:
+        if self.max_parallel is not None and self.max_parallel < 1:
+            raise CannotRun("--max-parallel must be 1 or more")
 
 
 @dataclass(frozen=True)
