@@ -35,6 +35,17 @@ def flocked(
         os.close(fd)  # closing lets flock go
 
 
+@contextmanager
+def flocked_directory(path: Path) -> Iterator[None]:
+    """Hold flock on a directory itself, for a short change of a file in it: where a lock file of ours has no place."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _try(fd, fcntl.LOCK_EX, blocking=True)
+        yield
+    finally:
+        os.close(fd)
+
+
 def _locked(path: Path, clock: Clock, wait: float | None, kind: int, what: str) -> int:
     files.make_dirs(path.parent)
     deadline = None if wait is None else clock.monotonic() + wait

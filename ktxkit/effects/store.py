@@ -9,6 +9,7 @@ from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.effects import files
 from ktxkit.effects.git import Git
+from ktxkit.effects.lock import flocked_directory
 from ktxkit.effects.repository import Repository
 from ktxkit.errors import BrokenContract, CannotRun
 
@@ -110,17 +111,23 @@ def _exclude(store: Store, repository: Repository, git: Git) -> None:
         return
     named = git.at(main).text("rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
     exclude = Path(os.path.realpath(named))  # a linked exclude file stays linked
-    old = files.read(exclude) if exclude.exists() else b""
-    lead = b"" if not old or old.endswith(b"\n") else b"\n"
-    rule = b"/" + _escaped(os.fsencode(inside)) + b"/\n"
-    mode = exclude.stat().st_mode & 0o777 if exclude.exists() else 0o644
-    files.write_atomic(exclude, old + lead + rule, mode=mode)
+    files.make_dirs(exclude.parent, 0o755)
+    with flocked_directory(exclude.parent):
+        if not is_ignored(git.at(main), store):  # nobody wrote the rule while we waited
+            _add_rule(exclude, b"/" + _escaped(os.fsencode(inside)) + b"/\n")
     if not is_ignored(git.at(main), store):
         raise CannotRun(
             "git does not ignore the store although info/exclude names it",
             where=str(exclude),
             hint="a later rule includes it again (a '!' pattern in .gitignore?); remove that rule or set KTX_DIR",
         )
+
+
+def _add_rule(exclude: Path, rule: bytes) -> None:
+    old = files.read(exclude) if exclude.exists() else b""
+    lead = b"" if not old or old.endswith(b"\n") else b"\n"
+    mode = exclude.stat().st_mode & 0o777 if exclude.exists() else 0o644
+    files.write_atomic(exclude, old + lead + rule, mode=mode)
 
 
 def is_ignored(git: Git, store: Store) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,22 @@ def test_a_hostile_name_of_the_store_is_taken_as_it_is(repo: Repo, tmp_path: Pat
     store = World(repo.path, os.environ, ktx_dir=str(place)).writable_store
     (store.root / "x").write_text("")
     assert repo.git("status", "--porcelain", "--untracked-files=all") == ""
+
+
+def test_two_first_ones_write_one_after_the_other(repo: Repo) -> None:
+    """While another process is at the rules, ours waits, and then finds the rule that it was about to write."""
+    exclude = repo.path / ".git/info/exclude"
+    exclude.write_text("mine\n")
+    ours = threading.Thread(target=lambda: World(repo.path, os.environ).writable_store)
+    other = os.open(exclude.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        ours.start()
+        ours.join(1.0)
+        assert ours.is_alive() and exclude.read_text() == "mine\n"
+        exclude.write_text("mine\n/.ktx/\n")
+    finally:
+        os.close(other)
+        ours.join()
+    assert exclude.read_text() == "mine\n/.ktx/\n"
+    assert (repo.path / ".ktx").is_dir()
