@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ktxkit.core.patch import Entry
+from ktxkit.core.status import Status
 
 
 @dataclass(frozen=True, order=True)
@@ -67,17 +68,19 @@ def obstacles(
     return sorted({item.path: item for item in sorted(found, reverse=True)}.values())
 
 
-def elsewhere(entries: Sequence[Entry], folded: Iterable[bytes], ignored: Iterable[bytes]) -> list[bytes]:
-    """The ignored paths that a change has nothing to do with.
+def near(entries: Sequence[Entry], status: Status) -> tuple[frozenset[object], ...]:
+    """What a status says of the paths of a change: what is at them, above them or below them.
 
-    `folded`: what was ignored before, directories with a slash at their end; one of them that the change puts a file
-    into is listed file by file afterwards, and left out on both sides.
+    Anything else in the checkout is another's, and may come and go while the change lands. A submodule that is only at
+    another commit than its gitlink is no dirt of the change.
     """
     paths, above = touched(entries)
-    opened = {path.rstrip(b"/") for path in folded if path.rstrip(b"/") in above}
-    return sorted(
-        path
-        for path in ignored
-        if path.rstrip(b"/") not in opened | paths
-        and not any(parent in opened for parent in parents(path.rstrip(b"/")))
+    links = {entry.path for entry in entries if entry.new.kind == "gitlink"}
+    changed = (item for item in status.changed if item.path not in links and meets(item.path, paths, above))
+    return (
+        frozenset(changed),
+        *(
+            frozenset(path for path in some if meets(path, paths, above))
+            for some in (status.unmerged, status.untracked)
+        ),
     )

@@ -73,7 +73,9 @@ def reason_of(docs: UnitDocs, outcome: str, left: Mapping[str, str]) -> str:
     """Why, in one sentence."""
     receipt, patch = docs.receipt or {}, docs.patch or {}
     said = docs.broken or _of_findings(receipt, outcome) or _of_conflicts(receipt) or _of_breaches(receipt, patch)
-    said = said or str(receipt.get("message", "")) or left.get("message", "") or _of_result(docs.result)
+    said = said or str(receipt.get("message", ""))
+    if not receipt:  # what stopped an earlier attempt explains nothing once the unit has its receipt
+        said = said or left.get("message", "") or _of_result(docs.result)
     return truncated(printable(said or _plain_reason(docs, outcome)), REASON_KEPT)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -149,6 +150,8 @@ def read(path: Path, limit: int = DOCUMENT_LIMIT) -> bytes:
         raise
     with open(fd, "rb") as stream:
         info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise BrokenContract("it is not a regular file", where=str(path))
         if info.st_size > limit:
             raise BrokenContract(f"{info.st_size} bytes are more than a document may have", where=str(path))
         return stream.read()

@@ -17,7 +17,7 @@ from ktxkit.contracts import Document
 from ktxkit.effects import files
 from ktxkit.effects.clock import Clock
 from ktxkit.effects.lock import flocked
-from ktxkit.errors import BrokenContract
+from ktxkit.errors import BrokenContract, CannotRun
 
 CHUNK = 64 * 1024  # bytes read at once when looking for the last newline
 RECORD_LIMIT = 8 * 1024 * 1024  # bytes of one record
@@ -40,6 +40,7 @@ class Journal(NamedTuple):
         if longest > RECORD_LIMIT:
             raise BrokenContract(f"{self.contract}: a record of {longest} bytes is too long", where=str(self.path))
         block = b"".join(lines)
+        self._require_file()
         with flocked(self.path.with_name(self.path.name + ".lock"), clock=self.clock):
             fresh = not self.path.exists()
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -53,6 +54,14 @@ class Journal(NamedTuple):
             if durable and fresh:
                 files.sync_dir(self.path.parent)
         return torn
+
+    def _require_file(self) -> bool:
+        """Whether it is there. Raises CannotRun for anything but a regular file: a device could be read for ever."""
+        if not self.path.exists():
+            return False
+        if not self.path.is_file():
+            raise CannotRun("a journal must be a regular file", where=str(self.path), hint="name a file, or a new one")
+        return True
 
     def _write(self, fd: int, block: bytes) -> None:
         """One write; a short one (disk full) is cut back, so that no part of a record stays."""
@@ -84,7 +93,7 @@ class Journal(NamedTuple):
             yield contracts.loads(self.contract, line, f"{self.path}:{number}")
 
     def _lines(self) -> Iterator[tuple[int, bytes, bool]]:
-        if not self.path.exists():
+        if not self._require_file():
             return
         with open(self.path, "rb") as stream:
             for number, line in enumerate(stream, start=1):
@@ -92,10 +101,9 @@ class Journal(NamedTuple):
 
     def last(self) -> Document | None:
         """The last whole record, validated; None in an empty journal. Reads only the end of the file."""
-        try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
+        if not self._require_file():
             return None
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             end = _last_newline(fd, os.fstat(fd).st_size)
             start = _last_newline(fd, max(0, end - 1))

@@ -11,9 +11,12 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
-from ktxkit.effects.git import Git
+from ktxkit.core.text import printable
+from ktxkit.effects.git import Answer, Git, GitFailed
 from ktxkit.effects.neutral import owned_dir
+from ktxkit.errors import Refused
 
 PINNED = {
     "core.excludesFile": "/dev/null",
@@ -73,8 +76,22 @@ def _take(git: Git, leave_out: Sequence[bytes]) -> Snapshot:
     out = [path for path in leave_out if any(_is_at(other, path.rstrip(b"/")) for other in others)]
     paths = b".\0" + b"".join(b":(exclude,literal,top)" + path.rstrip(b"/") + b"\0" for path in (*nested, *out))
     from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
-    git.run("add", "--all", "--sparse", *from_stdin, stdin=paths, env={"GIT_LITERAL_PATHSPECS": "0"})
+    added = git.run("add", "--all", "--sparse", *from_stdin, stdin=paths, ok=None, env={"GIT_LITERAL_PATHSPECS": "0"})
+    if added.status != 0:
+        _refuse_names(added)
     return Snapshot(head, head_tree, git.text("write-tree"), nested)
+
+
+def _refuse_names(answer: Answer) -> NoReturn:
+    """Raises Refused where git cannot take a name (`.GIT`, `git~1`), GitFailed for anything else."""
+    said = next((line for line in answer.err.splitlines() if b"invalid path" in line), None)
+    if said is None:
+        raise GitFailed(answer)
+    raise Refused(
+        f"git cannot take a name in it: {printable(said.removeprefix(b'error: '))}",
+        where=str(answer.cwd),
+        hint="move it away or rename it, then close again; as crash everything is kept where it is",
+    )
 
 
 def _is_at(path: bytes, place: bytes) -> bool:

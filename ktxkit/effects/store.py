@@ -73,6 +73,9 @@ def prepare(store: Store, repository: Repository, git: Git) -> Store:
     The rule goes to `info/exclude` of the common directory, never to a tracked `.gitignore`. Where an existing rule
     (also a directory-only one) ignores it already, nothing is written. Raises CannotRun where the store cannot be made.
     """
+    if store.root.is_symlink():
+        hint = "set KTX_DIR to where it leads, or remove the link"
+        raise CannotRun("the store is a symbolic link; git looks behind none", where=str(store.root), hint=hint)
     if store.root.is_dir():
         return store
     try:

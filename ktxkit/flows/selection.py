@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,11 @@ from typing import Any
 
 from ktxkit.core.paths_policy import CandidatePathPolicy, PathClass
 from ktxkit.core.status import Status
-from ktxkit.core.text import path_fields
+from ktxkit.core.text import path_fields, plural, printable
 from ktxkit.effects.git import Git
+from ktxkit.errors import Refused
+
+NAMED = 5  # names in one message
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,8 @@ def choose(status: Status, policy: Mapping[str, Any], copied: Sequence[str]) -> 
     take, excluded, ignored = [], [], []
     for path, tracked, git_ignored in _all(status):
         verdict = rules.classify(path, tracked=tracked, ignored=git_ignored)
-        if verdict.candidate:
+        unkeepable = verdict.path_class is PathClass.CONTROL and not git_ignored and not path.startswith(b".ktx/")
+        if verdict.candidate or unkeepable:  # a name like `.GIT`: taken, so that it is refused by name, never left out
             take.append(path)
         elif git_ignored and verdict.path_class not in (PathClass.COPIED, PathClass.CONTROL):
             ignored.append(path)
@@ -63,7 +68,10 @@ def _all(status: Status) -> Iterator[tuple[bytes, bool, bool]]:
 
 
 def tree_of_worktree(git: Git, index: Path, paths: Sequence[bytes], head: str) -> str:
-    """The tree of HEAD with those paths as the worktree has them, by an index of our own; the user's filters apply."""
+    """The tree of HEAD with those paths as the worktree has them, by an index of our own; the user's filters apply.
+
+    Raises Refused for a name that git cannot take (`.GIT`, `git~1`): update-index passes such ones over and answers 0.
+    """
     if not paths:
         found = git.resolve(head, "tree")
         assert found is not None
@@ -72,4 +80,18 @@ def tree_of_worktree(git: Git, index: Path, paths: Sequence[bytes], head: str) -
     private.run("read-tree", head)
     block = b"".join(path + b"\0" for path in paths)
     private.run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=block)
+    listed = set(private.run("ls-files", "-z").nul)
+    left = [path for path in paths if path not in listed and _is_file(os.fsencode(git.cwd) + b"/" + path)]
+    if left:
+        shown = ", ".join(printable(path) for path in left[:NAMED])
+        raise Refused(
+            f"git cannot take {plural(len(left), 'name')}: {shown}",
+            where=str(git.cwd),
+            hint="rename them, or remove them; nothing was touched",
+        )
     return private.text("write-tree")
+
+
+def _is_file(path: bytes) -> bool:
+    """A file or a link stands there; a directory in a file's place has entries of its own."""
+    return os.path.islink(path) or os.path.isfile(path)  # noqa: PTH113, PTH114

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from ktxkit.core import names
-from ktxkit.core.checkout import Obstacle, elsewhere
+from ktxkit.core.checkout import Obstacle, near
 from ktxkit.core.patch import Entry
 from ktxkit.core.status import Status
 from ktxkit.core.text import path_fields, plural, printable
@@ -93,11 +92,11 @@ def move_checkout(held: Held, git: Git, ref: str, old: str, new: str, entries: S
 def restore(held: Held, git: Git, entries: Sequence[Entry], before: Status | None) -> None:
     """Put the change's paths back. Raises Blocked where the checkout is not as before then."""
     quarantine = held.world.writable_store.path(names.quarantine_dir("checkout", held.nonce))
-    if before is not None and checkout.status_of(git) == before:
+    if before is not None and near(entries, checkout.status_of(git)) == near(entries, before):
         return
     checkout.restore(git, entries, quarantine)
     now = checkout.status_of(git)
-    if before is not None and now != before:
+    if before is not None and near(entries, now) != near(entries, before):
         raise Blocked("the checkout could not be put back as it was", where=str(git.cwd), hint="see git status")
 
 
@@ -110,13 +109,8 @@ def put_back(held: Held, git: Git, old: str, new: str) -> None:
 
 
 def _require_followed(git: Git, entries: Sequence[Entry], before: Status) -> None:
-    now = checkout.status_of(git)
-    kept = partial(elsewhere, entries, before.ignored)
-    same = now.untracked == before.untracked and kept(now.ignored) == kept(before.ignored)
-    links = {entry.path for entry in entries if entry.new.kind == "gitlink"}
-    changed = [item for item in now.changed if item.path not in links]
-    known = [item for item in before.changed if item.path not in links]
-    if not (checkout.index_has(git, entries) and same and changed == known and now.unmerged == before.unmerged):
+    """The landed paths are as the new commit has them. Other dirt is another's: it may come and go meanwhile."""
+    if not (checkout.index_has(git, entries) and near(entries, checkout.status_of(git)) == near(entries, before)):
         raise Blocked(
             "the checkout is not what its new commit and its own dirt make",
             where=str(git.cwd),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +157,51 @@ def test_dirt_in_the_way_is_refused_by_name(repo: Repo) -> None:
     assert ran.status == 1, ran.err
     assert "b.txt" in ran.err + ran.out
     assert (repo.head, (repo.path / "b.txt").read_text()) == (before, "mine\n")
+
+
+def test_files_that_appear_beside_a_landing_do_not_block_it(repo: Repo) -> None:
+    """An editor or a build writes into the checkout while the job lands: other dirt is left alone."""
+    done = threading.Event()
+
+    def noise() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            repo.write(f"noise.{number % 50}", f"{number}\n")
+            (repo.path / f"noise.{(number + 25) % 50}").unlink(missing_ok=True)
+            time.sleep(0.001)
+
+    worker = threading.Thread(target=noise)
+    worker.start()
+    try:
+        ran = run(repo)
+    finally:
+        done.set()
+        worker.join()
+    assert ran.status == 0, ran.err
+    assert (repo.path / "b.txt").exists()
+
+
+def test_a_store_that_is_no_longer_ignored_is_no_dirt_of_the_checkout(repo: Repo) -> None:
+    repo.write("b.txt", "in the way\n")
+    assert run(repo).status == 1
+    (repo.path / "b.txt").unlink()
+    (repo.path / ".git/info/exclude").write_text("")
+    ran = spawn("job-land", "--job", "j1", cwd=repo.path)
+    assert ran.status == 0, ran.err
+    assert (repo.path / "b.txt").exists()
+
+
+@pytest.mark.parametrize("kind", ["symlink", "included again"])
+def test_a_store_that_cannot_be_one_is_refused_before_any_unit(repo: Repo, tmp_path: Path, kind: str) -> None:
+    if kind == "symlink":
+        (tmp_path / "elsewhere").mkdir()
+        (repo.path / ".ktx").symlink_to(tmp_path / "elsewhere")
+    else:
+        repo.write(".ktx/tracked", "x\n")
+        repo.write(".gitignore", "!.ktx\n")
+        repo.commit()
+    ran = run(repo)
+    assert ran.status == 2, ran.err + ran.out
+    assert "the store" in ran.err
+    assert not list((repo.path / ".ktx").glob("jobs/*/units/*"))

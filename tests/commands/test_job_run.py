@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.commands import Ran, script, spawn
-from tests.support.jobs import job_file, outcomes, trace, unit
+from tests.support.jobs import job_file, outcomes, report, trace, unit
 from tests.support.repos import Repo
 
 
@@ -260,6 +260,7 @@ def test_interrupted_and_resumed(repo: Repo, tmp_path: Path) -> None:
     assert ran.status == 0, ran.err
     assert repo.git("diff", "--name-only", before, "main").split() == ["one.txt", "two.txt"]
     assert counter.read_text() == "x\n", "the finished unit did not run again"
+    assert [entry["reason"] for entry in report(repo)["workUnits"]] == ["1 path", "1 path"], "no reason of before"
     assert spawn("job-run", "--resume", "j1", cwd=repo.path).status == 1
 
 
@@ -353,3 +354,9 @@ def test_no_room_for_a_unit_is_refused(repo: Repo, command: str) -> None:
     ran = spawn(command, *words[command], "--max-parallel", "0", cwd=repo.path)
     assert (ran.status, "--max-parallel must be 1 or more" in ran.err) == (2, True)
     assert not (repo.path / ".ktx/jobs").exists()
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/full", "/dev/null"])
+def test_a_device_is_no_job_file(repo: Repo, name: str) -> None:
+    ran = spawn("job-run", name, cwd=repo.path)
+    assert (ran.status, "regular file" in ran.err) == (2, True), ran.err

@@ -310,3 +310,9 @@ def test_an_ignored_sigchld_does_not_lose_the_status(tmp_path: Path) -> None:
     argv = [script("trace-append"), "--trace", "t", "--phase", "x", "--event", "y", "--", "sh", "-c", "exit 5"]
     body = "import os,signal,sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
     assert subprocess.run(["python3", "-c", body, *argv], cwd=tmp_path, check=False).returncode == 5
+
+
+@pytest.mark.parametrize("name", ["/dev/full", "/dev/zero", "/dev/null"])
+def test_a_device_is_no_trace(tmp_path: Path, name: str) -> None:
+    ran = spawn("trace-append", "--trace", name, "--phase", "p", "--event", "e", cwd=tmp_path)
+    assert (ran.status, "regular file" in ran.err) == (2, True), ran.err

@@ -25,6 +25,10 @@ def job_file(world: World, name: str, given: Mapping[str, Any]) -> Document:
         data = files.read(path, SIZE_LIMIT)
     except FileNotFoundError as error:
         raise CannotRun("no such job file", where=str(path), hint="job-run takes the path of a job file") from error
+    except IsADirectoryError as error:
+        raise CannotRun("a directory is no job file", where=str(path), hint="name the file in it") from error
+    except BrokenContract as error:
+        raise CannotRun(error.message, where=error.where, hint="job-run takes the path of a job file") from error
     document = {**config.load(world).get("job", {}), **_yaml(data, str(path)), **given}
     try:
         contracts.validate("job-file", document, str(path))

@@ -15,6 +15,7 @@ from ktxkit.effects.clock import timestamp
 from ktxkit.effects.fingerprint import Fingerprinter
 from ktxkit.effects.lock import flocked
 from ktxkit.effects.signals import stopping
+from ktxkit.effects.store import ensure_ignored
 from ktxkit.effects.unit_process import end_strays
 from ktxkit.errors import CannotRun, Conflict, KtxError, Refused
 from ktxkit.flows import jobs, recover
@@ -124,6 +125,7 @@ def _listed(plan: JobPlan) -> list[tuple[str, tuple[str, ...]]]:
 
 def execute(world: World, plan: JobPlan, job: Document, how: How, *, resumed: bool) -> Ended:
     """Run a job that has its documents to its end and report. Raises Refused where another process runs it."""
+    ensure_ignored(world.writable_store, world.repository, world.git)  # a unit could stage a worktree of another
     limit = how.max_parallel or plan.max_parallel or process.cpu_count()
     printer = Fingerprinter(world.git.at(world.repository.place), world.repository, world.writable_store, job["jobId"])
     run = JobRun(world, plan, job, jobs.tracer(world, job), limit, how.notify, Watch(printer), hooks=how.hooks)
