@@ -13,7 +13,7 @@ help:
 	@printf '%s\n' 'make demo       the main job on the bundled example' \
 	  'make test       lint and every test, in short forms' \
 	  'make test-full  the same with the long stress, fault and fuzz suites' \
-	  'make system     a browser and shells for the tests of pages and completions (as root)' \
+	  'make system     a browser, shells, Redis and Prolog for the tests of them (as root)' \
 	  'make lint       ruff and mypy --strict' \
 	  'make docs       the documentation as a site, links checked' \
 	  'make bench      side-by-side measurements'

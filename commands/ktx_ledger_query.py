@@ -7,8 +7,7 @@ example  ledger-query last; ledger-query compare last-full 20260102T --json; led
 
 questions about test runs (RUN: an id, a unique beginning of one, `last`, `last-full` or `last-scoped`)
   last              the last run, the last full and the last scoped one; verdict: did the last one pass?
-  last-full         the last full run, and the tests it lacks against the full one before
-  last-scoped       the last run that was not full
+  last-full         the last full run, and the tests it lacks against the full one before; last-scoped: the last other
   run RUN           one run, and each test that did not pass
   runs              the runs, newest first
   slowest [RUN]     the slowest tests
@@ -20,8 +19,7 @@ questions about test runs (RUN: an id, a unique beginning of one, `last`, `last-
   live [RUN]        what is going on: tests done of the total, tallies, tests in flight
   provenance X      every record that names a run, commit, tree or digest
   banner            the last runs in a few lines, for prompts; within 200 ms or `run state unknown`
-  graph             runs, suites and tests as nodes and edges, JSON Lines
-  rules             the rules of the words (--prolog: as a Prolog rulebase)
+  graph             runs, suites and tests as nodes and edges, JSON Lines; rules: the rules of the words (--prolog)
 
 questions about jobs
   jobs              every job, with its state and the outcomes of its units
@@ -37,6 +35,7 @@ from collections.abc import Sequence
 from ktxkit import cli
 from ktxkit.core.ledger import answers
 from ktxkit.core.trace import LEVELS
+from ktxkit.errors import CannotRun
 from ktxkit.flows import questions
 from ktxkit.world import World
 
@@ -51,6 +50,8 @@ def parser() -> cli.Parser:
     made.add_argument("--format", choices=("text", "json", "ctrf"), default="text", help="ctrf: of `run` and `last`")
     made.add_argument("--prolog", action="store_true", help="the rules as Prolog")
     made.add_argument("--limit", type=int, default=0, metavar="N", help="at most N rows, where the best are asked for")
+    made.add_argument("--follow", action="store_true", help="of `live`: watch the run until it has ended")
+    made.add_argument("--redis", action="store_true", help="with --follow: from the stream at KTX_REDIS_URL")
     narrow = made.add_argument_group("trace")
     narrow.add_argument("--event", default="", metavar="NAME", help="only events of this name")
     narrow.add_argument("--unit", default="", metavar="KEY", help="only events of this unit")
@@ -60,6 +61,8 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     more = {"limit": max(0, args.limit), "event": args.event, "unit": args.unit, "level": args.level}
+    if args.follow:
+        return _follow(args, world)
     args.json = args.json or args.format == "json"
     question = "ctrf" if args.format == "ctrf" else "prolog" if args.prolog else args.question
     document = questions.ask(world, question, args.subject, args.project, **more)
@@ -77,6 +80,16 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         contract="answer",
         lines=answers.lines(document, columns),
     )
+
+
+def _follow(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit import live_view
+    from ktxkit.flows import follow
+
+    if args.question != "live" or args.json:
+        raise CannotRun("--follow is of `live`, and prints as it goes", hint="without --json")
+    rows = follow.follow(world, questions.asked(world, "live", args.subject, args.project), redis=args.redis)
+    return cli.Result(lines=[live_view.show(rows)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

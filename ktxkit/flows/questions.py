@@ -64,11 +64,8 @@ QUESTIONS["prolog"] = Question("exports:prolog", project=False)
 ASKED = tuple(name for name in QUESTIONS if name not in ("ctrf", "prolog"))
 
 
-def ask(world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object) -> Document | bytes:
-    """The answer; bytes where the question is an export.
-
-    Raises CannotRun for a wrong number of subjects or an unresolvable project.
-    """
+def asked(world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object) -> Ask:
+    """The question as it is asked. Raises CannotRun for a wrong number of subjects or an unresolvable project."""
     question = QUESTIONS[name]
     if not question.least <= len(subject) <= question.most:
         need = str(question.most) if question.least == question.most else f"{question.least} to {question.most}"
@@ -78,7 +75,12 @@ def ask(world: World, name: str, subject: Sequence[str], projects: Sequence[str]
         from ktxkit.flows import projects as resolver
 
         named = (resolver.resolve(world),)
-    module, _, function = question.answer.partition(":")
+    return Ask(subject=tuple(subject), projects=named, **more)  # type: ignore[arg-type]
+
+
+def ask(world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object) -> Document | bytes:
+    """The answer; bytes where the question is an export. Raises CannotRun as `asked` does."""
+    module, _, function = QUESTIONS[name].answer.partition(":")
     answering = getattr(importlib.import_module(f"ktxkit.flows.{module}"), function)
-    found: Document | bytes = answering(world, Ask(subject=tuple(subject), projects=named, **more))  # type: ignore[arg-type]
+    found: Document | bytes = answering(world, asked(world, name, subject, projects, **more))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,7 +22,13 @@ from ktxkit.flows.run_ids import new_run_id
 from ktxkit.recording import facts
 from ktxkit.world import World
 
+if TYPE_CHECKING:
+    from ktxkit.effects.mirror import Mirror
+
 RUNNER_VARIABLE = "KTX_RUNNER"  # what `test-run` tells the plugin: JSON, taken out of the environment at once
+
+
+MIRROR_VARIABLE = "KTX_REDIS_URL"
 
 
 class Opening:
@@ -38,6 +44,16 @@ class Opening:
         self.in_ledger = False
         self._open()
         self.artifacts = Artifacts(self.store.path(names.ARTIFACTS))
+        self.mirror = self._mirror()
+
+    def _mirror(self) -> Mirror | None:
+        """A copy of the events on a Redis stream, where one is asked for."""
+        url = os.environ.get(MIRROR_VARIABLE)
+        if not url:
+            return None
+        from ktxkit.effects import mirror
+
+        return mirror.Mirror(url, mirror.stream_of(self.project, self.run), os.environ)
 
     def _open(self) -> None:
         """The event file in the store; where that cannot be written, in the user's state directory; or nowhere."""
@@ -69,11 +85,15 @@ class Opening:
     def put(self, record: str) -> None:
         if self.writer is not None:
             self.writer.put(record)
+        if self.mirror is not None:
+            self.mirror.put(record)
 
     def put_last(self, record: str) -> None:
         if self.writer is not None:
             self.writer.last_word(record)
             self.writer.flush()
+        if self.mirror is not None:
+            self.mirror.put(record)
 
     def flush(self) -> None:
         if self.writer is not None:
@@ -130,6 +150,11 @@ class Opening:
             found |= {"dropped": self.writer.dropped, "fault": self.writer.fault[:500], "forks": self.writer.forks}
         found |= {"unkept": self.artifacts.refused, "faults": faults}
         found["fault"] = found.get("fault") or first or self.trouble[:500]
+        if self.mirror is not None:
+            self.mirror.settle()
+        if self.mirror is not None and self.mirror.degraded:
+            found["transportDegraded"] = True
+            found["fault"] = found["fault"] or f"redis: {self.mirror.fault or 'events were dropped'}"[:500]
         return {key: value for key, value in found.items() if value}
 
     def end(self, faults: int, first: str) -> str:
@@ -140,9 +165,15 @@ class Opening:
         if os.getpid() != writer.owner_pid:
             return ""
         writer.close()
+        if self.mirror is not None:
+            self.mirror.close()
         if self.in_ledger and not self.runner:
             ledger.settle(self.world, self.run)
         lost = writer.dropped + faults
+        if self.mirror is not None and self.mirror.degraded and not lost and not self.trouble:
+            return (
+                f"ktxkit: run {self.run} is recorded; its copy on Redis is not whole: {self.mirror.fault or 'dropped'}"
+            )
         if lost or self.trouble:
             why = self.trouble or writer.fault or first
             return f"ktxkit: run {self.run} is recorded in part ({lost} records dropped): {why}"

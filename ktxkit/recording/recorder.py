@@ -80,7 +80,6 @@ class Recorder:
         self.attempts.each = getattr(self.config.option, "dist", "no") == "each"
         os.environ[RUN_VARIABLE] = self.opening.run
         self.opening.put(self.encode(self.opening.run_started(self._outer_run)))
-        self.opening.flush()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, Any, Any]:
@@ -100,7 +99,8 @@ class Recorder:
     @guarded
     def _edge(self, phase: str, edge: str) -> None:
         self.emit("phase", phase=phase, edge=edge)
-        self.opening.flush()
+        if edge == "end":
+            self.opening.flush()
 
     # -- collection
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,8 @@ OFF = (
     "reportlog",
     "hypothesispytest",
 )  # plugins that only the tests that want them load
+
+SUMMED_UP = re.compile(r" in [0-9.]+s( \([0-9:]+\))?[= ]*$")
 
 
 @dataclass
@@ -73,7 +76,7 @@ class Suite:
         """One pytest to its end, whatever that is."""
         child = self.start(*args, plugins=plugins, user=user, **env)
         try:
-            out, _ = child.communicate(timeout=60)
+            out, _ = child.communicate(timeout=300)
         finally:
             try:
                 os.killpg(child.pid, signal.SIGKILL)
@@ -120,7 +123,7 @@ class Ended:
     @property
     def summary(self) -> dict[str, int]:
         """The counts of pytest's last line, in our words."""
-        last = [line for line in self.out.splitlines() if " in " in line and line.rstrip("= ").endswith("s")][-1]
+        last = [line for line in self.out.splitlines() if SUMMED_UP.search(line)][-1]
         words = {"error": "errors", "warnings": "warning"}
         counts = {}
         for part in last.strip("= ").partition(" in ")[0].split(", "):

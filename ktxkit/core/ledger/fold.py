@@ -221,6 +221,7 @@ class Fold:
             "warnings": self.end.get("warnings", self.warnings),
             "treeAfter": self.end.get("treeAfter"),
             "lost": self._lost(),
+            "transportDegraded": self.end.get("transportDegraded"),
         }
         return {key: value for key, value in made.items() if key == "counts" or value not in (None, [], {})}
 
