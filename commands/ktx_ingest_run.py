@@ -68,7 +68,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
             ended = ingest.start(world, asked, how, job=args.job or "", target=args.target or "", wait=args.wait)
     if ended.error is not None and not ended.settled:
         raise ended.error
-    return cli.Result(ended.outcome, ended.report, "report", lines=render(ended.report), notes=ended.told("ingest-run"))
+    notes = ended.told("ingest-run", "nothing changed since what landed: nothing to do")
+    return cli.Result(ended.outcome, ended.report, "report", lines=render(ended.report), notes=notes)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

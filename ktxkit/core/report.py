@@ -189,7 +189,8 @@ def _receipt_facts(receipt: Facts | None) -> Facts:
 def _result_facts(result: Facts | None) -> Facts:
     copied = {"startedAt": "startedAt", "endedAt": "endedAt", "exitStatus": "exitStatus", "argv": "argv"}
     copied |= {"stdout": "stdoutPath", "stderr": "stderrPath", "stdoutBytes": "stdoutBytes"}
-    return _copied(result, copied | {"stderrBytes": "stderrBytes", "strays": "strays", "touched": "touched"})
+    same = ("stderrBytes", "stdoutCut", "stderrCut", "strays", "touched")
+    return _copied(result, copied | {name: name for name in same})
 
 
 def left_out(events: Sequence[Facts]) -> dict[str, dict[str, str]]:

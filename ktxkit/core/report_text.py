@@ -10,6 +10,7 @@ from ktxkit.core.text import plural, printable
 
 WIDTH = 80
 KEY_WIDTH = 24
+NOTICED = 20  # lines
 TIE = "\0"  # stands for a space at which no line is broken
 Facts = Mapping[str, Any]
 LABELS = (
@@ -40,6 +41,7 @@ def render(report: Facts, width: int = WIDTH) -> list[str]:
     lines += _table(report["workUnits"], width)
     lines += _listed("Warnings", report.get("warnings", ()), width)
     lines += _listed("Projection", report.get("projectionResult", {}).get("warnings", ()), width)
+    lines += _listed("Noticed", noticed(report["workUnits"]), width)
     lines += _listed("Damaged", [f"{p['where']}: {p['message']}" for p in report.get("problems", ())], width)
     return [*lines, *_trailer(report, width)]
 
@@ -60,6 +62,26 @@ def counts(isolated: Facts) -> str:
         if number or key in ALWAYS:
             found.append(f"{number} {one if number == 1 else many}")
     return ", ".join(found)
+
+
+def noticed(units: Sequence[Facts]) -> list[str]:
+    """What units did beside their work: left running, touched outside, printed beyond measure; each only once."""
+    found: dict[str, None] = {}
+    for unit in units:
+        told = [f"left running, ended: {stray}" for stray in unit.get("strays", ())]
+        for one in unit.get("touched", ()):
+            by = " or ".join(one.get("running", ())[:5]) or unit["key"]
+            found.setdefault(f"{one['message']} while {by} ran{_undone(one)}")
+        for name in ("stdout", "stderr"):
+            if f"{name}Cut" in unit:
+                told.append(f"{unit[f'{name}Cut']} bytes of its {name} are not in its log")
+        found |= dict.fromkeys(f"{unit['key']}: {text}" for text in told)
+    lines = [printable(text) for text in found]
+    return lines if len(lines) <= NOTICED else [*lines[:NOTICED], f"and {len(lines) - NOTICED} more, see --json"]
+
+
+def _undone(change: Facts) -> str:
+    return "; put back" if change.get("putBack") else ""
 
 
 def duration(ms: float) -> str:

@@ -1,4 +1,4 @@
-"""A unit's command: its own process group, its output in files, a deadline, and nothing of it left behind.
+"""A unit's command: its own process group, its output in bounded files, a deadline, and nothing of it left behind.
 
 What a command leaves running is ended with its group. What left the group (setsid, a daemon) is found by the lease's
 nonce in its environment, ended, and named: it could still write into the worktree.
@@ -10,13 +10,14 @@ import os
 import select
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 from ktxkit.core.text import printable
-from ktxkit.effects import files, process
+from ktxkit.effects import process
 from ktxkit.effects.clock import Clock
+from ktxkit.effects.unit_log import UnitLog
 from ktxkit.errors import CannotRun
 
 POLL = 0.2  # seconds between looks at the stop flag and the deadline; the end of a child wakes at once
@@ -31,12 +32,17 @@ class Stop(Protocol):
 
 @dataclass(frozen=True)
 class Ended:
-    """How a unit's command ended. `reason` is finished, failed, timed_out, not_started or interrupted."""
+    """How a unit's command ended. `reason` is finished, failed, timed_out, not_started or interrupted.
+
+    `printed` and `cut`: bytes of stdout and stderr, and how many of them are not in their files.
+    """
 
     reason: str
     status: int
     message: str = ""
     strays: tuple[str, ...] = ()
+    printed: tuple[int, int] = (0, 0)
+    cut: tuple[int, int] = (0, 0)
 
 
 def run_unit(
@@ -51,41 +57,65 @@ def run_unit(
     stop: Stop,
 ) -> Ended:
     """Run to the end, the time limit in seconds, or until `stop` is set."""
-    with _log(out) as out_fd, _log(err) as err_fd:
+    logs = (UnitLog(out), UnitLog(err))
+    try:
+        child = process.start(argv, cwd=cwd, env=env)
         try:
-            child = process.start(argv, cwd=cwd, env=env, stdout=out_fd.fileno(), stderr=err_fd.fileno())
-        except CannotRun as error:
-            return Ended("not_started", process.NOT_STARTED, error.message)
-        reason = _wait(child, clock, limit, stop)
-        if reason:
+            reason, strays = _watched(child, logs, clock, limit, stop, env.get(MARK, ""))
+        except BaseException:
             process.end_group(child)
-        else:
-            process.signal_group(child.pid, signal.SIGKILL)
-    strays = end_strays(env[MARK]) if MARK in env else ()
-    status = child.returncode
+            raise
+    except CannotRun as error:
+        return Ended("not_started", process.NOT_STARTED, error.message)
+    finally:
+        for log in logs:
+            log.drain()
+            log.close()
+    told = _told(reason, child.returncode, limit)
+    lost = "; ".join(f"its output could not be kept: {log.problem}" for log in logs if log.problem)
+    message = "; ".join(text for text in (told.message, lost) if text)
+    printed, cut = (logs[0].total, logs[1].total), (logs[0].cut, logs[1].cut)
+    return replace(told, message=message, strays=strays, printed=printed, cut=cut)
+
+
+def _told(reason: str, status: int, limit: float | None) -> Ended:
     if reason == "timed_out":
-        return Ended(reason, status, f"it did not end within {limit:g} seconds", strays)
+        return Ended(reason, status, f"it did not end within {limit:g} seconds")
     if reason:
-        return Ended(reason, status, "it was stopped with the job", strays)
-    if status != 0:
-        return Ended("failed", status, _said(status), strays)
-    return Ended("finished", 0, "", strays)
+        return Ended(reason, status, "it was stopped with the job")
+    return Ended("failed", status, _said(status)) if status != 0 else Ended("finished", 0)
 
 
-def _log(path: Path) -> IO[bytes]:
-    files.make_dirs(path.parent)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    return open(os.open(path, flags, files.PRIVATE_FILE), "wb", buffering=0)
+def _watched(
+    child: process.Child, logs: Sequence[UnitLog], clock: Clock, limit: float | None, stop: Stop, nonce: str
+) -> tuple[str, tuple[str, ...]]:
+    """Why it had to be ended (`_wait`), and what it had left running."""
+    for log, stream in zip(logs, (child.stdout, child.stderr), strict=True):
+        log.read_from(stream)
+    reason = _wait(child, logs, clock, limit, stop)
+    if reason:
+        process.end_group(child)
+    else:
+        process.signal_group(child.pid, signal.SIGKILL)
+    return reason, end_strays(nonce) if nonce else ()
 
 
-def _wait(child: process.Child, clock: Clock, limit: float | None, stop: Stop) -> str:
-    """ "" where it ended by itself, else why it must be ended."""
+def _wait(child: process.Child, logs: Sequence[UnitLog], clock: Clock, limit: float | None, stop: Stop) -> str:
+    """ "" where it ended by itself, else why it must be ended. Takes what it prints meanwhile."""
     began = clock.monotonic()
     watch = select.poll()
     ended = os.pidfd_open(child.pid)
+    by_descriptor = {log.descriptor: log for log in logs}
     try:
-        watch.register(ended, select.POLLIN)
-        while not watch.poll(POLL * 1000):
+        for descriptor in (ended, *by_descriptor):
+            watch.register(descriptor, select.POLLIN)
+        while True:
+            ready = [descriptor for descriptor, _ in watch.poll(POLL * 1000)]
+            for descriptor in ready:
+                if descriptor != ended and not by_descriptor[descriptor].take():
+                    watch.unregister(descriptor)
+            if ended in ready:
+                break
             if stop.is_set():
                 return "interrupted"
             if limit is not None and clock.monotonic() - began > limit:

@@ -31,6 +31,7 @@ def test_the_example_lands_pages_that_pass_every_gate_and_then_has_nothing_to_do
         f"wiki/global/card-{number}.md" for number in (1, 2, 3)
     ]
     assert "3 pages, 2 sources, 4 references: nothing found" in done.stderr
+    assert "nothing changed since what landed: nothing to do" in done.stderr
     page = repo.show("main", "wiki/global/card-2.md").decode()
     assert "[[card-1]]" in page and '"shop/orders_by_day"' in page
     rows = spawn("ledger-query", "provenance", "wiki/global/card-2.md", "--json", cwd=repo.path).document["rows"]

@@ -215,6 +215,25 @@ def test_a_bad_line_of_a_plan_is_named(repo: Repo) -> None:
     assert "plan command, line 2" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ("exit 3", "the plan command ended with status 3, without a word on its stderr"),
+        ("echo no database >&2; exit 3", "the plan command ended with status 3: no database"),
+    ],
+)
+def test_a_plan_that_fails_says_why_or_that_it_said_nothing(repo: Repo, plan: str, message: str) -> None:
+    ran = run(repo, {"plan": plan})
+    assert (ran.status, message in ran.err) == (3, True), ran.err
+    assert not (repo.path / ".ktx/jobs").exists()
+
+
+@pytest.mark.parametrize("document", [{"units": []}, {"plan": "true"}], ids=["no units", "a plan of none"])
+def test_a_job_without_units_says_so(repo: Repo, document: dict[str, Any]) -> None:
+    ran = run(repo, document)
+    assert (ran.status, "the job has no units: nothing was done" in ran.err) == (0, True), ran.err
+
+
 def test_reconciliation_works_on_the_integrated_tree(repo: Repo) -> None:
     document = {
         "units": [unit("a", "echo a > a.txt"), unit("b", "exit 1")],

@@ -15,6 +15,7 @@ from ktxkit.flows.job.unit import execute
 from ktxkit.world import World
 
 PLAN_LIMIT = 3600.0  # seconds for a plan command without a limit of its own
+PROJECTION_LIMIT = 15 * 1024 * 1024  # bytes of a projection's stdout; more of it is not kept as a whole
 RAW_SHOWN = 100  # raw paths in the trace
 
 
@@ -49,7 +50,8 @@ def planned_units(world: World, step: Step, job_id: str) -> list[Document]:
     if done.status != 0:
         said = done.err.decode("utf-8", "replace").strip()[-2000:]
         ended = "did not end in time" if done.timed_out else f"ended with status {done.status}"
-        raise Conflict(f"the plan command {ended}: {said}", outcome="failed", hint="run it by hand to see why")
+        why = f": {said}" if said else ", without a word on its stderr"
+        raise Conflict(f"the plan command {ended}{why}", outcome="failed", hint="run it by hand to see why")
     lines = enumerate(done.out.splitlines(), start=1)
     return [contracts.loads("job-unit", line, f"plan command, line {number}") for number, line in lines if line.strip()]
 
@@ -120,6 +122,9 @@ def _projection_result(run: JobRun, unit: jobs.Unit) -> Document:
     """The document that the projection printed; an empty stdout is an empty one. Raises Conflict for its errors."""
     path = run.world.store.path(f"{names.unit_dir(run.job_id, unit.position, unit.key)}/stdout.log")
     data = path.read_bytes()
+    if len(data) > PROJECTION_LIMIT:
+        worktrees.close_unit(run.world, run.job, unit, "crash")
+        raise Conflict(f"the projection printed more than {PROJECTION_LIMIT} bytes", outcome="failed", hint=str(path))
     result = contracts.loads("projection", data, f"stdout of the projection ({path})") if data.strip() else {}
     if result.get("errors"):
         worktrees.close_unit(run.world, run.job, unit, "crash")

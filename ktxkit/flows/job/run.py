@@ -61,11 +61,13 @@ class Ended:
 
     @property
     def notes(self) -> list[str]:
-        """What job-run says of an early end, beside the report."""
-        return self.told("job-run")
+        """What job-run says of an early end, or of a job without units, beside the report."""
+        return self.told("job-run", "the job has no units: nothing was done")
 
-    def told(self, command: str) -> list[str]:
-        """What a command says of an early end, beside the report."""
+    def told(self, command: str, nothing: str) -> list[str]:
+        """What a command says of an early end, beside the report; `nothing`, where there was nothing to do."""
+        if self.error is None and not self.report["workUnits"] and "commitSha" not in self.report:
+            return [f"{command}: {nothing}"]
         if not isinstance(self.error, KtxError):
             return []
         hint = [f"  hint: {self.error.hint}"] if self.error.hint else []

@@ -97,8 +97,9 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, diges
         "inputsDigest": digest,
         "stdout": str(out),
         "stderr": str(err),
-        "stdoutBytes": out.stat().st_size,
-        "stderrBytes": err.stat().st_size,
+        "stdoutBytes": ended.printed[0],
+        "stderrBytes": ended.printed[1],
+        **{name: cut for name, cut in zip(("stdoutCut", "stderrCut"), ended.cut, strict=True) if cut},
         **({"touched": touched} if touched else {}),
     }
     store.write(RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
