@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ktxkit.core.patch import Entry, Side
+from ktxkit.core.patch import Entry, Side, blobs
 from ktxkit.core.text import path_fields
 
 MARKED = re.compile(rb"CONFLICT \(([a-z/ -]+)\)\Z")  # a type; the message behind it goes on
@@ -38,6 +38,16 @@ class Merged:
     clean: bool
     stages: Mapping[bytes, tuple[int, ...]]
     kinds: tuple[str, ...]
+
+
+def needed(unit: Iterable[Entry], upstream: Iterable[Entry]) -> set[str]:
+    """The blobs that a merge may read: of paths that both sides touched, and of a side that may have renamed."""
+    one, other = {entry.path: entry for entry in unit}, {entry.path: entry for entry in upstream}
+    found = blobs(entry for path in one.keys() & other.keys() for entry in (one[path], other[path]))
+    for side in (one.values(), other.values()):
+        gone, came = ([e for e in side if e.change == change] for change in ("deleted", "added"))
+        found |= blobs([*gone, *came]) if gone and came else set()
+    return found
 
 
 def parse_merge(data: bytes, status: int) -> Merged:

@@ -70,6 +70,12 @@ def _entry(head: bytes, path: bytes) -> Entry:
     return Entry(path, Side(words[0][1:], words[2]), Side(words[1], words[3]))
 
 
+def blobs(entries: Iterable[Entry]) -> set[str]:
+    """The ids of every blob on either side."""
+    sides = (side for entry in entries for side in (entry.old, entry.new))
+    return {side.oid for side in sides if side.kind not in ("absent", "gitlink")}
+
+
 def index_info(entries: Iterable[Entry]) -> bytes:
     """The old sides as input of `update-index -z --index-info`."""
     present = (entry for entry in entries if entry.old.mode != ABSENT)

@@ -25,12 +25,32 @@ PATCH = (
 
 def changes(neutral: Neutral, old: str, new: str) -> list[Entry]:
     """What differs between two trees (ids of trees or commits), by the paths git reports."""
-    return parse_raw(neutral.git.run(*RAW, old, new, "--").out) if old != new else []
+    return parse_raw(_raw(neutral, old, new)) if old != new else []
+
+
+def _raw(neutral: Neutral, *args: str) -> bytes:
+    answer = neutral.git.run(*RAW, *args, "--", ok=None if neutral.promised else (0,))
+    if answer.status != 0 and neutral.promised:  # a clone without trees
+        neutral.promised.warm(*RAW, *args, "--")
+        answer = neutral.git.run(*RAW, *args, "--")
+    return answer.out
+
+
+def prefetch(neutral: Neutral, oids: Iterable[str]) -> None:
+    """In a partial clone, fetch those of the objects that are missing, at once. Raises CannotRun where none can."""
+    if neutral.promised is None:
+        return
+    asked = sorted(set(oids))
+    block = "".join(f"{oid}\n" for oid in asked).encode("ascii")
+    told = neutral.git.run("cat-file", "--batch-check", stdin=block).lines
+    missing = [line.partition(" ")[0] for line in told if line.endswith(" missing")]
+    if missing:
+        neutral.promised.fetch(missing)
 
 
 def changed_objects(neutral: Neutral, old: str, new: str) -> list[str]:
     """Ids of every tree and blob that the new tree has at a path where it differs from the old one."""
-    entries = parse_raw(neutral.git.run(*RAW, "-t", old, new, "--").out)
+    entries = parse_raw(_raw(neutral, "-t", old, new))
     return [entry.new.oid for entry in entries if entry.new.kind != "absent" and entry.new.kind != "gitlink"]
 
 
@@ -95,7 +115,7 @@ def tree_with_patch(neutral: Neutral, base_tree: str, patch: Path) -> str:
     """The tree that the patch makes of the base tree. Raises BrokenContract (invalid_patch) where it does not apply."""
     with _new_index(neutral, "apply") as git:
         git.run("read-tree", base_tree)
-        if not _applied(git, patch):
+        if not _applied(git, patch) and not _applied_when_fetched(neutral, git, patch):
             raise BrokenContract(
                 "the patch does not apply to the base tree that its document names",
                 where=str(patch),
@@ -107,6 +127,15 @@ def tree_with_patch(neutral: Neutral, base_tree: str, patch: Path) -> str:
 
 def _applied(git: Git, patch: Path) -> bool:
     return git.run("apply", "--cached", "--whitespace=nowarn", os.fspath(patch), ok=None).status == 0
+
+
+def _applied_when_fetched(neutral: Neutral, git: Git, patch: Path) -> bool:
+    """In a partial clone a patch that came from elsewhere may need blobs that nobody named."""
+    if neutral.promised is None:
+        return False
+    env = {"GIT_INDEX_FILE": git.env["GIT_INDEX_FILE"]}
+    neutral.promised.warm("apply", "--cached", "--check", os.fspath(patch), env=env)
+    return _applied(git, patch)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from ktxkit.effects import files
 from ktxkit.effects.git import Git, scrubbed
+from ktxkit.effects.promised import Promised, promised
 from ktxkit.effects.repository import Repository
 from ktxkit.effects.store import Store
 
@@ -63,6 +64,7 @@ class Neutral:
     git: Git
     directory: Path
     object_format: str
+    promised: Promised | None = None  # of a partial clone
 
     @property
     def zero(self) -> str:
@@ -89,8 +91,9 @@ def open_neutral(world: Placed) -> Iterator[Neutral]:
         base = Git(path, {**scrubbed(world.env), **ENV}, CONFIG)
         kind = world.repository.object_format
         base.run("init", "-q", "--bare", "--template=", f"--object-format={kind}", str(path))
-        objects = str(world.repository.objects)
-        yield Neutral(base.having(GIT_DIR=str(path), GIT_OBJECT_DIRECTORY=objects), path, kind)
+        objects = world.repository.objects
+        promise = promised(Git.scrub(world.repository.place, world.env), objects, world.env)
+        yield Neutral(base.having(GIT_DIR=str(path), GIT_OBJECT_DIRECTORY=str(objects)), path, kind, promise)
     finally:
         shutil.rmtree(path, ignore_errors=True)
 

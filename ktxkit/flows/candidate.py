@@ -20,6 +20,7 @@ from ktxkit.flows.collect import judge_entries
 from ktxkit.world import World
 
 SUSPECT = "suspect_revert"
+NO_BLOB = ("absent", "gitlink")
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,12 @@ def offer_of(
     if merging.tree_of(neutral.git, tree) is None:
         if document["transport"] != "patch" or patch is None:
             raise _invalid("its objects are gone and it has no patch", where)
+        merging.prefetch(neutral, (e.old.oid for e in _named(document, where) if e.old.kind not in NO_BLOB))
         made = merging.tree_with_patch(neutral, base_tree, patch)
         if made != tree:
             raise _invalid(f"it makes tree {made} of its base, not {tree}", where)
     entries = merging.changes(neutral, base_tree, tree)
+    merging.prefetch(neutral, (e.new.oid for e in entries if e.new.kind not in NO_BLOB))
     if _named(document, where) != set(entries):
         raise _invalid("its paths are not those that its trees differ in", where)
     recorded = merging.tree_of(neutral.git, document["base"]) or base_tree
@@ -118,12 +121,13 @@ def by_policy(neutral: Neutral, objects: Objects, offer: Offer) -> list[Breach]:
 def _content(objects: Objects, entries: Sequence[Entry], policy: Policy) -> dict[str, Content]:
     if not policy.text_roots and policy.max_file_bytes is None:
         return {}
-    return {e.new.oid: objects.content(e.new.oid) for e in entries if e.new.kind not in ("absent", "gitlink")}
+    return {e.new.oid: objects.content(e.new.oid) for e in entries if e.new.kind not in NO_BLOB}
 
 
 def merged(neutral: Neutral, objects: Objects, offer: Offer, integration_tree: str, *, follow: bool = False) -> Judged:
     """Merge and prove. `follow`: an upstream rename is followed where the new path passes the policy."""
     upstream = merging.changes(neutral, offer.base_tree, integration_tree)
+    merging.prefetch(neutral, core_merge.needed(offer.entries, upstream))
     made = merging.merge(neutral, offer.base_tree, integration_tree, offer.tree)
     if not made.clean:
         return Judged("textual_conflict", conflicts=tuple(core_merge.textual(made, offer.entries, upstream)))

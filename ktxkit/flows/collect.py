@@ -12,7 +12,7 @@ from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core import child as child_core
 from ktxkit.core import names
 from ktxkit.core.child import ChildState, Expected
-from ktxkit.core.patch import PATCH_LIMIT, Content, Entry, documents
+from ktxkit.core.patch import PATCH_LIMIT, Content, Entry, blobs, documents
 from ktxkit.core.policy import BREACHES_KEPT, Breach, Facts, Policy, collisions, judge, policy_digest
 from ktxkit.core.text import path_bytes, path_fields
 from ktxkit.effects import child as child_effects
@@ -174,6 +174,7 @@ def _record(taken: Taken, state: ChildState, chosen: selection.Chosen, patch: Pa
     base_tree = merging.tree_of(neutral.git, taken.base)
     assert base_tree is not None, "the base is a commit"
     entries = merging.changes(neutral, base_tree, tree)
+    merging.prefetch(neutral, blobs(entries))
     document = _facts(taken, state, base_tree, "collected" if entries else "noop") | chosen.account(SAMPLE)
     document |= _kept(taken) if entries else {}
     document |= _written(neutral, entries, base_tree, tree, patch)
@@ -261,6 +262,7 @@ def declared_submodules(neutral: Neutral, objects: Objects, tree: str) -> frozen
     found = objects.entry(tree, b".gitmodules")
     if found is None or not found.mode.startswith("100"):
         return frozenset()
+    merging.prefetch(neutral, [found.oid])
     query = ("--get-regexp", r"^submodule\..*\.path$")
     answer = neutral.git.run("config", "-z", f"--blob={found.oid}", *query, ok=(0, 1))
     return frozenset(item.partition(b"\n")[2] for item in answer.nul)

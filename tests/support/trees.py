@@ -38,7 +38,7 @@ class Store:
     """A writer of loose objects into an object directory."""
 
     objects: Path
-    known: set[str] = field(default_factory=set)
+    known: set[str] = field(default_factory=set, repr=False)
 
     def put(self, kind: str, content: bytes) -> str:
         data = f"{kind} {len(content)}\0".encode() + content
