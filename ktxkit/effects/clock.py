@@ -41,6 +41,16 @@ class SystemClock:
         time.sleep(seconds)
 
 
+def since_process_start() -> float:
+    """Seconds since this process was started, the interpreter's own start included; 0 where /proc does not say."""
+    try:
+        with open("/proc/self/stat", "rb") as stream:
+            ticks = int(stream.read().rpartition(b")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 class FixedClock:
     """A clock for tests: starts at `start`, each reading of it may advance it by `step` seconds."""
 

@@ -12,10 +12,13 @@ import os
 import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.core.digests import digest
-from ktxkit.core.ledger.attempt import BAD, Attempt
+from ktxkit.core.ledger.attempt import BAD
+
+if TYPE_CHECKING:
+    from ktxkit.core.ledger.attempt import Attempt
 
 VERSION = 3  # of the tables; another one is made again
 WAIT = 5.0  # seconds for another process that fills it
@@ -113,6 +116,14 @@ class Index:
             if digest(stream.read(size - start)) != line_digest:
                 return None
         return size, {"seq": seq, "hash": line_hash}
+
+    def holds(self, ledger: Path) -> bool:
+        """Whether all of the ledger is in, to its last byte."""
+        place = self.unread(ledger)
+        try:
+            return place is not None and place[0] == ledger.stat().st_size
+        except FileNotFoundError:
+            return place is not None and place[0] == 0
 
     def set_mark(self, ledger: Path, start: int, raw: bytes, line: Mapping[str, Any]) -> None:
         info = ledger.stat()

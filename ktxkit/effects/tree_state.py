@@ -8,9 +8,7 @@ their names, sizes and times stands beside it (caches and installed environments
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,6 +88,9 @@ def _status(git: Git) -> tuple[list[bytes], list[bytes], bool]:
 
 def _tree_of(git: Git, repository: Repository, changed: list[bytes]) -> tuple[str | None, str]:
     """The tree of the index plus `changed`, and why there is none."""
+    import shutil
+    import tempfile
+
     top = repository.top
     assert top is not None
     volume = 0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Ask:
+class Ask(NamedTuple):
     """What is asked about, of which projects, and how much of the answer is wanted (0: the question's own measure)."""
 
     subject: tuple[str, ...] = ()

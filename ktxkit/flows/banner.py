@@ -8,19 +8,20 @@ from typing import Any
 from ktxkit.contracts import Document
 from ktxkit.core.ledger.answers import answer
 from ktxkit.core.ledger.rows import passed, run_row
-from ktxkit.effects import tree_state
+from ktxkit.effects.clock import since_process_start
 from ktxkit.errors import KtxError
 from ktxkit.flows import projects
 from ktxkit.flows.asking import Ask
 from ktxkit.flows.ledger_index import ensure
-from ktxkit.flows.run_answers import FULL, LAST, pick, record_of, running, source
+from ktxkit.flows.picking import FULL, LAST, pick, record_of, running, source
 from ktxkit.world import World
 
-BUDGET = 0.12  # seconds; the rest of 200 ms is the interpreter's start
+BUDGET = 0.17  # seconds since the process began; the rest of 200 ms is for saying it
+LEAST = 0.02  # seconds that are tried even where the interpreter needed most of it (a machine under load)
 UNKNOWN = "run state unknown"
 
 
-def banner(world: World, ask: Ask, budget: float = BUDGET) -> Document:
+def banner(world: World, ask: Ask, budget: float | None = None) -> Document:
     """The last run, the last full one, what is running, and whether the tree is still the one that ran.
 
     What is not known when the time is up is left out; nothing at all known: `run state unknown`.
@@ -28,7 +29,7 @@ def banner(world: World, ask: Ask, budget: float = BUDGET) -> Document:
     told: dict[str, Any] = {}
     thread = threading.Thread(target=_collect, args=(world, ask, told), daemon=True)
     thread.start()
-    thread.join(budget)
+    thread.join(max(LEAST, BUDGET - since_process_start()) if budget is None else budget)
     known = dict(told)  # the thread may go on; what it says later is not waited for
     if "rows" not in known:
         return answer("banner", [], verdict="unknown", reason=known.get("why", UNKNOWN))
@@ -56,9 +57,24 @@ def _collect(world: World, ask: Ask, told: dict[str, Any]) -> None:
         told |= {"project": asked.project, "verdict": passed(record_of(last))} | ({"running": going} if going else {})
         told["rows"] = rows
         if last is not None and world.repository.top is not None:
-            told["sameTree"] = tree_state.take(world.git, world.repository).tree == last["tree"]
+            told["sameTree"] = _same_tree(world, record_of(last) or {})
     except (KtxError, OSError) as error:
         told["why"] = f"{UNKNOWN}: {error}"[:500]
+
+
+def _same_tree(world: World, record: dict[str, Any]) -> bool:
+    """Whether the checkout has the content that ran: by one look where it is clean, and was, at the same commit."""
+    ran = record.get("tree", {})
+    assert world.repository.top is not None
+    git = world.git.at(world.repository.top)
+    status = git.run("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames").nul
+    head = next((line.split(b" ")[-1].decode("ascii") for line in status if line.startswith(b"# branch.oid ")), "")
+    clean = all(line.startswith(b"#") for line in status)
+    if clean and not ran.get("dirty") and ran.get("commit") == head:
+        return True
+    from ktxkit.effects import tree_state
+
+    return bool(tree_state.take(world.git, world.repository).tree == ran.get("tree"))
 
 
 def lines(document: Document) -> list[str]:

@@ -13,7 +13,7 @@ from ktxkit.errors import CannotRun
 from ktxkit.flows import lexicon
 from ktxkit.flows.asking import Ask
 from ktxkit.flows.ledger_index import ensure
-from ktxkit.flows.run_answers import find
+from ktxkit.flows.picking import find
 from ktxkit.world import World
 
 

@@ -17,7 +17,7 @@ from ktxkit.flows import ledger
 from ktxkit.flows.asking import Ask
 from ktxkit.flows.ledger_index import ensure
 from ktxkit.flows.live_answers import row_of
-from ktxkit.flows.run_answers import running
+from ktxkit.flows.picking import running
 from ktxkit.world import World
 
 TICK = 0.25  # seconds between two looks

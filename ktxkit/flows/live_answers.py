@@ -15,7 +15,7 @@ from ktxkit.effects.clock import timestamp
 from ktxkit.flows import ledger
 from ktxkit.flows.asking import Ask
 from ktxkit.flows.ledger_index import ensure
-from ktxkit.flows.run_answers import running
+from ktxkit.flows.picking import running
 from ktxkit.world import World
 
 FLYING_SHOWN = 20

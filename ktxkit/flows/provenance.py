@@ -16,7 +16,7 @@ from ktxkit.flows import jobs
 from ktxkit.flows.asking import Ask
 from ktxkit.flows.ingest import answers
 from ktxkit.flows.ledger_index import ensure
-from ktxkit.flows.run_answers import source
+from ktxkit.flows.picking import source
 from ktxkit.world import World
 
 SHORTEST = 7  # hex digits of an abbreviated id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ktxkit.contracts import Document
 from ktxkit.core.ledger.rows import RUN_COLUMNS
@@ -19,8 +19,7 @@ LIVE_COLUMNS = ("run", "asked", "started", "elapsed", "done", "total", "tests", 
 TEST_COLUMNS = ("test", "outcome", "total", "setup", "call", "teardown", "worker", "occurrence", "attempt")
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """`answer` is `module:function` below ktxkit.flows; it is imported when the question is asked."""
 
     answer: str

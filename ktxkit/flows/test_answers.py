@@ -12,7 +12,7 @@ from ktxkit.core.ledger.rows import not_comparable
 from ktxkit.effects.ledger_index import OUTCOMES, Index
 from ktxkit.flows.asking import Ask
 from ktxkit.flows.ledger_index import ensure
-from ktxkit.flows.run_answers import FULL, find, pick, record_of
+from ktxkit.flows.picking import FULL, find, pick, record_of
 from ktxkit.world import World
 
 NAMED = "(SELECT test FROM tests WHERE tid = a.tid) AS test"

@@ -16,7 +16,7 @@ from ktxkit.errors import CannotRun
 from ktxkit.flows import settings
 from ktxkit.flows.asking import Ask
 from ktxkit.flows.ledger_index import ensure
-from ktxkit.flows.run_answers import find, source
+from ktxkit.flows.picking import find, source
 from ktxkit.world import World
 
 OF_RUN = {"passed": derive.passed, "full": derive.full, "authoritative": derive.authoritative}

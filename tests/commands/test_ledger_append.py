@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +207,40 @@ def test_banner_does_not_wait(suite: Suite) -> None:
     with ledger.locked(world):
         told = banner.banner(world, Ask(), budget=0.0)
     assert told["verdict"] in ("unknown", "false") and banner.lines(told)
+
+
+def test_banner_loads_and_starts_little(suite: Suite) -> None:
+    """What makes it quick, told without a clock: no schema engine, no fold, one status of a clean tree."""
+    suite.run()
+    call("ledger-query", "last", cwd=suite.repo.path)  # the index is there now
+    place = suite.repo.path.parent / "shim"
+    place.mkdir()
+    real = shutil.which("git")
+    (place / "git").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {place}/calls\nexec {real} "$@"\n')
+    (place / "git").chmod(0o755)
+    code = (
+        "import os, sys, ktx_ledger_query\nfrom pathlib import Path\nfrom ktxkit.flows import asking, banner\n"
+        "from ktxkit.world import World\n"
+        "print(banner.banner(World(Path.cwd(), os.environ), asking.Ask(), budget=60.0)['facts'])\n"
+        "print(*sorted(sys.modules), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=suite.repo.path,
+        env={**os.environ, "PATH": f"{place}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "{'sameTree': True}\n"
+    heavy = {"jsonschema_rs", "ktxkit.flows.ledger", "ktxkit.flows.indexing", "ktxkit.core.ledger.fold", "rich"}
+    assert not heavy & set(done.stderr.split())
+    calls = (place / "calls").read_text().splitlines()
+    assert len(calls) <= 7 and len([argv for argv in calls if "status" in argv]) <= 1, calls
+
+
+def test_a_fresh_store_has_no_note(suite: Suite) -> None:
+    assert "note" not in call("ledger-query", "last", "--json", cwd=suite.repo.path).document.get("facts", {})
 
 
 def test_banner_outside_a_repository(tmp_path: Path) -> None:
