@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterable, Iterator
@@ -11,7 +12,7 @@ from typing import IO, NamedTuple
 
 from ktxkit.core.patch import Content
 from ktxkit.effects.git import Git
-from ktxkit.errors import BrokenContract
+from ktxkit.errors import BrokenContract, CannotRun
 
 CHUNK = 1024 * 1024  # bytes of a blob held at once where it is only hashed
 
@@ -43,7 +44,10 @@ class Objects:
         """End the reader."""
         for stream in (self._child.stdin, self._child.stdout, self._child.stderr):
             if stream is not None:
-                stream.close()
+                with contextlib.suppress(
+                    BrokenPipeError
+                ):  # git ended already, and what it was asked last is still here
+                    stream.close()
         self._child.wait()
 
     @property
@@ -54,13 +58,24 @@ class Objects:
     def _ask(self, verb: str, name: str) -> tuple[str, str, int] | None:
         """Id, type and size in bytes, or None where there is no such object."""
         assert self._child.stdin is not None and "\n" not in name
-        self._child.stdin.write(f"{verb} {name}\n".encode())
-        self._child.stdin.flush()
-        head = self._out.readline().decode("utf-8", "replace").rstrip("\n")
+        try:
+            self._child.stdin.write(f"{verb} {name}\n".encode())
+            self._child.stdin.flush()
+        except BrokenPipeError as error:
+            raise self._ended() from error
+        line = self._out.readline()
+        if not line:
+            raise self._ended()
+        head = line.decode("utf-8", "replace").rstrip("\n")
         words = head.split(" ")
         if len(words) != 3 or not words[2].isdigit():
             return None
         return words[0], words[1], int(words[2])
+
+    def _ended(self) -> CannotRun:
+        """git ended although we still ask: what it said is why (a repository whose configuration it cannot read)."""
+        said = self._child.stderr.read().decode("utf-8", "replace").strip() if self._child.stderr is not None else ""
+        return CannotRun(f"git cat-file ended early: {said or 'it said nothing'}", where=str(self._git.cwd))
 
     def find(self, name: str) -> tuple[str, str, int] | None:
         """Id, type and size in bytes of what a name stands for, or None."""

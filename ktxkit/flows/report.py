@@ -17,6 +17,7 @@ from ktxkit.flows.tracing import CONTRACT as TRACE
 from ktxkit.world import World
 
 CONTRACT = "report"
+WARNINGS_KEPT = 10_000
 UNIT_DOCS = {"lease": "lease", "patch": "patch", "receipt": "receipt", "sentinel": "sentinel", "result": "unit-result"}
 
 
@@ -57,7 +58,10 @@ def _ingestion(world: World, job: Document, problems: list[Document]) -> Documen
         problems.append({"where": error.where, "message": error.message})
         return {}
     own = ("schemaVersion", "kind", "jobId", "syncId")
-    return {key: value for key, value in (found or {}).items() if key not in own}
+    told = {key: value for key, value in (found or {}).items() if key not in own}
+    if told.get("warnings"):
+        told["warnings"] = list(dict.fromkeys([*job.get("warnings", ()), *told["warnings"]]))[:WARNINGS_KEPT]
+    return told
 
 
 def _stored(world: World, job: Document) -> Document:

@@ -368,20 +368,43 @@ elif key == 'card-3':
     sys.exit()
 elif key == 'card-4':
     Path(os.environ['KTX_RAW_ROOT'], 'cards/1.json').write_text('changed')
+elif key == 'card-5':
+    subprocess.run(['git', 'config', 'core.hooksPath', str(here)], check=True)
+    subprocess.run(['git', 'config', 'core.bare', 'true'], check=True)
+    time.sleep(0.3)
+elif key == 'card-6':
+    store = Path(os.environ['KTX_DIR'])
+    put(store / 'jobs/stray.txt', 'x')
+    put(store / f'jobs/{unit["jobId"]}/stray.json', '{}')
+    put(store / f'worktrees/{unit["jobId"]}/0007-card-7/wiki/global/card-7.md', 'planted')
+    put(store.parent / 'wiki/global/mine.md', 'x')
+elif key == 'card-8':
+    print('loud' * 5_000_000)
 page(key, 'About ' + key)
 """
 
 
 def test_hostile_workers_are_contained_and_named(place: Place) -> None:
-    for number in (3, 4):
+    for number in range(3, 9):
         place.card(number)
-    ran = place.run("--time-limit", "4", worker=place.worker(HOSTILE))
+    before = (place.repo.path / ".git/config").read_bytes()
+    ran = place.run("--time-limit", "4", "--max-parallel", "2", worker=place.worker(HOSTILE))
     assert outcomes(ran) == {
-        "card-1": "accepted", "card-2": "failed", "card-3": "failed", "card-4": "accepted", "reconcile": "noop",
+        "card-1": "accepted", "card-2": "failed", "card-3": "failed", "card-4": "accepted", "card-5": "accepted",
+        "card-6": "accepted", "card-7": "blocked", "card-8": "accepted", "reconcile": "noop",
     }  # fmt: skip
-    assert any("sleep 600" in stray for stray in ran.document["workUnits"][0]["strays"])
-    assert "cards/1.json was changed while units ran" in ran.document["warnings"][0]
+    units = {one["key"]: one for one in ran.document["workUnits"]}
+    assert any("sleep 600" in stray for stray in units["card-1"]["strays"])
+    assert "cards/1.json was changed while units ran" in ran.document["warnings"][-1]
     assert "changed" not in place.repo.git("grep", "-h", "select", "main", "--", "raw-sources")
+    assert (place.repo.path / ".git/config").read_bytes() == before
+    assert "config config: core.hookspath" in [one["what"] for one in units["card-5"]["touched"] if one["putBack"]]
+    assert "checkout wiki/global/mine.md" in {one["what"] for one in units["card-6"]["touched"]}
+    job = ran.document["jobId"]
+    for path in ("jobs/stray.txt", f"jobs/{job}/stray.json"):
+        assert any(path in one for one in ran.document["warnings"]), path
+    assert units["card-7"]["reason"] and not place.has("wiki/global/card-7.md")
+    assert units["card-8"]["stdoutBytes"] == 20_000_001 and units["card-8"]["stdoutCut"]
 
 
 def test_two_ingestions_of_a_source_at_once_take_turns(place: Place) -> None:

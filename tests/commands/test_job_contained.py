@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 from tests.support.commands import script, spawn
-from tests.support.jobs import job_file, unit
+from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
@@ -43,3 +44,100 @@ def test_output_without_end_is_kept_in_bounds(repo: Repo) -> None:
     assert log.with_name("stderr.log").read_bytes() == b"e\n"
     shown = spawn("job-report", "--job", "j1", cwd=repo.path).out
     assert f"loud: {told['stdoutCut']} bytes of its stdout are not in its log" in " ".join(shown.split())
+
+
+EVIL = """
+config=$(git rev-parse --path-format=absolute --git-common-dir)/config
+before=$(cat $config)
+mkdir -p $EVIL
+for hook in pre-commit post-checkout post-merge post-index-change reference-transaction; do
+  printf '#!/bin/sh\\necho %s >> $EVIL/ran\\nexit 1\\n' $hook > $EVIL/$hook
+  chmod +x $EVIL/$hook
+done
+cp $EVIL/post-merge $(dirname $config)/hooks/
+git config core.hooksPath $EVIL
+git config user.name Evil
+git config filter.x.smudge "echo smudged >> $EVIL/ran; cat"
+git config branch.mine.merge refs/heads/main
+for i in $(seq 100); do test "$(git config core.hooksPath)" = .git/hooks && break; sleep 0.1; done
+touch $EVIL/back
+echo a > a.txt
+"""
+OTHER = """
+while ! test -e $EVIL/back; do sleep 0.1; done
+echo b > b.txt; git add b.txt; git commit -qm b
+git log -1 --format=%an > $EVIL/author
+"""
+
+
+def test_what_a_unit_does_to_the_shared_configuration_is_put_back_and_acts_nowhere(repo: Repo, tmp_path: Path) -> None:
+    """Hooks, filters and an identity are gone while the unit still runs; what git writes as people work is left."""
+    evil = tmp_path / "evil"
+    repo.git("config", "core.hooksPath", ".git/hooks")
+    repo.git("config", "remote.origin.url", "one")
+    before = (repo.path / ".git/config").read_bytes()
+    document = {"maxParallel": 2, "env": {"EVIL": str(evil)}, "units": [unit("evil", EVIL), unit("other", OTHER)]}
+    ran = spawn("job-run", str(job_file(repo, document)), "--job", "j1", cwd=repo.path)
+    assert ran.status == 0, ran.err + ran.out
+    assert outcomes(repo) == {"evil": "accepted", "other": "accepted"}
+    assert not (evil / "ran").exists(), "no hook, no filter of the unit's ran: not in another unit, not at the landing"
+    assert (evil / "author").read_text() != "Evil\n"
+    after = (repo.path / ".git/config").read_bytes()
+    assert after.startswith(before.rstrip(b"\n")[:20]) and repo.git("config", "core.hooksPath") == ".git/hooks"
+    assert repo.git("config", "branch.mine.merge") == "refs/heads/main", "what git writes while people work is left"
+    assert repo.git("config", "--get-regexp", "filter|user", check=False) == ""
+    assert not (repo.path / ".git/hooks/post-merge").exists()
+    told = {one["what"]: one.get("putBack", False) for one in result(repo, "0001-evil")["touched"]}
+    for what in ("config config: core.hookspath", "config config: user.name", "hooks post-merge"):
+        assert told[what] is True, told
+    assert told["config config: branch.mine.merge"] is False
+    assert list((repo.path / ".ktx/quarantine/j1").glob("shared-*/post-merge")), "what was taken away is kept"
+    assert "core.hookspath changed while evil or other ran; put back" in " ".join(ran.out.split())
+
+
+BROKEN = {
+    "no work tree": "git config core.bare true",
+    "not a configuration": "echo '[' >> $config",
+    "a later format": "git config core.repositoryformatversion 99",
+    "gone": "rm $config",
+}
+
+
+def test_a_configuration_that_stops_git_is_put_back_byte_for_byte(repo: Repo) -> None:
+    before = (repo.path / ".git/config").read_bytes()
+    lead = "config=$(git rev-parse --path-format=absolute --git-common-dir)/config; echo a > a.txt; "
+    units = [unit(f"u{n}", lead + command, after=[f"u{n - 1}"][:n]) for n, command in enumerate(BROKEN.values())]
+    ran = spawn("job-run", str(job_file(repo, {"units": units})), "--job", "j1", cwd=repo.path)
+    assert ran.status == 0, ran.err + ran.out
+    assert set(outcomes(repo).values()) == {"accepted", "noop"}
+    assert (repo.path / ".git/config").read_bytes() == before
+    assert all(any(one.get("putBack") for one in entry["touched"]) for entry in report(repo)["workUnits"])
+
+
+STRAYS = """
+echo l > l.txt
+echo x > $KTX_DIR/jobs/stray.txt
+ln -s / $KTX_DIR/jobs/j9
+echo x > $KTX_DIR/jobs/$KTX_JOB/extra.json
+echo x > $(dirname $KTX_LEASE)/note
+mkdir $KTX_DIR/jobs/$KTX_JOB/units/0077-no $KTX_DIR/worktrees/$KTX_JOB/0088-no
+echo x > $KTX_DIR/../mine.txt
+"""
+
+
+def test_keys_that_look_alike_and_files_where_none_belong(repo: Repo) -> None:
+    units = [unit(key, f"echo '{key}' > same{n}.txt") for n, key in enumerate(("a/b", "a b", "a-b", "a\u00e4b"))]
+    early = unit("early", "mkdir -p ../0006-late; echo planted > ../0006-late/p.txt")
+    last = unit("strays", STRAYS, after=["early"])
+    document = {"units": [*units, early, unit("late", "echo > late.txt", after=["early"]), last]}
+    ran = spawn("job-run", str(job_file(repo, document)), "--job", "j1", "--json", cwd=repo.path)
+    assert ran.json["outcome"] == "partial"
+    accepted = dict.fromkeys(("a/b", "a b", "a-b", "a\u00e4b", "strays"), "accepted")
+    assert outcomes(repo) == {**accepted, "early": "noop", "late": "blocked"}
+    assert [repo.show("main", f"same{n}.txt").decode().strip() for n in range(4)] == ["a/b", "a b", "a-b", "a\u00e4b"]
+    told = " ".join(ran.document["warnings"])
+    for name in ("jobs/stray.txt", "jobs/j9", "j1/extra.json", "0007-strays/note", "units/0077-no", "j1/0088-no"):
+        assert f"{name} is no document of a job" in told, told
+    assert len(ran.document["warnings"]) == 6
+    assert "checkout mine.txt" in [one["what"] for one in result(repo, "0007-strays")["touched"]]
+    assert (repo.path / ".ktx/worktrees/j1/0006-late/p.txt").read_text() == "planted\n", "nobody's file is removed"

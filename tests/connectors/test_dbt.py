@@ -154,7 +154,7 @@ def test_units_own_each_raw_file_once_and_depend_on_what_they_join(tmp_path: Pat
     plan = list(read("dbt", held).plan())
     check_proposals(plan, held.files)
     units = {one.key: one for one in plan}
-    orders = units["models-model.shop.orders"]
+    orders = units["models/model.shop.orders"]
     assert orders.raw_files == ("models/model.shop.orders.json", "semantic_models/orders_semantic.json")
     assert orders.dependency_paths == ("models/model.shop.customers.json",)
     assert orders.facts["items"][0]["sources"] == ["w/orders", "w/customers"]

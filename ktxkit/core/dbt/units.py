@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ktxkit.core.dbt.project import Model, Project, maps, text
 from ktxkit.core.ingest.planning import PEERS_KEPT, Proposal
-from ktxkit.core.names import slug
+from ktxkit.core.names import KEY_LIMIT, slug
 
 
 def plan(project: Project, names: Mapping[str, str], connection: str) -> list[Proposal]:
@@ -31,7 +31,7 @@ def plan(project: Project, names: Mapping[str, str], connection: str) -> list[Pr
         }
         found.append(
             Proposal(
-                key=_key(path),
+                key=_key(path, paths),
                 title=told[0].name if len(told) == 1 else f"{told[0].name} and {len(told) - 1} more",
                 raw_files=own,
                 dependency_paths=tuple(sorted(needs - set(own))),
@@ -42,8 +42,11 @@ def plan(project: Project, names: Mapping[str, str], connection: str) -> list[Pr
     return _owned_once(found)
 
 
-def _key(path: str) -> str:
-    return slug(path.rpartition(".")[0].replace("/", "-")) if path.endswith(".json") else slug(path)
+def _key(path: str, paths: Collection[str]) -> str:
+    """The raw path itself, so that no two are alike; without `.json`, and shortened where a key cannot be as long."""
+    bare = path.removesuffix(".json")
+    key = path if bare in paths else bare
+    return key if len(key) <= KEY_LIMIT else slug(key)
 
 
 def _owned_once(found: list[Proposal]) -> list[Proposal]:

@@ -19,7 +19,8 @@ from ktxkit.effects.store import ensure_ignored
 from ktxkit.effects.unit_process import end_strays
 from ktxkit.errors import CannotRun, Conflict, KtxError, Refused
 from ktxkit.flows import jobs, recover
-from ktxkit.flows.job import finish, prepare
+from ktxkit.flows.job import finish, prepare, strays
+from ktxkit.flows.job.guard import Guard
 from ktxkit.flows.job.hooks import Hooks
 from ktxkit.flows.job.loop import Loop
 from ktxkit.flows.job.reuse import Reuse
@@ -130,9 +131,10 @@ def execute(world: World, plan: JobPlan, job: Document, how: How, *, resumed: bo
     ensure_ignored(world.writable_store, world.repository, world.git)  # a unit could stage a worktree of another
     limit = how.max_parallel or plan.max_parallel or process.cpu_count()
     printer = Fingerprinter(world.git.at(world.repository.place), world.repository, world.writable_store, job["jobId"])
-    run = JobRun(world, plan, job, jobs.tracer(world, job), limit, how.notify, Watch(printer), hooks=how.hooks)
+    watch = Watch(printer, Guard(world, job["jobId"]))
+    run = JobRun(world, plan, job, jobs.tracer(world, job), limit, how.notify, watch, hooks=how.hooks)
     lock = world.writable_store.path(f"locks/run-{run.job_id}.lock")
-    with flocked(lock, clock=world.clock, wait=0, what=f"job {run.job_id}"), stopping(run.stop):
+    with flocked(lock, clock=world.clock, wait=0, what=f"job {run.job_id}"), stopping(run.stop), watch.guarding():
         facts = {"resumed": resumed, "units": len(plan.units), "target": job["target"], "maxParallel": limit}
         run.tracer.emit("run", "ingest_started", facts, level="info")
         state = "landed" if job["state"] == "landed" else "open"  # landed, but killed before its report was written
@@ -168,6 +170,7 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     prepare.fix_base(run)
     run.phase = "units"
     outcomes |= Loop(run, Reuse(run, resumed))()
+    strays.note(run)
     _refuse_stopped(run)
     run.hooks.units_done(run, outcomes)
     run.phase = "gates"

@@ -6,17 +6,20 @@ Several units run at a time, so a change has an interval, not an author: it is n
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ktxkit.contracts import Document
 from ktxkit.core import names
-from ktxkit.core.fingerprint import differences
+from ktxkit.core.fingerprint import Change, differences
 from ktxkit.effects.fingerprint import Fingerprinter
+from ktxkit.flows.job.guard import Guard
 from ktxkit.flows.jobs import Unit
 
 EVIDENCE_WATCHED = 20  # worktrees of failed units that are looked at; each look walks them
+GLANCE = 0.02  # seconds between looks at what all worktrees share; a look is a few calls of stat
 CHANGES_KEPT = 200  # changes named in one unit's result
 
 
@@ -25,6 +28,7 @@ class Watch:
     """One for a job. Thread-safe; a look that began after a caller's event serves that caller too."""
 
     printer: Fingerprinter
+    guard: Guard
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _state: threading.Lock = field(default_factory=threading.Lock)
     _last: dict[tuple[str, str], str] | None = None
@@ -53,7 +57,30 @@ class Watch:
             self._running.pop(name, None)
             if evidence is not None and len(self._evidence) < EVIDENCE_WATCHED:
                 self._evidence[name] = evidence
-            return [document for _, document in self._changes[since:]][:CHANGES_KEPT]
+            return _once([document for _, document in self._changes[since:]])[:CHANGES_KEPT]
+
+    @contextmanager
+    def guarding(self) -> Iterator[None]:
+        """For the block, what all worktrees share is put back within moments, whatever else goes on."""
+        done = threading.Event()
+        watcher = threading.Thread(target=self._guard_until, args=(done,), name="guard", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+
+    def _guard_until(self, done: threading.Event) -> None:
+        while not done.wait(GLANCE):
+            if self.guard.stirred():
+                self._put_back()
+
+    def _put_back(self) -> None:
+        changes = self.guard.check()
+        with self._state:
+            running = sorted(self._running.values())
+            self._changes += [(self._asked, {**change, "running": running}) for change in changes]
 
     def handling(self, unit: Unit) -> None:
         """The job itself works on the unit's documents now: those may change."""
@@ -73,12 +100,20 @@ class Watch:
                 running = sorted(self._running.values())
                 self._handled = set(self._running)
                 quiet = dict(self._evidence)
+            self._put_back()  # first: a configuration that is broken makes every git call fail
             facts = self.printer.take(quiet)
             found = differences(self._last, facts, busy) if self._last is not None else []
             with self._state:
-                entries: Sequence[Document] = [
-                    {"what": f"{change.kind} {change.name}"[:1000], "message": str(change)[:4000], "running": running}
-                    for change in found
-                ]
+                entries: Sequence[Document] = [{**_told(change), "running": running} for change in found]
                 self._changes += [(serves, entry) for entry in entries]
             self._last, self._looked = facts, serves
+
+
+def _told(change: Change) -> Document:
+    return {"what": f"{change.kind} {change.name}"[:1000], "message": str(change)[:4000]}
+
+
+def _once(changes: list[Document]) -> list[Document]:
+    """A look may have seen what was put back a moment later: it is told once."""
+    undone = {change["what"] for change in changes if change.get("putBack")}
+    return [change for change in changes if change.get("putBack") or change["what"] not in undone]
