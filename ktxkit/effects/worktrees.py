@@ -18,6 +18,7 @@ from ktxkit.core.text import printable
 from ktxkit.effects import files, stale
 from ktxkit.effects.clock import Clock
 from ktxkit.effects.git import Answer, Argument, Git, GitFailed
+from ktxkit.effects.identity import processes_inside
 from ktxkit.effects.lock import flocked
 from ktxkit.effects.store import Store
 from ktxkit.errors import Refused
@@ -145,7 +146,7 @@ class Worktrees:
     def _into_trash(self, path: Path) -> Path | None:
         trash = self.store.path(names.TRASH)
         files.make_dirs(trash)
-        aside = trash / f"{os.urandom(6).hex()}-{path.name[:80]}"
+        aside = trash / f"{path.name[:80]}.{files.owner_mark()}-{os.urandom(6).hex()}"
         try:
             os.rename(path, aside)  # noqa: PTH104 - os calls only: see files.py
         except FileNotFoundError:
@@ -156,6 +157,13 @@ class Worktrees:
             aside = path.with_name(f".{path.name[:80]}.{os.urandom(6).hex()}.ktx-trash")
             os.rename(path, aside)  # noqa: PTH104
         return aside
+
+    def empty_trash(self) -> None:
+        """Delete what a process that is proven dead had let go; never while somebody works inside."""
+        folder = self.store.path(names.TRASH)
+        for name in os.listdir(folder) if folder.is_dir() else ():  # noqa: PTH208
+            if files.is_abandoned(name) and not processes_inside(folder / name):
+                delete(folder / name)
 
     def settle(self, path: Path) -> None:
         """Wait until no git is at work on a worktree any more: what a killed opening started goes on to its end.

@@ -18,7 +18,7 @@ from ktxkit.core.worktrees import base_candidates, isolated
 from ktxkit.effects import remote
 from ktxkit.errors import CannotRun, Refused
 from ktxkit.flows.attic import head_to_attic
-from ktxkit.flows.leases import LEASE, Place, lease_here, path_of, standing, worktrees
+from ktxkit.flows.leases import LEASE, OPENING, Place, lease_here, path_of, standing, worktrees
 from ktxkit.flows.opening import Wanted, make, make_in_place, recover_opening
 from ktxkit.flows.worktrees import free_path
 from ktxkit.world import World
@@ -61,6 +61,7 @@ def open_adhoc(world: World, asked: Asked) -> tuple[Document, list[str]]:
     repository = world.repository
     if isolated(str(repository.git_dir), str(repository.common_dir), str(repository.superproject or "")):
         return _in_place(world, asked)
+    _finish_killed(world)
     aim = _aim(world, asked)
     if aim.branch:
         _must_be_free(world, aim)
@@ -76,6 +77,18 @@ def open_adhoc(world: World, asked: Asked) -> tuple[Document, list[str]]:
         wanted = Wanted(path, aim.mode, aim.base, {}, aim.branch, aim.creates, asked.copy, asked.sparse)
         lease = make(place, wanted, old)
         return lease, aim.notes + [f"nothing to copy is named {name}" for name in lease.get("copyUnmatched", ())]
+
+
+def _finish_killed(world: World) -> None:
+    """Finish or undo openings that were killed: a branch of one would be in the way of trying again."""
+    for name in world.store.children("leases"):
+        place = Place.adhoc(world, name)
+        if world.store.exists(f"{place.directory}/{OPENING}.json"):
+            try:
+                with place.locked(wait=0):
+                    recover_opening(place)
+            except Refused:
+                continue  # it is being opened now
 
 
 def _aim(world: World, asked: Asked) -> Aim:

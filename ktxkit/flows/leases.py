@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,10 +41,16 @@ class Place:
     def adhoc(cls, world: World, name: str) -> Place:
         return cls(world, names.adhoc_dir(name), ADHOC, names.adhoc_part(name))
 
-    def locked(self, wait: float | None = 60.0) -> AbstractContextManager[int]:
-        """Held while the worktree is opened, closed or pruned. Raises Refused after `wait` seconds."""
+    @contextmanager
+    def locked(self, wait: float | None = 60.0) -> Iterator[None]:
+        """Held while the worktree is opened, closed or pruned. Raises Refused after `wait` seconds.
+
+        What a process that died in such a step had let go is deleted first.
+        """
         path = self.world.writable_store.path(f"{self.directory}/.lock")
-        return flocked(path, clock=self.world.clock, wait=wait, what=f"the worktree of {self.name}")
+        with flocked(path, clock=self.world.clock, wait=wait, what=f"the worktree of {self.name}"):
+            worktrees(self.world).empty_trash()
+            yield
 
     def read(self, contract: str) -> Document | None:
         return self.world.store.read_optional(contract, f"{self.directory}/{contract}.json")

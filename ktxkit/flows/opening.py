@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core import names
+from ktxkit.core.observer.domain import attempt_name
 from ktxkit.core.text import path_fields
 from ktxkit.effects import copying
 from ktxkit.effects.clock import timestamp
@@ -139,8 +141,18 @@ def recover_opening(place: Place) -> bool:
         delete(made.let_go(path_of(note)))
         if note.get("createsBranch") and made.newest_reflog(note["branch"]) == _made_by(note["nonce"]):
             made.delete_ref(note["branch"], note["base"])
+        _drop_attempt(place, note, lease)
     place.remove(OPENING)
     return undo
+
+
+def _drop_attempt(place: Place, note: Document, old: Document | None) -> None:
+    """What an undone opening had said of its attempt; that of a unit is written over by the next one."""
+    if note["mode"] != "unit":
+        number = 1 if old is None else old["attempt"] + 1
+        attempt = attempt_name({"leaseId": note["nonce"], "generation": 1, "attempt": number})
+        folder = names.attempt_dir(attempt)
+        delete(place.world.store.path(folder) if place.world.store.exists(folder) else None)
 
 
 def make_in_place(place: Place, wanted: Wanted, admin: Path, old: Document | None) -> Document:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.commands import call
+from tests.support.commands import Ran, call
 from tests.support.faults import WHENS, Killed, count_effects, run_killed, spread
+from tests.support.recovering import Scenario, survive, template_of
 from tests.support.repos import Repo
+
+Counted = Callable[[str, object], None]  # record_property: the figures of a long run
 
 UNIT = ["--job", "j1", "--unit", "u1"]
 CLOSE = [*UNIT, "--outcome", "success", "--discard"]
@@ -150,3 +154,33 @@ def test_pruning_is_pruned_again(tmp_path: Path, when: str) -> None:
         attic = repo.git("for-each-ref", "--format=%(refname)", "refs/ktx/attic").splitlines()
         assert len(attic) == 1 and repo.show(attic[0], "untracked") == b"work\n"
         nothing_half_made(repo, worktrees=1)
+
+
+def twin_of(repo: Repo, tmp_path: Path, name: str, args: list[str], **more: Any) -> Scenario:
+    return Scenario(name, args, repo, template_of(repo, tmp_path / "aside"), **more)
+
+
+def is_open(ran: Ran) -> bool:
+    return ran.status == 1 and ("is open already" in ran.err or "is checked out already" in ran.err)
+
+
+def test_opening_twice_killed(tmp_path: Path, record_property: Counted) -> None:
+    count = survive(twin_of(plain(tmp_path / "place" / "repo"), tmp_path, "worktree-open", UNIT), 3, 1)
+    assert count.second > 0
+    record_property("kills", f"worktree-open unit: {count}")
+
+
+def test_a_new_branch_twice_killed(tmp_path: Path, record_property: Counted) -> None:
+    repo = plain(tmp_path / "place" / "repo")
+    count = survive(twin_of(repo, tmp_path, "worktree-open", ["work"], settled=is_open), 3, 1)
+    assert count.second > 0
+    record_property("kills", f"worktree-open branch: {count}")
+
+
+def test_closing_twice_killed(tmp_path: Path, record_property: Counted) -> None:
+    repo = with_work(tmp_path / "place" / "repo")
+    scenario = twin_of(repo, tmp_path, "worktree-close", CLOSE)
+    scenario.reset()  # the lease in the copy is of the copy
+    count = survive(scenario, 3, 1)
+    assert count.second > 0
+    record_property("kills", f"worktree-close: {count}")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.commands import Ran, spawn
-from tests.support.faults import Killed, count_effects, run_killed, spread
 from tests.support.jobs import job_file, outcomes, unit
+from tests.support.recovering import Scenario, survive, template_of
 from tests.support.repos import Repo
 
+Counted = Callable[[str, object], None]  # record_property: the figures of a long run
 DOCUMENT: dict[str, Any] = {
     "maxParallel": 1,
     "project": "echo base > projected.txt",
@@ -23,78 +22,89 @@ DOCUMENT: dict[str, Any] = {
         unit("two", "echo 2 > two.txt", after=["one"]),
     ],
 }
+BATCHED: dict[str, Any] = {
+    "maxParallel": 1,
+    "verify": {"run": "test ! -e bad", "batch": True},
+    "units": [unit("one", "echo 1 > one.txt"), unit("wrong", "echo x > bad"), unit("two", "echo 2 > two.txt")],
+}
 WANTED = {"project": "accepted", "one": "accepted", "clash": "textual_conflict", "two": "accepted"}
-MOST = 6  # kills of each kind in the short form
 
 
-def made(path: Path) -> tuple[Repo, Path]:
+def made(path: Path, document: dict[str, Any]) -> tuple[Repo, Path]:
     repo = Repo.init(path)
     repo.write("README", "a repository\n")
     repo.commit("first")
-    return repo, job_file(repo, DOCUMENT)
+    return repo, job_file(repo, document)
 
 
-def finish(repo: Repo, path: Path) -> None:
-    """What a person does after a kill: resume, or start where nothing had begun."""
-    ran = spawn("job-run", "--resume", "j1", cwd=repo.path)
-    if ran.status == 2 and "no job" in ran.err:
-        ran = spawn("job-run", str(path), "--job", "j1", cwd=repo.path)
-    already = ran.status == 1 and "has landed already" in ran.err
-    assert ran.status == 3 or already, (ran.status, ran.err, ran.out)
-
-
-def check(repo: Repo) -> None:
-    assert outcomes(repo) == WANTED
-    assert repo.git("rev-list", "--count", "main") == "2", "one landing commit"
-    assert repo.git("ls-tree", "--name-only", "main").split() == ["README", "one.txt", "projected.txt", "two.txt"]
-    assert repo.show("main", "one.txt") == b"base\n"
-    assert repo.git("status", "--porcelain") == "", "the checkout followed"
-    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+def look(repo: Repo) -> dict[str, Any]:
+    """What must be the same after a kill as without one."""
     store = repo.path / ".ktx"
-    for lease in store.glob("jobs/j1/units/*/lease.json"):
-        assert json.loads(lease.read_text())["state"] == "closed", lease
-    worktrees = [path.name for path in (store / "worktrees/j1").iterdir()]
-    assert worktrees == ["0003-clash"], "only the evidence of the conflict is left"
-    listed = repo.git("worktree", "list", "--porcelain").count("worktree ")
-    assert listed == 2, repo.git("worktree", "list")
-    assert not [path for path in (store / "tmp").glob("*") if path.name != "trash"], "no temporary file of ours is left"
-    assert not list(store.rglob(".*.tmp")), "no half-written file is left"
-    commits = repo.git("rev-list", "refs/ktx/jobs/j1/integration", "--not", "main^").split()
-    assert len(commits) == 3, "projection, one, two: each once"
+    leases = sorted(store.glob("jobs/j1/units/*/lease.json"))
+    landed = json.loads((store / "jobs/j1/landing.json").read_text())
+    return {
+        "outcomes": outcomes(repo),
+        "target": repo.git("rev-list", "--count", "main"),
+        "landed": [landed["commit"] == repo.git("rev-parse", "main"), landed["units"] != []],
+        "tree": repo.git("ls-tree", "-r", "main"),
+        "status": repo.git("status", "--porcelain", "--ignored"),
+        "fsck": repo.git("fsck", "--strict", "--no-dangling"),
+        "leases": [(path.parent.name, json.loads(path.read_text())["state"]) for path in leases],
+        "worktrees": sorted(path.name for path in (store / "worktrees/j1").iterdir()),
+        "registered": repo.git("worktree", "list", "--porcelain").count("worktree "),
+        "branches": repo.git("for-each-ref", "--format=%(refname)", "refs/heads"),
+        "temporary": [path.name for path in (store / "tmp").glob("*")],
+        "trash": [path.name for path in (store / "worktrees/.trash").glob("*")],
+        "half-written": [str(path) for path in store.rglob(".*.tmp")],
+        "locks": [str(path) for path in (repo.path / ".git").rglob("*.lock")],
+        "held": [path.name for path in (store / "locks").glob("branch-*.json") if held(path)],
+        "integrated": repo.git("rev-list", "--count", "refs/ktx/jobs/j1/integration", "--not", "main^"),
+        "receipts": len(list(store.glob("jobs/j1/units/*/receipt.json"))),
+    }
+
+
+def held(path: Path) -> bool:
+    document = json.loads(path.read_text())
+    return document["phase"] != "idle" or "pending" in document
+
+
+def next_of(path: Path) -> Callable[[Repo], list[str | Path]]:
+    def after(repo: Repo) -> list[str | Path]:
+        """What a person does after a kill: resume, or start where nothing had begun."""
+        begun = (repo.path / ".ktx/jobs/j1/job-file.json").exists()
+        return ["--resume", "j1"] if begun else ["--job", "j1", str(path)]
+
+    return after
+
+
+def is_over(ran: Ran) -> bool:
+    return ran.status == 1 and "has landed already" in ran.err
+
+
+def scenario(tmp_path: Path, document: dict[str, Any]) -> Scenario:
+    repo, path = made(tmp_path / "place" / "repo", document)
+    args: list[str | Path] = ["--job", "j1", str(path)]
+    kept = template_of(repo, tmp_path / "aside")
+    return Scenario("job-run", args, repo, kept, status=3, next=next_of(path), settled=is_over, look=look)
 
 
 def test_undisturbed(tmp_path: Path) -> None:
-    repo, path = made(tmp_path / "repo")
+    repo, path = made(tmp_path / "repo", DOCUMENT)
     assert spawn("job-run", str(path), "--job", "j1", cwd=repo.path).status == 3
-    check(repo)
+    seen = look(repo)
+    assert seen["outcomes"] == WANTED
+    assert (seen["target"], seen["integrated"]) == ("2", "3"), "one landing; projection, one, two: each once"
+    assert seen["worktrees"] == ["0003-clash"], "only the evidence of the conflict is left"
+    assert not (seen["temporary"] or seen["trash"] or seen["half-written"] or seen["locks"] or seen["held"])
 
 
-@pytest.mark.parametrize("when", ["before", "after", "torn"])
-def test_killed_at_any_effect(tmp_path: Path, when: str) -> None:
-    repo, path = made(tmp_path / "count" / "repo")
-    effects = count_effects("job-run", ["--job", "j1", str(path)], repo.path, status=3)
-    for n in spread(effects, MOST):
-        place = tmp_path / f"{when}-{n}"
-        repo, path = made(place / "repo")
-        ran = run_killed("job-run", ["--job", "j1", str(path)], repo.path, n, when)
-        if isinstance(ran, Ran):
-            continue
-        finish(repo, path)
-        check(repo)
-        shutil.rmtree(place)
+def test_killed_at_any_effect(tmp_path: Path, record_property: Counted) -> None:
+    count = survive(scenario(tmp_path, DOCUMENT), 5, 1, distinct=True)
+    assert count.first >= 7 and count.second >= 4
+    record_property("kills", f"job-run: {count}")
 
 
-@pytest.mark.parametrize("when", ["torn"])
-def test_killed_while_finishing_what_was_killed(tmp_path: Path, when: str) -> None:
-    repo, path = made(tmp_path / "count" / "repo")
-    effects = count_effects("job-run", ["--job", "j1", str(path)], repo.path, status=3)
-    for n in spread(effects, 3):
-        for m in spread(effects, 2):
-            place = tmp_path / f"{when}-{n}-{m}"
-            repo, path = made(place / "repo")
-            first = run_killed("job-run", ["--job", "j1", str(path)], repo.path, n, when)
-            assert isinstance(first, Killed | Ran)
-            run_killed("job-run", ["--resume", "j1"], repo.path, m, when)
-            finish(repo, path)
-            check(repo)
-            shutil.rmtree(place)
+def test_a_batch_killed_at_any_effect(tmp_path: Path, record_property: Counted) -> None:
+    count = survive(scenario(tmp_path, BATCHED), 4, 0, distinct=True)
+    assert count.first >= 6
+    record_property("kills", f"job-run, batch: {count}")

@@ -11,6 +11,7 @@ and are waited for. `torn` writes half of what a write would write, and kills a 
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import secrets
@@ -21,12 +22,14 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.support.commands import Ran
 
 CHILD = Path(__file__).with_name("faulty.py")
 WHENS = ("before", "after", "torn")
+FAILURES = ("ENOSPC", "EROFS", "EIO")
 NEVER = -1
 PATIENCE = 60.0  # seconds that orphans have to end
 
@@ -66,32 +69,86 @@ def run_killed(
     ran, effects = _run(name, args, cwd, n, when, {**(env or {}), "KTX_FAULT_DELAY": str(delay)})
     if ran.returncode == -signal.SIGKILL:
         return Killed(n, when, effects[n])
-    return Ran(ran.returncode, os.fsdecode(ran.stdout), os.fsdecode(ran.stderr))
+    return _ran(ran)
 
 
-def spread(effects: Sequence[str], most: int) -> list[int]:
+def spread(effects: Sequence[object], most: int) -> list[int]:
     """Numbers of effects to try: all of them in the full suite, else at most `most`, evenly spread, ends included."""
     if os.environ.get("KTX_TEST_FULL") == "1" or len(effects) <= most:
         return list(range(len(effects)))
     return sorted({round(i * (len(effects) - 1) / (most - 1)) for i in range(most)})
 
 
+def run_failing(
+    name: str, args: Sequence[str | Path], cwd: Path, n: int, error: str, env: Mapping[str, str] | None = None
+) -> Ran:
+    """Run the command on a disk that answers `error` (of `FAILURES`) from its n-th effect on, or once there (`EIO`)."""
+    assert error in FAILURES
+    return _ran(_run(name, args, cwd, n, error, env)[0])
+
+
+def run_limited(name: str, args: Sequence[str | Path], cwd: Path, limit: int) -> Ran:
+    """Run the command, which (like its children) may write no file above `limit` bytes (RLIMIT_FSIZE)."""
+    return _ran(_run(name, args, cwd, NEVER, "before", None, limit)[0])
+
+
+def _ran(done: subprocess.CompletedProcess[bytes]) -> Ran:
+    return Ran(done.returncode, os.fsdecode(done.stdout), done.stderr.decode("utf-8", "replace"))
+
+
 def _run(
-    name: str, args: Sequence[str | Path], cwd: Path, n: int, when: str, env: Mapping[str, str] | None
+    name: str,
+    args: Sequence[str | Path],
+    cwd: Path,
+    n: int,
+    when: str,
+    env: Mapping[str, str] | None,
+    limit: int = 0,
 ) -> tuple[subprocess.CompletedProcess[bytes], list[str]]:
     marker = f"KTX_FAULT_RUN={secrets.token_hex(12)}"
     key, _, value = marker.partition("=")
-    with tempfile.NamedTemporaryFile(prefix="ktx-effects-") as log:
-        done = subprocess.run(
-            [sys.executable, str(CHILD), name, str(n), when, log.name, "-C", str(cwd), *map(str, args)],
-            env={**os.environ, **(env or {}), key: value, "PYTHONDONTWRITEBYTECODE": "1"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+    with tempfile.TemporaryDirectory(prefix="ktx-effects-") as folder:
+        places = {word: Path(folder, word) for word in ("log", "out", "err")}
+        for place in places.values():
+            place.touch()
+        ask = {
+            **{word: str(place) for word, place in places.items()},
+            "name": name,
+            "argv": ["-C", str(cwd), *map(str, args)],
+            "n": n,
+            "when": when,
+            "limit": limit,
+            "cwd": os.getcwd(),  # noqa: PTH109
+            "env": {**os.environ, **(env or {}), key: value, "PYTHONDONTWRITEBYTECODE": "1"},
+        }
+        status = os.waitstatus_to_exitcode(_ask(ask))
         wait_for_orphans(marker)
-        effects = Path(log.name).read_text().splitlines()
+        done = subprocess.CompletedProcess([name], status, places["out"].read_bytes(), places["err"].read_bytes())
+        effects = places["log"].read_text().splitlines()
     return done, [json.loads(line) for line in effects]
+
+
+@cache
+def _server(_pid: int) -> subprocess.Popen[str]:
+    """The server of this process; it ends when its stdin is closed."""
+    made = subprocess.Popen([sys.executable, str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(_stop, made)
+    return made
+
+
+def _stop(server: subprocess.Popen[str]) -> None:
+    for stream in (server.stdin, server.stdout):
+        if stream is not None:
+            stream.close()
+    server.wait()
+
+
+def _ask(ask: Mapping[str, object]) -> int:
+    server = _server(os.getpid())
+    assert server.stdin is not None and server.stdout is not None
+    server.stdin.write(json.dumps(ask) + "\n")
+    server.stdin.flush()
+    return int(server.stdout.readline())
 
 
 def wait_for_orphans(marker: str) -> None:

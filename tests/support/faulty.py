@@ -1,22 +1,30 @@
-"""Runs a command whose process dies at its n-th effect. Started by `tests.support.faults`, never imported by a test.
+"""Runs commands whose process dies, or whose disk fails, at the n-th effect. Started by `tests.support.faults`.
 
 An effect is a call that changes the disk, or the start or the end of a child process. Every one is counted, so that a
 run that is not stopped tells how many there are.
+
+It is a server: everything is imported once, and each command runs in a fork of its own (an import is no effect, and a
+third of the time of a short command).
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
+import pkgutil
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
 
 assert shutil.rmtree.avoids_symlink_attacks, "decided when shutil is imported: it must see the real os functions"
 
@@ -39,8 +47,18 @@ CALLS = (
 REAL: dict[str, Any] = {name: getattr(os, name) for name in (*CALLS, "open")}
 
 
+# What a disk refuses: with these errors from the n-th effect on (a full disk frees space and renames all the same), or
+# once, at the n-th.
+REFUSES = {
+    "ENOSPC": ("os.write", "os.open", "os.mkdir", "os.symlink", "os.link", "os.sendfile"),
+    "EROFS": ("os.",),
+    "EIO": ("os.fsync", "os.write", "os.replace"),
+}
+ONCE = ("EIO",)
+
+
 class Fault:
-    """Counts effects and ends the process at the n-th: before it, after it, or in its middle (`torn`)."""
+    """Counts effects and ends the process at the n-th: before it, after it, or in its middle (`torn`); or an error."""
 
     def __init__(self, n: int, when: str, log: int) -> None:
         self.n, self.when, self.log, self.seen = n, when, log, 0
@@ -51,6 +69,9 @@ class Fault:
             number = self.seen
             self.seen += 1
             REAL["write"](self.log, (json.dumps(label) + "\n").encode())
+        if self.when in REFUSES:
+            self._refuse(number, label)
+            return act()
         if number != self.n:
             return act()
         if self.when == "torn" and half is not None:
@@ -59,6 +80,12 @@ class Fault:
             act()
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("unreachable")
+
+    def _refuse(self, number: int, label: str) -> None:
+        due = number == self.n if self.when in ONCE else number >= self.n >= 0
+        if due and label.startswith(REFUSES[self.when]):
+            code = getattr(errno, self.when)
+            raise OSError(code, os.strerror(code), label.partition(" ")[2] or None)
 
 
 def short(value: Any) -> str:
@@ -121,17 +148,56 @@ class Popen(subprocess.Popen[bytes]):
         return self.fault.around(f"exit {self.label}", act)
 
 
+def imported() -> None:
+    """Everything of ours is imported now: in a fork an import would cost time, and write byte code."""
+    import ktxkit
+
+    for found in pkgutil.walk_packages(ktxkit.__path__, "ktxkit."):
+        if not found.name.startswith(("ktxkit.pytest", "ktxkit.workers")):
+            importlib.import_module(found.name)
+    for path in sorted((Path(__file__).resolve().parents[2] / "commands").glob("ktx_*.py")):
+        importlib.import_module(path.stem)
+    for heavy in ("jsonschema_rs", "blake3", "ruamel.yaml"):
+        importlib.import_module(heavy)
+
+
 def main() -> int:
-    name, n, when, log, *argv = sys.argv[1:]
-    fault = Fault(int(n), when, REAL["open"](log, os.O_WRONLY | os.O_APPEND))
-    module = importlib.import_module("ktx_" + name.replace("-", "_"))
-    for late in ("ktxkit.world", "ktxkit.effects.store", "ktxkit.effects.git"):
-        importlib.import_module(late)  # byte code that an import writes is no effect of the command
+    """For each line of stdin a run; its wait status on stdout."""
+    imported()
+    for line in sys.stdin:
+        ask = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            run(ask)
+        print(os.waitpid(pid, 0)[1], flush=True)
+    return 0
+
+
+def run(ask: dict[str, Any]) -> NoReturn:
+    """The command in this fork, as in a process of its own."""
+    for number, path in enumerate((os.devnull, ask["out"], ask["err"])):
+        fd = REAL["open"](path, os.O_RDONLY if number == 0 else os.O_WRONLY)
+        os.dup2(fd, number)
+        os.close(fd)
+    os.environ.clear()
+    os.environ.update(ask["env"])
+    os.chdir(ask["cwd"])
+    if ask["limit"]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (ask["limit"], ask["limit"]))
+    fault = Fault(ask["n"], ask["when"], REAL["open"](ask["log"], os.O_WRONLY | os.O_APPEND))
+    module = importlib.import_module("ktx_" + ask["name"].replace("-", "_"))
     patch_os(fault)
     Popen.fault = fault
     setattr(subprocess, "Popen", Popen)  # noqa: B010 - an assignment to a type
-    status: int = module.main(argv)
-    return status
+    status = 70  # of a traceback, as sysexits(3) has it
+    try:
+        status = module.main(ask["argv"])
+    except BaseException:  # noqa: BLE001 - it must not go on as the server
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
 if __name__ == "__main__":

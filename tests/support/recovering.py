@@ -1,7 +1,10 @@
 """Kill a command at any of its effects, run it again, and compare with an undisturbed run.
 
 A scenario is a repository that is made once and put back before each trial, at the same path (worktrees name each other
-by absolute paths).
+by absolute paths; leases name directories by their inode, which is written anew).
+
+After the n-th effect is before the next one: the same state of the disk is tried once. Of a child that only reads, its
+start and its end are one state with what was before them.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.commands import Ran, call
-from tests.support.faults import WHENS, Killed, count_effects, run_killed, spread
+from tests.support.faults import Killed, count_effects, run_failing, run_killed, spread
 from tests.support.repos import Repo
 
 # What differs between two undisturbed runs: times, random names, and the ids of what holds a time.
@@ -42,34 +45,68 @@ _VOLATILE = {
     "logDigest",
     "openedAt",
     "closedAt",
+    "leaseId",
+    "device",
+    "inode",
+    "birthTimeNs",
+    "snapshotDigest",
+    "reused",
 }
+FULL = os.environ.get("KTX_TEST_FULL") == "1"
+LAST = "(the end)"
+TURNS = 4  # effects of the next command at which it is killed too, for each kill, in the full suite
+READS = re.compile(
+    r"(spawn|exit) git (--version|rev-parse|cat-file|diff-tree|diff|ls-files|ls-tree|symbolic-ref -q|for-each-ref|log|"
+    r"status|check-ignore|check-ref-format|merge-base|rev-list|config --(get|type)|worktree list|var) ?"
+)
 # Journals and locks are evidence; their number of lines tells how often somebody tried.
 _EVIDENCE = re.compile(r"(?:\.jsonl|\.lock)(?:$|\.)|/\.lock$")
 
 
+# Names that are new for each try: the log of a verification that failed (it is kept), an attempt of a worktree.
+_RANDOM = re.compile(r"(verify)-[0-9a-f]+-[0-9a-f]+(?=\.log$)|(?<=^attempts/)[0-9a-f]{32}(?=/)")
+_KIND = "..."
+
+
 @dataclass(frozen=True)
 class Scenario:
-    """A command in a place that can be put back. `look` gives what must be the same at the end."""
+    """A command in a place that can be put back. `more` gives what else must be the same at the end.
+
+    `status`: how the command ends. `next`: the arguments of the command that comes after a kill (it looks at what is
+    there), and `settled`: other ends of it that are right.
+    """
 
     command: str
     args: Sequence[str | Path]
     repo: Repo
     template: Path
     more: Callable[[Repo], Any] = lambda repo: None
+    status: int = 0
+    next: Callable[[Repo], Sequence[str | Path]] | None = None
+    settled: Callable[[Ran], bool] = lambda ran: False
+    look: Callable[[Repo], Any] | None = None
+    varies: frozenset[str] = frozenset()  # keys of documents that tell how often somebody tried
 
     def reset(self) -> None:
-        shutil.rmtree(self.repo.path.parent)
-        shutil.copytree(self.template, self.repo.path.parent, symlinks=True)
+        put(self.template, self.place, self.place)
+
+    @property
+    def place(self) -> Path:
+        return self.repo.path.parent
 
     def state(self) -> dict[str, Any]:
         """What is left: refs by tree, documents without what differs between two runs, files, the checkout."""
+        if self.look is not None:
+            return dict(self.look(self.repo))
         store = self.repo.path / ".ktx"
         # what a killed process had written aside is swept by the next one, or bears its name
-        names = sorted(str(path.relative_to(store)) for path in store.rglob("*") if not path.is_dir())
+        paths = {str(path.relative_to(store)): path for path in store.rglob("*") if not path.is_dir()}
+        names = {_RANDOM.sub(_KIND, name): path for name, path in sorted(paths.items()) if not _EVIDENCE.search(name)}
         return {
             "refs": self.refs(),
-            "files": [name for name in names if not _EVIDENCE.search(name)],
-            "documents": {name: plain(store / name) for name in names if name.endswith(".json")},
+            "files": sorted(names),
+            "attempts": len(list((store / "attempts").glob("*"))),
+            "documents": {n: plain(path, self.varies) for n, path in names.items() if n.endswith(".json")},
             "status": self.repo.git("status", "--porcelain", "-uall"),
             "worktrees": self.repo.git("worktree", "list", "--porcelain").count("worktree "),
             "locks": [str(path) for path in (self.repo.path / ".git").rglob("*.lock")],
@@ -84,60 +121,125 @@ class Scenario:
             found.append(f"{line} {self.repo.git('rev-list', '--count', name)}")
         return found
 
+    def again(self) -> Sequence[str | Path]:
+        return self.next(self.repo) if self.next is not None else self.args
+
     def run(self) -> Ran:
-        return call(self.command, *self.args, cwd=self.repo.path)
+        return call(self.command, *self.again(), cwd=self.repo.path)
 
     def effects(self) -> list[str]:
         self.reset()
-        return count_effects(self.command, self.args, self.repo.path)
+        return count_effects(self.command, self.args, self.repo.path, status=self.status)
 
-    def killed(self, n: int, when: str) -> Ran | Killed:
-        return run_killed(self.command, self.args, self.repo.path, n, when)
+    def must_end_well(self, what: str, wanted: dict[str, Any]) -> None:
+        """The next command ends as an undisturbed one, and leaves what that leaves."""
+        ran = self.run()
+        assert ran.status == self.status or self.settled(ran), (what, ran)
+        wrong = unlike(self.state(), wanted)
+        assert not wrong, (what, wrong, ran)
 
 
-def plain(path: Path) -> Any:
+def plain(path: Path, varies: frozenset[str] = frozenset()) -> Any:
     """A document without what differs between two runs."""
-    return _without(json.loads(path.read_bytes()))
+    return _without(json.loads(path.read_bytes()), _VOLATILE | varies)
 
 
-def _without(value: Any) -> Any:
+def _without(value: Any, keys: set[str]) -> Any:
     if isinstance(value, dict):
-        return {key: _without(item) for key, item in value.items() if key not in _VOLATILE}
-    return [_without(item) for item in value] if isinstance(value, list) else value
+        return {key: _without(item, keys) for key, item in value.items() if key not in keys}
+    return [_without(item, keys) for item in value] if isinstance(value, list) else value
 
 
-def survive(scenario: Scenario, most: int, twice: int) -> int:
+@dataclass
+class Count:
+    """How often a process was killed: the command itself, and the one after it."""
+
+    first: int = 0
+    second: int = 0
+
+
+def survive(scenario: Scenario, most: int, twice: int, *, distinct: bool = False) -> Count:
     """Kill at up to `most` effects in each way, run again (after being killed at `twice` effects of that), compare.
 
-    Returns the number of kills. In the full suite every effect is tried.
+    In the full suite every effect is tried, and for each kill `TURNS` effects of the next command, others each time.
+    `distinct`: only effects that leave another state of the disk than the one before them.
     """
     effects = scenario.effects()
     wanted = scenario.state()
-    kills = 0
-    for when in WHENS:
-        for n in spread(effects, most):
+    count, total = Count(), len(effects)
+    saved = scenario.template.parent / "mid"
+    for n, when in _points(effects, most, distinct=distinct):
+        scenario.reset()
+        if not isinstance(_killed(scenario, scenario.args, n, when), Killed):
+            continue
+        count.first += 1
+        what = f"{scenario.command}: killed {when} {n} ({effects[n]})"
+        turns = _other(count.first, total, TURNS if FULL and twice else twice)
+        if turns:
+            put(scenario.place, saved, scenario.place)
+        for m in turns:
+            second = _killed(scenario, scenario.again(), m, "torn" if m % 3 == 0 else "before")
+            count.second += isinstance(second, Killed)
+            scenario.must_end_well(f"{what}, then {second}", wanted)
+            put(saved, scenario.place, scenario.place)
+        scenario.must_end_well(what, wanted)
+    return count
+
+
+def _points(effects: Sequence[str], most: int, *, distinct: bool) -> list[tuple[int, str]]:
+    """Where to kill: before each effect, in the middle of each that has one, and after the last."""
+    halves = [n for n, effect in enumerate(effects) if effect == "os.write" or effect.startswith("spawn git")]
+    before = [n for n in range(len(effects)) if not (distinct and READS.match(effects[n - 1]) and n)]
+    halves = [n for n in halves if not (distinct and READS.match(effects[n]))]
+    found = [(before[k], "before") for k in spread(before, most)]
+    found += [(halves[k], "torn") for k in spread(halves, max(2, most // 2))]
+    return [*found, (len(effects) - 1, "after")]
+
+
+def _killed(scenario: Scenario, args: Sequence[str | Path], n: int, when: str) -> Ran | Killed:
+    """Killed there; a child that dies with it gets some milliseconds first, others each time."""
+    return run_killed(scenario.command, args, scenario.repo.path, n, when, delay=n % 6 * 0.001)
+
+
+def _other(turn: int, total: int, count: int) -> list[int]:
+    """Effects at which the next run is killed too: others in every turn, so that all get theirs."""
+    return [(turn * 31 + k * total // max(count, 1)) % total for k in range(count)]
+
+
+def endure(scenario: Scenario, most: int, errors: Sequence[str]) -> list[tuple[str, str, Ran]]:
+    """Let the disk fail at up to `most` effects with each error; what the command said then. The next one repairs.
+
+    Each must end with a status and a message, never with a traceback.
+    """
+    effects = scenario.effects()
+    wanted = scenario.state()
+    told = []
+    for error in errors:
+        hit = [n for n, effect in enumerate(effects) if effect.startswith(REFUSES[error])]
+        for n in (hit[k] for k in spread(hit, most)):
             scenario.reset()
-            if not isinstance(scenario.killed(n, when), Killed):
-                continue
-            kills += 1
-            saved = scenario.template.parent / "mid"
-            for m in [None, *_other(n, len(effects), twice)]:
-                if m is not None:
-                    _put_back(scenario, saved)
-                    kills += isinstance(scenario.killed(m, "after"), Killed)
-                else:
-                    _save(scenario, saved)
-                again = scenario.run()
-                what = f"{scenario.command}: killed {when} {n} ({effects[n]}), then {m}"
-                assert again.status == 0, (what, again)
-                wrong = unlike(scenario.state(), wanted)
-                assert not wrong, (what, wrong)
-    return kills
+            ran = run_failing(scenario.command, scenario.args, scenario.repo.path, n, error)
+            what = f"{scenario.command}: {error} at {n} ({effects[n]})"
+            said_so(what, ran, scenario.status)
+            told.append((error, effects[n], ran))
+            scenario.must_end_well(f"{what}, which said {ran}", wanted)
+    return told
 
 
-def _other(n: int, total: int, count: int) -> list[int]:
-    """Effects at which the next run is killed too: others for every n, so that all get their turn."""
-    return [(n * 31 + k * total // max(count, 1)) % total for k in range(count)]
+REFUSES = {
+    "ENOSPC": ("os.write", "os.open", "os.mkdir"),
+    "EROFS": ("os.write", "os.open", "os.mkdir", "os.replace", "os.unlink", "os.fsync"),
+    "EIO": ("os.fsync", "os.write", "os.replace"),
+}
+
+
+def said_so(what: str, ran: Ran, well: int) -> None:
+    """It ended as always (the fault was in what it may go without), or said what failed, where, and what to do."""
+    assert "Traceback" not in ran.err, (what, ran)
+    if ran.status == well:
+        return
+    assert ran.status in (1, 2, 3, 4), (what, ran)
+    assert "hint: " in ran.err, (what, ran)
 
 
 def unlike(found: Any, wanted: Any, place: str = "") -> list[str]:
@@ -154,18 +256,24 @@ def unlike(found: Any, wanted: Any, place: str = "") -> list[str]:
     return [] if found == wanted else [f"{place}: {found} instead of {wanted}"]
 
 
-def _save(scenario: Scenario, saved: Path) -> None:
-    shutil.rmtree(saved, ignore_errors=True)
-    shutil.copytree(scenario.repo.path.parent, saved, symlinks=True)
+def put(source: Path, target: Path, place: Path) -> None:
+    """A copy of everything instead of what is there. Leases whose directory was the source's mean the copy's now.
 
-
-def _put_back(scenario: Scenario, saved: Path) -> None:
-    shutil.rmtree(scenario.repo.path.parent)
-    shutil.copytree(saved, scenario.repo.path.parent, symlinks=True)
+    `place`: what the paths inside lead to.
+    """
+    if target.exists():
+        shutil.rmtree(target)
+    shutil.copytree(source, target, symlinks=True)
+    for path in target.rglob("lease.json"):
+        lease = json.loads(path.read_text())
+        inside = os.path.relpath(lease["path"], place)
+        if (source / inside).is_dir() and (source / inside).stat().st_ino == lease["inode"]:
+            lease["inode"] = (target / inside).stat().st_ino
+            lease.pop("birthTimeNs", None)
+            path.write_text(json.dumps(lease, indent=2) + "\n")
 
 
 def template_of(repo: Repo, aside: Path) -> Path:
     """Keep the repository as it is, to be put back."""
-    shutil.copytree(repo.path.parent, aside / "template", symlinks=True)
-    os.makedirs(aside, exist_ok=True)  # noqa: PTH103
+    put(repo.path.parent, aside / "template", repo.path.parent)
     return aside / "template"
