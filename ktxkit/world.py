@@ -13,6 +13,7 @@ from ktxkit.errors import CannotRun
 if TYPE_CHECKING:
     from ktxkit.effects.clock import Clock
     from ktxkit.effects.git import Git
+    from ktxkit.effects.neutral import Pool
     from ktxkit.effects.repository import Repository
     from ktxkit.effects.store import Store
 
@@ -27,6 +28,7 @@ class World:
         self.env = dict(env)
         self._ktx_dir = ktx_dir if ktx_dir is not None else self.env.get("KTX_DIR") or None
         self._clock = clock
+        self.pool: Pool | None = None  # a long run's neutral directories (effects/neutral.py)
 
     @classmethod
     def here(cls, directory: str | None, ktx_dir: str | None, environ: Mapping[str, str]) -> World:
@@ -40,7 +42,9 @@ class World:
 
     def at(self, directory: Path) -> World:
         """The same world, standing elsewhere. An explicit store stays; a found one is found again."""
-        return World(directory, self.env, ktx_dir=self._ktx_dir, clock=self._clock)
+        there = World(directory, self.env, ktx_dir=self._ktx_dir, clock=self._clock)
+        there.pool = self.pool
+        return there
 
     @cached_property
     def clock(self) -> Clock:

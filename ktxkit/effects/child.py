@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ktxkit.core.child import ChildState
 from ktxkit.core.status import Status, parse_status
-from ktxkit.effects.git import Git
+from ktxkit.effects.git import Git, GitFailed
 from ktxkit.errors import Refused
 
 MARKS = {
@@ -54,15 +54,12 @@ def read_state(git: Git, scratch: Path) -> ChildState:
 
     Raises Refused for an unborn HEAD.
     """
-    head = git.resolve("HEAD")
-    if head is None:
-        raise Refused("HEAD has no commit", where=str(git.cwd), hint="commit something first")
-    symbolic = git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1))
+    head, branch, operations = _head(git)
     status = read_status(git, ignored="traditional")
     return ChildState(
         head=head,
-        branch=symbolic.text if symbolic.status == 0 else None,
-        operations=tuple(operations(git)),
+        branch=branch,
+        operations=operations,
         hidden=tuple(hidden(git, scratch)),
         special=tuple(special_files(git)),
         status=status,
@@ -76,11 +73,30 @@ def read_status(git: Git, *, ignored: str = "") -> Status:
     return parse_status(git.run("status", *flags).out)
 
 
-def operations(git: Git) -> list[str]:
+def _head(git: Git) -> tuple[str, str | None, tuple[str, ...]]:
+    """The commit of HEAD, the full ref that it is on (None: detached), and what is not finished here.
+
+    Raises Refused for an unborn HEAD.
+    """
+    first = next(iter(MARKS))
+    asked = ("HEAD^{commit}", "--symbolic-full-name", "HEAD", "--path-format=absolute", "--git-path", first)
+    answer = git.run("rev-parse", *asked, ok=None)
+    if answer.status != 0:
+        if git.resolve("HEAD") is None:
+            raise Refused("HEAD has no commit", where=str(git.cwd), hint="commit something first")
+        raise GitFailed(answer)
+    head, branch, path = answer.text.split("\n", 2)
+    return head, branch if branch != "HEAD" else None, _unfinished(path.removesuffix(first))
+
+
+def operations(git: Git) -> tuple[str, ...]:
     """What is not finished here: a merge, a rebase and their kin."""
-    paths = [argument for mark in MARKS for argument in ("--git-path", mark)]
-    found = git.run("rev-parse", "--path-format=absolute", *paths).lines
-    return [what for path, what in zip(found, MARKS.values(), strict=True) if os.path.lexists(path)]
+    first = next(iter(MARKS))
+    return _unfinished(git.text("rev-parse", "--path-format=absolute", "--git-path", first).removesuffix(first))
+
+
+def _unfinished(admin: str) -> tuple[str, ...]:
+    return tuple(what for mark, what in MARKS.items() if os.path.lexists(admin + mark))
 
 
 def hidden(git: Git, scratch: Path) -> list[bytes]:

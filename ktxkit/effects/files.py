@@ -58,6 +58,19 @@ def write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
+def write_new(path: Path, data: bytes) -> None:
+    """A file in a private directory of a live process: nobody else reads it, and nothing of it must last.
+
+    Raises FileExistsError where it is there, OSError as the system gives it.
+    """
+    make_dirs(path.parent)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        write_all(fd, data)
+    finally:
+        os.close(fd)
+
+
 def write_atomic(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, durable: bool = True) -> None:
     """Replace `path` by `data` as a whole or not at all; with `durable` it is on the disk when this returns.
 

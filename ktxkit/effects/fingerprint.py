@@ -46,6 +46,7 @@ class Fingerprinter:
     store: Store
     job_id: str
     _memory: dict[Path, tuple[str, dict[str, str]]] = field(default_factory=dict, compare=False)
+    _admins: dict[Path, Path] = field(default_factory=dict, compare=False)
 
     def take(self, quiet: Mapping[str, Path] | None = None) -> Facts:
         """The facts now. `quiet`: worktrees of units (`0001-key` to path) that nobody should be working in."""
@@ -78,7 +79,9 @@ class Fingerprinter:
             elif not line.startswith(b"# "):
                 path = line.split(b" ", {b"1": 8, b"u": 10}.get(line[:1], 1))[-1]
                 facts[kind, printable(path)] = f"{printable(line)} {_signature(top / os.fsdecode(path))}"
-        admin = Path(git.text("rev-parse", "--absolute-git-dir"))
+        if top not in self._admins:
+            self._admins[top] = Path(git.text("rev-parse", "--absolute-git-dir"))
+        admin = self._admins[top]
         return facts | {(kind, name): "present" for name in IN_PROGRESS if os.path.lexists(admin / name)}
 
     def _refs(self) -> Facts:

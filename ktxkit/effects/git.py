@@ -8,6 +8,7 @@ move content. Paths and patches are bytes from end to end.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -49,6 +50,11 @@ REPOSITORY_ENV = frozenset(
         "GIT_DIFF_OPTS",
     }
 )  # fmt: skip
+
+
+FULL_ID = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
+PEELED_KEPT = 20_000
+_peeled: dict[tuple[str, str, str], str] = {}  # (objects, full id, kind) to what it peels to: that never changes
 
 
 class GitFailed(CannotRun):
@@ -184,8 +190,17 @@ class Git:
         """The full id of a revision peeled to `kind`, or None where there is none."""
         if revision.startswith("-"):
             return None
+        asked = (self.env.get("GIT_OBJECT_DIRECTORY") or str(self.cwd), revision, kind)
+        if asked in _peeled:
+            return _peeled[asked]
         answer = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{{kind}}}", ok=None)
-        return answer.text if answer.status == 0 and answer.out else None
+        if answer.status != 0 or not answer.out:
+            return None
+        if FULL_ID.fullmatch(revision):
+            if len(_peeled) >= PEELED_KEPT:
+                _peeled.clear()
+            _peeled[asked] = answer.text
+        return answer.text
 
     def start(self, *args: Argument, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
         """A git that goes on while we talk to it (`cat-file --batch` and its kin)."""
@@ -220,9 +235,13 @@ def version(environ: Mapping[str, str]) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+_versions: dict[str | None, tuple[int, ...]] = {}  # by PATH: a process asks once
+
+
 def require_version(environ: Mapping[str, str]) -> tuple[int, ...]:
     """The version, where it is new enough. Raises CannotRun otherwise."""
-    found = version(environ)
+    path = environ.get("PATH")
+    found = _versions.get(path) or _versions.setdefault(path, version(environ))
     if found < MINIMUM:
         raise CannotRun(
             f"git {'.'.join(map(str, found)) or '(unknown version)'} is too old",

@@ -10,15 +10,18 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
 from ktxkit.effects import files
 from ktxkit.effects.git import Git, scrubbed
+from ktxkit.effects.objects import Objects
 from ktxkit.effects.promised import Promised, promised
 from ktxkit.effects.repository import Repository
 from ktxkit.effects.store import Store
+from ktxkit.effects.tree_diff import TreeDiff
 
 AUTHOR = {"NAME": "ktxkit", "EMAIL": "ktxkit@invalid"}
 CONFIG = {
@@ -56,15 +59,41 @@ class Placed(Protocol):
     @property
     def env(self) -> Mapping[str, str]: ...
 
+    pool: Pool | None
+
 
 @dataclass(frozen=True)
 class Neutral:
-    """The directory and a git that runs in it, on the user's objects."""
+    """The directory and a git that runs in it, on the user's objects; readers of these are started when asked for."""
 
     git: Git
     directory: Path
     object_format: str
     promised: Promised | None = None  # of a partial clone
+
+    @cached_property
+    def objects(self) -> Objects:
+        """The reader of objects."""
+        return Objects(self.git)
+
+    @cached_property
+    def differ(self) -> TreeDiff:
+        """The comparer of trees."""
+        return TreeDiff(self.git)
+
+    def tree_of(self, revision: str) -> str | None:
+        """The tree id of a commit or tree, or None where it is neither, or not there."""
+        if revision.startswith("-") or "\n" in revision:
+            return None
+        found = self.objects.find(f"{revision}^{{tree}}")
+        return found[0] if found is not None else None
+
+    def close(self) -> None:
+        """End the readers and remove the directory."""
+        for name in ("objects", "differ"):
+            if name in self.__dict__:
+                self.__dict__.pop(name).close()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     @property
     def zero(self) -> str:
@@ -81,21 +110,75 @@ class Neutral:
         return self.git.having(**who, **when)
 
 
+@dataclass(frozen=True)
+class Pool:
+    """Neutral directories that a long run uses again. One is used by one block at a time."""
+
+    objects: str  # the object directory they are made for
+    idle: list[Neutral] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Remove those that nobody uses."""
+        while self.idle:
+            self.idle.pop().close()
+
+
+@contextmanager
+def pooled(world: Placed) -> Iterator[None]:
+    """For the block, neutral directories of the world are used again."""
+    before, world.pool = world.pool, Pool(str(world.repository.objects))
+    try:
+        yield
+    finally:
+        world.pool.close()
+        world.pool = before
+
+
 @contextmanager
 def open_neutral(world: Placed) -> Iterator[Neutral]:
-    """A neutral directory for the block. What a dead process left of its own is swept first."""
+    """A neutral directory for the block; where the world has a pool, one of it that was used before."""
+    pool = world.pool
+    if pool is None or pool.objects != str(world.repository.objects):
+        made = _make(world)
+        try:
+            yield made
+        finally:
+            made.close()
+        return
+    try:
+        made = pool.idle.pop()  # one step for threads
+    except IndexError:
+        made = _make(world)
+    try:
+        yield made
+    except BaseException:
+        made.close()  # a reader may be in the middle of an answer
+        raise
+    pool.idle.append(made)
+
+
+def _make(world: Placed) -> Neutral:
+    """A new neutral directory. What a dead process left of its own is swept first."""
     parent = world.writable_store.root / "tmp"
     sweep(parent)
     path = owned_dir(parent, "neutral")
-    try:
-        base = Git(path, {**scrubbed(world.env), **ENV}, CONFIG)
-        kind = world.repository.object_format
-        base.run("init", "-q", "--bare", "--template=", f"--object-format={kind}", str(path))
-        objects = world.repository.objects
-        promise = promised(Git.scrub(world.repository.place, world.env), objects, world.env)
-        yield Neutral(base.having(GIT_DIR=str(path), GIT_OBJECT_DIRECTORY=str(objects)), path, kind, promise)
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+    kind = world.repository.object_format
+    _init(path, kind)
+    objects = world.repository.objects
+    git = Git(path, {**scrubbed(world.env), **ENV, "GIT_DIR": str(path), "GIT_OBJECT_DIRECTORY": str(objects)}, CONFIG)
+    return Neutral(git, path, kind, promised(Git.scrub(world.repository.place, world.env), objects, world.env))
+
+
+def _init(path: Path, kind: str) -> None:
+    """A bare repository, as `git init --bare --template=` makes it. Source: gitrepository-layout(5)."""
+    for name in ("objects", "refs"):
+        os.mkdir(path / name, 0o700)  # noqa: PTH102 - os calls only: see files.py
+    version = "1\n[extensions]\n\tobjectFormat = sha256" if kind == "sha256" else "0"
+    for name, text in {
+        "HEAD": "ref: refs/heads/none\n",
+        "config": f"[core]\n\tbare = true\n\trepositoryFormatVersion = {version}\n",
+    }.items():
+        files.write_new(path / name, text.encode("ascii"))
 
 
 def owned_dir(parent: Path, kind: str) -> Path:

@@ -14,6 +14,7 @@ from ktxkit.core.patch import Content
 from ktxkit.effects.git import Git
 from ktxkit.errors import BrokenContract, CannotRun
 
+ENTRIES_KEPT = 200_000  # of trees that were read: memory stays flat over a long run
 CHUNK = 1024 * 1024  # bytes of a blob held at once where it is only hashed
 
 
@@ -33,6 +34,7 @@ class Objects:
         self._lock = threading.Lock()
         self._child = git.start("cat-file", "--batch-command")
         self._trees: dict[str, list[tuple[str, bytes, str]]] = {}
+        self._held = 0
 
     def __enter__(self) -> Objects:
         return self
@@ -127,6 +129,10 @@ class Objects:
         known = self._trees.get(tree)
         if known is None:
             known = parse_tree(self.read(tree), len(tree) // 2)
+            self._held += len(known)
+            if self._held > ENTRIES_KEPT:
+                self._trees.clear()
+                self._held = len(known)
             self._trees[tree] = known
         return known
 

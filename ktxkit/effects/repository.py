@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ktxkit.effects.git import Git
+from ktxkit.effects.git import Git, GitFailed
 from ktxkit.errors import CannotRun
 
 
@@ -55,14 +55,16 @@ class Repository:
 
 def discover(git: Git) -> Repository:
     """The facts, in one call. Raises CannotRun outside a repository or where git refuses it (safe.directory)."""
-    flags = ["--absolute-git-dir", "--git-common-dir", "--is-bare-repository", "--show-object-format"]
-    answer = git.run("rev-parse", "--path-format=absolute", *flags)
+    facts = ("--absolute-git-dir", "--git-common-dir", "--is-bare-repository", "--show-object-format")
+    inside = ("--is-inside-work-tree", "--show-toplevel", "--is-inside-git-dir", "--show-superproject-working-tree")
+    answer = git.run("rev-parse", "--path-format=absolute", *facts, *inside, ok=None)
     lines = answer.lines
-    if len(lines) != len(flags):
+    within = lines[4:5] == ["true"]  # else the next question ends it with 128, after the answers that are wanted
+    if answer.status != 0 and (within or len(lines) != 5 or lines[4] != "false"):
+        raise GitFailed(answer)
+    if (within and (len(lines) not in (7, 8) or lines[6] != "false")) or lines[2] not in ("true", "false"):
         raise CannotRun("the repository's path holds a line break", where=str(git.cwd), hint="move the repository")
-    inside = git.run("rev-parse", "--is-inside-work-tree", "--show-toplevel", ok=None)
-    top = inside.lines[1] if inside.status == 0 and inside.lines[:1] == ["true"] else None
-    outer = git.run("rev-parse", "--show-superproject-working-tree", ok=None).text if top else ""
+    top, outer = (lines[5], "".join(lines[7:])) if within else ("", "")
     return Repository(
         top=_real(top) if top else None,
         git_dir=_real(lines[0]),

@@ -123,12 +123,12 @@ def commit(git: Git, found: Snapshot, message: str, date: str) -> str:
     return writer.run("commit-tree", found.tree, "-p", found.head, "-m", message, env=env).text
 
 
-def submodules_at_risk(git: Git) -> tuple[bytes, ...]:
+def submodules_at_risk(git: Git, modules: Path) -> tuple[bytes, ...]:
     """Populated submodules whose work is nowhere else: their git directories go with the worktree's own.
 
-    Uncommitted work counts, and every ref or HEAD of theirs with commits that no remote branch has.
+    Uncommitted work counts, and every ref or HEAD of theirs with commits that no remote branch has. `modules`: the
+    worktree's directory of them (`rev-parse --git-path modules`).
     """
-    modules = Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "modules"))
     if not modules.is_dir():
         return ()
     links = [entry for entry in git.run("ls-files", "-s", "-z").nul if entry.startswith(b"160000 ")]

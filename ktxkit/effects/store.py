@@ -106,10 +106,10 @@ def _exclude(store: Store, repository: Repository, git: Git) -> None:
     main = store.root.parent
     if repository.common_dir == store.root or repository.common_dir in store.root.parents:
         return  # inside the git directory: git never looks there
-    top = git.at(main).run("rev-parse", "--show-toplevel", ok=None) if main.is_dir() else None
-    if top is None or top.status != 0:
+    top = _top_of(main, repository, git)
+    if top is None:
         return  # KTX_DIR outside any repository
-    inside = os.path.relpath(store.root, top.text)
+    inside = os.path.relpath(store.root, top)
     if is_ignored(git.at(main), store):
         return
     named = git.at(main).text("rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
@@ -124,6 +124,14 @@ def _exclude(store: Store, repository: Repository, git: Git) -> None:
             where=str(exclude),
             hint="a later rule includes it again (a '!' pattern in .gitignore?); remove that rule or set KTX_DIR",
         )
+
+
+def _top_of(main: Path, repository: Repository, git: Git) -> str | None:
+    """The top of the checkout that a directory lies in, or None."""
+    if main == repository.top:
+        return str(main)
+    answer = git.at(main).run("rev-parse", "--show-toplevel", ok=None) if main.is_dir() else None
+    return answer.text if answer is not None and answer.status == 0 else None
 
 
 def _add_rule(exclude: Path, rule: bytes) -> None:

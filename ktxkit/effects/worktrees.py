@@ -180,8 +180,9 @@ class Worktrees:
     def forget(self, path: Path) -> None:
         """Drop git's registration of a worktree whose directory is gone. Nothing to do where there is none."""
         with self._alone():
-            if self.registered(path) is not None:
-                self._run("worktree", "remove", "--force", "--force", path)
+            answer = self._run("worktree", "remove", "--force", "--force", path, ok=None)
+            if answer.status != 0 and self.registered(path) is not None:
+                raise GitFailed(answer)
 
     def branch_create(self, ref: str, commit: str, zero: str, note: str) -> None:
         """Create a branch that must not exist. `note` goes to its reflog and proves later who made it."""

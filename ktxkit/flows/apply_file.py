@@ -112,7 +112,7 @@ def bare_document(world: World, neutral: Neutral, patch: Path, revision: str) ->
         raise BrokenContract(
             f"base {revision} is not in this repository", outcome="missing_base", hint="fetch it, or name another"
         )
-    base_tree = merging.tree_of(neutral.git, base)
+    base_tree = neutral.tree_of(base)
     assert base_tree is not None, "a commit has a tree"
     digest, size = merging.file_digest(patch)
     tree = merging.tree_with_patch(neutral, base_tree, patch)
@@ -174,7 +174,7 @@ def _judged(work: Work, offer: Offer, document: Document) -> Judged:
     breaches = candidate.by_policy(work.neutral, work.objects, offer)
     if breaches or document["outcome"] == "policy_rejected":
         return Judged("policy_rejected", breaches=tuple(breaches))
-    tree = merging.tree_of(work.neutral.git, work.before)
+    tree = work.neutral.tree_of(work.before)
     assert tree is not None, "HEAD is a commit"
     judged = candidate.merged(work.neutral, work.objects, offer, tree, follow=work.how.follow_renames)
     if judged.outcome == "candidate" and work.how.gates:

@@ -27,12 +27,13 @@ def work_in(place: Place, lease: Document, path: Path) -> Work:
     Of a unit that counts as work which collecting would take; elsewhere everything that git does not ignore.
     """
     git = _reader(place.world, lease, path)
-    head, head_tree, base_tree = git.text("rev-parse", "HEAD", "HEAD^{tree}", f"{lease['base']}^{{tree}}").split("\n")
+    asked = ("HEAD", "HEAD^{tree}", f"{lease['base']}^{{tree}}", "--path-format=absolute", "--git-path", "modules")
+    head, head_tree, base_tree, modules = git.text("rev-parse", *asked).split("\n", 3)
     tree, nested = _content(place, lease, git, head)
     symbolic = git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
     branch = symbolic.text if symbolic.status == 0 else ""
     others = (f"--exclude={branch.removeprefix('refs/heads/')}", *KEPT)
-    own = git.text("rev-list", "--max-count=1", head, "--not", lease["base"], *others)
+    own = head != lease["base"] and git.text("rev-list", "--max-count=1", head, "--not", lease["base"], *others)
     return Work(
         tree=tree,
         base_tree=base_tree,
@@ -41,7 +42,7 @@ def work_in(place: Place, lease: Document, path: Path) -> Work:
         branch=bool(branch),
         uncommitted=tree != head_tree,
         nested=nested,
-        submodules=snapshot.submodules_at_risk(git),
+        submodules=snapshot.submodules_at_risk(git, Path(modules)),
     )
 
 
@@ -62,6 +63,13 @@ def _content(place: Place, lease: Document, git: Git, head: str) -> tuple[str, t
         chosen = selection.choose(status, lease.get("policy", {}), lease.get("copied", ()))
         nested = tuple(path for path in chosen.take if path.endswith(b"/"))
         taken = tuple(path for path in chosen.take if not path.endswith(b"/"))
+        patch = _patch_of(place, lease)
+        if (
+            patch is not None
+            and head == patch["head"] == patch["base"]
+            and selection.is_as(reader, scratch, taken, patch)
+        ):
+            return patch["tree"], nested
         return selection.tree_of_worktree(reader, scratch / "index", taken, head), nested
 
 
@@ -70,20 +78,25 @@ def _collected(place: Place, lease: Document) -> tuple[str, ...]:
     if "jobId" not in lease:
         return ()
     at_ref = place.world.git.resolve(place.collected_ref, "tree")
-    patch = place.read("patch")
-    of_attempt = patch.get("tree") if patch is not None and patch.get("attempt") == lease["attempt"] else None
-    return tuple(tree for tree in (at_ref, of_attempt) if tree)
+    patch = _patch_of(place, lease)
+    return tuple(tree for tree in (at_ref, patch["tree"] if patch is not None else None) if tree)
 
 
-def to_attic(place: Place, lease: Document, path: Path, *, branch_goes: bool = False) -> str:
+def _patch_of(place: Place, lease: Document) -> Document | None:
+    """The patch document of this attempt, where it was collected."""
+    patch = place.read("patch") if "jobId" in lease else None
+    return patch if patch is not None and patch.get("attempt") == lease["attempt"] else None
+
+
+def to_attic(place: Place, lease: Document, path: Path, *, branch_goes: bool = False, work: Work | None = None) -> str:
     """Keep what is in a worktree and nowhere else at an attic ref; returns the ref, "" where there is nothing to keep.
 
-    `branch_goes`: commits that only its branch has are kept too. Raises Refused where something in it cannot be kept,
-    GitFailed where it cannot be read.
+    `branch_goes`: commits that only its branch has are kept too. `work`: what was just read of it. Raises Refused where
+    something in it cannot be kept, GitFailed where it cannot be read.
     """
     if identify(path) is None:
         return head_to_attic(place, lease)
-    work = work_in(place, lease, path)
+    work = work or work_in(place, lease, path)
     if not can_be_kept(work):
         raise Refused(f"it holds {unsaved(work)}", where=str(path), hint="move that away or push it first")
     if not unsaved(work) and not (work.commits and (branch_goes or not work.branch)):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ktxkit.contracts import Document
 from ktxkit.core.blame import Culprit, first_failure, may_confirm, minimal_set
-from ktxkit.effects import files, merging
+from ktxkit.effects import files
 from ktxkit.effects.neutral import Neutral, open_neutral
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import BrokenContract, KtxError, Refused
@@ -52,7 +52,8 @@ def apply_batch(
     found: dict[str, Document | KtxError] = {}
     with recover.holding(world, job["integrationRef"], job) as held:
         held.note(phase="preflight")
-        with open_neutral(world) as neutral, Objects(neutral.git) as objects:
+        with open_neutral(world) as neutral:
+            objects = neutral.objects
             todo = []
             for unit in units:
                 step = integrate.begin(world, job, unit, held, options)
@@ -191,7 +192,7 @@ class Batch:
             return
         self.controlled = True
         self.asked += 1
-        tree = merging.tree_of(self.neutral.git, self.before)
+        tree = self.neutral.tree_of(self.before)
         assert tree is not None, "the integration head is a commit"
         check = replace(integrate.check_of(any_step), reuse=False)
         run = verification.verify(self.world, self.held, check, self.before, tree)

@@ -65,7 +65,7 @@ def offer_of(
         _same_bytes(document, patch, where)
     base_tree = _base_tree(neutral, document, where)
     tree = document["tree"]
-    if merging.tree_of(neutral.git, tree) is None:
+    if neutral.tree_of(tree) is None:
         if document["transport"] != "patch" or patch is None:
             raise _invalid("its objects are gone and it has no patch", where)
         merging.prefetch(neutral, (e.old.oid for e in _named(document, where) if e.old.kind not in NO_BLOB))
@@ -76,7 +76,7 @@ def offer_of(
     merging.prefetch(neutral, (e.new.oid for e in entries if e.new.kind not in NO_BLOB))
     if _named(document, where) != set(entries):
         raise _invalid("its paths are not those that its trees differ in", where)
-    recorded = merging.tree_of(neutral.git, document["base"]) or base_tree
+    recorded = neutral.tree_of(document["base"]) or base_tree
     return Offer(base_tree, recorded, tree, tuple(entries), policy, document.get("patchBytes", 0))
 
 
@@ -97,7 +97,7 @@ def _same_bytes(document: Document, patch: Path | None, where: str) -> None:
 
 
 def _base_tree(neutral: Neutral, document: Document, where: str) -> str:
-    found = merging.tree_of(neutral.git, document["baseTree"])
+    found = neutral.tree_of(document["baseTree"])
     if found is None:
         raise BrokenContract(
             f"the base tree {document['baseTree']} is not in this repository",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
-from ktxkit.core.worktrees import KEPT, can_be_kept, unsaved
+from ktxkit.core.worktrees import KEPT, Work, can_be_kept, unsaved
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.identity import identify
 from ktxkit.effects.worktrees import delete
@@ -41,7 +41,7 @@ def close(place: Place, outcome: str, *, discard: bool = False, reason: str = ""
 
 
 def _remove(place: Place, lease: Document, outcome: str, discard: bool) -> Document:
-    path = path_of(lease)
+    path, work = path_of(lease), None
     found = standing(lease, path)
     if found.present and not found.same:
         raise Blocked("another directory stands where the lease's worktree was", where=str(path), hint="move it away")
@@ -54,7 +54,7 @@ def _remove(place: Place, lease: Document, outcome: str, discard: bool) -> Docum
                 "collect it, or close with --discard (it goes to the attic first), or as conflict or crash to keep it"
             )
             raise Refused(f"closing would lose {lost}", where=str(path), hint=hint)
-    return remove(place, lease, outcome, discard=discard)
+    return remove(place, lease, outcome, discard=discard, work=work)
 
 
 def _must_not_be_held(place: Place, lease: Document) -> None:
@@ -65,13 +65,14 @@ def _must_not_be_held(place: Place, lease: Document) -> None:
         raise Blocked(f"the worktree cannot be removed: {held}", where=str(path_of(lease)), hint=hint)
 
 
-def remove(place: Place, lease: Document, outcome: str, *, discard: bool) -> Document:
+def remove(place: Place, lease: Document, outcome: str, *, discard: bool, work: Work | None = None) -> Document:
     """Remove checkout, registration and a branch that was made for it; work that is nowhere else is kept at the attic.
 
-    A branch with commits of its own stays, unless `discard` is given. The lock is held.
+    A branch with commits of its own stays, unless `discard` is given. `work`: what was just read of the checkout. The
+    lock is held.
     """
     path, made = path_of(lease), worktrees(place.world)
-    kept = to_attic(place, lease, path, branch_goes=discard)
+    kept = to_attic(place, lease, path, branch_goes=discard, work=work)
     trash = made.let_go(path)
     branch = {"branchKept": True} if _branch_stays(place, lease, discard=discard) else {}
     done = closed(place, lease, outcome, **({"atticRef": kept} if kept else {}), **branch)

@@ -107,8 +107,7 @@ def collect(world: World, request: Request, patch: Path) -> Document:
         again = child_effects.read_status(git) if chosen.take else state.status
         if git.resolve("HEAD") != state.head or again != state.status:
             raise Refused("the worktree changed while it was collected", where=str(request.top), hint="end its command")
-        with Objects(neutral.git) as objects:
-            return _record(Taken(world, request, neutral, objects, base, tree), state, chosen, patch)
+        return _record(Taken(world, request, neutral, neutral.objects, base, tree), state, chosen, patch)
 
 
 def runner(world: World, request: Request) -> Git:
@@ -142,6 +141,8 @@ def _base(git: Git, request: Request, state: ChildState) -> str:
     """The commit that the change is counted from: the recorded base, or the one merge base with the integration."""
     if not git.resolve(request.base):
         raise BrokenContract(f"base {request.base} is not in this repository", outcome="missing_base")
+    if state.head == request.base:
+        return request.base
     if not git.ok("merge-base", "--is-ancestor", request.base, state.head):
         raise Refused(
             f"the base {request.base[:12]} is not an ancestor of HEAD: it was rewound, amended or rebased",
@@ -171,12 +172,12 @@ class Taken:
 def _record(taken: Taken, state: ChildState, chosen: selection.Chosen, patch: Path) -> Document:
     """The document, and before it the kept commit and the proven patch."""
     neutral, objects, tree = taken.neutral, taken.objects, taken.tree
-    base_tree = merging.tree_of(neutral.git, taken.base)
+    base_tree = neutral.tree_of(taken.base)
     assert base_tree is not None, "the base is a commit"
     entries = merging.changes(neutral, base_tree, tree)
     merging.prefetch(neutral, blobs(entries))
     document = _facts(taken, state, base_tree, "collected" if entries else "noop") | chosen.account(SAMPLE)
-    document |= _kept(taken) if entries else {}
+    document |= _kept(taken, entries) if entries else {}
     document |= _written(neutral, entries, base_tree, tree, patch)
     content = {e.new.oid: objects.content(e.new.oid) for e in entries if e.new.kind not in ("absent", "gitlink")}
     sizes = {e.old.oid: objects.size(e.old.oid) for e in entries if e.old.kind not in ("absent", "gitlink")}
@@ -214,7 +215,7 @@ def _facts(taken: Taken, state: ChildState, base_tree: str, outcome: str) -> Doc
     }
 
 
-def _kept(taken: Taken) -> Document:
+def _kept(taken: Taken, entries: Sequence[Entry]) -> Document:
     """The unit's commit, flushed and kept at its ref; without a ref it is only an object."""
     world, request, neutral = taken.world, taken.request, taken.neutral
     seconds = int(world.clock.now().timestamp())
@@ -222,7 +223,7 @@ def _kept(taken: Taken) -> Document:
     commit = merging.commit_tree(neutral, taken.tree, taken.base, f"{who}: collected by ktxkit\n", seconds)
     if not request.ref:
         return {"commit": commit}
-    flush_loose(world.repository.objects, merging.changed_objects(neutral, taken.base, taken.tree))
+    flush_loose(world.repository.objects, merging.changed_objects(neutral, taken.tree, entries))
     durable = world.git.configured(core_fsync="reference")
     durable.run("update-ref", "--create-reflog", request.ref, commit)
     return {"commit": commit, "ref": request.ref}

@@ -49,8 +49,8 @@ def _apply(world: World, job: Document, unit: jobs.Unit, held: Held, options: Op
         return step
     announce(step)
     try:
-        with open_neutral(world) as neutral, Objects(neutral.git) as objects:
-            receipt = _decided(step, neutral, objects)
+        with open_neutral(world) as neutral:
+            receipt = _decided(step, neutral, neutral.objects)
     except Exception as error:
         spent = (world.clock.monotonic() - step.began) * 1000
         step.trace.emit("integration", "patch_apply_failed", {}, level="error", duration_ms=spent, error=error)
@@ -149,13 +149,13 @@ def judge(step: Step, neutral: Neutral, objects: Objects, offer: Offer, onto: st
     if breaches:
         return Judged("policy_rejected", breaches=tuple(breaches))
     step.held.note(phase="merging")
-    tree = merging.tree_of(neutral.git, onto)
+    tree = neutral.tree_of(onto)
     assert tree is not None, "the integration head is a commit"
     judged = candidate.merged(neutral, objects, offer, tree, follow=step.options.follow_renames)
     if judged.outcome != "candidate" or not step.options.gates:
         return judged
     step.held.note(phase="gates")
-    base = merging.tree_of(neutral.git, str(step.job.get("base", step.job["targetAtStart"])))
+    base = neutral.tree_of(str(step.job.get("base", step.job["targetAtStart"])))
     assert base is not None, "the job's base is a commit"
     done = candidate.gated(step.world, judged, base, step.options.gate_options)
     if not done.pruned:

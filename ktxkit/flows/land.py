@@ -79,7 +79,7 @@ def _land(world: World, job: Document, held: Held, message: str, head: str, bega
             data={"expected": job["targetAtStart"], "found": before},
         )
     with open_neutral(world) as neutral:
-        tree, replayed = merging.tree_of(neutral.git, head), dict[str, str]()
+        tree, replayed = neutral.tree_of(head), dict[str, str]()
         if moved:
             tree, replayed = replay(world, job, neutral, before, head)
         assert tree is not None, "the integration head is a commit"
@@ -89,7 +89,7 @@ def _land(world: World, job: Document, held: Held, message: str, head: str, bega
 
 def _moved(landing: Landing, neutral: Neutral) -> Document:
     world, held, job = landing.world, landing.held, landing.job
-    old_tree = merging.tree_of(neutral.git, landing.before)
+    old_tree = neutral.tree_of(landing.before)
     assert old_tree is not None, "the target is a commit"
     entries = merging.changes(neutral, old_tree, landing.tree)
     if not entries:

@@ -20,6 +20,8 @@ from ktxkit.errors import BrokenContract
 from ktxkit.world import World
 
 CONTRACT, FILE = "path-policy", "policy.json"
+LISTED_KEPT = 64
+_listed: dict[tuple[str, str], list[tuple[bytes, bytes]]] = {}  # (objects, commit id) to its ignore files
 EXCLUDE_LIMIT = 4 * 1024 * 1024  # bytes of an ignore file that are read
 
 
@@ -85,13 +87,23 @@ def _read(world: World, relative: str) -> tuple[CandidatePathPolicy | None, str]
 
 def ignore_rules(world: World, base: str) -> IgnoreRules:
     """The ignore rules of a commit and of the repository, as they are now."""
+    key = (str(world.repository.objects), base)
+    if key not in _listed:
+        if len(_listed) >= LISTED_KEPT:
+            _listed.clear()
+        _listed[key] = _ignore_files(world, base)
+    return rules_of(_listed[key], exclude=excluded_here(world))
+
+
+def _ignore_files(world: World, base: str) -> list[tuple[bytes, bytes]]:
+    """Path and content of each `.gitignore` of a commit."""
     git = world.git.at(world.repository.place)
     blobs = []
     for line in git.run("ls-tree", "-r", "-z", "--full-tree", base).nul:
         facts, _, path = line.partition(b"\t")
         if path.rpartition(b"/")[2] == b".gitignore" and facts.startswith(b"100"):
             blobs.append((path, facts.split()[2].decode("ascii")))
-    return rules_of([(path, _blob(git, oid)) for path, oid in blobs], exclude=excluded_here(world))
+    return [(path, _blob(git, oid)) for path, oid in blobs]
 
 
 def excluded_here(world: World) -> bytes:

@@ -42,8 +42,8 @@ def preview(world: World, job: Document, gate_options: Mapping[str, Any] | None 
     began = world.clock.monotonic()
     git = world.git.at(world.repository.place)
     head = git.resolve(job["integrationRef"]) or str(job.get("base", job["targetAtStart"]))
-    with open_neutral(world) as neutral, Objects(neutral.git) as objects:
-        look = Look(world, job, neutral, objects, _tree(neutral, head), gate_options or {})
+    with open_neutral(world) as neutral:
+        look = Look(world, job, neutral, neutral.objects, _tree(neutral, head), gate_options or {})
         units = [look.alone(live) for live in look.live()]
         clashes, met = look.clashes(units)
     bad = clashes or any(unit.judged is None or unit.judged.outcome not in ("candidate", "noop") for unit in units)
@@ -62,7 +62,7 @@ def preview(world: World, job: Document, gate_options: Mapping[str, Any] | None 
 
 
 def _tree(neutral: Neutral, revision: str) -> str:
-    found = merging.tree_of(neutral.git, revision)
+    found = neutral.tree_of(revision)
     assert found is not None, "a head and a base are commits"
     return found
 

@@ -22,7 +22,7 @@ def replay(world: World, job: Document, neutral: Neutral, onto: str, head: str) 
     owners = _owners(world, job)
     git = world.git.at(world.repository.place)
     commits = git.run("rev-list", "--reverse", "--first-parent", f"{job['targetAtStart']}..{head}", "--").lines
-    base_tree = merging.tree_of(neutral.git, onto)
+    base_tree = neutral.tree_of(onto)
     assert base_tree is not None, "the target is a commit"
     tree, parent, made = base_tree, onto, dict[str, str]()
     with Objects(neutral.git) as objects:
@@ -49,7 +49,7 @@ def _owners(world: World, job: Document) -> dict[str, str]:
 
 
 def _again(world: World, neutral: Neutral, objects: Objects, commit: str, tree: str, base_tree: str) -> Judged:
-    old, new = merging.tree_of(neutral.git, f"{commit}^"), merging.tree_of(neutral.git, commit)
+    old, new = neutral.tree_of(f"{commit}^"), neutral.tree_of(commit)
     assert old is not None and new is not None, "an accepted commit has one parent"
     offer = Offer(old, old, new, tuple(merging.changes(neutral, old, new)))
     judged = candidate.merged(neutral, objects, offer, tree)

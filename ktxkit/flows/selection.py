@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ktxkit.core.patch import entries_of, parse_staged, staged
 from ktxkit.core.paths_policy import CandidatePathPolicy, PathClass
 from ktxkit.core.status import Status
 from ktxkit.core.text import path_fields, plural, printable
@@ -90,6 +91,23 @@ def tree_of_worktree(git: Git, index: Path, paths: Sequence[bytes], head: str) -
             hint="rename them, or remove them; nothing was touched",
         )
     return private.text("write-tree")
+
+
+def is_as(git: Git, scratch: Path, paths: Sequence[bytes], patch: Mapping[str, Any]) -> bool:
+    """Whether those uncommitted paths stand in the worktree exactly as a patch document has them, and no others differ.
+
+    Both must count from the same commit. Much less work than a tree of the whole repository.
+    """
+    try:
+        entries = entries_of(patch)
+    except ValueError:
+        return False
+    if {entry.path for entry in entries} != set(paths):
+        return False
+    private = git.having(GIT_INDEX_FILE=str(scratch / "index-of-paths"))
+    block = b"".join(path + b"\0" for path in paths)
+    private.run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=block)
+    return parse_staged(private.run("ls-files", "-s", "-z").out) == staged(entries)
 
 
 def _is_file(path: bytes) -> bool:

@@ -20,6 +20,7 @@ from ktxkit.core.patch import PATCH_LIMIT
 from ktxkit.effects import checkout, merging
 from ktxkit.effects.git import Git
 from ktxkit.effects.neutral import Neutral, open_neutral
+from ktxkit.effects.tree_diff import RAW
 from ktxkit.effects.worktrees import PLAIN
 from tests.support.integration import world_at
 from tests.support.repos import Repo
@@ -212,7 +213,7 @@ def test_apply_refuses_a_patch_above_its_limit(neutral: Neutral, tmp_path: Path)
 def test_raw_output_is_whole_ids_modes_and_bytes(neutral: Neutral, store: Store) -> None:
     """core/patch.py (parse_raw): `:old new id id letter`, NUL, path, NUL; a rename is a deletion and an addition."""
     old, new = store.tree({b"b\n\xff": text()}), store.tree({b"d/a": text()})
-    assert neutral.git.run(*merging.RAW, old, new, "--").nul[1::2] == [b"b\n\xff", b"d/a"]
+    assert neutral.git.run(*RAW, old, new, "--").nul[1::2] == [b"b\n\xff", b"d/a"]
     (gone, came) = merging.changes(neutral, old, new)
     assert (gone.change, came.change) == ("deleted", "added")
     assert gone.old.oid == came.new.oid == store.blob(text())
@@ -221,15 +222,37 @@ def test_raw_output_is_whole_ids_modes_and_bytes(neutral: Neutral, store: Store)
 
 def test_raw_output_of_two_trees_has_no_header(neutral: Neutral, store: Store) -> None:
     """effects/merging.py (changes): with two trees no commit id is printed before the entries."""
-    answer = neutral.git.run(*merging.RAW, store.tree({}), store.tree({b"a": text()}), "--")
+    answer = neutral.git.run(*RAW, store.tree({}), store.tree({b"a": text()}), "--")
     assert answer.out.startswith(b":000000 100644 ")
 
 
-def test_raw_output_with_t_names_the_trees(neutral: Neutral, store: Store) -> None:
-    """effects/merging.py (changed_objects): -t lists each tree on the way, so that all of them are flushed."""
-    new = store.tree({b"d/e/a": text()})
-    answer = neutral.git.run(*merging.RAW, "-t", store.tree({}), new, "--")
-    assert answer.nul[1::2] == [b"d", b"d/e", b"d/e/a"]
+def test_raw_output_over_stdin_says_back_what_is_no_pair(neutral: Neutral, store: Store) -> None:
+    """effects/tree_diff.py: each pair is answered by itself, the entries, then the mark, at once and not at the end."""
+    old, new = store.tree({}), store.tree({b"d/a": text()})
+    with neutral.git.start(*RAW, "--stdin") as child:
+        assert child.stdin is not None and child.stdout is not None
+        for _ in range(2):
+            child.stdin.write(f"{old} {new}\n.\n".encode())
+            child.stdin.flush()
+            assert child.stdout.readline() == f"{old} {new}\n".encode()
+            assert child.stdout.readline().endswith(b"A\0d/a\0.\n")
+    assert child.returncode == 0
+
+
+def test_cat_file_peels_and_says_in_three_words(neutral: Neutral, store: Store) -> None:
+    """effects/objects.py, effects/neutral.py (tree_of): id, type and size, or two words where there is none."""
+    tree = store.tree({b"a": text()})
+    assert neutral.objects.find(f"{tree}^{{tree}}") == (tree, "tree", 29 if len(tree) == 40 else 41)
+    assert neutral.tree_of(store.blob(text())) is None and neutral.tree_of("0" * len(tree)) is None
+
+
+def test_what_changed_is_named_with_every_tree_on_the_way(neutral: Neutral, store: Store) -> None:
+    """effects/merging.py (changed_objects): all of it is flushed, the root too, before a ref may name it."""
+    new = store.tree({b"d/e/a": text(), b"k": text()})
+    entries = merging.changes(neutral, store.tree({b"k": text()}), new)
+    trees = [neutral.objects.entry(new, path) for path in (b"d", b"d/e")]
+    wanted = [new, *(entry.oid for entry in trees if entry), store.blob(text())]
+    assert merging.changed_objects(neutral, new, entries) == wanted
 
 
 def test_a_patch_of_another_kind_is_a_deletion_and_an_addition(neutral: Neutral, store: Store, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_what_is_collected_is_what_arrives(scene: Scene, drawn: tuple[Files, Fil
     there = world_at(scene.there.path)
     with open_neutral(there) as neutral:
         offer = candidate.offer_of(there, neutral, document, patch, OPEN)
-        assert merging.tree_of(neutral.git, offer.tree) == wanted
+        assert neutral.tree_of(offer.tree) == wanted
         assert {e.path for e in offer.entries} == {p for p in {*base, *final} if base.get(p) != final.get(p)}
 
 

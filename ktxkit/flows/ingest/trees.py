@@ -44,7 +44,7 @@ def written(neutral: Neutral, texts: Mapping[str, str | None]) -> dict[str, str 
 def commit(world: World, parent: str, blobs: Mapping[str, str | None], message: str, texts: bool = False) -> str:
     """A commit on top of `parent` with these blobs at these paths; `parent` itself where nothing changes."""
     with open_neutral(world) as neutral:
-        old = merging.tree_of(neutral.git, parent)
+        old = neutral.tree_of(parent)
         assert old is not None, "the parent is a commit"
         tree = changed(neutral, old, written(neutral, blobs) if texts else blobs)
         if tree == old:

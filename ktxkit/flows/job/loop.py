@@ -29,7 +29,7 @@ class Loop:
         self.schedule = Schedule([plan.node for plan in run.plan.units], run.limit)
         self.ends: queue.Queue[UnitEnd | BaseException] = queue.Queue()
         self.waiting: dict[str, UnitEnd] = {}
-        self.batched: dict[str, Document | KtxError] = {}  # decided together, not settled yet
+        self.batched: dict[str, Document | KtxError] = {}  # decided, not settled yet
 
     def __call__(self) -> Mapping[str, str]:
         """Outcome word of every unit."""
@@ -210,6 +210,7 @@ class Loop:
                 raise decided
             if decided is None:
                 decided = integrate.apply_unit(self.run.world, self.run.job, unit, options=self._options())
+                self.batched[plan.key] = decided
             outcome = str(decided["outcome"])
         except Blocked:
             raise

@@ -145,7 +145,8 @@ def execute(world: World, plan: JobPlan, job: Document, how: How, *, resumed: bo
 def _ended(run: JobRun, *, resumed: bool, rebase: bool) -> Ended:
     outcomes: dict[str, str] = {}
     try:
-        outcome = _phases(run, outcomes, resumed=resumed, rebase=rebase)
+        with neutral.pooled(run.world):  # ends before the job does: a kill here is a job that is resumed
+            outcome = _phases(run, outcomes, resumed=resumed, rebase=rebase)
     except BaseException as error:
         word, message = prepare.failure_of(error)
         report = finish.close(run, word, {"phase": run.phase, "message": message[:60000], "outcome": word})
