@@ -14,7 +14,8 @@ def collected(document: Document) -> Result:
     what = document["outcome"]
     size = f", {document['patchBytes']} bytes" if "patchBytes" in document else ""
     lines = [f"{what}: {plural(len(document['paths']), 'path')}{size}", *_breaches(document)]
-    notes = [_account(document, key) for key in ("excluded", "ignored") if key in document]
+    notes = [f"handed over by objects only, without a patch: {why}" for why in [document.get("transportReason")] if why]
+    notes += [_account(document, key) for key in ("excluded", "ignored") if key in document]
     notes += [f"same name on some file systems: {c['path']} and {c['other']}" for c in document.get("collisions", ())]
     outcome = "done" if what == "collected" else what
     return Result(outcome=outcome, document=document, contract="patch", lines=lines, notes=notes)
@@ -35,7 +36,8 @@ def _breaches(document: Document) -> list[str]:
 def applied(receipt: Document) -> Result:
     """The answer of patch-apply."""
     commit = f" {receipt['commit']}" if "commit" in receipt else ""
-    lines = [f"{receipt['outcome']}{commit}: {plural(len(receipt['paths']), 'path')}", *_breaches(receipt)]
+    how = ", by objects" if "transport" in receipt else ""
+    lines = [f"{receipt['outcome']}{commit}: {plural(len(receipt['paths']), 'path')}{how}", *_breaches(receipt)]
     lines += [f"  {item['path']}: {item['reason']}" for item in receipt["conflicts"][:SHOWN]]
     for item in receipt["findings"][:SHOWN]:
         place = ":".join(str(item[key]) for key in ("path", "line", "column") if key in item)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -70,36 +70,50 @@ def changed_objects(neutral: Neutral, tree: str, entries: Iterable[Entry]) -> li
     return [tree, *(entry.oid for entry in found if entry is not None and entry.mode == "040000"), *blobs]
 
 
-def write_patch(neutral: Neutral, old: str, new: str, path: Path, limit: int) -> tuple[str, int] | None:
-    """The patch from tree to tree, streamed to a file: its digest and bytes; None (and no file) above `limit` bytes."""
+class NoPatchError(Exception):
+    """A change that no patch can carry; says why. Its objects can."""
+
+
+def write_patch(
+    neutral: Neutral, old: str, new: str, path: Path, limit: int, entries: Sequence[Entry] | None = None
+) -> tuple[str, int]:
+    """The patch from tree to tree, streamed to a file and proved before the file has its name: its digest and bytes.
+
+    Raises NoPatchError (and whatever was at `path` stays) where it has more than `limit` bytes, or does not make the
+    new tree of the old one: git cannot read the name of an empty or binary file back from its header where that is
+    ambiguous (`a /a `).
+    """
+    entries = changes(neutral, old, new) if entries is None else entries
+    with files.written_aside(path) as fd:
+        written = _streamed(neutral, old, new, fd, limit)
+        aside = Path(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115
+        if not reproduces(neutral, entries, aside):
+            raise NoPatchError("a patch of it would not make the same tree: git cannot read one of its names back")
+    return written
+
+
+def _streamed(neutral: Neutral, old: str, new: str, fd: int, limit: int) -> tuple[str, int]:
     from blake3 import blake3
 
     hasher, size = blake3(), 0
     child = neutral.git.start(*PATCH, old, new, "--", stdin=process.NO_INPUT)
     assert child.stdout is not None and child.stderr is not None
     try:
-        with files.written_aside(path) as fd:
-            while chunk := child.stdout.read(COPY):
-                size += len(chunk)
-                if size > limit:
-                    raise _TooLargeError
-                hasher.update(chunk)
-                files.write_all(fd, chunk)
-            err = child.stderr.read()
-            if child.wait() != 0:
-                raise CannotRun(f"git could not write the patch: {err.decode('utf-8', 'replace').strip()}")
-    except _TooLargeError:
-        child.kill()
-        return None
+        while chunk := child.stdout.read(COPY):
+            size += len(chunk)
+            if size > limit:
+                child.kill()
+                raise NoPatchError(f"git applies no patch of more than {limit} bytes")
+            hasher.update(chunk)
+            files.write_all(fd, chunk)
+        err = child.stderr.read()
+        if child.wait() != 0:
+            raise CannotRun(f"git could not write the patch: {err.decode('utf-8', 'replace').strip()}")
     finally:
         child.stdout.close()
         child.stderr.close()
         child.wait()
     return f"b3:{hasher.hexdigest()}", size
-
-
-class _TooLargeError(Exception):
-    """The patch is above the limit; its file is not kept."""
 
 
 def file_digest(path: Path) -> tuple[str, int]:

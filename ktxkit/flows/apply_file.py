@@ -214,7 +214,7 @@ def _receipt(work: Work, judged: Judged, document: Document) -> Document:
         **step.facts_of(judged),
         **({"breaches": document["breaches"]} if "breaches" in document and not judged.breaches else {}),
         "paths": [path_fields(e.path) for e in judged.entries] or step.paths_of(document),
-        **({"patchDigest": document["patchDigest"]} if "patchDigest" in document else {}),
+        **step.handed_over(document),
         "durationMs": round((work.world.clock.monotonic() - work.began) * 1000, 3),
     }
 

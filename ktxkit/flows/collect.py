@@ -230,15 +230,14 @@ def _kept(taken: Taken, entries: Sequence[Entry]) -> Document:
 
 
 def _written(neutral: Neutral, entries: Sequence[Entry], old: str, new: str, patch: Path) -> Document:
-    """The patch file, proved by a round trip; nothing for an empty change; objects only above git's own limit."""
+    """The patch file, proved by a round trip; nothing for an empty change; objects only where no patch can carry it."""
     if not entries:
         return {}
-    written = merging.write_patch(neutral, old, new, patch, PATCH_LIMIT)
-    if written is None:
-        return {"transport": "objects"}
-    if not merging.reproduces(neutral, entries, patch):
-        raise CannotRun("the patch does not reproduce the tree it was made from", where=str(patch), hint="report this")
-    return {"transport": "patch", "patchDigest": written[0], "patchBytes": written[1]}
+    try:
+        digest, size = merging.write_patch(neutral, old, new, patch, PATCH_LIMIT, entries)
+    except merging.NoPatchError as error:
+        return {"transport": "objects", "transportReason": str(error)}
+    return {"transport": "patch", "patchDigest": digest, "patchBytes": size}
 
 
 def judge_entries(

@@ -11,7 +11,7 @@ from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.core.child import Expected
 from ktxkit.effects import files
-from ktxkit.errors import BrokenContract, CannotRun
+from ktxkit.errors import BrokenContract, CannotRun, Refused
 from ktxkit.flows.collect import CONTRACT, Request, collect
 from ktxkit.world import World
 
@@ -29,6 +29,20 @@ def policy_by_hand(args: Namespace) -> dict[str, Any]:
     if getattr(args, "sl_disallowed", False):
         made["slDisallowed"] = True
     return made
+
+
+def _why(document: Document) -> Document:
+    return {"transportReason": document["transportReason"]} if "transportReason" in document else {}
+
+
+def _output(named: str) -> Path:
+    """Where the patch goes; no directory is made for it. Raises CannotRun where it cannot be written there."""
+    path = Path(os.path.realpath(named))
+    if not path.parent.is_dir():
+        raise CannotRun(f"there is no directory {path.parent}", where=named, hint="make it first, or give another -o")
+    if path.is_dir():
+        raise CannotRun("a directory stands where the patch would be written", where=named, hint="name a file with -o")
+    return path
 
 
 def collect_by_hand(world: World, args: Namespace) -> Document:
@@ -50,10 +64,15 @@ def collect_by_hand(world: World, args: Namespace) -> Document:
         policy=policy_by_hand(args),
         integration=args.integration,
     )
-    path = Path(os.path.realpath(args.output))
+    path = _output(args.output)
     document = collect(world, request, path)
-    if document["outcome"] == "noop":
-        files.remove(path)
+    if document["transport"] != "patch" and os.path.lexists(path):
+        raise Refused(
+            "this change has no patch, and an earlier file stands where it would be",
+            where=str(path),
+            hint="it was left as it is; move it away, or give another -o",
+            data={"outcome": document["outcome"], **_why(document)},
+        )
     beside = path.with_name(path.name + ".json")
     files.write_atomic(beside, contracts.dumps(CONTRACT, document, str(beside)))
     return document

@@ -97,7 +97,6 @@ def intent_of(step: Step) -> Document:
 
 def receipt_of(step: Step, judged: Judged, run: Document | None = None) -> Document:
     """The document that says this application is done, without a commit."""
-    digest = step.patch.get("patchDigest")
     made: Document = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "receipt",
@@ -113,7 +112,7 @@ def receipt_of(step: Step, judged: Judged, run: Document | None = None) -> Docum
         "nonce": step.held.nonce,
         **facts_of(judged),
         "paths": [path_fields(entry.path) for entry in judged.entries] or paths_of(step.patch),
-        **({"patchDigest": digest} if digest else {}),
+        **handed_over(step.patch),
         **({"verification": run} if run else {}),
         **({"message": verification.why_not(run)} if run and judged.outcome == "verification_failed" else {}),
         "durationMs": round((step.world.clock.monotonic() - step.began) * 1000, 3),
@@ -124,6 +123,12 @@ def receipt_of(step: Step, judged: Judged, run: Document | None = None) -> Docum
 def paths_of(patch: Document) -> list[Document]:
     """The paths that a patch document names, for a receipt."""
     return [{key: item[key] for key in ("path", "pathB64") if key in item} for item in patch["paths"]]
+
+
+def handed_over(patch: Document) -> Document:
+    """How the change came: the patch's digest, or that objects had to do."""
+    made = {"patchDigest": patch["patchDigest"]} if "patchDigest" in patch else {}
+    return made | ({"transport": "objects"} if patch["transport"] == "objects" else {})
 
 
 def facts_of(judged: Judged) -> Document:

@@ -173,7 +173,7 @@ def test_a_binary_full_index_patch_applies_to_the_byte(
     """effects/merging.py (write_patch, tree_with_patch): line ends, modes, kinds, bytes and names survive."""
     old, new = (store.tree(files) for files in SIDES[number])
     patch = tmp_path / "p"
-    assert merging.write_patch(neutral, old, new, patch, PATCH_LIMIT) is not None
+    merging.write_patch(neutral, old, new, patch, PATCH_LIMIT)
     assert merging.tree_with_patch(neutral, old, patch) == new
 
 
@@ -186,6 +186,13 @@ def test_apply_is_all_or_nothing(neutral: Neutral, store: Store, tmp_path: Path)
     before = staged(index)
     assert index.run("apply", "--cached", str(tmp_path / "p"), ok=None).status == 1
     assert staged(index) == before
+
+
+def test_apply_cannot_read_an_ambiguous_name_back(neutral: Neutral, store: Store, tmp_path: Path) -> None:
+    """effects/merging.py (write_patch): where git can one day, the fallback to objects is no longer needed for it."""
+    with pytest.raises(merging.NoPatchError):
+        merging.write_patch(neutral, store.tree({}), store.tree({b"a /a ": text(b"")}), tmp_path / "p", PATCH_LIMIT)
+    assert not (tmp_path / "p").exists()
 
 
 @pytest.mark.parametrize("path", [".git/config", "../x", "/etc/x", ".GIT/x", "a/../../x", "git~1/x"])

@@ -6,6 +6,7 @@ A few dozen examples in the short form, thousands in the long one (KTX_TEST_FULL
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -69,6 +70,7 @@ def changes(draw: st.DrawFn) -> tuple[Files, Files, Files]:
 @settings(max_examples=2_000 if FULL else 25, deadline=None, suppress_health_check=QUIET, derandomize=not FULL)
 @given(drawn=changes())
 @example(drawn=({}, {}, {b"new\nline/\xff": File(REGULAR, b"")}))
+@example(drawn=({}, {}, {b"a /a ": File(REGULAR, b""), b"b": File(REGULAR, b"x")}))
 @example(drawn=({b"a": File(LINK, b"x")}, {b"a": File(REGULAR, b"x")}, {b"a/b": File(EXECUTABLE, b"\0")}))
 def test_what_is_collected_is_what_arrives(scene: Scene, drawn: tuple[Files, Files, Files]) -> None:
     """Through the real flows: the document's tree is the worktree's, and the patch alone makes it elsewhere."""
@@ -89,8 +91,8 @@ def test_what_is_collected_is_what_arrives(scene: Scene, drawn: tuple[Files, Fil
     assert document["tree"] == wanted
     assert document["outcome"] == ("collected" if final != base else "noop")
     assert scene.repo.git("status", "--porcelain=v2", "-z", "-uall") == before
-    if final == base:
-        assert not patch.exists()
+    if document["transport"] != "patch":
+        assert not patch.exists() and (final == base or unreadable(base, final))
         return
     scene.far.forget()
     scene.far.commit(base)
@@ -99,6 +101,12 @@ def test_what_is_collected_is_what_arrives(scene: Scene, drawn: tuple[Files, Fil
         offer = candidate.offer_of(there, neutral, document, patch, OPEN)
         assert neutral.tree_of(offer.tree) == wanted
         assert {e.path for e in offer.entries} == {p for p in {*base, *final} if base.get(p) != final.get(p)}
+
+
+def unreadable(base: Files, final: Files) -> bool:
+    """A name with a blank at an end of a part: git cannot read it back where no line but `diff --git` says it."""
+    touched = {path for path in {*base, *final} if base.get(path) != final.get(path)}
+    return any(re.search(rb"\s/|\s\Z", path) for path in touched)
 
 
 # -- the same merge by git ---------------------------------------------------------------------------
