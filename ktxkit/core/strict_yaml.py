@@ -9,7 +9,7 @@ from 1, in characters; offsets count characters from 0 in `text`, which is what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NoReturn
@@ -72,19 +72,22 @@ def place(text: str, offset: int | None) -> tuple[int, int]:
 def read(data: bytes) -> Parsed:
     """Read a whole file. Never raises; whatever is wrong is a problem."""
     text, problem = decode(data)
-    return Parsed(None, (problem,), text) if problem is not None else _built(text)
+    return Parsed(None, (problem,), text) if problem is not None else read_text(text)
 
 
 def read_text(text: str) -> Parsed:
     """Read text that was decoded elsewhere. Never raises; whatever is wrong is a problem."""
+    return read_with(_events, text)
+
+
+def read_with(events: Callable[[str], Iterator[Any]], text: str) -> Parsed:
+    """Read by another source of events than the fastest (two that disagree would be two verdicts)."""
     problem = _refused(text)
-    return Parsed(None, (problem,), text) if problem is not None else _built(text)
-
-
-def _built(text: str) -> Parsed:
+    if problem is not None:
+        return Parsed(None, (problem,), text)
     builder = _Builder()
     try:
-        for event in _events(text):
+        for event in events(text):
             builder.take(event)
     except _Stop:
         return Parsed(None, tuple(builder.problems), text)
