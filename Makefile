@@ -46,7 +46,14 @@ format: $(STAMP)
 test: lint $(SYSTEM)
 	$(BIN)/python -m pytest -n $(JOBS) -q
 
-test-full: lint $(SYSTEM)
+# Fuzzing that coverage guides, where it installs (it has no wheels for every system).
+FUZZ := $(VENV)/.fuzz
+$(FUZZ): $(STAMP)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check 'atheris>=3' || \
+	  echo 'atheris does not install here: its tests are skipped'
+	@touch $@
+
+test-full: lint $(SYSTEM) $(FUZZ)
 	KTX_TEST_FULL=1 $(BIN)/python -m pytest -n $(JOBS) -q
 
 # The documentation as a site, every link checked (--strict).

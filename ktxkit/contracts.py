@@ -10,8 +10,9 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 SCHEMA_VERSION = 1
 ENGINE = "jsonschema_rs"
+VIOLATIONS_LIMIT = 1000  # departures of one value that are looked at
+LARGE = 30_000  # values in a value of which only the first departure is told: the engine holds 7 KB for each
 ENUM_SHOWN = 12  # values of an enum that a message lists
 
 
@@ -112,7 +115,7 @@ def _violations(validator: Any, rules: Any, value: Any) -> list[Violation]:
     from ktxkit.core.violations import Violation
 
     found: list[Violation] = []
-    for problem in validator.iter_errors(value):
+    for problem in islice(_errors(validator, value), VIOLATIONS_LIMIT):
         path, place = tuple(problem.instance_path), list(problem.schema_path)
         holder: Any = rules
         for part in place[:-1]:
@@ -131,6 +134,32 @@ def _violations(validator: Any, rules: Any, value: Any) -> list[Violation]:
         else:
             found.append(Violation(path, keyword, _step(holder, keyword)))
     return list({(v.path, v.keyword, v.detail): v for v in found}.values())
+
+
+def _errors(validator: Any, value: Any) -> Iterable[Any]:
+    if not _is_large(value):
+        return cast(Iterable[Any], validator.iter_errors(value))
+    try:
+        validator.validate(value)
+    except _engine().ValidationError as error:
+        return [error]
+    return []
+
+
+def _engine() -> Any:
+    import jsonschema_rs
+
+    return jsonschema_rs
+
+
+def _is_large(value: Any) -> bool:
+    left, pending = LARGE, [value]
+    while pending and left > 0:
+        one = pending.pop()
+        if isinstance(one, dict | list):
+            left -= len(one)
+            pending += one.values() if isinstance(one, dict) else one
+    return left <= 0
 
 
 def _step(holder: Any, part: str | int) -> Any:

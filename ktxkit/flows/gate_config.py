@@ -75,6 +75,8 @@ def options_of(document: Mapping[str, Any]) -> Options:
 
 def _read(data: bytes, where: str) -> Document:
     parsed = strict_yaml.read(data)
+    if parsed.root is None and not parsed.problems:
+        return {}  # an empty file, or comments only
     if parsed.problems or parsed.root is None:
         first = parsed.problems[0]
         raise CannotRun(first.message, where=f"{where}:{first.line}:{first.column}", hint=first.hint)

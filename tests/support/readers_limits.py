@@ -1,79 +1,144 @@
-"""Run by a test in a process of its own: the worst inputs there are under 1 MB, with what each reader takes for them.
+"""Run by a test in a process of its own: what readers take for the worst inputs under 1 MB, and for many random ones.
 
-Prints one JSON line for each: name, CPU seconds, and how many bytes the process has grown at its peak.
+`python -m tests.support.readers_limits worst [NAME ...]` or `... random COUNT SEED [READER ...]`. Prints one JSON line
+for each: name, CPU seconds (random: of the slowest), and how many bytes the process has grown at its peak.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import resource
 import sys
 import time
+from collections.abc import Iterable
 
-from ktxkit.core.gates import expressions, swallow
-from ktxkit.flows import gate_facts
+from tests.support.readers import READERS
+from tests.support.readers_worst import worst
 
 MEGABYTE = 1_000_000
+MEMORY = 2_000_000_000  # bytes of address space: an input that wants more ends the process
 
 
-def upto(piece: str, size: int = MEGABYTE) -> bytes:
-    data = piece.encode()
-    return data * (size // len(data))
+def main(mode: str, *args: str) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    for name, read in READERS.items():
+        read(b"a: b" if name != "python" else b"a = 1")  # what is imported and compiled once is not the input's
+    READERS["source"](b"name: a\ntable: b\nmeasures: [{name: c, expr: sum(a)}]\n")
+    if mode == "worst":
+        for name, reader, data in worst():
+            if not args or name in args:
+                told(name, [(reader, data)])
+    else:
+        for reader in args[2:] or READERS:
+            chance = random.Random(f"{reader} {args[1]}")
+            told(reader, ((reader, anything(chance)) for _ in range(int(args[0]))))
 
 
-def cases() -> list[tuple[str, str, bytes]]:
-    bomb = "".join(f"m{n}: &m{n} {{<<: [*m{n - 1}, *m{n - 1}]}}\n" for n in range(1, 2000))
-    front = "---\nsummary: a\n---\n"
-    columns = "name: a\ntable: b\ngrain: [c]\ncolumns:\n"
-    yaml = {
-        "items": "- a\n", "keys": "k{}: v\n", "flow": "[", "maps": "{a: ", "comment": "# c\n", "scalar": "word ", "quote": '"a\\n',
-        "tabs": "\t", "colons": ": ", "question": "? ", "anchors": "&a ", "block": "a: |\n  b\n", "bomb": bomb, "tag": "!a ",
-        "columns": "  - {name: c, type: string}\n", "dash": "- ", "break": "\r\n", "docs": "---\n", "percent": "%a\n", "dates": "- 2024-01-01\n",
-    }  # fmt: skip
-    body = {
-        "brackets": "[`a.b`", "wiki": "[[a", "links": "[a](b ", "images": "![a](", "ticks": "`a.b` ", "comments": "<!-- a ", "tags": "<a b='",
-        "table": "|`x.y`|b|\n", "quote": "> ", "list": "- `a.b`\n", "nested": "- ", "refs": "[a]: /x\n", "html": "<div>\n", "lines": "`a.b`\n",
-        "paras": "`a.b`\n\n", "autolink": "<http://", "rules": "---\n", "fences": "```\n", "star": "*a _b ", "entity": "&amp;", "close": "]" ,
-    }  # fmt: skip
-    found = [(f"yaml-{name}", "source", upto(piece)) for name, piece in yaml.items()]
-    found += [("yaml-many-columns", "source", columns.encode() + upto("  - {name: c, type: string}\n", 900_000))]
-    found += [
-        (
-            "shard-tables",
-            "shard",
-            b"tables:\n" + b"".join(b"  t%d: {table: t, columns: []}\n" % n for n in range(28_000)),
-        )
-    ]
-    found += [(f"page-{name}", "page", front.encode() + upto(piece, 260_000)) for name, piece in body.items()]
-    found += [
-        ("page-front", "page", b"---\nrefs:\n" + upto("- a\n", 250_000) + b"---\n"),
-        ("page-large", "page", upto("`a.b` ")),
-    ]
-    rows = b",".join([b'{"artifactKind": "wiki", "artifactKey": "a"}'] * 20_000)
-    found += [("rows", "provenance", b"[" + rows + b"]")]
-    found += [("python", "python", upto("try:\n  a()\nexcept E:\n  pass\n")), ("python-deep", "python", upto("("))]
-    found += [("sql", "sql", upto("a + ", 4_000)), ("sql-large", "sql", upto("a + "))]
-    return found
-
-
-def main() -> None:
-    for kind in ("page", "source", "shard", "provenance"):
-        gate_facts.read(kind, b"a: b")  # what is imported and compiled once is not the input's
-    expressions.read("sum(a)")
-    start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for name, kind, data in cases():
+def told(name: str, inputs: Iterable[tuple[str, bytes]]) -> None:
+    slowest = 0.0
+    for reader, data in inputs:
         assert len(data) <= MEGABYTE, name
         before = time.process_time()
-        if kind == "sql":
-            expressions.read(data.decode())
-        elif kind == "python":
-            swallow.judge(data)
-        else:
-            gate_facts.read(kind, data)
-        spent = time.process_time() - before
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) * 1024
-        print(json.dumps({"name": name, "seconds": round(spent, 3), "bytes": grown}))
+        READERS[reader](data)
+        slowest = max(slowest, time.process_time() - before)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - START) * 1024
+    print(json.dumps({"name": name, "seconds": round(slowest, 3), "bytes": grown}), flush=True)
 
+
+PIECES = [
+    "name",
+    ": ",
+    "- ",
+    "\n",
+    "\n  ",
+    "a",
+    "a.b",
+    "`",
+    "``",
+    "[[",
+    "]]",
+    "[",
+    "](",
+    "(",
+    ")",
+    "{",
+    "}",
+    '"',
+    "'",
+    "|",
+    ">",
+    "---\n",
+    "sl_refs:\n",
+    "summary: a\n",
+    "columns:\n",
+    "tables:\n",
+    "joins:\n",
+    "measures:\n",
+    "to: ",
+    "expr: ",
+    "table: t\n",
+    "name: a\n",
+    "#",
+    "<!-- ",
+    "-->",
+    "sum(",
+    "case when ",
+    "\\",
+    "\t",
+    "\r\n",
+    "\u00e9",
+    "\U0001f600",
+    "\u2028",
+    "\x00",
+    "1",
+    "1e9",
+    "null",
+    "&a ",
+    "*a",
+    "try:\n",
+    "except E:\n",
+    "  pass\n",
+    "# gate-ok: r\n",
+    "def f():\n",
+    "ktx-gate: ignore=yaml-tag\n",
+    '{"path": "a", "message": "m"}\n',
+    '{"a": [',
+    "]}",
+    "0" * 40,
+    "f" * 40,
+    " refs/heads/a ",
+    "# ------------------------ >8 ------------------------\n",
+    "source:",
+    "table:",
+    "fingerprint",
+    '"kind": "gate-baseline", ',
+    "gates:\n  - gate: schema\n",
+    "$ref",
+    '"#"',
+    "pattern",
+    "|-|\n",
+    "~~~\n",
+    "    ",
+]
+
+
+def anything(chance: random.Random) -> bytes:
+    """Mostly small, now and then large; of words that readers know, repeated or mixed; sometimes damaged."""
+    size = int(10 ** chance.uniform(1, 4.5 if chance.random() < 0.98 else 5.99))
+    words = chance.sample(PIECES, chance.randint(1, 12))
+    text, length = [], 0
+    while length < size:
+        piece = chance.choice(words) * chance.choice([1, 1, 1, 2, 3, chance.randint(1, 200)])
+        text.append(piece)
+        length += len(piece.encode())
+    data = bytearray("".join(text).encode()[:size])
+    for _ in range(chance.choice([0, 0, 1, 5]) if data else 0):
+        data[chance.randrange(len(data))] = chance.randrange(256)
+    return bytes(data)
+
+
+START = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(*sys.argv[1:])

@@ -13,7 +13,6 @@ from ktxkit.core.gates.model import Layer
 from ktxkit.core.gates.provenance import Known, artifact, raw_path, raw_path_of
 from ktxkit.core.gates.references import References, Wrong, listed
 from ktxkit.core.gates.rules import ADVICE
-from ktxkit.core.text import nearest
 
 Facts = dict[str, Any]
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
@@ -67,11 +66,13 @@ def _problems(facts: Mapping[bytes, Facts]) -> Iterator[Finding]:
 
 
 def _keys(pages: Mapping[bytes, Facts], root: bytes) -> dict[str, set[str]]:
-    """Page keys by user; those of nobody ("") are everyone's."""
+    """Page keys that each user sees; those of nobody ("") are everyone's."""
     keys: dict[str, set[str]] = {"": set()}
     for path in pages:
         where = model.place_of(path, root)
         keys.setdefault(where.user, set()).add(where.key)
+    for user in keys.keys() - {""}:
+        keys[user] |= keys[""]
     return keys
 
 
@@ -86,9 +87,10 @@ def _page(
     yield from _told(path, page["tables"], references.table)
     spans = page["spans"]
     yield from (one for one in _told(path, spans, references.span) if options.advise or one.severity != ADVICE)
-    pages = keys[""] | keys.get(where.user, set()) if where.user else keys[""]
-    yield from _links(path, page["refs"], pages, "unknown-page")
-    yield from _links(path, page["links"], pages, "unknown-link")
+    pages = keys[where.user]
+    near = lambda key: known.layer.near.names(key, ("pages", where.user), lambda: pages)  # noqa: E731
+    yield from _links(path, page["refs"], pages, "unknown-page", near)
+    yield from _links(path, page["links"], pages, "unknown-link", near)
     for raw, line, column in page["comments"]:
         wrong = raw_path(raw, known)
         if wrong is not None:
@@ -105,12 +107,14 @@ def _told(path: bytes, items: Iterable[list[Any]], answer: Callable[[str], Wrong
             yield Finding(wrong.rule, path, wrong.message, line, column, *said)
 
 
-def _links(path: bytes, items: Iterable[list[Any]], pages: Collection[str], rule: str) -> Iterator[Finding]:
+def _links(
+    path: bytes, items: Iterable[list[Any]], pages: Collection[str], rule: str, nearest: Callable[[str], list[str]]
+) -> Iterator[Finding]:
     for text, line, column in items:
         key = text.partition("#")[0].strip() if rule == "unknown-link" else text
         if key in pages or not key:
             continue
-        near = nearest(key, sorted(pages))
+        near = nearest(key)
         level = "" if _KEY.match(key) or rule == "unknown-page" else "warning"
         message = f"there is no page {key}"
         hint = f"did you mean {near[0]}?" if near else "add the page, or remove the reference"
@@ -127,7 +131,7 @@ def _words(path: bytes, page: Facts, layer: Layer) -> Iterator[Finding]:
     for word, line, column in page["words"]:
         if word in entities or word in layer.homes or layer.knows_table(word):
             continue
-        near = nearest(word, sorted(entities), 3, 0.7)
+        near = layer.near_entity(word, found, 3, 0.7)
         message = f"{word} is nothing that the page's sources have"
         yield Finding("unknown-word", path, message, line, column, word, listed(names), tuple(near))
 

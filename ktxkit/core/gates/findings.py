@@ -45,11 +45,19 @@ class Finding:
     @property
     def fingerprint(self) -> str:
         rule, path, reference = self.identity
-        return digest(b"\0".join((rule.encode(), path, reference.encode("utf-8", "surrogateescape"))))[3:35]
+        return digest(b"\0".join((_bytes(rule), path, _bytes(reference))))[3:35]
 
     @property
     def order(self) -> tuple[int, bytes, int, int, str, str]:
         return (LEVELS.index(self.severity), self.path, self.line, self.column, self.rule, self.reference)
+
+
+def _bytes(text: str) -> bytes:
+    """Any text: bytes that stand in it as surrogates, and surrogates that stand alone in somebody's JSON."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def grouped(findings: Iterable[Finding]) -> list[Finding]:

@@ -48,6 +48,7 @@ class _Bracket:
     start: int
     image: bool
     pieces: int
+    around: bool = False  # whether another bracket stands in it: then its text is no label
 
 
 def scan(text: str, labels: Container[str] = frozenset()) -> list[Piece]:
@@ -168,6 +169,8 @@ class _Scanner:
             return at + 1
         bracket = self.brackets.pop()
         height = len(self.brackets)
+        if height:
+            self.brackets[-1].around = True
         alive = bracket.image or height >= self.dead
         self.dead = min(self.dead, height)
         end = self.target(bracket, at) if alive else -1
@@ -184,10 +187,11 @@ class _Scanner:
         end = _destination(self.text, at + 1)
         if end >= 0:
             return end
-        label, end = self.text[bracket.start : at], at + 1
+        label, end = "", at + 1
         if found := _LABEL.match(self.text, at + 1):
-            end = found.end()
-            label = found[1] or label
+            label, end = found[1], found.end()
+        if not label and not bracket.around:
+            label = self.text[bracket.start : min(at, bracket.start + LABEL_LIMIT + 1)]
         if len(label) > LABEL_LIMIT or normalised(label) not in self.labels:
             return -1
         return end
@@ -223,7 +227,9 @@ _BARE = re.compile(r"[^\\()\x00-\x20\x7f]+|\\[^\x00-\x20]|\\|[()]")
 def _bare(text: str, at: int) -> int:
     """The end of a destination without pointed brackets: balanced parentheses, no space, no control character."""
     depth = 0
-    while found := _BARE.match(text, at):
+    for found in _BARE.finditer(text, at):
+        if found.start() != at:
+            break
         if found[0] == "(":
             depth += 1
             if depth > PAREN_LIMIT:

@@ -18,8 +18,10 @@ from ktxkit.core.yaml_nodes import Problem
 
 NESTING_LIMIT = 200
 SIZE_LIMIT = 256 * 1024  # bytes of a page
+BLOCK_LIMIT = 50_000  # tokens of a page's blocks (a paragraph has 3, a list item 5, a cell 3): half a second
 
 _LINE = re.compile("\r\n|\n|\r")
+_BLANKS = re.compile(r"\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,9 @@ def read(text: str, first_line: int = 1) -> Body:
         tokens = _parser().parse("\n".join(lines), env)
     except RecursionError:
         return Body(problems=(_too_deep(first_line),))
+    except _TooMuch:
+        message = f"its blocks are more than the {BLOCK_LIMIT} tokens that are read"
+        return Body(problems=(Problem("md-size", first_line, 1, message, "split the page"),))
     labels = env.get("references", {}).keys()
     found: dict[str, list[Span]] = {"code": [], "link": [], "comment": []}
     places = _Places(lines, first_line)
@@ -88,7 +93,7 @@ class _Places:
             row_here = min(row, len(self.lines) - 1)
             rest = content[piece.start : min(end, piece.end)]
             column = self._column(row_here, rest.rstrip(), piece.start - begin)
-            alone = not content[begin : piece.start].strip() and not content[piece.end : max(end, piece.end)].strip()
+            alone = _blanks_end(content, begin) == piece.start and _blanks_end(content, piece.end) >= end
             found[piece.kind].append(Span(piece.text, row_here + self.first_line, column + 1, alone))
 
     def _column(self, row: int, piece: str, fallback: int) -> int:
@@ -101,6 +106,13 @@ class _Places:
                 self.cursor[row] = at + len(wanted)
                 return at
         return fallback
+
+
+def _blanks_end(content: str, at: int) -> int:
+    """Where the white space at `at` ends (a copy of the line for each of its spans would be quadratic)."""
+    found = _BLANKS.match(content, at)
+    assert found is not None
+    return found.end()
 
 
 def _line_end(content: str, at: int) -> int:
@@ -122,4 +134,23 @@ def _parser() -> Any:
         return not state.src.startswith("[^", begin) and bool(reference(state, start, end, silent))
 
     made.block.ruler.at("reference", not_footnotes)
+    made.core.ruler.at("block", _bounded)
     return made
+
+
+class _TooMuch(Exception):
+    """A page whose blocks would take too long: narrow rows of a wide table, lists in lists."""
+
+
+def _bounded(state: Any) -> None:
+    """The blocks of a page, but for one that never ends."""
+    from markdown_it.rules_block import StateBlock
+
+    class Bounded(StateBlock):
+        def push(self, *args: Any) -> Any:
+            if len(self.tokens) >= BLOCK_LIMIT:
+                raise _TooMuch
+            return super().push(*args)
+
+    blocks = Bounded(state.src, state.md, state.env, state.tokens)
+    state.md.block.tokenize(blocks, blocks.line, blocks.lineMax)

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ktxkit.core.gates.nearness import Nearness
+
 Facts = dict[str, Any]
 
 SEMANTIC_LAYER = b"semantic-layer/"
@@ -63,13 +65,18 @@ class Source:
     measures: set[str] = field(default_factory=set)
     segments: set[str] = field(default_factory=set)
     table: str = ""
+    folded: frozenset[str] = frozenset()  # its columns and measures as SQL compares them
+    aliases: dict[str, str] = field(default_factory=dict)  # of its joins: what they join
 
     def has(self, entity: str) -> bool:
         return entity in self.columns or entity in self.measures or entity in self.segments
 
+    def names(self) -> set[str]:
+        return self.columns | self.measures | self.segments
+
     @property
     def entities(self) -> list[str]:
-        return sorted(self.columns | self.measures | self.segments)
+        return sorted(self.names())
 
     @property
     def based(self) -> bool:
@@ -85,6 +92,8 @@ class Layer:
     unreadable: dict[str, set[str]] = field(default_factory=dict)
     tables: dict[str, set[str]] = field(default_factory=dict)
     homes: dict[str, list[str]] = field(default_factory=dict)  # source name: its connections
+    folded: dict[str, dict[str, str]] = field(default_factory=dict)  # by connection: a source by its name in lower case
+    near: Nearness = field(default_factory=Nearness)
 
     def find(self, name: str) -> list[Source]:
         """The source of that name in every connection that has it."""
@@ -96,6 +105,17 @@ class Layer:
 
     def names(self, connection: str = "") -> list[str]:
         return sorted(self.connections.get(connection, {})) if connection else sorted(self.homes)
+
+    def near_source(self, name: str, connection: str = "", limit: int = 3, cutoff: float = 0.6) -> list[str]:
+        """The sources whose names are nearest to one that is none."""
+        return self.near.names(name, ("sources", connection), lambda: self.names(connection), limit, cutoff)
+
+    def near_entity(self, name: str, sources: list[Source], limit: int = 3, cutoff: float = 0.6) -> list[str]:
+        """The entities of some sources whose names are nearest to one that is none."""
+        group = ("entities", *sorted((one.connection, one.name) for one in sources))
+        return self.near.names(
+            name, group, lambda: {entity for one in sources for entity in one.entities}, limit, cutoff
+        )
 
     def knows_table(self, reference: str, connection: str = "") -> bool:
         """Quotes and case do not count; a table's last parts name it."""
@@ -117,6 +137,7 @@ def build(files: Mapping[bytes, Facts], root: bytes = b"") -> Layer:
             layer.connections.setdefault(where.connection, {})
             _add(layer, path, where, files[path])
     for connection, sources in layer.connections.items():
+        layer.folded[connection] = {name.casefold(): name for name in sorted(sources, reverse=True)}
         for name, source in sources.items():
             _gather(source, sources)
             layer.homes.setdefault(name, []).append(connection)
@@ -149,6 +170,10 @@ def _gather(source: Source, siblings: Mapping[str, Source]) -> None:
         if form == "overlay":
             own = {name for name, _, _ in entry["columns"]}
             source.columns -= {name for name, _, _ in entry["excluded"]} - own
+    source.folded = frozenset(name.casefold() for name in (*source.columns, *source.measures))
+    source.aliases = {
+        join.get("alias", join["to"]): join["to"] for _, _, one in source.declared for join in one["joins"]
+    }
 
 
 def _tables(known: set[str], source: Source) -> None:

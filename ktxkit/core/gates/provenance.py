@@ -24,6 +24,18 @@ class Known:
     root: bytes = b""
     current: Collection[str] | None = None
     deleted: Collection[str] = field(default_factory=frozenset)
+    _directories: set[bytes] = field(default_factory=set)
+
+    def has_directory(self, path: bytes) -> bool:
+        """Whether a file lies below a directory, which ends in `/`."""
+        if not self._directories:
+            self._directories.add(b"")
+            for name in self.files:
+                end = name.rfind(b"/") + 1
+                while end and name[:end] not in self._directories:
+                    self._directories.add(name[:end])
+                    end = name.rfind(b"/", 0, end - 1) + 1
+        return path in self._directories
 
 
 def not_normal(path: str) -> str:
@@ -55,9 +67,7 @@ def raw_path(path: str, known: Known) -> tuple[str, str] | None:
     if whole in known.files:
         return None
     snapshot = _snapshot(path)
-    if snapshot and any(
-        name.startswith(known.root + snapshot.encode("utf-8", "surrogateescape")) for name in known.files
-    ):
+    if snapshot and known.has_directory(known.root + snapshot.encode("utf-8", "surrogateescape")):
         return "unknown-raw-path", f"{path} is not there, although its snapshot is"
     return "absent-snapshot", f"{path} lies in a snapshot that this tree does not keep"
 

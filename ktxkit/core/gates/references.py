@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from ktxkit.core.gates.model import Layer, Source
-from ktxkit.core.text import nearest
 
 SHOWN = 12  # names that a finding lists as searched
 _FILE = re.compile(r"(?:ya?ml|md|json|jsonl|sql|csv|py|ts|js|txt|html|toml|lkml|parquet|sh)\Z")
@@ -101,7 +101,7 @@ class References:
             return None
         if source in self.former:
             return self._source(source, "", text, "unknown-source")
-        near = nearest(source, self.layer.names(), 1, _NEAR)
+        near = self.layer.near_source(source, "", 1, _NEAR)
         if not near or not any(one.has(entity) for one in self.layer.find(near[0])):
             return None
         return Wrong(
@@ -110,7 +110,7 @@ class References:
 
     def _foreign(self, connection: str, source: str, entity: str, text: str) -> Wrong | None:
         """`a/b` with an unknown `a`: a path in prose, unless `b` is a source or `a` nearly a connection."""
-        near = nearest(connection, sorted(self.layer.connections), 1, _NEAR)
+        near = self._near_connection(connection, 1, _NEAR)
         known = source in self.layer.homes and not _FILE.match(entity)
         return self._no_connection(connection, text) if near or known else None
 
@@ -119,7 +119,7 @@ class References:
             "unknown-connection",
             f"{text}: there is no connection {connection}",
             listed(self.layer.connections),
-            tuple(nearest(connection, sorted(self.layer.connections))),
+            tuple(self._near_connection(connection)),
             "name a directory of semantic-layer/, or leave the connection out",
             connection,
         )
@@ -148,7 +148,7 @@ class References:
             return None
         if self.layer.is_unreadable(source, connection):
             return None  # one error on the file says it
-        near = nearest(source, self.layer.names(connection))
+        near = self.layer.near_source(source, connection)
         elsewhere = f"; it is in {', '.join(homes)}" if homes else ""
         searched = (connection,) if connection else listed(self.layer.connections)
         hint = f"did you mean {near[0]}?" if near else "add the source, or remove the reference"
@@ -172,10 +172,13 @@ class References:
         return self._stale(source, entity, found, text)
 
     def _stale(self, source: str, entity: str, found: list[Source], text: str) -> Wrong:
-        known = sorted({name for one in found for name in one.entities})
-        near = nearest(entity, known)
+        near = self.layer.near_entity(entity, found)
         lead = text[: len(text) - len(entity)]
-        hint = f"did you mean {lead}{near[0]}?" if near else f"{source} has {', '.join(known[:SHOWN]) or 'nothing'}"
+        if near:
+            hint = f"did you mean {lead}{near[0]}?"
+        else:
+            known = nsmallest(SHOWN, {name for one in found for name in one.names()})
+            hint = f"{source} has {', '.join(known) or 'nothing'}"
         searched = tuple(f"{one.connection}/{source}" for one in found)
         message = f"{text}: {source} has no measure, column or segment {entity}"
         return Wrong(
@@ -185,12 +188,17 @@ class References:
     def _table(self, name: str, connection: str, text: str) -> Wrong | None:
         if self.layer.knows_table(name, connection):
             return None
-        places = [connection] if connection else list(self.layer.tables)
-        known = sorted({table for place in places for table in self.layer.tables.get(place, ()) if "." in table})
-        near = nearest(name.casefold(), known)
+        near = self.layer.near.names(name.casefold(), ("tables", connection), lambda: self._tables(connection))
         searched = (connection,) if connection else listed(self.layer.connections)
         hint = f"did you mean {near[0]}?" if near else "no source of these connections reads that table"
         return Wrong("unknown-table", f"{text}: no source reads a table {name}", searched, tuple(near), hint, name)
+
+    def _tables(self, connection: str) -> set[str]:
+        places = [connection] if connection else list(self.layer.tables)
+        return {table for place in places for table in self.layer.tables.get(place, ()) if "." in table}
+
+    def _near_connection(self, connection: str, limit: int = 3, cutoff: float = 0.6) -> list[str]:
+        return self.layer.near.names(connection, "connections", lambda: self.layer.connections, limit, cutoff)
 
 
 def split_connection(text: str) -> tuple[str, str]:

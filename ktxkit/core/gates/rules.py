@@ -79,6 +79,7 @@ RULES: dict[str, tuple[str, str]] = {
     "suppression-unknown": (ERROR, "a suppression that names no rule"),
     "swallowed-exception": (ERROR, "an except block whose whole body discards the error"),
     "python-syntax": (WARNING, "a Python file that cannot be read"),
+    "python-size": (WARNING, "a Python file is larger than what is read"),
     "waiver-without-reason": (ERROR, "a waiver that gives no reason"),
     "waiver-unused": (WARNING, "a waiver that waives nothing"),
     "command-failed": (ERROR, "a command that serves as a gate ended with another status than 0"),

@@ -43,7 +43,8 @@ def close(touched: Collection[bytes], trees: Collection[Tree], root: bytes = b""
         for path in touched:
             names |= set(declared(path, tree.get(path), root))
     raw = {_text(path, root) for path in touched}
-    referrers = {path for tree in trees for path, facts in tree.items() if _uses(facts, names, raw)}
+    folded = {name.casefold() for name in names}
+    referrers = {path for tree in trees for path, facts in tree.items() if _uses(facts, names, folded, raw)}
     referrers |= _joined(touched, trees)
     if names:
         referrers |= {path for tree in trees for path, facts in tree.items() if facts["kind"] == "provenance"}
@@ -70,7 +71,7 @@ def declared(path: bytes, facts: Facts | None, root: bytes) -> Iterator[str]:
         yield from (".".join(parts[n:]) for n in range(len(parts)))
 
 
-def _uses(facts: Facts, names: set[str], raw: set[str]) -> bool:
+def _uses(facts: Facts, names: set[str], folded: set[str], raw: set[str]) -> bool:
     if facts["kind"] == "page":
         if any(text in raw for text, _, _ in facts["comments"]):
             return True
@@ -79,9 +80,7 @@ def _uses(facts: Facts, names: set[str], raw: set[str]) -> bool:
     if facts["kind"] == "provenance":
         return any(row.get("rawPath") in raw or row.get("sourcePath") in raw for row, _, _ in facts["rows"])
     return facts["kind"] == "sources" and any(
-        join["to"] in names or join["to"].casefold() in {name.casefold() for name in names}
-        for entry in facts["sources"]
-        for join in entry["joins"]
+        join["to"] in names or join["to"].casefold() in folded for entry in facts["sources"] for join in entry["joins"]
     )
 
 

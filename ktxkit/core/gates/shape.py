@@ -12,6 +12,8 @@ from ktxkit.core.yaml_nodes import Node, Problem
 PAGE_DATES = frozenset({"stale_since", "archived_since", "usage", "fingerprints", "external_refs"})
 SOURCE_DATES = frozenset({"usage", "freshness", "tests", "enum_values"})
 GATED_KEYS = frozenset({"refs", "sl_refs", "tables", "summary"})
+TOLD = 200  # departures of one file; the rest is counted
+SHOWN = 200  # characters of a name or a place
 _NAMES = {"null": "nothing", "map": "a map", "list": "a list", "str": "text", "bool": "true or false"}
 
 
@@ -20,7 +22,14 @@ Judge = Callable[[str, Any], Sequence[Violation]]
 
 def judged(contract: str, root: Node, judge: Judge, dates: frozenset[str] = frozenset()) -> list[Problem]:
     """All departures from a contract, with places; and dates where text is expected. `dates`: keys that take one."""
-    problems = [_told(violation, root) for violation in judge(contract, root.data())]
+    found = judge(contract, root.data())
+    problems = [_told(violation, root) for violation in found[:TOLD]]
+    if len(found) > TOLD:
+        problems.append(
+            Problem(
+                "schema-value", 1, 1, f"{len(found) - TOLD} and perhaps more departures from the schema are not told"
+            )
+        )
     if root.kind == "map":
         for key, value in root.items:
             if key is not None and key.plain not in dates:
@@ -59,7 +68,7 @@ def _told(violation: Violation, root: Node) -> Problem:
     if violation.keyword == "type":
         return _wrong_type(violation, node, name)
     if violation.keyword in ("not", "pattern") and violation.path and violation.path[-1] == "name":
-        message = f"the name {node.plain!r} holds what a reference cannot spell"
+        message = f"the name {str(node.plain)[:SHOWN]!r} holds what a reference cannot spell"
         return Problem("entity-name", place.line, place.column, message, "no dots, slashes or control characters")
     return Problem("schema-value", place.line, place.column, f"{name or 'the file'}: {_said(violation, node)}")
 
@@ -67,11 +76,11 @@ def _told(violation: Violation, root: Node) -> Problem:
 def _unknown_key(violation: Violation, root: Node, name: str) -> Problem:
     node, _ = root.at(list(violation.path))
     key = next((k for k, _ in node.items if k is not None and k.plain == violation.detail), None)
-    near = nearest(violation.detail, list(violation.known), 1)
+    near = nearest(violation.detail[:SHOWN], list(violation.known), 1)
     hint = f"did you mean {near[0]!r}?" if near else "remove it, or begin it with x-"
     place = key or node
     return Problem(
-        "schema-unknown-key", place.line, place.column, f"{violation.detail!r} is no known key{_in(name)}", hint
+        "schema-unknown-key", place.line, place.column, f"{violation.detail[:SHOWN]!r} is no known key{_in(name)}", hint
     )
 
 
@@ -99,11 +108,15 @@ def _kind(node: Node) -> str:
         return _NAMES["null"]
     if isinstance(node.plain, str):
         return _NAMES["str"]
-    return f"{'true or false' if isinstance(node.plain, bool) else 'the number'} ({node.plain})"
+    if isinstance(node.plain, dict | list):
+        return _NAMES["map" if isinstance(node.plain, dict) else "list"]
+    return f"{'true or false' if isinstance(node.plain, bool) else 'the number'} ({str(node.plain)[:SHOWN]})"
 
 
 def _said(violation: Violation, node: Node) -> str:
-    shown = repr(node.plain)[:80] if node.kind == "scalar" else f"a {node.kind} of {len(node.items)}"
+    shown = f"a {node.kind} of {len(node.items)}"
+    if node.kind == "scalar":
+        shown = _kind(node) if isinstance(node.plain, dict | list) else repr(node.plain)[:80]
     if violation.keyword == "enum":
         return f"{shown} is none of {', '.join(map(str, violation.wanted))}"
     limits = {
@@ -118,7 +131,7 @@ def _said(violation: Violation, node: Node) -> str:
 
 
 def _dotted(path: Sequence[str | int]) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part[:SHOWN]}" for part in path).lstrip(".")
 
 
 def _in(name: str) -> str:

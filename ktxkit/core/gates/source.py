@@ -34,7 +34,8 @@ def read(data: bytes, judge: Judge, *, shard: bool) -> Facts:
         contract = SHARD if shard else _contract(root)
         facts["form"] = FORMS[contract]
         problems += shape.judged(contract, root, judge, dates=shape.SOURCE_DATES)
-        entries = _tables(root) if shard else [_source(root, root.get("name"))]
+        budget = _Budget()
+        entries = _tables(root, budget) if shard else [_source(root, root.get("name"), budget)]
         facts["sources"] = [entry for entry in entries if entry is not None]
         problems += _both(root) if contract == STANDALONE else []
         problems += _twice(root, shard)
@@ -62,13 +63,13 @@ def _both(root: Node) -> list[Problem]:
     return [Problem("table-or-sql", sql.line, sql.column, "the source has both a table and sql", "keep one of them")]
 
 
-def _tables(root: Node) -> Iterator[Facts | None]:
+def _tables(root: Node, budget: _Budget) -> Iterator[Facts | None]:
     tables = root.get("tables")
     for key, value in tables.items if tables is not None and tables.kind == "map" else ():
-        yield _source(value, key)
+        yield _source(value, key, budget)
 
 
-def _source(node: Node, name: Node | None) -> Facts | None:
+def _source(node: Node, name: Node | None, budget: _Budget) -> Facts | None:
     if name is None or not isinstance(name.plain, str) or node.kind != "map":
         return None
     found: Facts = {"name": name.plain, "line": name.line, "column": name.column}
@@ -84,9 +85,27 @@ def _source(node: Node, name: Node | None) -> Facts | None:
     found["overridden"] = _overridden(node)
     found["times"] = [[n.plain, n.line, n.column] for n in _times(node)]
     found["disabled"] = [text for text, _, _ in _texts(node, "disable_joins")]
-    found["expressions"] = list(_expressions(node))
+    found["expressions"] = list(_expressions(node, budget))
     found["uses"] = [use for _, item in _items(node, "measures") for use in _texts(item, "segments")]
     return found
+
+
+class _Budget:
+    """The expressions of one file, read until they are more than is read; that is told once."""
+
+    def __init__(self) -> None:
+        self.left = expressions.FILE_LIMIT
+
+    def read(self, text: str) -> expressions.Read:
+        if self.left <= 0:
+            return expressions.Read()
+        self.left -= expressions.size(text) + 4  # what each takes however short it is
+        if self.left > 0:
+            return expressions.read(text)
+        message = (
+            f"the file's expressions have more than {expressions.FILE_LIMIT} words and signs; here the reading ends"
+        )
+        return expressions.Read("expr-nesting", message)
 
 
 def _items(node: Node, kind: str) -> list[tuple[int, Node]]:
@@ -143,7 +162,7 @@ def _joins(node: Node) -> Iterator[Facts]:
         yield found
 
 
-def _expressions(node: Node) -> Iterator[list[Any]]:
+def _expressions(node: Node, budget: _Budget) -> Iterator[list[Any]]:
     """[what it is, text, line, column, rule, message, columns]: each expression, read once."""
     for kind, keys in (
         ("columns", ("expr",)),
@@ -156,7 +175,7 @@ def _expressions(node: Node) -> Iterator[list[Any]]:
             for key in keys:
                 text = _text(item.get(key))
                 if text is not None:
-                    read = expressions.read(text.plain)
+                    read = budget.read(text.plain)
                     what = f"{kind}[{name.plain if name is not None else index}].{key}"
                     columns = [list(column) for column in read.columns]
                     yield [what, text.plain, text.line, text.column, read.rule, read.message, columns]

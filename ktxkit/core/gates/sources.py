@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ktxkit.core.gates.findings import Finding
 from ktxkit.core.gates.model import FILE_NAME, RESERVED, Layer, Source, entries, plain_table
-from ktxkit.core.text import nearest
 
 Facts = dict[str, Any]
+# What to say, what was searched, and the group of names there with what gives them.
+_Absent = tuple[str, str, tuple[str, ...], Callable[[], Iterable[str]]]
 _SLUG = re.compile(r"[^a-z0-9]+")
 
 
@@ -20,7 +21,7 @@ def judge(layer: Layer) -> Iterator[Finding]:
     for source, path, form, entry in entries(layer):
         yield from _names(source, path, form, entry)
         yield from _joins(layer, source, path, entry)
-        yield from _columns(source, path, form, entry)
+        yield from _columns(layer, source, path, entry)
         yield from _expressions(layer, source, path, entry)
     for connection in sorted(layer.connections):
         for source in layer.connections[connection].values():
@@ -38,7 +39,7 @@ def _declared(layer: Layer, source: Source) -> Iterator[Finding]:
     hidden = layer.is_unreadable(source.name, source.connection) or _shard_unreadable(layer, source.connection)
     if overlays and not bases and not hidden:
         message = f"{source.name} has neither table nor sql, and no _schema table has its name"
-        near = nearest(source.name, layer.names(source.connection), 4)
+        near = layer.near_source(source.name, source.connection, 4)
         yield _at(
             source, overlays[0], "orphan-overlay", message, source.name, near=[n for n in near if n != source.name]
         )
@@ -85,9 +86,9 @@ def _joins(layer: Layer, source: Source, path: bytes, entry: Facts) -> Iterator[
         target = join["to"]
         if target in siblings or layer.is_unreadable(target, source.connection):
             continue
-        same = next((name for name in sorted(siblings) if name.casefold() == target.casefold()), None)
+        same = layer.folded[source.connection].get(target.casefold())
         rule = "join-case" if same else "unknown-join-target"
-        near = [same] if same else nearest(target, sorted(siblings))
+        near = [same] if same else layer.near_source(target, source.connection)
         others = [home for home in layer.homes.get(target, ()) if home != source.connection]
         elsewhere = f"; {', '.join(others)} has one, but joins stay in their connection" if others else ""
         message = f"{source.name} joins {target}, which {source.connection} does not have{elsewhere}"
@@ -97,7 +98,7 @@ def _joins(layer: Layer, source: Source, path: bytes, entry: Facts) -> Iterator[
         )
 
 
-def _columns(source: Source, path: bytes, form: str, entry: Facts) -> Iterator[Finding]:
+def _columns(layer: Layer, source: Source, path: bytes, entry: Facts) -> Iterator[Finding]:
     """Columns and segments that a source names in its own lists."""
     if not source.based:
         return
@@ -106,12 +107,14 @@ def _columns(source: Source, path: bytes, form: str, entry: Facts) -> Iterator[F
     for key, known in (("grain", source.columns), ("excluded", base), ("overridden", base), ("times", source.columns)):
         for name, line, column in entry[key]:
             if name not in known and not (key == "times" and "." in name):
-                near = nearest(name, sorted(known))
+                group = (source.connection, source.name, "based" if known is base else "columns")
+                near = layer.near.names(name, group, lambda known=known: known)  # type: ignore[misc]
                 message = f"{source.name} has no column {name}"
                 yield Finding("unknown-column", path, message, line, column, name, (source.name,), tuple(near))
     for name, line, column in entry["uses"]:
         if name not in source.segments:
-            near = nearest(name, sorted(source.segments))
+            group = (source.connection, source.name, "segments")
+            near = layer.near.names(name, group, lambda: source.segments)
             message = f"{source.name} has no segment {name}"
             yield Finding("unknown-segment", path, message, line, column, name, (source.name,), tuple(near))
 
@@ -122,19 +125,19 @@ def _expressions(layer: Layer, source: Source, path: bytes, entry: Facts) -> Ite
             yield Finding(rule, path, f"{what}: {message}", line, column, f"{source.name}.{what}: {text[:200]}")
             continue
         for qualifier, name in columns:
-            problem = _column(layer, source, entry, qualifier, name)
+            problem = _column(layer, source, qualifier, name)
             if problem is not None:
-                said, searched, known = problem
-                near = tuple(nearest(name, known))
+                said, searched, group, known = problem
+                near = tuple(layer.near.names(name, (source.connection, *group), known))
                 reference = f"{source.name}.{what}: {f'{qualifier}.' if qualifier else ''}{name}"
                 where = (line, column, reference, (searched,), near)
                 yield Finding("expr-unknown-column", path, f"{what}: {said}", *where)
 
 
-def _column(layer: Layer, source: Source, entry: Facts, qualifier: str, name: str) -> tuple[str, str, list[str]] | None:
-    """Why a column of an expression is not there: what to say, what was searched, what is there. None: it may be."""
+def _column(layer: Layer, source: Source, qualifier: str, name: str) -> _Absent | None:
+    """Why a column of an expression is not there. None: it may be."""
     siblings = layer.connections[source.connection]
-    aliases = {join.get("alias", join["to"]): join["to"] for _, _, one in source.declared for join in one["joins"]}
+    aliases = source.aliases
     own = {source.name, plain_table(source.table).rpartition(".")[2], plain_table(source.table)}
     if not qualifier or qualifier in own:
         target = source
@@ -146,13 +149,13 @@ def _column(layer: Layer, source: Source, entry: Facts, qualifier: str, name: st
     elif "." in qualifier or _has(source, qualifier):
         return None  # a qualified table, or a field of a structured column
     else:
-        known = sorted({source.name, *aliases})
-        return f"{qualifier} is neither {source.name}, one of its joins nor a column", source.connection, known
+        said = f"{qualifier} is neither {source.name}, one of its joins nor a column"
+        return said, source.connection, (source.name, "aliases"), lambda: {source.name, *aliases}
     if _has(target, name) or not target.based or layer.is_unreadable(target.name, target.connection):
         return None
-    return f"{target.name} has no column {name}", f"{target.connection}/{target.name}", sorted(target.columns)
+    said = f"{target.name} has no column {name}"
+    return said, f"{target.connection}/{target.name}", (target.name, "columns"), lambda: target.columns
 
 
 def _has(source: Source, name: str) -> bool:
-    folded = name.casefold()
-    return source.has(name) or any(known.casefold() == folded for known in (*source.columns, *source.measures))
+    return source.has(name) or name.casefold() in source.folded

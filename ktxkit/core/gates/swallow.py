@@ -13,13 +13,17 @@ import ast
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ktxkit.core.yaml_nodes import Problem
 
 _WAIVER = re.compile(r"#\s*gate-ok\s*(?::\s*(.*)|\Z)")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_STATEMENTS = ("body", "handlers", "orelse", "finalbody", "cases")  # where statements, and so handlers, can be
+_TOKEN = re.compile(rb"\w+|[^\w \t\r\f]")
+TOKEN_LIMIT = 150_000  # words, signs and line ends of one file: half a second and 130 MB at the worst
+SIZE_LIMIT = 1024 * 1024  # bytes of one file
 
 
 @dataclass(slots=True)
@@ -33,6 +37,9 @@ class _Waiver:
 
 def judge(data: bytes) -> list[Problem]:
     """What is wrong in one Python source. Never raises."""
+    excess = _excess(data)
+    if excess:
+        return [Problem("python-size", 1, 1, excess, "split the file, or name the files of this gate with `files`")]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a deprecated escape in foreign code is not ours to tell
@@ -43,31 +50,47 @@ def judge(data: bytes) -> list[Problem]:
     except (ValueError, RecursionError, MemoryError) as error:
         return [Problem("python-syntax", 1, 1, f"cannot be read: {str(error)[:200] or type(error).__name__}")]
     waivers = list(_waivers(data))
-    found = [_judge(node, answers, waivers) for node, answers in _handlers(tree)]
-    problems = [problem for problem in found if problem is not None]
+    by_line: dict[int, list[_Waiver]] = {}
+    for waiver in waivers:
+        by_line.setdefault(waiver.line, []).append(waiver)
+    found = [_judge(node, answers, by_line) for node, answers in _handlers(tree)]
+    problems = [problem for problem in found if problem is not None] + [*_wrong(waivers)]
+    return sorted(problems, key=lambda one: (one.line, one.column))
+
+
+def _excess(data: bytes) -> str:
+    """Why a file is not read: what its tree would take grows with its tokens. Empty where it is."""
+    if len(data) > SIZE_LIMIT:
+        return f"{len(data)} bytes are more than the {SIZE_LIMIT} that are read"
+    if len(data) > TOKEN_LIMIT and (count := sum(1 for _ in _TOKEN.finditer(data))) > TOKEN_LIMIT:
+        return f"{count} words and signs are more than the {TOKEN_LIMIT} that are read"
+    return ""
+
+
+def _wrong(waivers: list[_Waiver]) -> Iterator[Problem]:
     for waiver in waivers:
         if not waiver.reason:
             message = "a waiver without a reason: `# gate-ok: REASON`"
-            hint = "say why it is right"
-            problems.append(Problem("waiver-without-reason", waiver.line, waiver.column, message, hint))
+            yield Problem("waiver-without-reason", waiver.line, waiver.column, message, "say why it is right")
         elif not waiver.used:
             message = "this waiver waives nothing"
-            problems.append(Problem("waiver-unused", waiver.line, waiver.column, message, "remove the comment"))
-    return sorted(problems, key=lambda one: (one.line, one.column))
+            yield Problem("waiver-unused", waiver.line, waiver.column, message, "remove the comment")
 
 
 def _handlers(tree: ast.AST) -> list[tuple[ast.ExceptHandler, bool]]:
     """Every handler, in the order of the source, and whether the function that it stands in answers."""
-    found: list[tuple[ast.ExceptHandler, bool]] = []
-    pending: list[tuple[ast.AST, bool]] = [(tree, False)]
+    found: list[tuple[ast.ExceptHandler, ast.AST]] = []
+    pending: list[tuple[ast.AST, ast.AST]] = [(tree, tree)]
     while pending:
-        node, answers = pending.pop()
+        node, scope = pending.pop()
         if isinstance(node, _SCOPES):
-            answers = _answers(node)
+            scope = node
         elif isinstance(node, ast.ExceptHandler):
-            found.append((node, answers))
-        pending += [(child, answers) for child in ast.iter_child_nodes(node)]
-    return sorted(found, key=lambda one: (one[0].lineno, one[0].col_offset))
+            found.append((node, scope))
+        pending += [(child, scope) for field in _STATEMENTS for child in getattr(node, field, ())]
+    answers = {scope: scope is not tree and _answers(scope) for scope in {scope for _, scope in found}}
+    found.sort(key=lambda one: (one[0].lineno, one[0].col_offset))
+    return [(node, answers[scope]) for node, scope in found]
 
 
 def _answers(function: ast.AST) -> bool:
@@ -89,21 +112,28 @@ def _nothing(value: ast.expr | None) -> bool:
     return value is None or (isinstance(value, ast.Constant) and value.value is None)
 
 
-def _judge(node: ast.ExceptHandler, answers: bool, waivers: list[_Waiver]) -> Problem | None:
+def _judge(node: ast.ExceptHandler, answers: bool, waivers: Mapping[int, list[_Waiver]]) -> Problem | None:
     if not all(_discards(statement, answers) for statement in node.body):
         return None
     last = node.end_lineno or node.lineno
     waived = False
-    for waiver in waivers:
-        if node.lineno <= waiver.line <= last or (waiver.alone and waiver.line == node.lineno - 1):
-            waiver.used = True
-            waived = waived or bool(waiver.reason)
+    for line in range(node.lineno - 1, last + 1):
+        for waiver in waivers.get(line, ()):
+            if line >= node.lineno or waiver.alone:
+                waiver.used = True
+                waived = waived or bool(waiver.reason)
     if waived:
         return None
-    caught = ast.unparse(node.type) if node.type is not None else "everything"
-    message = f"this block catches {caught[:80]} and discards it"
+    message = f"this block catches {_caught(node.type)[:80]} and discards it"
     hint = "handle it, log it or let it pass; or `# gate-ok: REASON` on the line"
     return Problem("swallowed-exception", node.lineno, node.col_offset + 1, message, hint)
+
+
+def _caught(kind: ast.expr | None) -> str:
+    try:
+        return ast.unparse(kind) if kind is not None else "everything"
+    except RecursionError:
+        return "what a deep expression names"
 
 
 def _discards(statement: ast.stmt, answers: bool) -> bool:

@@ -24,6 +24,8 @@ from ktxkit.gates import Answer, Finding, Subject
 
 TIME_LIMIT = 600.0  # seconds, unless the settings say otherwise
 OUTPUT_SHOWN = 1200  # characters of a failed command's output in its finding
+WRONG_TOLD, WRONG_READ = 20, 1000  # lines that are no findings
+NUMBER_LIMIT, PATH_LIMIT = 1 << 31, 4096  # lines and columns; characters of a path
 LEVELS = ("error", "warning", "advice")
 _DURATION = re.compile(r"\b[0-9]+(?:[.][0-9]+)?\s?(?:ms|s|sec|secs|seconds?|minutes?)\b")
 
@@ -87,7 +89,8 @@ def failed(rule: str, name: str, done: process.Completed, *, why: str = "") -> F
 
 
 def parse(out: bytes, name: str) -> Iterator[Finding]:
-    """Findings as JSON Lines. What is none is a finding itself."""
+    """Findings as JSON Lines. What is none is a finding itself; of many such lines the first are told."""
+    wrong = 0
     for number, line in enumerate(out.splitlines(), 1):
         if not line.strip():
             continue
@@ -96,11 +99,20 @@ def parse(out: bytes, name: str) -> Iterator[Finding]:
         except (ValueError, RecursionError):
             value = None
         found = _finding(value, name) if isinstance(value, dict) else None
-        if found is None:
+        if found is not None:
+            yield found
+            continue
+        wrong += 1
+        if wrong == WRONG_READ:
+            break
+        if wrong <= WRONG_TOLD:
             message = f"line {number} of {name}'s output is no finding"
             hint = 'print one JSON object a line: {"path": ..., "message": ...}'
-            found = Finding("gate-output", b"", message, reference=f"{name}: line {number}", hint=hint, gate=name)
-        yield found
+            yield Finding("gate-output", b"", message, reference=f"{name}: line {number}", hint=hint, gate=name)
+    if wrong > WRONG_TOLD:
+        rest = "; what follows them was not read" if wrong == WRONG_READ else ""
+        message = f"{wrong - WRONG_TOLD} more lines of {name}'s output are no findings{rest}"
+        yield Finding("gate-output", b"", message, reference=f"{name}: more lines", gate=name)
 
 
 def _finding(value: Mapping[str, Any], name: str) -> Finding | None:
@@ -108,12 +120,12 @@ def _finding(value: Mapping[str, Any], name: str) -> Finding | None:
     numbers = [value.get(key, 0) for key in ("line", "column")]
     if not all(isinstance(text, str) for text in texts.values()) or not texts["message"]:
         return None
-    if not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers):
+    if not all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < NUMBER_LIMIT for one in numbers):
         return None
-    if texts["level"] not in ("", *LEVELS):
+    if texts["level"] not in ("", *LEVELS) or len(texts["path"]) > PATH_LIMIT:
         return None
     return Finding(
-        texts["rule"][:128] or name,
+        printable(texts["rule"])[:128] or name,
         _path(texts["path"]),
         texts["message"],
         numbers[0],
@@ -126,5 +138,11 @@ def _finding(value: Mapping[str, Any], name: str) -> Finding | None:
 
 
 def _path(text: str) -> bytes:
-    """From the top of the tree, in its normal form: `./a` is `a`."""
-    return posixpath.normpath(text).encode("utf-8", "surrogatepass").removeprefix(b"./") if text else b""
+    """From the top of the tree, in its normal form: `./a` is `a`. Bytes that are not UTF-8 stand as surrogates."""
+    if not text:
+        return b""
+    normal = posixpath.normpath(text)
+    try:
+        return normal.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return normal.encode("utf-8", "surrogatepass")

@@ -28,11 +28,11 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
 
 
 def _findings(path: bytes, data: bytes, validator: contracts.Foreign) -> Iterator[Finding]:
-    for one in _problems(path, data, validator):
+    for one in problems(path, data, validator):
         yield Finding(one.rule, path, one.message, one.line, one.column, hint=one.hint, gate="schema")
 
 
-def _problems(path: bytes, data: bytes, validator: contracts.Foreign) -> list[Problem]:
+def problems(path: bytes, data: bytes, validator: contracts.Foreign) -> list[Problem]:
     parsed = strict_yaml.read(data)
     if parsed.root is not None:
         return [*parsed.problems, *shape.judged("", parsed.root, validator)]
@@ -40,6 +40,7 @@ def _problems(path: bytes, data: bytes, validator: contracts.Foreign) -> list[Pr
         return list(parsed.problems)
     try:  # JSON that YAML does not take (tabs, surrogate pairs): judged without places
         value = json.loads(data)
-    except (ValueError, RecursionError):
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):  # no JSON either, or half a character (a lone surrogate)
         return list(parsed.problems)
     return shape.judged("", Node("scalar", 1, 1, 0, 0, value), validator)

@@ -15,7 +15,7 @@ from tests.support.repos import Repo
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "rules"
 FILE = re.compile(r"^`([^`\n]+)`(?: \(([a-z0-9-]+)\))?\n\n(`{3,})[a-z]+\n(.*?)^\3$", re.DOTALL | re.MULTILINE)
-WITHOUT_EXAMPLE = {"md-size", "not-a-file"} | {  # shown by tests of their own
+WITHOUT_EXAMPLE = {"md-size", "python-size", "not-a-file"} | {  # shown by tests of their own
     rule for rule in RULES if rule.startswith(("claim-", "word-", "quote-"))
 }
 
@@ -80,6 +80,23 @@ def test_explain(tmp_path: Path) -> None:
 def test_a_page_that_is_too_large(tmp_path: Path) -> None:
     (found,) = in_core({"wiki/global/a.md": "---\nsummary: a\n---\n" + "word " * 60_000})
     assert (found["rule"], found["level"]) == ("md-size", "error")
+
+
+@pytest.mark.parametrize(
+    "piece", ["- a\n", "a\n\n", "- " * 60 + "a\n\n", ("a|" * 130 + "\n" + "-|" * 130 + "\n" + "a|\n" * 50 + "\n")]
+)
+def test_a_page_of_too_many_blocks(piece: str) -> None:
+    text = "---\nsummary: a\n---\n`a.b`\n\n" + piece * (260_000 // len(piece))
+    (found,) = in_core({"wiki/global/a.md": text})
+    assert (found["rule"], found["level"], found["line"]) == ("md-size", "error", 4)
+
+
+def test_a_long_page_is_read() -> None:
+    """Ten thousand lines of a list, and of a table."""
+    text = "---\nsummary: a\n---\n" + "- an item `source:gone`\n" * 9_000
+    assert [one["rule"] for one in in_core({"wiki/global/a.md": text})] == ["unknown-source"]
+    text = "---\nsummary: a\n---\n| a | b |\n|-|-|\n" + "| an item | `source:gone` |\n" * 6_000
+    assert [one["rule"] for one in in_core({"wiki/global/a.md": text})] == ["unknown-source"]
 
 
 def test_a_link_and_a_submodule_are_no_artifacts(tmp_path: Path) -> None:

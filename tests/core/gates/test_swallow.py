@@ -134,3 +134,21 @@ def test_other_encodings_and_line_ends() -> None:
 )
 def test_any_text_has_an_answer(words: list[str]) -> None:
     judge("".join(words).encode())
+
+
+@pytest.mark.parametrize("kind", ["a" + ".a" * 2000, "not " * 900 + "a", "a" + "[0]" * 1500])
+def test_what_a_deep_expression_names_is_told_all_the_same(kind: str) -> None:
+    (problem,) = judge(f"try:\n    x\nexcept {kind}:\n    pass\n".encode())
+    assert problem.rule in ("swallowed-exception", "python-syntax")
+
+
+@pytest.mark.parametrize("data", [b"a\n" * 80_000, b"# " + b"word" * 270_000])
+def test_a_file_that_is_too_large_is_told(data: bytes) -> None:
+    (problem,) = judge(data)
+    assert (problem.rule, problem.line) == ("python-size", 1)
+
+
+def test_a_long_file_is_read() -> None:
+    function = "def name(argument):\n    '''Some text that says it.'''\n    return argument.attribute + 1\n\n\n"
+    swallows = "try:\n    name(1)\nexcept ValueError:\n    pass\n"
+    assert rules(function * 4_000 + swallows) == ["swallowed-exception"]
