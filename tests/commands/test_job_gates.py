@@ -80,3 +80,16 @@ def test_what_cannot_be_pruned_is_set_aside(layer: Repo) -> None:
     ran = spawn("job-run", str(job_file(layer, {"units": units, "onConflict": "prune"})), "--job", "j1", cwd=layer.path)
     assert ran.status == 3
     assert outcomes(layer) == {"bad": "semantic_conflict", "good": "accepted"}
+
+
+def test_what_a_projection_breaks_ends_the_job_at_its_final_gates(layer: Repo) -> None:
+    """Units start from a projection and are not charged with it; the target never has it."""
+    (path,) = MART
+    layer.write("wiki/global/page.md", PAGE)
+    before = layer.commit("a page")
+    ran = run(layer, project=f"sed -i s/total/gross/ {path}")
+    assert ran.status == 3 and layer.git("rev-parse", "main") == before
+    report = json.loads((layer.path / ".ktx/jobs/j1/report.json").read_text())
+    assert report["failure"]["phase"] == "gates" and "wiki/global/page.md" in report["failure"]["message"]
+    assert trace(layer)[-1]["data"]["phase"] == "gates"
+    assert "final_artifact_gates_failed" in {event["event"] for event in trace(layer)}

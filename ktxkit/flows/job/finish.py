@@ -30,7 +30,8 @@ def final_gates(run: JobRun) -> None:
         new = [f for f in verdict["findings"] if f["level"] == "error" and not f.get("inherited")]
         facts |= {"looked": verdict["looked"], "errors": len(new), "inherited": len(verdict["findings"]) - len(new)}
         if new:
-            first = f"{new[0]['rule']} in {new[0]['path']}: {new[0]['message']}"
+            where = f" in {new[0]['path']}" if new[0]["path"] else ""
+            first = f"{new[0]['rule']}{where}: {new[0]['message']}"
             raise Conflict(
                 f"the final gates found {plural(len(new), 'new error')}: {first}",
                 outcome="semantic_conflict",
