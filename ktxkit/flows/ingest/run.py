@@ -14,7 +14,7 @@ from ktxkit.core.job_file import plan_of
 from ktxkit.effects.lock import flocked
 from ktxkit.errors import CannotRun, Refused
 from ktxkit.flows import jobs
-from ktxkit.flows.ingest import baseline, ending, trees
+from ktxkit.flows.ingest import baseline, ending, left, trees
 from ktxkit.flows.ingest.asked import CONTRACT, Asked
 from ktxkit.flows.ingest.hooks import Ingestion
 from ktxkit.flows.job import prepare
@@ -36,6 +36,7 @@ def start(world: World, asked: Asked, how: How, *, job: str = "", target: str = 
         if world.store.exists(names.job_doc(job_id)):
             raise Refused(f"job {job_id} exists already", hint=f"ingest-run --resume {job_id} continues it")
         baseline.settle(world, asked.connection, asked.source)
+        left.settle(world, asked.connection, asked.source)
         earlier = ending.unfinished(world, asked.connection, asked.source)
         made = jobs.create(
             world,

@@ -26,6 +26,7 @@ from ktxkit.flows.job.loop import Loop
 from ktxkit.flows.job.reuse import Reuse
 from ktxkit.flows.job.state import JobRun, Notify, silent
 from ktxkit.flows.job.watch import Watch
+from ktxkit.flows.tracing import Tracer
 from ktxkit.world import World
 
 FILE = "job-file"
@@ -160,8 +161,7 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     """Every phase in order; returns the job's outcome. `run.phase` names the one that raised."""
     run.phase = "recovery"
     if resumed:
-        _end_what_was_left(run)
-        _sweep(run)
+        end_left(run.world, run.job, run.tracer)
     recover.recover(run.world, run.job)
     run.phase = "snapshot"
     if not run.hooks.prepare(run):
@@ -183,21 +183,18 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     return outcome
 
 
-def _end_what_was_left(run: JobRun) -> None:
-    """End the units' processes that outlived an earlier execution: nobody would collect what they write."""
-    for unit in jobs.units(run.job):
-        lease = run.world.store.read_optional("lease", names.unit_doc(run.job_id, unit.position, unit.key, "lease"))
+def end_left(world: World, job: Document, tracer: Tracer) -> None:
+    """End the units' processes that outlived an earlier execution (nobody would collect what they write), and remove
+    half-written files and private directories of processes that are proven dead."""
+    job_id, store = str(job["jobId"]), world.writable_store
+    for unit in jobs.units(job):
+        lease = store.read_optional("lease", names.unit_doc(job_id, unit.position, unit.key, "lease"))
         if lease is not None and lease["state"] == "open":
             ended = end_strays(lease["nonce"])
             if ended:
                 facts = {"unitKey": unit.key, "processes": list(ended)}
-                run.tracer.emit("recovery", "work_unit_strays_ended", facts, level="info")
-
-
-def _sweep(run: JobRun) -> None:
-    """Remove half-written files and private directories of processes that are proven dead."""
-    store = run.world.writable_store
-    for place in (names.job_dir(run.job_id), f"ingest-patches/{run.job_id}", f"ingest-traces/{run.job_id}", "locks"):
+                tracer.emit("recovery", "work_unit_strays_ended", facts, level="info")
+    for place in (names.job_dir(job_id), f"ingest-patches/{job_id}", f"ingest-traces/{job_id}", "locks"):
         files.sweep_asides(store.path(place))
     neutral.sweep(store.path("tmp"))
 

@@ -1,0 +1,69 @@
+"""What killed ingestions of a source left: the next one ends what still runs, and writes the report that is missing.
+
+The lock of the source is held: none of them can be alive. Their worktrees and patches stay; `--resume` can still go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core import names
+from ktxkit.core.ingest import places
+from ktxkit.effects.clock import timestamp
+from ktxkit.effects.journal import Journal
+from ktxkit.errors import BrokenContract
+from ktxkit.flows import jobs, report, tracing
+from ktxkit.flows.ingest import baseline
+from ktxkit.flows.ingest.ending import CONTRACT
+from ktxkit.flows.job.run import end_left
+from ktxkit.world import World
+
+MESSAGE = "it was killed; a later ingestion of the same source found it"
+
+
+def settle(world: World, connection: str, source: str) -> list[str]:
+    """Ids of the jobs that were cut off before their report."""
+    found = []
+    for job in list(_cut_off(world, connection, source)):
+        job_id = str(job["jobId"])
+        end_left(world, job, jobs.tracer(world, job))
+        landed = job["state"] == "landed"
+        facts: Document = {"outcome": "done" if landed else "interrupted", "state": "landed" if landed else "aborted"}
+        failure = (
+            {} if landed else {"failure": {"phase": _phase(world, job), "message": MESSAGE, "outcome": "interrupted"}}
+        )
+        whole = {**facts, **failure, "finishedAt": timestamp(world.clock.now())}
+        ended = jobs.change(world, job_id, lambda document, whole=whole: document.update(whole))  # type: ignore[misc]
+        if not landed:
+            baseline.drop(world, ended)  # what it would have accounted for did not land
+        outcome = {"schemaVersion": SCHEMA_VERSION, "kind": CONTRACT, "jobId": job_id, "syncId": job["syncId"]}
+        if not world.store.exists(places.outcome_doc(job_id)):
+            world.writable_store.write(CONTRACT, places.outcome_doc(job_id), outcome)
+        world.writable_store.write(report.CONTRACT, names.report_doc(job_id), report.build(world, ended))
+        found.append(job_id)
+    return found
+
+
+def _cut_off(world: World, connection: str, source: str) -> Iterator[Document]:
+    """Ingestions of the source that have begun and not ended. A damaged one is none of them."""
+    for name in world.store.children("jobs"):
+        try:
+            job = world.store.read_optional(jobs.CONTRACT, names.job_doc(name))
+        except BrokenContract:
+            continue
+        if job is None or "finishedAt" in job or (job["connectionId"], job["sourceKey"]) != (connection, source):
+            continue
+        if world.store.exists(places.ingest_doc(name)):
+            yield job
+
+
+def _phase(world: World, job: Document) -> str:
+    """The phase of the last event that its trace has."""
+    last = "snapshot"
+    try:
+        for event in Journal(world.store.path(names.trace_file(job["jobId"])), tracing.CONTRACT, world.clock).records():
+            last = event["phase"]
+    except BrokenContract:
+        return last
+    return last

@@ -1,0 +1,115 @@
+"""An ingestion killed at any of its effects: the next one finishes it, or does it anew, exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import spawn
+from tests.support.faults import Killed, count_effects, run_killed, spread
+from tests.support.repos import Repo
+
+FULL = os.environ.get("KTX_TEST_FULL") == "1"
+MOST = 3  # kills in the short form, each followed by the next run
+WHENS = ("before", "after", "torn")
+PAGES = ["daily-card-1.md", "last-card-2.md"]
+
+
+def made(place: Path) -> Repo:
+    """A repository, and beside it a bundle of a model and a question that builds on it."""
+    columns = [{"name": "n", "base_type": "type/Integer"}]
+    cards: list[dict[str, Any]] = [
+        {"metabaseId": 1, "name": "Daily", "type": "model", "resolvedSql": "select 1 as n", "resultMetadata": columns},
+        {"metabaseId": 2, "name": "Last", "collectionId": 2, "resolvedSql": "select 2", "referencedCardIds": [1]},
+    ]
+    repo = Repo.init(place / "repo")
+    repo.write("README", "a repository\n")
+    repo.commit("first")
+    for card in cards:
+        path = place / f"bundle/cards/{card['metabaseId']}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"collectionId": 1, **card}))
+    return repo
+
+
+def words(repo: Repo, *more: str) -> list[str]:
+    return ["metabase", str(repo.path.parent / "bundle"), "--connection", "w", "--max-parallel", "1", *more]
+
+
+def check(repo: Repo) -> None:
+    """Landed once, accounted for once, and nothing to do any more."""
+    listed = repo.git("ls-tree", "-r", "--name-only", "main").split()
+    assert [path.rpartition("/")[2] for path in listed if path.startswith("wiki/")] == PAGES
+    assert "semantic-layer/w/daily.yaml" in listed
+    assert repo.git("rev-list", "--count", "main") == "2", "one landing commit"
+    assert repo.git("status", "--porcelain") == ""
+    rows = [row for raw in ("cards/1.json", "cards/2.json") for row in answered(repo, raw)]
+    seen = Counter((row["rawPath"], row["artifact"], row["sync"]) for row in rows)
+    assert set(seen.values()) == {1}, "no row twice"
+    assert sorted((raw, artifact) for raw, artifact, _ in seen) == [
+        ("cards/1.json", "daily-card-1"),
+        ("cards/1.json", "w/daily"),
+        ("cards/2.json", "last-card-2"),
+    ]
+    syncs = {path.split("/")[3] for path in listed if path.startswith("raw-sources/")}
+    assert {sync for _, _, sync in seen} == syncs and len(syncs) == 1
+    store = repo.path / ".ktx"
+    assert not list(store.rglob("pending/*.json")), "no provenance waits"
+    assert not [path for path in (store / "tmp").glob("*") if path.name != "trash"]
+    assert not list(store.rglob(".*.tmp")), "no half-written file is left"
+    again = spawn("ingest-run", *words(repo), "--json", cwd=repo.path)
+    assert again.json["outcome"] == "noop", again.out
+
+
+def answered(repo: Repo, raw: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = spawn("ledger-query", "provenance", raw, "--json", cwd=repo.path).document["rows"]
+    return rows
+
+
+def resumed(repo: Repo) -> None:
+    """What a person does after a kill: resume, or start where nothing had begun."""
+    ran = spawn("ingest-run", "--resume", "j1", cwd=repo.path)
+    if ran.status == 2 and ("no job" in ran.err or "is no ingestion" in ran.err):
+        ran = spawn("ingest-run", *words(repo), cwd=repo.path)
+    assert ran.status == 0 or "has landed already" in ran.err, (ran.status, ran.err, ran.out)
+    if (repo.path / ".ktx/worktrees/j1").exists():
+        assert not list((repo.path / ".ktx/worktrees/j1").iterdir()), "no worktree is left"
+    assert repo.git("worktree", "list", "--porcelain").count("worktree ") == 1
+
+
+def anew(repo: Repo) -> None:
+    """What tonight's schedule does after a kill last night: it starts a new one."""
+    ran = spawn("ingest-run", *words(repo), cwd=repo.path)
+    assert ran.status == 0, (ran.status, ran.err, ran.out)
+
+
+@pytest.fixture(scope="module")
+def effects(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    repo = made(tmp_path_factory.mktemp("count"))
+    found = count_effects("ingest-run", words(repo, "--job", "j1"), repo.path)
+    check(repo)
+    return found
+
+
+@pytest.mark.parametrize("when", WHENS)
+def test_killed_at_any_effect(tmp_path: Path, effects: list[str], when: str) -> None:
+    chosen = spread(effects, MOST)
+    for number, n in enumerate(chosen):
+        if not FULL and number % len(WHENS) != WHENS.index(when):
+            continue
+        for after in (resumed, anew) if FULL else ((resumed, anew)[number % 2],):
+            place = tmp_path / f"{n}-{after.__name__}"
+            repo = made(place)
+            killed = run_killed("ingest-run", words(repo, "--job", "j1"), repo.path, n, when)
+            after(repo)
+            try:
+                check(repo)
+            except AssertionError as error:
+                raise AssertionError(f"{killed if isinstance(killed, Killed) else n} then {after.__name__}") from error
+            shutil.rmtree(place)
