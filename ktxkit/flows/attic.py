@@ -15,6 +15,7 @@ from ktxkit.effects.worktrees import PLAIN
 from ktxkit.errors import Refused
 from ktxkit.flows import selection
 from ktxkit.flows.leases import Place, path_of, worktrees
+from ktxkit.flows.path_policy import of_lease
 from ktxkit.world import World
 
 NAMED = ("--branches", "--tags", "--remotes")  # what keeps a commit where its author looks for it
@@ -60,7 +61,7 @@ def _content(place: Place, lease: Document, git: Git, head: str) -> tuple[str, t
             return found.tree, found.nested
         reader = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
         status = child.read_status(reader, ignored="traditional")
-        chosen = selection.choose(status, lease.get("policy", {}), lease.get("copied", ()))
+        chosen = selection.choose(status, {}, (), of_lease(place.world, lease))
         nested = tuple(path for path in chosen.take if path.endswith(b"/"))
         taken = tuple(path for path in chosen.take if not path.endswith(b"/"))
         patch = _patch_of(place, lease)

@@ -13,6 +13,7 @@ from ktxkit.core import child as child_core
 from ktxkit.core import names
 from ktxkit.core.child import ChildState, Expected
 from ktxkit.core.patch import PATCH_LIMIT, Content, Entry, blobs, documents
+from ktxkit.core.paths_policy import CandidatePathPolicy
 from ktxkit.core.policy import BREACHES_KEPT, Breach, Facts, Policy, collisions, judge, policy_digest
 from ktxkit.core.text import path_bytes, path_fields
 from ktxkit.effects import child as child_effects
@@ -24,6 +25,7 @@ from ktxkit.effects.objects import Objects, flush_loose
 from ktxkit.effects.worktrees import PLAIN
 from ktxkit.errors import BrokenContract, CannotRun, Refused
 from ktxkit.flows import jobs, selection
+from ktxkit.flows.path_policy import of_lease
 from ktxkit.world import World
 
 CONTRACT = "patch"
@@ -43,6 +45,7 @@ class Request:
     copied: Sequence[str] = ()
     identity: Mapping[str, Any] = field(default_factory=dict)
     ref: str = ""
+    paths: CandidatePathPolicy | None = None  # of a lease: what could become source was said when it was opened
     plain: bool = False  # a unit's: neither the user's line-end settings nor a global ignore file decide what is taken
 
 
@@ -53,7 +56,7 @@ def collect_unit(world: World, job: Document, unit: jobs.Unit, *, include_uncomm
     """
     place = (job["jobId"], unit.position, unit.key)
     lease = world.store.read("lease", names.unit_doc(*place, "lease"))
-    request = request_of(job, unit, lease, require_clean=not include_uncommitted)
+    request = request_of(world, job, unit, lease, require_clean=not include_uncommitted)
     trace = jobs.tracer(world, job).bound(unitKey=unit.key)
     began = world.clock.monotonic()
     try:
@@ -75,7 +78,9 @@ def collect_unit(world: World, job: Document, unit: jobs.Unit, *, include_uncomm
     return document
 
 
-def request_of(job: Document, unit: jobs.Unit, lease: Document, *, require_clean: bool = False) -> Request:
+def request_of(
+    world: World, job: Document, unit: jobs.Unit, lease: Document, *, require_clean: bool = False
+) -> Request:
     """What to collect of a unit, by its lease."""
     top = Path(path_bytes(lease).decode("utf-8", "surrogateescape"))
     branch = lease.get("branch")
@@ -90,6 +95,7 @@ def request_of(job: Document, unit: jobs.Unit, lease: Document, *, require_clean
         copied=lease.get("copied", ()),
         identity={"jobId": job["jobId"], "unitKey": unit.key, "position": unit.position, **identity},
         ref=names.unit_ref(job["jobId"], unit.position, unit.key),
+        paths=of_lease(world, lease),
         plain=lease["mode"] == "unit",
     )
 
@@ -100,7 +106,7 @@ def collect(world: World, request: Request, patch: Path) -> Document:
     with open_neutral(world) as neutral, scratch_dir(world) as scratch:
         git = runner(world, request)
         state = child_effects.read_state(git, scratch)
-        chosen = selection.choose(state.status, request.policy, request.copied)
+        chosen = selection.choose(state.status, request.policy, request.copied, request.paths)
         _require(state, request, chosen)
         base = _base(world.git, request, state)
         tree = selection.tree_of_worktree(git, scratch / "index", chosen.take, state.head)

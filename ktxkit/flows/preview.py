@@ -103,11 +103,11 @@ class Look:
 
     def _working(self, unit: jobs.Unit, lease: Document) -> Live:
         """What the worktree has now, committed or not, whatever state it is in."""
-        request = collect.request_of(self.job, unit, lease)
+        request = collect.request_of(self.world, self.job, unit, lease)
         try:
             git = collect.runner(self.world, request)
             status = child.read_status(git, ignored="traditional")
-            chosen = selection.choose(status, request.policy, request.copied)
+            chosen = selection.choose(status, request.policy, request.copied, request.paths)
             take = [path for path in chosen.take if not path.endswith(b"/")]
             with scratch_dir(self.world) as scratch:
                 tree = selection.tree_of_worktree(git, scratch / "index", take, git.text("rev-parse", "HEAD"))

@@ -38,16 +38,25 @@ class Chosen:
         return made
 
 
-def choose(status: Status, policy: Mapping[str, Any], copied: Sequence[str]) -> Chosen:
-    """What could become source by the path policy that the observer has too; git says what is ignored."""
-    rules = CandidatePathPolicy(
+def choose(
+    status: Status,
+    policy: Mapping[str, Any],
+    copied: Sequence[str],
+    attempt: CandidatePathPolicy | None = None,
+) -> Chosen:
+    """What could become source by the path policy that the observer has too.
+
+    `attempt`: the policy of a lease, whose snapshot of the ignore rules decides; without a lease git says what is
+    ignored. What the unit staged or committed is work, whatever its class.
+    """
+    rules = attempt or CandidatePathPolicy(
         tuple(policy.get("deliverables", ())),
         tuple(policy.get("generated", ())),
         frozenset(name.encode("utf-8", "surrogateescape") for name in copied),
     )
     take, excluded, ignored = [], [], []
     for path, tracked, git_ignored in _all(status):
-        verdict = rules.classify(path, tracked=tracked, ignored=git_ignored)
+        verdict = rules.classify(path, tracked=tracked, ignored=None if attempt else git_ignored)
         unkeepable = verdict.path_class is PathClass.CONTROL and not git_ignored and not path.startswith(b".ktx/")
         if verdict.candidate or unkeepable:  # a name like `.GIT`: taken, so that it is refused by name, never left out
             take.append(path)

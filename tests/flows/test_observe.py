@@ -167,6 +167,18 @@ def test_the_collector_takes_what_the_observer_sees(o: Observed) -> None:
     assert [c["path"] for c in activities(o)[-1]["changes"]] == sorted(path["path"] for path in patch["paths"])
 
 
+def test_rules_that_are_edited_while_it_lasts_change_nothing_for_either(o: Observed) -> None:
+    """The snapshot decides for the collector too: hiding a file, or showing an ignored one, is for the next attempt."""
+    o.attach()
+    o.tree.write(".gitignore", "hidden.md\n")
+    o.tree.write("hidden.md", "work\n")
+    o.tree.write("x.ign", "no work\n")
+    o.look()
+    patch = collect_unit(o.world, o.job, jobs.unit_of(o.job, "u1"))
+    seen = [c["path"] for c in activities(o)[-1]["changes"]]
+    assert seen == sorted(path["path"] for path in patch["paths"]) == [".gitignore", "hidden.md"]
+
+
 # -- 4: events and reconciliation ------------------------------------------------------------------
 
 
