@@ -162,7 +162,6 @@ def gated(world: World, judged: Judged, base_tree: str, options: Mapping[str, An
 
     With the option `prune` what dangles is taken out of the tree, and it may go on where every gate then passes.
     """
-    from ktxkit.flows.gate_prune import prune_tree
     from ktxkit.flows.gates import check_tree
 
     asked = {key: value for key, value in options.items() if key != "prune"}
@@ -176,6 +175,8 @@ def gated(world: World, judged: Judged, base_tree: str, options: Mapping[str, An
         "warnings": sum(1 for f in found if f["level"] == "warning" and not f.get("inherited")),
     }
     if new and options.get("prune"):
+        from ktxkit.flows.gate_prune import prune_tree
+
         mended = prune_tree(world, judged.tree, base_tree=base_tree, options=asked)
         if mended["outcome"] == "done":
             return replace(judged, tree=mended["prunedTree"], pruned=tuple(mended["pruned"]), gates=counted)

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import gc
-import logging
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
 from ktxkit import contracts
 from ktxkit.core import strict_yaml
-from ktxkit.core.gates import expressions, page, shape, source
+from ktxkit.core.gates import page, shape, source
 from ktxkit.core.gates.model import place_of
 from ktxkit.core.yaml_nodes import Problem
+from ktxkit.effects import installed
 
 Facts = dict[str, Any]
 READERS_VERSION = 1  # counted up whenever a reader finds something else in the same bytes
 NOT_A_FILE = {"120000": "a symbolic link", "160000": "a submodule"}
 
-logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # it talks of statements that the gate refuses anyway
-
 
 def version() -> str:
     """What facts depend on besides the bytes."""
-    return f"{READERS_VERSION}.{expressions.available() or 'no-sql'}.{int(strict_yaml.fast_parser() is not None)}"
+    fast = int(installed.is_there("_ruamel_yaml"))
+    return f"{READERS_VERSION}.{installed.version_of('sqlglot') or 'no-sql'}.{fast}"
 
 
 def read(kind: str, data: bytes) -> Facts:

@@ -59,6 +59,7 @@ def read(text: str) -> Read:
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
+    sqlglot.logger.setLevel("CRITICAL")  # it talks of statements that are refused anyway
     try:
         parsed = [tree for tree in sqlglot.parse(text, error_level=sqlglot.ErrorLevel.IMMEDIATE) if tree is not None]
     except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
