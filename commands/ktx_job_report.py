@@ -64,15 +64,9 @@ def _page(args: argparse.Namespace, world: World, report: Document) -> tuple[byt
     """The page for stdout, or what to say of the file it was written to."""
     if not args.html:
         return None, []
-    from ktxkit.effects import files
     from ktxkit.flows import report_page
 
-    page = report_page.render(world, report)
-    if args.html == "-":
-        return page, []
-    path = world.cwd / args.html
-    files.write_atomic(path, page, mode=0o644, durable=False)
-    return None, [f"wrote {path} ({len(page) / 1e6:.1f} MB)"]
+    return report_page.deliver(world, report_page.render(world, report), args.html)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

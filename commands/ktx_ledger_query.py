@@ -1,15 +1,17 @@
 """Answer a question from the ledger of test runs and from the jobs, with the rows that support the answer.
 
 reads    .ktx/ledger/, .ktx/jobs/, .ktx/ingest-traces/
-writes   .ktx/ledger/index.sqlite (disposable); the closing line of a run that died without one
+writes   .ktx/ledger/index.sqlite (disposable); the closing line of a run that died without one; with --html the page
 exits    0 answered (`unknown` is an answer), 1 the runs cannot be compared, 2 usage, 5 a record breaks its contract
-example  ledger-query last; ledger-query compare last-full 20260102T --json; ledger-query job j1
+example  ledger-query last
+         ledger-query compare last-full 20260102T --json
+         ledger-query report --html runs.html
 
 questions about test runs (RUN: an id, a unique beginning of one, `last`, `last-full` or `last-scoped`)
   last              the last run, the last full and the last scoped one; verdict: did the last one pass?
   last-full         the last full run, and the tests it lacks against the full one before; last-scoped: the last other
-  run RUN           one run, and each test that did not pass
-  runs              the runs, newest first
+  run RUN           one run, and each test that did not pass; runs: all, newest first
+  report            the runs with counts over them; --html FILE: a page of runs, durations, changes, words of tests
   slowest [RUN]     the slowest tests
   fixtures [RUN]    the fixtures whose setup costs most in all
   compare RUN RUN   what changed: outcomes, tests come and gone, time
@@ -44,11 +46,10 @@ def parser() -> cli.Parser:
     made = cli.Parser("ledger-query", __doc__)
     made.add_argument("question", choices=questions.ASKED, metavar="QUESTION", help="see the list above")
     made.add_argument("subject", nargs="*", metavar="SUBJECT", help="what is asked about")
-    made.add_argument(
-        "--project", action="append", default=[], metavar="P", help="not the repository's own; repeatable"
-    )
-    made.add_argument("--format", choices=("text", "json", "ctrf"), default="text", help="ctrf: of `run` and `last`")
-    made.add_argument("--prolog", action="store_true", help="the rules as Prolog")
+    made.add_argument("--project", action="append", default=[], metavar="P", help="another project's; repeatable")
+    made.add_argument("--format", choices=("text", "json", "ctrf"), help="ctrf: of `run` and `last`")
+    made.add_argument("--html", metavar="FILE", help="of `report`: one page that needs no network; - for stdout")
+    made.add_argument("--prolog", action="store_true", help="of `rules`: as Prolog")
     made.add_argument("--limit", type=int, default=0, metavar="N", help="at most N rows, where the best are asked for")
     made.add_argument("--follow", action="store_true", help="of `live`: watch the run until it has ended")
     made.add_argument("--redis", action="store_true", help="with --follow: from the stream at KTX_REDIS_URL")
@@ -60,36 +61,35 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    more = {"limit": max(0, args.limit), "event": args.event, "unit": args.unit, "level": args.level}
     if args.follow:
-        return _follow(args, world)
-    args.json = args.json or args.format == "json"
-    question = "ctrf" if args.format == "ctrf" else "prolog" if args.prolog else args.question
+        from ktxkit import live_view
+
+        return live_view.follow(args, world)
+    more = {"limit": max(0, args.limit), "event": args.event, "unit": args.unit, "level": args.level}
+    args.json |= args.format == "json"
+    question = "ctrf" if args.format == "ctrf" else "prolog" if args.prolog else "page" if args.html else args.question
+    if args.html and args.question != "report":
+        raise CannotRun("--html is of `report`", hint="ledger-query report --html FILE")
     document = questions.ask(world, question, args.subject, args.project, **more)
     if isinstance(document, bytes):
-        return cli.Result(raw=document, data={"text": document.decode("utf-8")})
+        return _export(args, world, document)
     if args.question == "banner":
-        from ktxkit.flows import banner
+        from ktxkit.flows.banner import lines
 
-        return cli.Result(document=document, contract="answer", lines=banner.lines(document))
-    columns = questions.QUESTIONS[args.question].columns
-    refused = args.question == "compare" and document.get("reason", "").startswith("not comparable")
-    return cli.Result(
-        outcome="refused" if refused else "done",
-        document=document,
-        contract="answer",
-        lines=answers.lines(document, columns),
-    )
+        return cli.Result(document=document, contract="answer", lines=lines(document))
+    refused = args.question == "compare" and str(document.get("reason")).startswith("not comparable")
+    shown = answers.lines(document, questions.QUESTIONS[args.question].columns)
+    return cli.Result("refused" if refused else "done", document=document, contract="answer", lines=shown)
 
 
-def _follow(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit import live_view
-    from ktxkit.flows import follow
+def _export(args: argparse.Namespace, world: World, made: bytes) -> cli.Result:
+    """What other programs read."""
+    if not args.html:
+        return cli.Result(raw=made, data={"text": made.decode("utf-8")})
+    from ktxkit.flows import report_page
 
-    if args.question != "live" or args.json:
-        raise CannotRun("--follow is of `live`, and prints as it goes", hint="without --json")
-    rows = follow.follow(world, questions.asked(world, "live", args.subject, args.project), redis=args.redis)
-    return cli.Result(lines=[live_view.show(rows)])
+    raw, notes = report_page.deliver(world, made, args.html)
+    return cli.Result(raw=raw, notes=notes, data={"bytes": len(made)})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,14 +3,29 @@ second."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ktxkit import cli
 from ktxkit.core.text import printable
+from ktxkit.errors import CannotRun
+from ktxkit.world import World
 
 FLYING_SHOWN = 12
 SPACING = 1.0  # seconds of the run between two plain lines
+
+
+def follow(args: argparse.Namespace, world: World) -> cli.Result:
+    """`ledger-query live --follow`: shown as it goes on. Raises CannotRun where something else is asked for."""
+    from ktxkit.flows import follow as following
+    from ktxkit.flows import questions
+
+    if args.question != "live" or args.json:
+        raise CannotRun("--follow is of `live`, and prints as it goes", hint="without --json")
+    rows = following.follow(world, questions.asked(world, "live", args.subject, args.project), redis=args.redis)
+    return cli.Result(lines=[show(rows)])
 
 
 def show(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -2,29 +2,11 @@
 (() => {
   const page = JSON.parse(document.getElementById("data").textContent);
   const report = page.report, evidence = page.evidence;
-  const $ = (id) => document.getElementById(id);
-  const make = (tag, cls, text) => {
-    const node = document.createElement(tag);
-    if (cls) node.className = cls;
-    if (text !== undefined) node.textContent = text;
-    return node;
-  };
-  const put = (parent, ...children) => { parent.append(...children.filter(Boolean)); return parent; };
+  const { $, make, put, words, plural, short, took, bytes, pane, pairs, listing, block } = ktx;
 
   const GOOD = new Set(["accepted", "subsumed", "noop"]);
   const WAITING = new Set(["pending", "open", "collected", "finished"]);
   const tone = (word) => GOOD.has(word) ? "good" : WAITING.has(word) || word === "skipped" ? "" : word === "policy_rejected" ? "warn" : "bad";
-  const words = (word) => word.replaceAll("_", " ");
-  const plural = (n, one, many) => `${n} ${n === 1 ? one : many || one + "s"}`;
-  const short = (id) => id ? id.slice(0, 12) : "";
-  const took = (ms) => {
-    if (ms === undefined) return "";
-    if (ms < 999.5) return `${Math.round(ms)} ms`;
-    if (ms < 99950) return `${(ms / 1000).toFixed(1)} s`;
-    const s = Math.round(ms / 1000), m = Math.floor(s / 60);
-    return m < 100 ? `${m} min ${String(s % 60).padStart(2, "0")} s` : `${Math.floor(m / 60)} h ${String(m % 60).padStart(2, "0")} min`;
-  };
-  const bytes = (n) => n < 1000 ? `${n} B` : n < 1e6 ? `${(n / 1e3).toFixed(1)} kB` : `${(n / 1e6).toFixed(1)} MB`;
 
   // ---- time: one scale for the phases and for every row
   const PHASES = { run: 0, recovery: 0, snapshot: 0, routing: 0, projection: 1, work_unit: 2, collect: 3, integration: 4, gates: 5, landing: 6 };
@@ -231,22 +213,6 @@
   for (const [word, count] of Object.entries(isolated.outcomes).sort((a, b) => order(a[0]) - order(b[0]) || b[1] - a[1])) chip(word, words(word), count);
 
   // ---- evidence of one unit, made when it is opened
-  const pane = (title, wide, ...children) => children.some(Boolean) ? put(make("section", wide ? "pane wide" : "pane"), make("h3", "", title), ...children) : null;
-  const pairs = (list) => {
-    const dl = make("dl", "pairs");
-    for (const [name, value, mono] of list) {
-      if (value !== undefined && value !== "") put(dl, make("dt", "", name), put(make("dd"), make(mono ? "code" : "span", "", String(value))));
-    }
-    return dl.children.length ? dl : null;
-  };
-  const listing = (nodes) => nodes.length ? put(make("ul", "plain"), ...nodes.map((node) => put(make("li"), node))) : null;
-  const block = (text, label, cls) => {
-    const pre = make("pre", cls || "", cls ? undefined : text);
-    pre.tabIndex = 0;
-    pre.setAttribute("role", "region");
-    pre.setAttribute("aria-label", label);
-    return pre;
-  };
   const KIND = [[/^(diff --git|index |old mode|new mode|deleted file|new file|similarity|GIT binary|literal|delta)/, "d-meta"],
     [/^(\+\+\+|---) /, "d-file"], [/^@@/, "d-hunk"], [/^\+/, "d-add"], [/^-/, "d-del"]];
   const diff = (text, label) => {
@@ -375,44 +341,18 @@
     return new Set((asked.get("open") || "").split(",").map(Number));
   };
 
-  // ---- colours and keys
-  const THEMES = ["auto", "dark", "light"];
-  const system = window.matchMedia("(prefers-color-scheme: dark)");
-  let theme = 0;
-  const paint = () => {
-    const name = THEMES[theme];
-    document.documentElement.dataset.theme = name === "auto" ? (system.matches ? "dark" : "light") : name;
-    const shown = { auto: "Auto", dark: "Dark", light: "Light" }[name];
-    $("theme").textContent = shown;
-    $("theme").setAttribute("aria-label", `${shown} colours`);
-  };
-  system.addEventListener("change", paint);
-  window.addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; });
-  window.addEventListener("afterprint", paint);
-  $("theme").addEventListener("click", () => { theme = (theme + 1) % THEMES.length; paint(); });
-  $("help").addEventListener("click", () => $("keys").showModal());
+  // ---- keys
   const clear = () => { state.outcome.clear(); state.query = ""; $("search").value = ""; filter(); };
   $("clear").addEventListener("click", clear);
   $("search").addEventListener("input", () => { state.query = $("search").value.trim().toLowerCase(); filter(); });
   const KEYS = {
     "/": () => { $("search").focus(); $("search").select(); },
-    "?": () => $("keys").showModal(),
-    t: () => $("theme").click(),
     j: () => step(1, () => true),
     k: () => step(-1, () => true),
     n: () => step(1, (unit) => !GOOD.has(unit.outcome)),
-    Escape: clear,
   };
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open) return;
-    const typing = event.target instanceof HTMLInputElement;
-    if (typing && event.key === "Escape") { clear(); event.target.blur(); return; }
-    if (typing || !(event.key in KEYS)) return;
-    event.preventDefault();
-    KEYS[event.key]();
-  });
+  ktx.keys(KEYS, clear);
 
-  paint();
   const open = restore();
   arrange();
   filter();

@@ -35,6 +35,7 @@ QUESTIONS: dict[str, Question] = {
     "last-scoped": Question("run_answers:last_scoped", columns=RUN_COLUMNS),
     "run": Question("run_answers:one_run", 1, 1, ("what", "test", "message", "cause", "since")),
     "runs": Question("run_answers:runs", columns=RUN_COLUMNS),
+    "report": Question("ledger_page:summary", columns=(*RUN_COLUMNS, "authoritative")),
     "slowest": Question("test_answers:slowest", 0, 1, TEST_COLUMNS),
     "fixtures": Question("test_answers:fixtures", 0, 1, ("fixture", "base", "scope", "count", "total", "longest")),
     "compare": Question("test_answers:compare", 2, 2),
@@ -59,8 +60,9 @@ QUESTIONS: dict[str, Question] = {
 
 # What other options of the command turn a question into.
 QUESTIONS["ctrf"] = Question("exports:ctrf_report", 0, 1)
+QUESTIONS["page"] = Question("ledger_page:render")
 QUESTIONS["prolog"] = Question("exports:prolog", project=False)
-ASKED = tuple(name for name in QUESTIONS if name not in ("ctrf", "prolog"))
+ASKED = tuple(name for name in QUESTIONS if name not in ("ctrf", "prolog", "page"))
 
 
 def asked(world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object) -> Ask:

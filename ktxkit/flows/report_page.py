@@ -38,10 +38,20 @@ def render(world: World, report: Document) -> bytes:
             evidence[str(unit["position"])] = found
     title = f"{report['jobId']}: {report.get('outcome', report['status'])}"
     data = {"version": __version__, "report": report, "evidence": evidence}
-    return page(_asset("report.html"), _asset("report.css"), _asset("report.js"), title, data)
+    return page(asset("report.html"), asset("report.css"), asset("common.js") + asset("report.js"), title, data)
 
 
-def _asset(name: str) -> str:
+def deliver(world: World, made: bytes, where: str) -> tuple[bytes | None, list[str]]:
+    """The page for stdout (`-`), or what to say of the file that it was written to."""
+    if where == "-":
+        return made, []
+    path = world.cwd / where
+    files.write_atomic(path, made, mode=0o644, durable=False)
+    return None, [f"wrote {path} ({len(made) / 1e6:.1f} MB)"]
+
+
+def asset(name: str) -> str:
+    """A text that the pages are made of."""
     return resources.files("ktxkit").joinpath("assets", name).read_text("utf-8")
 
 
