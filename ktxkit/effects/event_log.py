@@ -9,6 +9,7 @@ each write, and when it cannot write it counts and goes quiet. It never raises.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -33,7 +34,7 @@ class EventWriter:
         self._alone = not join
         self.fd = self._open(path, FLAGS if join else FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
         info = self._fstat(self.fd)
-        self._file = (info.st_dev, info.st_ino)
+        self._device, self._inode = self._file = (info.st_dev, info.st_ino)
         self.owner_pid = self._getpid()
         self._lock = threading.Lock()
         self._handed: deque[bytes] = deque()
@@ -46,32 +47,56 @@ class EventWriter:
 
     def put(self, record: str) -> None:
         """Append one record: a JSON text in ASCII without a newline."""
-        self._handed.append(b"\n%b\n" % record.encode("ascii"))
-        while self._handed and self._lock.acquire(blocking=False):
+        data = b"\n%b\n" % record.encode("ascii")
+        if self._handed or not self._lock.acquire(False):
+            self._handed.append(data)  # another thread is at it, or has left something
+        else:
             try:
-                self._drain()
+                self._one(data)
+            finally:
+                self._lock.release()
+        while self._handed and self._lock.acquire(False):
+            try:
+                while self._handed:
+                    self._one(self._handed.popleft())
             finally:
                 self._lock.release()
 
-    def _drain(self) -> None:
-        while self._handed:
-            data = self._handed.popleft()
-            if self._quiet or self._getpid() != self.owner_pid:
-                self.dropped += 1
-            else:
-                self._append(data)
+    def _one(self, data: bytes) -> None:
+        if self._quiet or self._getpid() != self.owner_pid:
+            self.dropped += 1
+        else:
+            self._append(data)
 
     def _append(self, data: bytes) -> None:
         try:
-            self._check_owner()
+            info = self._fstat(self.fd)
+            if info.st_ino != self._inode or info.st_dev != self._device or not info.st_nlink:
+                self._check_owner()
             count = self._write(self.fd, data)
-            if count != len(data):
-                self._cut_back(OSError(28, "No space left on device"))
-                return
         except OSError as error:
+            self._failed(data, error)
+            return
+        if count != len(data):
+            self._cut_back(OSError(28, "No space left on device"))
+        else:
+            self.size += count
+
+    def _failed(self, data: bytes, error: OSError) -> None:
+        """The descriptor may have been closed under us: once more, on the file itself."""
+        if error.errno != errno.EBADF:
             self._cut_back(error)
             return
-        self.size += count
+        try:
+            self._check_owner()
+            count = self._write(self.fd, data)
+        except OSError as second:
+            self._cut_back(second)
+            return
+        if count != len(data):
+            self._cut_back(OSError(28, "No space left on device"))
+        else:
+            self.size += count
 
     def _check_owner(self) -> None:
         """A suite that closed our descriptor may have another file under its number by now."""
@@ -160,10 +185,11 @@ def read(path: Path, limit: int | None = None) -> Iterator[tuple[int, Any]]:
             if limit is not None and used > limit:
                 return
             if len(line) > 1:
-                yield number, _record(line)
+                yield number, record(line)
 
 
-def _record(line: bytes) -> Any:
+def record(line: bytes) -> dict[str, Any] | None:
+    """The record of a line, or None where it is torn."""
     try:
         found = json.loads(line)
     except ValueError:

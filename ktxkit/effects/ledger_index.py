@@ -20,14 +20,14 @@ from ktxkit.core.ledger.attempt import BAD
 if TYPE_CHECKING:
     from ktxkit.core.ledger.attempt import Attempt
 
-VERSION = 3  # of the tables; another one is made again
+VERSION = 4  # of the tables; another one is made again
 WAIT = 5.0  # seconds for another process that fills it
 OUTCOMES = (
     *("unknown", "passed", "failed", "error", "skipped"),
     *("xfailed", "xpassed", "crashed", "interrupted", "running"),
 )
 CODE = {word: number for number, word in enumerate(OUTCOMES)}
-GOOD = ("passed", "xpassed")
+PASSED = CODE["passed"]
 
 TABLES = """
 CREATE TABLE mark (dev INTEGER, ino INTEGER, start INTEGER, size INTEGER, line_digest TEXT, seq INTEGER, hash TEXT);
@@ -38,19 +38,22 @@ CREATE TABLE runs (
   ordering TEXT, generated TEXT, load REAL, why TEXT, record TEXT
 );
 CREATE INDEX runs_by_tree ON runs (tree);
-CREATE TABLE tests (tid INTEGER PRIMARY KEY, project TEXT NOT NULL, test TEXT NOT NULL, good INTEGER NOT NULL,
-  bad INTEGER NOT NULL, retried INTEGER NOT NULL, UNIQUE (project, test));
-CREATE INDEX tests_mixed ON tests (project) WHERE good > 0 AND bad > 0;
+CREATE TABLE tests (tid INTEGER PRIMARY KEY, project TEXT NOT NULL, test TEXT NOT NULL, bad INTEGER NOT NULL,
+  retried INTEGER NOT NULL, UNIQUE (project, test));
+CREATE INDEX tests_suspect ON tests (project) WHERE bad > 0 OR retried > 0;
 CREATE TABLE results (
   rid INTEGER NOT NULL, tid INTEGER NOT NULL, occurrence INTEGER NOT NULL, attempt INTEGER NOT NULL,
   outcome INTEGER NOT NULL, verdict INTEGER, setup INTEGER, call INTEGER, teardown INTEGER, total INTEGER NOT NULL,
   worker TEXT, cause TEXT, message TEXT, PRIMARY KEY (rid, tid, occurrence, attempt)
 ) WITHOUT ROWID;
-CREATE INDEX results_by_test ON results (tid, rid);
 CREATE TABLE fixtures (rid INTEGER NOT NULL, base TEXT, fixture TEXT, scope TEXT, count INTEGER, total INTEGER,
   longest INTEGER);
 CREATE INDEX fixtures_by_run ON fixtures (rid);
 """
+
+BY_TEST = "CREATE INDEX IF NOT EXISTS results_by_test ON results (tid, rid)"
+RESULT = "INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+PLAIN = f"INSERT OR REPLACE INTO results VALUES (?, ?, 1, 1, {PASSED}, {PASSED}, ?, ?, ?, ?, NULL, NULL, NULL)"
 
 
 class Index:
@@ -59,6 +62,8 @@ class Index:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.note = ""
+        self._project = ""
+        self._tests: Known | None = None
         try:
             self.db = self._open(str(path))
         except (sqlite3.Error, OSError) as error:
@@ -85,7 +90,7 @@ class Index:
             tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
             for (table,) in tables.fetchall():
                 db.execute(f'DROP TABLE "{table}"')
-            for statement in TABLES.split(";\n"):
+            for statement in (*TABLES.split(";\n"), BY_TEST):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {VERSION}")
         db.execute("COMMIT")
@@ -166,36 +171,81 @@ class Index:
         self.db.execute(f"UPDATE runs SET {names} WHERE run = ?", (*columns.values(), line["run"]))
         return int(self.db.execute("SELECT rid FROM runs WHERE run = ?", (line["run"],)).fetchone()[0])
 
-    def add_results(self, rid: int, project: str, attempts: Iterable[tuple[Attempt, str | None]]) -> None:
-        """One row for each attempt, with the verdict beside the last one of a test."""
-        known = dict(self.db.execute("SELECT test, tid FROM tests WHERE project = ?", (project,)))
-        top = self.db.execute("SELECT coalesce(max(tid), 0) FROM tests").fetchone()[0]
-        new: list[tuple[int, str, str]] = []
-        tally: dict[int, list[int]] = {}
+    def add_results(
+        self,
+        rid: int,
+        project: str,
+        attempts: Iterable[tuple[Attempt, str | None]],
+        plain: Iterable[tuple[str, int, int, int]] = (),
+    ) -> None:
+        """One row for each attempt, with the verdict beside the last one of a test.
+
+        `plain` are first and only attempts that passed: test, and microseconds of setup, call and teardown.
+        """
+        known = self._known(project)
+        counts: dict[int, list[int]] = {}
         rows = []
         for one, verdict in attempts:
-            tid = known.get(one.test)
-            if tid is None:
-                top += 1
-                tid = known[one.test] = top
-                new.append((tid, project, one.test))
-            count = tally.setdefault(tid, [0, 0, 0])
-            count[0] += one.outcome in GOOD
-            count[1] += one.outcome in BAD or one.teardown_failed
-            count[2] += one.retried
+            tid = known[one.test]
+            bad = one.outcome in BAD or one.teardown_failed
+            if bad or one.retried:
+                count = counts.setdefault(tid, [0, 0])
+                count[0] += bad
+                count[1] += one.retried
             rows.append((rid, tid, *_row(one, verdict)))
-        self.db.executemany("INSERT INTO tests VALUES (?, ?, ?, 0, 0, 0)", new)
-        self.db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        quick = ((rid, known[test], a, b, c, a + b + c) for test, a, b, c in plain)
+        self.db.executemany(PLAIN, quick)
+        self.db.executemany(RESULT, rows)
+        self.db.executemany("INSERT INTO tests VALUES (?, ?, ?, 0, 0)", known.taken())
         self.db.executemany(
-            "UPDATE tests SET good = good + ?, bad = bad + ?, retried = retried + ? WHERE tid = ?",
-            ((*count, tid) for tid, count in tally.items()),
+            "UPDATE tests SET bad = bad + ?, retried = retried + ? WHERE tid = ?",
+            ((*count, tid) for tid, count in counts.items()),
         )
+
+    def _known(self, project: str) -> Known:
+        """The numbers of a project's tests, kept for the next run that is added."""
+        if self._project != project or self._tests is None:
+            found = self.db.execute("SELECT test, tid FROM tests WHERE project = ?", (project,))
+            top = self.db.execute("SELECT coalesce(max(tid), 0) FROM tests").fetchone()[0]
+            self._project, self._tests = project, Known(project, top, found)
+        return self._tests
+
+    def fill(self, *, whole: bool) -> None:
+        """Before lines go in. With `whole`, all of them: the index by test is made at the end, at once."""
+        self._tests = None
+        if whole:
+            self.db.execute("DROP INDEX IF EXISTS results_by_test")
+
+    def filled(self) -> None:
+        """After them."""
+        self._tests = None
+        self.db.execute(BY_TEST)
 
     def add_fixtures(self, rid: int, rows: Iterable[Mapping[str, Any]]) -> None:
         self.db.executemany(
             "INSERT INTO fixtures VALUES (?, ?, ?, ?, ?, ?, ?)",
             ((rid, r["base"], r["fixture"], r["scope"], r["count"], us(r["total"]), us(r["longest"])) for r in rows),
         )
+
+
+class Known(dict[str, int]):
+    """Tests by their number; one that is asked for and new gets the next."""
+
+    def __init__(self, project: str, top: int, found: Iterable[tuple[str, int]]) -> None:
+        super().__init__(found)
+        self._new: list[tuple[int, str, str]] = []
+        self._project, self._top = project, top
+
+    def __missing__(self, test: str) -> int:
+        self._top += 1
+        self[test] = self._top
+        self._new.append((self._top, self._project, test))
+        return self._top
+
+    def taken(self) -> list[tuple[int, str, str]]:
+        """What is new since the last time this was asked."""
+        new, self._new = self._new, []
+        return new
 
 
 def us(seconds: float | None) -> int | None:

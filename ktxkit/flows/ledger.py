@@ -16,7 +16,7 @@ from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.digests import digest
-from ktxkit.core.ledger import chain
+from ktxkit.core.ledger import chain, scan
 from ktxkit.core.ledger.fold import Fold, Life
 from ktxkit.core.ledger.scope import against_authority, derive
 from ktxkit.effects import event_log, files, process
@@ -29,7 +29,8 @@ from ktxkit.world import World
 
 CONTRACT = "ledger-line"
 EVENT = "run-event"
-HOT = ("test_started", "test_result")  # nine in ten records
+FEW = 100  # records that are judged without importing an engine for it
+NEWLINE = b"\n"
 
 
 def journal(world: World) -> Journal:
@@ -85,18 +86,25 @@ def whole_size(path: Path) -> int:
     return 0
 
 
-def fold_events(world: World, run: str, size: int | None = None) -> Fold:
-    """The fold of a run's events, or of the first `size` bytes of them. Raises BrokenContract for an unknown record."""
+def fold_events(world: World, run: str, size: int) -> Fold:
+    """The fold of the first `size` bytes of a run's events. Raises BrokenContract for an unknown record."""
     path = events_path(world, run)
-    check = contracts.checker(EVENT)
+    return fold_of(files.read(path, limit=1 << 40)[:size], path)
 
-    def checked() -> Iterator[Any]:
-        for number, record in event_log.read(path, size):
-            if record is not None and not check(record):
-                contracts.validate(EVENT, record, f"{path}:{number}")
-            yield record
 
-    return Fold().feed(checked())
+def fold_of(data: bytes, path: Path, *, aside: bool = False) -> Fold:
+    """The fold of events as they were read from `path`; `aside` as `scan.feed` has it."""
+    told = 0
+
+    def other(line: bytes, place: int) -> Document | None:
+        nonlocal told
+        told += 1
+        record = event_log.record(line)
+        if record is not None and (told < FEW or not contracts.checker(EVENT)(record)):
+            contracts.validate(EVENT, record, f"{path}:{data.count(NEWLINE, 0, place) + 1}")
+        return record
+
+    return scan.feed(Fold(), data, other, aside=aside)
 
 
 def life_of(fold: Fold) -> Life:
@@ -123,7 +131,7 @@ def kept_ids(world: World, name: str | None) -> list[str] | None:
         body = Artifacts(world.store.path(names.ARTIFACTS)).load(name)
     except BrokenContract:
         return None  # what never ran is then counted, not named
-    return [contracts.parse(line, name) for line in body.splitlines()]
+    return cast(list[str], contracts.parse(b"[" + body.strip().replace(b"\n", b",") + b"]", name))
 
 
 def record_of(world: World, fold: Fold, life: Life) -> Document:
@@ -142,7 +150,8 @@ def settle(world: World, run: str, *, imported: bool = False) -> Document | None
     """
     path = events_path(world, run)
     size = whole_size(path)
-    fold = fold_events(world, run, size)
+    data = files.read(path, limit=1 << 40)[:size]
+    fold = fold_of(data, path, aside=True)
     life: Life = "dead" if imported else life_of(fold)
     if not fold.end and life != "dead":
         return None
@@ -151,7 +160,6 @@ def settle(world: World, run: str, *, imported: bool = False) -> Document | None
     if size < path.stat().st_size:
         fold.torn += 1
     record = record_of(world, fold, "dead" if life == "dead" else life)
-    data = files.read(path, limit=1 << 40)[:size]
     events = {"bytes": size, "digest": digest(data), "records": fold.events, "torn": fold.torn}
     body = {"kind": "run-closed", "run": run, "project": record.get("project", "unknown"), "events": events}
     with locked(world):

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, TypeVar
 
 import pytest
@@ -132,7 +133,7 @@ class Recorder:
     def _collected(self, ids: list[str]) -> None:
         self.said_ids = True
         plain = [payload.clean(nodeid)[0] for nodeid in ids]
-        body = "".join(json.dumps(nodeid) + "\n" for nodeid in sorted(plain)).encode("ascii")
+        body = "".join([quoted(nodeid) + "\n" for nodeid in sorted(plain)]).encode("ascii")
         before = self.collected_before
         self.emit(
             "collected",

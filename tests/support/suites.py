@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ktxkit.core.ledger.fold import Fold, Life
+from ktxkit.effects import event_log
 from ktxkit.flows import ledger
 from ktxkit.world import World
 from tests.support.repos import Repo
@@ -92,7 +94,16 @@ class Suite:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        return [line["record"] for line in self.lines if line["kind"] == "run-closed"]
+        """The records; what they were made of in bulk is read again one by one, to the same end."""
+        closed = [line for line in self.lines if line["kind"] == "run-closed"]
+        for line in closed:
+            path = self.repo.path / f".ktx/ledger/events/{line['run']}.ndjson"
+            events = (record for _, record in event_log.read(path, line["events"]["bytes"]))
+            fold = Fold().feed(events)
+            life: Life = "alive" if line["record"]["state"] == "unknown" else "dead"
+            assert fold.counts(bool(fold.end) or life == "dead") == line["record"]["counts"]
+            assert fold.reported() == line["record"].get("reported", {})
+        return [line["record"] for line in closed]
 
     @property
     def record(self) -> dict[str, Any]:

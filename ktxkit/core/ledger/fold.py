@@ -28,6 +28,7 @@ class Fold:
         self.attempts: dict[tuple[str, int, int], Attempt] = {}
         self.last: dict[tuple[str, int], Attempt] = {}
         self.running: dict[tuple[str, int, int], Attempt] = {}
+        self.plain: dict[bytes, tuple[bytes, bytes, bytes]] = {}  # what `scan.feed` put aside: it simply passed
         self.subtests: dict[str, Counter[str]] = {}  # of each test's last attempt
         self.collected: dict[str, Any] = {}
         self.collect_errors: list[dict[str, Any]] = []
@@ -45,15 +46,18 @@ class Fold:
 
     def feed(self, events: Iterable[Mapping[str, Any] | None]) -> Fold:
         """Take events in order; None is a torn line."""
-        take = {name.removeprefix("_on_"): getattr(self, name) for name in dir(self) if name.startswith("_on_")}
         for event in events:
-            if event is None:
-                self.torn += 1
-                continue
-            self.events += 1
-            self.t = max(self.t, event.get("t", 0.0))
-            take[event["event"]](event)
+            self.one(event)
         return self
+
+    def one(self, event: Mapping[str, Any] | None) -> None:
+        """Take the next event."""
+        if event is None:
+            self.torn += 1
+            return
+        self.events += 1
+        self.t = max(self.t, event.get("t", 0.0))
+        TAKEN[event["event"]](self, event)
 
     def _on_run_started(self, event: Mapping[str, Any]) -> None:
         self.start = dict(event)
@@ -124,6 +128,19 @@ class Fold:
     def _on_runner_ended(self, event: Mapping[str, Any]) -> None:
         self.runner = dict(event)
 
+    def untangle(self) -> None:
+        """Of what was put aside, that which other events speak of too goes to the rest."""
+        more = {test for test, _ in self.last} | set(self.subtests)
+        if not more:
+            return
+        for text in [text for text in self.plain if text.decode("ascii") in more]:
+            test = text.decode("ascii")
+            made = Attempt(test, 1, 1)
+            made.outcome = "passed"
+            made.setup, made.call, made.teardown = map(float, self.plain.pop(text))
+            self.attempts.setdefault((test, 1, 1), made)
+            self.last.setdefault((test, 1), made)
+
     # -- what it comes to
 
     def verdict(self, attempt: Attempt) -> str:
@@ -136,6 +153,7 @@ class Fold:
         """Tests by their verdict; they sum to `selected` once the run has ended."""
         words = Counter(COUNTED.get(word, word) for word in map(self.verdict, self.last.values()))
         in_flight = words.pop("running", 0)
+        words["passed"] += len(self.plain)
         if in_flight:
             words["interrupted" if ended else "running"] += in_flight
         found = {
@@ -143,7 +161,7 @@ class Fold:
             "selected": self.collected.get("selected"),
             "deselected": self.collected.get("deselected", self._of_workers("deselected")),
             "removed": self.collected.get("removed", self._of_workers("removed")),
-            **dict(sorted(words.items())),
+            **{word: count for word, count in sorted(words.items()) if count},
             "collectionErrors": len(self.collect_errors) or None,
             "collectionSkips": self.collect_skips or None,
             "subtests": sum(found.total() for found in self.subtests.values()) or None,
@@ -152,7 +170,7 @@ class Fold:
             "retries": sum(one.retried for one in self.attempts.values()) or None,
         }
         if ended and "selected" in self.collected:
-            found["notRun"] = max(0, self.collected["selected"] - len(self.last)) or None
+            found["notRun"] = max(0, self.collected["selected"] - len(self.last) - len(self.plain)) or None
         return {key: value for key, value in found.items() if value is not None}
 
     def _of_workers(self, key: str) -> int | None:
@@ -174,6 +192,7 @@ class Fold:
             if word not in ("running", "unknown", "interrupted"):
                 words[word] += 1
             words["errors"] += one.teardown_failed
+        words["passed"] += len(self.plain)
         words["failed"] += self._failed_subtests()
         words["errors"] += len(self.collect_errors)
         words["skipped"] += self.collect_skips
@@ -182,6 +201,7 @@ class Fold:
     def not_run(self, ids: Sequence[str]) -> list[str]:
         """The selected tests that never started; `ids` may name one several times."""
         started = Counter(test for test, _ in self.last)
+        started.update(text.decode("ascii") for text in self.plain)
         missing = Counter(ids) - started
         return sorted(missing.elements())
 
@@ -191,6 +211,7 @@ class Fold:
 
     def result(self, life: Life, ids: Sequence[str] | None = None) -> dict[str, Any]:
         """The facts of the run; scope and authority are derived from them by `ktxkit.core.ledger.scope`."""
+        self.untangle()
         ended = bool(self.end) or life == "dead"
         counts = self.counts(ended)
         state = state_of(self.start, self.end, self.marks, counts, life, bool(self.collect_errors))
@@ -267,6 +288,7 @@ class Fold:
         return made | {key: value for key, value in extra.items() if value}
 
 
+TAKEN = {name.removeprefix("_on_"): take for name, take in vars(Fold).items() if name.startswith("_on_")}
 COPIED = (
     *("run", "project", "parent", "trigger", "managed", "mode", "argv", "directory", "selection", "tree"),
     *("environment", "workers", "scheduling", "order", "owner", "load", "tools", "declared", "preconditions", "runner"),
