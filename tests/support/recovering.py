@@ -54,7 +54,7 @@ _VOLATILE = {
 }
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 LAST = "(the end)"
-TURNS = 4  # effects of the next command at which it is killed too, for each kill, in the full suite
+TURNS = 1  # effects of the next command at which it is killed too, for each kill, in the full suite
 READS = re.compile(
     r"(spawn|exit) git (--version|rev-parse|cat-file|diff-tree|diff|ls-files|ls-tree|symbolic-ref -q|for-each-ref|log|"
     r"status|check-ignore|check-ref-format|merge-base|rev-list|config --(get|type)|worktree list|var) ?"
@@ -158,17 +158,17 @@ class Count:
     second: int = 0
 
 
-def survive(scenario: Scenario, most: int, twice: int, *, distinct: bool = False) -> Count:
+def survive(scenario: Scenario, most: int, twice: int) -> Count:
     """Kill at up to `most` effects in each way, run again (after being killed at `twice` effects of that), compare.
 
-    In the full suite every effect is tried, and for each kill `TURNS` effects of the next command, others each time.
-    `distinct`: only effects that leave another state of the disk than the one before them.
+    In the full suite every effect is tried that leaves another state of the disk than the one before it, and for each
+    kill `TURNS` effects of the next command, others each time.
     """
     effects = scenario.effects()
     wanted = scenario.state()
     count, total = Count(), len(effects)
     saved = scenario.template.parent / "mid"
-    for n, when in _points(effects, most, distinct=distinct):
+    for n, when in _points(effects, most):
         scenario.reset()
         if not isinstance(_killed(scenario, scenario.args, n, when), Killed):
             continue
@@ -186,11 +186,11 @@ def survive(scenario: Scenario, most: int, twice: int, *, distinct: bool = False
     return count
 
 
-def _points(effects: Sequence[str], most: int, *, distinct: bool) -> list[tuple[int, str]]:
+def _points(effects: Sequence[str], most: int) -> list[tuple[int, str]]:
     """Where to kill: before each effect, in the middle of each that has one, and after the last."""
-    halves = [n for n, effect in enumerate(effects) if effect == "os.write" or effect.startswith("spawn git")]
-    before = [n for n in range(len(effects)) if not (distinct and READS.match(effects[n - 1]) and n)]
-    halves = [n for n in halves if not (distinct and READS.match(effects[n]))]
+    changes = [n for n, effect in enumerate(effects) if not READS.match(effect)]
+    halves = [n for n in changes if effects[n] == "os.write" or effects[n].startswith("spawn")]
+    before = [n for n in range(len(effects)) if n == 0 or n - 1 in set(changes)]
     found = [(before[k], "before") for k in spread(before, most)]
     found += [(halves[k], "torn") for k in spread(halves, max(2, most // 2))]
     return [*found, (len(effects) - 1, "after")]
