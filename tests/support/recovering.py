@@ -166,24 +166,34 @@ def survive(scenario: Scenario, most: int, twice: int) -> Count:
     """
     effects = scenario.effects()
     wanted = scenario.state()
-    count, total = Count(), len(effects)
-    saved = scenario.template.parent / "mid"
+    count, total, wrong = Count(), len(effects), list[str]()
     for n, when in _points(effects, most):
         scenario.reset()
         if not isinstance(_killed(scenario, scenario.args, n, when), Killed):
             continue
         count.first += 1
         what = f"{scenario.command}: killed {when} {n} ({effects[n]})"
-        turns = _other(count.first, total, TURNS if FULL and twice else twice)
-        if turns:
-            put(scenario.place, saved, scenario.place)
-        for m in turns:
-            second = _killed(scenario, scenario.again(), m, "torn" if m % 3 == 0 else "before")
-            count.second += isinstance(second, Killed)
-            scenario.must_end_well(f"{what}, then {second}", wanted)
-            put(saved, scenario.place, scenario.place)
-        scenario.must_end_well(what, wanted)
+        try:
+            _again(scenario, what, wanted, count, total, twice)
+        except AssertionError as error:
+            wrong.append(str(error))
+            assert FULL, wrong
+    assert not wrong, "\n".join(wrong)
     return count
+
+
+def _again(scenario: Scenario, what: str, wanted: dict[str, Any], count: Count, total: int, twice: int) -> None:
+    """The next command, killed too where it is its turn, and run to its end."""
+    saved = scenario.template.parent / "mid"
+    turns = _other(count.first, total, TURNS if FULL and twice else twice)
+    if turns:
+        put(scenario.place, saved, scenario.place)
+    for m in turns:
+        second = _killed(scenario, scenario.again(), m, "torn" if m % 3 == 0 else "before")
+        count.second += isinstance(second, Killed)
+        scenario.must_end_well(f"{what}, then {second}", wanted)
+        put(saved, scenario.place, scenario.place)
+    scenario.must_end_well(what, wanted)
 
 
 def _points(effects: Sequence[str], most: int) -> list[tuple[int, str]]:
