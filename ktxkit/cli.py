@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ktxkit.world import World
 
 INTERRUPTED = 130
+SAID = 400  # characters of an answer that are repeated where it could not be written
 
 
 class Result(NamedTuple):
@@ -131,6 +132,7 @@ def execute(parser: Parser, run: Run, argv: Sequence[str] | None) -> int:
     _fill_missing_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+    result: Result | None = None
     try:
         args = parser.parse(words)
         from ktxkit.world import World
@@ -146,7 +148,7 @@ def execute(parser: Parser, run: Run, argv: Sequence[str] | None) -> int:
     except BrokenPipeError:
         status = _quiet_pipe()
     except OSError as error:
-        status = _print_error(parser.prog, _from_os(error), as_json)
+        status = _unsaid(parser.prog, error, result) if result else _print_error(parser.prog, _from_os(error), as_json)
     except KeyboardInterrupt:
         status = _say(f"{parser.prog}: interrupted", INTERRUPTED)
     try:
@@ -154,8 +156,14 @@ def execute(parser: Parser, run: Run, argv: Sequence[str] | None) -> int:
     except BrokenPipeError:
         status = _quiet_pipe()
     except OSError as error:
-        status = _print_error(parser.prog, _from_os(error), as_json=False)
+        status = _unsaid(parser.prog, error, result)
     return status
+
+
+def _unsaid(prog: str, error: OSError, result: Result | None) -> int:
+    """stdout cannot be written: said on stderr, with what was done all the same. What waits for stdout is dropped."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _print_error(prog, _from_os(error, result), as_json=False)
 
 
 def _fill_missing_streams() -> None:
@@ -167,11 +175,16 @@ def _fill_missing_streams() -> None:
             setattr(sys, name, open(fd, "w" if number else "r"))  # noqa: SIM115 - it lives as long as the process
 
 
-def _from_os(error: OSError) -> CannotRun:
-    """A full disk, a missing permission and their kin."""
+def _from_os(error: OSError, result: Result | None = None) -> CannotRun:
+    """A full disk, a missing permission and their kin. `result`: what could not be said, though it is done."""
     hints = {28: "the disk is full", 122: "the quota is used up", 27: "a file size limit (ulimit -f) was reached"}
     hint = hints.get(error.errno or 0, "check permissions, free space and that nobody removed it meanwhile")
-    return CannotRun(error.strerror or str(error), where=_readable_name(error), hint=hint)
+    why = error.strerror or str(error)
+    if result is not None:
+        said = next((line for line in result.lines if line.strip()), "")[:SAID]
+        done = f"{result.outcome}: {said.removeprefix(f'{result.outcome}: ')}" if said else result.outcome
+        why = f"it is done, but its answer could not be written ({why}): {done}"
+    return CannotRun(why, where=_readable_name(error), hint=hint)
 
 
 def _readable_name(error: OSError) -> str:

@@ -85,7 +85,11 @@ def _hint(err: bytes) -> str:
         return "git refuses this repository: it is owned by someone else; see safe.directory in git-config(1)"
     if b"not a git repository" in err:
         return "run this inside a git repository, or name one with -C DIR"
-    return ""
+    if b"No space left on device" in err or b"quota exceeded" in err:
+        return "the disk is full: make room, then run it again"
+    if b"Read-only file system" in err or b"Permission denied" in err:
+        return "make it writable for you, then run it again"
+    return "see what git says there; free space, permissions and `git fsck` tell most causes"
 
 
 @dataclass(frozen=True)

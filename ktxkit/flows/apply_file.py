@@ -20,6 +20,7 @@ from ktxkit.effects.neutral import Neutral, open_neutral
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import BrokenContract, CannotRun, Refused
 from ktxkit.flows import candidate, recover, step, target, verification
+from ktxkit.flows.aftermath import naming_what_moved
 from ktxkit.flows.branch_lock import Held
 from ktxkit.flows.candidate import Judged, Offer
 from ktxkit.flows.collect_file import policy_by_hand
@@ -152,10 +153,11 @@ def _applied(work: Work, offer: Offer, document: Document) -> Document:
             return receipt | {"outcome": "verification_failed", "message": verification.why_not(run)}
     receipt |= {"after": commit, "commit": commit, "tree": judged.tree}
     work.world.writable_store.write("intent", place, _intent(work) | _follows(work, receipt))
-    target.move_checkout(work.held, git, work.ref, work.before, commit, judged.entries, status)
-    work.world.writable_store.write("receipt", names.branch_receipt(work.ref), receipt)
-    work.world.writable_store.remove(place)
-    work.held.settle()
+    with naming_what_moved(work.world, work.held, place, "the patch is applied", "any command on that branch"):
+        target.move_checkout(work.held, git, work.ref, work.before, commit, judged.entries, status)
+        work.world.writable_store.write("receipt", names.branch_receipt(work.ref), receipt)
+        work.world.writable_store.remove(place)
+        work.held.settle()
     return receipt
 
 

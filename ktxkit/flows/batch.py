@@ -82,10 +82,11 @@ def _decide_and_move(batch: Batch, todo: list[tuple[Step, Offer]]) -> dict[str, 
     head = batch.before
     for entry in batch.decide(todo):
         entry.step.before = head
-        integrate.start(entry.step)
-        receipt = _settle(entry)
-        head = receipt.get("after", head)
-        integrate.tell(entry.step, receipt)
+        with integrate.naming(entry.step):
+            integrate.start(entry.step)
+            receipt = _settle(entry)
+            head = receipt.get("after", head)
+            integrate.tell(entry.step, receipt)
         receipts[entry.key] = receipt
     return receipts
 

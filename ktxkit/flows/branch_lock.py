@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,14 @@ class Held:
                 self.document[key] = value
         self.world.writable_store.write(CONTRACT, names.branch_lock_doc(self.ref), self.document, durable=False)
 
+    def let_go(self, **facts: Any) -> None:
+        """The last note of a holding. On a disk that fails it stays as it was: the next holder finds its owner gone.
+
+        What the holding was for must not be reported as failed because of it, nor may it hide why it failed.
+        """
+        with suppress(OSError):
+            self.note(**facts)
+
     def begin(self, step: str, intent: str) -> None:
         """A step begins whose intent will be at that place: recovery looks there."""
         self.note(pending={"step": step, "intent": intent, "nonce": self.nonce})
@@ -74,12 +82,12 @@ def hold(world: World, ref: str, *, wait: float | None = WAIT) -> Iterator[Held]
         try:
             yield held
         except Blocked as error:
-            held.note(phase="blocked", blocked=error.message[:4000])
+            held.let_go(phase="blocked", blocked=error.message[:4000])
             raise
         except Exception:
-            held.note(phase="idle")
+            held.let_go(phase="idle")
             raise
-        held.note(phase="idle")
+        held.let_go(phase="idle")
 
 
 def _document(world: World, ref: str, old: Document | None) -> Document:

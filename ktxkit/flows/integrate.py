@@ -8,6 +8,7 @@ next one that holds the branch (`flows.recover`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from ktxkit.contracts import Document
@@ -17,6 +18,7 @@ from ktxkit.effects.neutral import Neutral, open_neutral
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import Blocked, Refused
 from ktxkit.flows import candidate, jobs, recover, verification
+from ktxkit.flows.aftermath import naming_what_moved
 from ktxkit.flows.branch_lock import Held
 from ktxkit.flows.candidate import Judged, Offer
 from ktxkit.flows.step import Options as Options
@@ -48,15 +50,22 @@ def _apply(world: World, job: Document, unit: jobs.Unit, held: Held, options: Op
     if not isinstance(step, Step):
         return step
     announce(step)
-    try:
-        with open_neutral(world) as neutral:
-            receipt = _decided(step, neutral, neutral.objects)
-    except Exception as error:
-        spent = (world.clock.monotonic() - step.began) * 1000
-        step.trace.emit("integration", "patch_apply_failed", {}, level="error", duration_ms=spent, error=error)
-        raise
-    tell(step, receipt)
+    with naming(step):
+        try:
+            with open_neutral(world) as neutral:
+                receipt = _decided(step, neutral, neutral.objects)
+        except Exception as error:
+            spent = (world.clock.monotonic() - step.began) * 1000
+            step.trace.emit("integration", "patch_apply_failed", {}, level="error", duration_ms=spent, error=error)
+            raise
+        tell(step, receipt)
     return receipt
+
+
+def naming(step: Step) -> AbstractContextManager[None]:
+    """A failure after the branch has moved names the unit's commit on it."""
+    again = f"patch-apply --job {step.job['jobId']} --unit {step.unit.key}"
+    return naming_what_moved(step.world, step.held, step.doc("intent"), f"unit {step.unit.key} is integrated", again)
 
 
 def begin(world: World, job: Document, unit: jobs.Unit, held: Held, options: Options) -> Step | Document:

@@ -14,6 +14,7 @@ from ktxkit.effects.clock import timestamp
 from ktxkit.effects.neutral import Neutral, open_neutral
 from ktxkit.errors import CannotRun, Refused
 from ktxkit.flows import integrate, jobs, recover, target
+from ktxkit.flows.aftermath import naming_what_moved
 from ktxkit.flows.branch_lock import Held
 from ktxkit.flows.replay import replay
 from ktxkit.world import World
@@ -51,14 +52,21 @@ def land(world: World, job: Document, *, message: str = "", rebase: bool = False
         recover.holding(world, job["target"], job) as held,
     ):
         old = world.store.read_optional(CONTRACT, names.job_part(job["jobId"], CONTRACT))
+        if old is None:
+            recover.settle_lost(world, held, job)
+            old = world.store.read_optional(CONTRACT, names.job_part(job["jobId"], CONTRACT))
         if old is not None:
             recover.mark_landed(world, job, old)
             return old
         head = recover.expected_head(world, job, inner)
-        with jobs.tracer(world, job).timed("landing", "landing", {"target": job["target"], "head": head}) as told:
+        intent, again = names.job_part(job["jobId"], "landing-intent"), f"job-land --job {job['jobId']}"
+        with (
+            naming_what_moved(world, held, intent, f"job {job['jobId']} has landed", again),
+            jobs.tracer(world, job).timed("landing", "landing", {"target": job["target"], "head": head}) as told,
+        ):
             made = _land(world, job, held, message, head, began, rebase=rebase)
             told |= {"outcome": made["outcome"], "commit": made.get("commit"), "before": made["before"]}
-            return made
+        return made
 
 
 def _check(message: str) -> None:

@@ -15,6 +15,7 @@ from ktxkit.core.worktrees import Standing
 from ktxkit.effects import process
 from ktxkit.effects.identity import identify, processes_inside
 from ktxkit.effects.lock import flocked
+from ktxkit.effects.neutral import sweep
 from ktxkit.effects.worktrees import Worktrees
 from ktxkit.flows.jobs import Unit
 from ktxkit.world import World
@@ -45,11 +46,12 @@ class Place:
     def locked(self, wait: float | None = 60.0) -> Iterator[None]:
         """Held while the worktree is opened, closed or pruned. Raises Refused after `wait` seconds.
 
-        What a process that died in such a step had let go is deleted first.
+        What a process that died in such a step had let go, or had for itself only, is deleted first.
         """
         path = self.world.writable_store.path(f"{self.directory}/.lock")
         with flocked(path, clock=self.world.clock, wait=wait, what=f"the worktree of {self.name}"):
             worktrees(self.world).empty_trash()
+            sweep(self.world.writable_store.path("tmp"))
             yield
 
     def read(self, contract: str) -> Document | None:

@@ -13,6 +13,7 @@ from ktxkit.core import names
 from ktxkit.core.text import path_bytes
 from ktxkit.errors import Blocked, KtxError
 from ktxkit.flows import jobs, target, verification
+from ktxkit.flows.aftermath import has_moved
 from ktxkit.flows.branch_lock import WAIT, Held, hold
 from ktxkit.world import World
 
@@ -26,9 +27,17 @@ def holding(world: World, ref: str, job: Document | None = None, *, wait: float 
             yield held
         except Blocked:
             raise
-        except KtxError:
-            settle_pending(world, held, job)  # refused in the middle of a step: nothing of it stays
+        except KtxError as error:
+            _settle_at_once(world, held, job, error)
             raise
+
+
+def _settle_at_once(world: World, held: Held, job: Document | None, error: KtxError) -> None:
+    """Refused in the middle of a step: nothing of it stays. On a disk that fails the next holder sees to it."""
+    try:
+        settle_pending(world, held, job)
+    except OSError as second:
+        error.add_note(f"and what was begun could not be put back yet: {second}")
 
 
 def recover(world: World, job: Document) -> None:
@@ -94,7 +103,7 @@ def settle_land(world: World, held: Held, intent: Document, place: str) -> None:
     beside = names.job_part(intent["jobId"], "landing")
     landing = world.store.read_optional("landing", beside)
     if landing is None or landing["nonce"] != intent["nonce"]:
-        if not has_moved(held, intent):
+        if not has_moved(held.git, intent):
             forget_move(held, intent, place)
             return
         contracts.validate("landing", intent["prepared"], place)
@@ -104,9 +113,17 @@ def settle_land(world: World, held: Held, intent: Document, place: str) -> None:
     held.settle(landing["after"])
 
 
+def settle_lost(world: World, held: Held, job: Document) -> None:
+    """A landing whose target has moved, with neither receipt nor lock document (a person removed it as told)."""
+    place = names.job_part(job["jobId"], "landing-intent")
+    intent = world.store.read_optional("intent", place)
+    if intent is not None and intent["ref"] == held.ref and has_moved(held.git, intent):
+        settle_land(world, held, intent, place)
+
+
 def settle_file(world: World, held: Held, intent: Document, place: str) -> None:
     """An application of a file onto a checked-out branch."""
-    if has_moved(held, intent):
+    if has_moved(held.git, intent):
         contracts.validate("receipt", intent["prepared"], place)
         world.writable_store.write("receipt", names.branch_receipt(held.ref), intent["prepared"])
         world.writable_store.remove(place)
@@ -130,11 +147,6 @@ def mark_landed(world: World, job: Document, landing: Document) -> None:
             document["landed"] = {"commit": landing["commit"], "at": landing["at"]}
 
     job.update(jobs.change(world, job["jobId"], edit))
-
-
-def has_moved(held: Held, intent: Document) -> bool:
-    """Whether the branch has the journalled commit: it is there, or somebody went on from it."""
-    return "commit" in intent and held.git.ok("merge-base", "--is-ancestor", intent["commit"], intent["ref"])
 
 
 def forget_move(held: Held, intent: Document, place: str) -> None:

@@ -13,6 +13,7 @@ from ktxkit.effects.clock import timestamp
 from ktxkit.effects.journal import Journal
 from ktxkit.errors import BrokenContract
 from ktxkit.flows import jobs
+from ktxkit.flows.aftermath import landed_of
 from ktxkit.flows.tracing import CONTRACT as TRACE
 from ktxkit.world import World
 
@@ -28,6 +29,8 @@ def build(world: World, job: Document, more: Mapping[str, Any] | None = None) ->
     must still leave a report. Raises OSError.
     """
     problems: list[Document] = []
+    landed = {} if "landed" in job else landed_of(world, job, problems)
+    job = {**job, "landed": landed} if landed else job
     units = [_unit(world, str(job["jobId"]), unit, problems) for unit in jobs.units(job)]
     trace = Journal(world.store.path(names.trace_file(job["jobId"])), TRACE, world.clock)
     events = _events(trace, problems)

@@ -14,6 +14,8 @@ import pytest
 from tests.support.commands import Ran, spawn
 from tests.support.suites import Suite
 
+FULL = os.environ.get("KTX_TEST_FULL") == "1"
+
 BIN = Path(sys.executable).parent
 HOOK = Path(__file__).resolve().parents[2] / "hooks" / "commit-msg"
 
@@ -134,11 +136,10 @@ def test_real_histories(suite: Suite) -> None:
     logs = sorted(Path("/usr/share/doc").glob("*/changelog*.gz"))
     if not logs:
         pytest.skip("no changelogs are installed here")
-    full = bool(os.environ.get("KTX_TEST_FULL"))
     rules, texts, claimed = lexicon.load(), 0, []
-    for log in logs if full else logs[::25]:
+    for log in logs if FULL else logs[::25]:
         content = gzip.decompress(log.read_bytes()).decode("utf-8", "replace")
-        for paragraph in list(dict.fromkeys(content.split("\n\n")))[: None if full else 400]:
+        for paragraph in list(dict.fromkeys(content.split("\n\n")))[: None if FULL else 400]:
             texts += 1
             if len(paragraph) < 100_000:
                 claimed += [

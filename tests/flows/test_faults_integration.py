@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import spawn
+from tests.support.faults import FULL
 from tests.support.integration import Job, script
-from tests.support.recovering import FULL, Scenario, survive, template_of
+from tests.support.recovering import Scenario, survive, template_of
 from tests.support.repos import Repo
 
 Args = list[str | Path]

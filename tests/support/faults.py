@@ -30,6 +30,7 @@ from tests.support.commands import Ran
 CHILD = Path(__file__).with_name("faulty.py")
 WHENS = ("before", "after", "torn")
 FAILURES = ("ENOSPC", "EROFS", "EIO")
+FULL = os.environ.get("KTX_TEST_FULL") == "1"  # asked now: while a test runs no variable of ours is set
 NEVER = -1
 PATIENCE = 60.0  # seconds that orphans have to end
 
@@ -74,7 +75,7 @@ def run_killed(
 
 def spread(effects: Sequence[object], most: int) -> list[int]:
     """Numbers of effects to try: all of them in the full suite, else at most `most`, evenly spread, ends included."""
-    if os.environ.get("KTX_TEST_FULL") == "1" or len(effects) <= most:
+    if FULL or len(effects) <= most:
         return list(range(len(effects)))
     return sorted({round(i * (len(effects) - 1) / (most - 1)) for i in range(most)})
 
@@ -85,11 +86,6 @@ def run_failing(
     """Run the command on a disk that answers `error` (of `FAILURES`) from its n-th effect on, or once there (`EIO`)."""
     assert error in FAILURES
     return _ran(_run(name, args, cwd, n, error, env)[0])
-
-
-def run_limited(name: str, args: Sequence[str | Path], cwd: Path, limit: int) -> Ran:
-    """Run the command, which (like its children) may write no file above `limit` bytes (RLIMIT_FSIZE)."""
-    return _ran(_run(name, args, cwd, NEVER, "before", None, limit)[0])
 
 
 def _ran(done: subprocess.CompletedProcess[bytes]) -> Ran:
@@ -103,7 +99,6 @@ def _run(
     n: int,
     when: str,
     env: Mapping[str, str] | None,
-    limit: int = 0,
 ) -> tuple[subprocess.CompletedProcess[bytes], list[str]]:
     marker = f"KTX_FAULT_RUN={secrets.token_hex(12)}"
     key, _, value = marker.partition("=")
@@ -117,7 +112,6 @@ def _run(
             "argv": ["-C", str(cwd), *map(str, args)],
             "n": n,
             "when": when,
-            "limit": limit,
             "cwd": os.getcwd(),  # noqa: PTH109
             "env": {**os.environ, **(env or {}), key: value, "PYTHONDONTWRITEBYTECODE": "1"},
         }

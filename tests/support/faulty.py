@@ -14,7 +14,6 @@ import importlib
 import json
 import os
 import pkgutil
-import resource
 import shutil
 import signal
 import subprocess
@@ -182,8 +181,6 @@ def run(ask: dict[str, Any]) -> NoReturn:
     os.environ.clear()
     os.environ.update(ask["env"])
     os.chdir(ask["cwd"])
-    if ask["limit"]:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (ask["limit"], ask["limit"]))
     fault = Fault(ask["n"], ask["when"], REAL["open"](ask["log"], os.O_WRONLY | os.O_APPEND))
     module = importlib.import_module("ktx_" + ask["name"].replace("-", "_"))
     patch_os(fault)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.commands import Ran, call
-from tests.support.faults import Killed, count_effects, run_failing, run_killed, spread
+from tests.support.faults import FULL, Killed, count_effects, run_failing, run_killed, spread
 from tests.support.repos import Repo
 
 # What differs between two undisturbed runs: times, random names, and the ids of what holds a time.
@@ -52,7 +52,6 @@ _VOLATILE = {
     "snapshotDigest",
     "reused",
 }
-FULL = os.environ.get("KTX_TEST_FULL") == "1"
 LAST = "(the end)"
 TURNS = 1  # effects of the next command at which it is killed too, for each kill, in the full suite
 READS = re.compile(
@@ -271,9 +270,9 @@ def put(source: Path, target: Path, place: Path) -> None:
 
     `place`: what the paths inside lead to.
     """
-    if target.exists():
-        shutil.rmtree(target)
-    shutil.copytree(source, target, symlinks=True)
+    for item in target.iterdir() if target.exists() else ():  # the target itself may be a mount
+        shutil.rmtree(item) if item.is_dir() and not item.is_symlink() else item.unlink()
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
     for path in target.rglob("lease.json"):
         lease = json.loads(path.read_text())
         inside = os.path.relpath(lease["path"], place)

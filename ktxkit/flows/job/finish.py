@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from ktxkit.contracts import Document
@@ -9,7 +10,7 @@ from ktxkit.core import names
 from ktxkit.core.schedule import LANDED, job_outcome
 from ktxkit.core.text import plural
 from ktxkit.effects.clock import timestamp
-from ktxkit.errors import Conflict
+from ktxkit.errors import CannotRun, Conflict
 from ktxkit.flows import gates, notify, report
 from ktxkit.flows.job.state import JobRun
 from ktxkit.flows.land import land
@@ -46,7 +47,7 @@ def message_of(run: JobRun, outcomes: Mapping[str, str]) -> str:
     landed = [key for key, word in outcomes.items() if word == "accepted"]
     listed = "\n".join(f"- {key}" for key in landed[:SUBJECT_KEYS])
     more = f"\n- and {len(landed) - SUBJECT_KEYS} more" if len(landed) > SUBJECT_KEYS else ""
-    return f"Job {run.job_id}: {len(landed)} units of {len(outcomes)}\n\n{listed}{more}\n"
+    return f"Job {run.job_id}: {plural(len(landed), 'unit')} of {len(outcomes)}\n\n{listed}{more}\n"
 
 
 def land_job(run: JobRun, outcomes: Mapping[str, str], *, rebase: bool = False) -> str:
@@ -58,6 +59,18 @@ def land_job(run: JobRun, outcomes: Mapping[str, str], *, rebase: bool = False) 
         land(run.world, run.job, message=message_of(run, outcomes), rebase=rebase)
         run.update()
     return job_outcome(outcomes.values(), changed=changed, landed=landed)
+
+
+def unreported(run: JobRun, error: OSError, ended: str = "") -> CannotRun:
+    """The end of a job could not be written. Says what ended it, and what has landed all the same."""
+    landed = run.job.get("landed", {}).get("commit")
+    so_far = ended or (f"it has landed as {landed} on {run.job['target']}" if landed else "nothing was to land")
+    return CannotRun(
+        f"the end of job {run.job_id} could not be recorded ({error.strerror or error}): {so_far}",
+        where=os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "",
+        hint=f"put that right, then job-run --resume {run.job_id}",
+        data={"landed": {"commit": landed}} if landed else {},
+    )
 
 
 def close(run: JobRun, outcome: str, failure: Document | None = None) -> Document:

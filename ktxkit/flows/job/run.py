@@ -113,7 +113,7 @@ def start(world: World, document: Document, name: str, how: How) -> Ended:
 def resume(world: World, job_id: str, how: How) -> Ended:
     """Continue a job: what is on record stays, patches with unchanged inputs are reused. Raises Refused if landed."""
     job = jobs.load(world, job_id)
-    if job["state"] == "landed" and "finishedAt" in job:
+    if job["state"] == "landed" and "finishedAt" in job and world.store.exists(names.report_doc(job_id)):
         raise Refused(f"job {job_id} has landed already", where=job["target"], hint=f"job-report --job {job_id}")
     if world.store.exists(f"{names.job_dir(job_id)}/ingest.json"):
         raise Refused(f"job {job_id} is an ingestion", hint=f"ingest-run --resume {job_id} continues it")
@@ -150,11 +150,17 @@ def _ended(run: JobRun, *, resumed: bool, rebase: bool) -> Ended:
             outcome = _phases(run, outcomes, resumed=resumed, rebase=rebase)
     except BaseException as error:
         word, message = prepare.failure_of(error)
-        report = finish.close(run, word, {"phase": run.phase, "message": message[:60000], "outcome": word})
+        try:
+            report = finish.close(run, word, {"phase": run.phase, "message": message[:60000], "outcome": word})
+        except OSError as second:
+            raise finish.unreported(run, second, message) from error
         if not isinstance(error, Exception):
             raise
         return Ended(run.job_id, word, report, error, outcomes)
-    return Ended(run.job_id, outcome, finish.close(run, outcome), None, outcomes)
+    try:
+        return Ended(run.job_id, outcome, finish.close(run, outcome), None, outcomes)
+    except OSError as error:
+        raise finish.unreported(run, error) from error
 
 
 def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: bool) -> str:
