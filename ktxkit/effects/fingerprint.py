@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from ktxkit.effects.store import Store
 Facts = dict[tuple[str, str], str]
 ONCE = ("patch", "receipt", "verdict")  # documents of a unit that are written once per attempt
 MOVES = ("state", "closedAt", "outcome", "atticRef")  # what a closing changes of a lease
+IN_TURN = 50  # units whose documents are looked at beside those that are at work
 IN_PROGRESS = (
     "MERGE_HEAD",
     "CHERRY_PICK_HEAD",
@@ -46,14 +47,20 @@ class Fingerprinter:
     store: Store
     job_id: str
     _memory: dict[Path, tuple[str, dict[str, str]]] = field(default_factory=dict, compare=False)
+    _units: dict[str, Facts] = field(default_factory=dict, compare=False)
+    _turn: list[int] = field(default_factory=lambda: [0], compare=False)
     _admins: dict[Path, Path] = field(default_factory=dict, compare=False)
 
-    def take(self, quiet: Mapping[str, Path] | None = None) -> Facts:
-        """The facts now. `quiet`: worktrees of units (`0001-key` to path) that nobody should be working in."""
+    def take(self, quiet: Mapping[str, Path] | None = None, fresh: Collection[str] | None = None) -> Facts:
+        """The facts now. `quiet`: worktrees of units (`0001-key` to path) that nobody should be working in.
+
+        `fresh` names the units whose documents are read now; of the others some are, in turn, so that a look costs the
+        same in a job of many units. None: those of all units are.
+        """
         facts: Facts = {}
         for top in self._checkouts():
             facts |= self._checkout(top)
-        facts |= self._refs() | self._shared() | self._hooks() | self._documents()
+        facts |= self._refs() | self._shared() | self._hooks() | self._documents(fresh)
         for unit, path in (quiet or {}).items():
             facts |= self._sibling(unit, path)
         return facts
@@ -126,21 +133,41 @@ class Fingerprinter:
                 facts[core.HOOKS, printable(path.name)] = ":".join(self._known(path, _content).values())
         return facts
 
-    def _documents(self) -> Facts:
+    def _documents(self, fresh: Collection[str] | None) -> Facts:
         facts: Facts = {}
         for job in self.store.children("jobs"):
             facts[core.JOB, job] = "present"
-        for unit in self.store.children(f"{names.job_dir(self.job_id)}/units"):
-            folder = self.store.path(f"{names.job_dir(self.job_id)}/units/{unit}")
-            for name in ONCE:
-                facts |= self._document(f"{unit}/{name}.json", folder / f"{name}.json", _content)
-            facts |= self._document(f"{unit}/lease.json", folder / "lease.json", self._lease)
-        for name in self.store.children(f"ingest-patches/{self.job_id}"):
-            facts |= self._document(f"ingest-patches/{name}", self.store.path(f"ingest-patches/{self.job_id}/{name}"))
+        units = self.store.children(f"{names.job_dir(self.job_id)}/units")
+        patches = set(self.store.children(f"ingest-patches/{self.job_id}"))
+        for unit in self._chosen(units, fresh):
+            self._units[unit] = self._of_unit(unit, f"{unit}.patch" in patches)
+        for gone in self._units.keys() - set(units):
+            del self._units[gone]
+        for known in self._units.values():
+            facts.update(known)
         for journal in (names.trace_file(self.job_id), "ledger/test-runs.ndjson"):
             info = _lstat(self.store.path(journal))
             if info is not None:
                 facts[core.JOURNAL, journal] = f"{info.st_ino}:{info.st_size}"
+        return facts
+
+    def _chosen(self, units: list[str], fresh: Collection[str] | None) -> list[str]:
+        """The units that are read now: all of a small job, else those asked for, and the next of the others in turn."""
+        if fresh is None or len(units) <= IN_TURN:
+            return units
+        start = self._turn[0] % len(units)
+        self._turn[0] = start + IN_TURN
+        return [*(set(units) & set(fresh)), *units[start : start + IN_TURN]]
+
+    def _of_unit(self, unit: str, patch: bool) -> Facts:
+        facts: Facts = {}
+        folder = self.store.path(f"{names.job_dir(self.job_id)}/units/{unit}")
+        for name in ONCE:
+            facts |= self._document(f"{unit}/{name}.json", folder / f"{name}.json", _content)
+        facts |= self._document(f"{unit}/lease.json", folder / "lease.json", self._lease)
+        if patch:
+            name = f"{unit}.patch"
+            facts |= self._document(f"ingest-patches/{name}", self.store.path(f"ingest-patches/{self.job_id}/{name}"))
         return facts
 
     def _document(self, name: str, path: Path, read: Callable[[Path], dict[str, str]] | None = None) -> Facts:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -192,8 +193,9 @@ def signal_group(pgid: int, number: int) -> bool:
     return True
 
 
+@cache
 def boot_id() -> str:
-    """The kernel's id of this boot."""
+    """The kernel's id of this boot: the same for as long as a process lives."""
     return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
 
 
@@ -223,11 +225,16 @@ def start_time(pid: int) -> int | None:
     return int(fields[19])
 
 
+@cache
 def this_owner() -> Owner:
+    """This process; a child that is forked asks anew."""
     pid = os.getpid()
     ticks = start_time(pid)
     assert ticks is not None, "this process is alive"
     return Owner(boot_id(), pid, ticks)
+
+
+os.register_at_fork(after_in_child=this_owner.cache_clear)
 
 
 def is_dead(owner: Owner) -> bool:

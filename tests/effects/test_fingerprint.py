@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ktxkit.core.fingerprint import differences, summary
-from ktxkit.effects.fingerprint import Fingerprinter
+from ktxkit.effects.fingerprint import IN_TURN, Fingerprinter
 from ktxkit.world import World
 from tests.support.commands import call
 from tests.support.repos import Repo
@@ -153,3 +153,24 @@ def test_a_bare_repository_has_no_checkout(repo: Repo) -> None:
     before = taker.take()
     Repo(bare).git("branch", "new")
     assert summary(differences(before, taker.take())) == ["refs refs/heads/new added"]
+
+
+def test_in_a_job_of_many_units_their_documents_are_looked_at_in_turn(repo: Repo) -> None:
+    """A look costs the same; what changed is found some looks later, at once where it is asked for or at the end."""
+    repo.write(".git/info/exclude", ".ktx/\n")
+    units = repo.path / ".ktx/jobs/j1/units"
+    for number in range(3 * IN_TURN):
+        (units / f"{number:04d}-u").mkdir(parents=True)
+        (units / f"{number:04d}-u/receipt.json").write_text("{}")
+    taker = fingerprinter(repo)
+    before = taker.take()
+    wanted = ["document 0149-u/receipt.json changed"]
+    (units / "0149-u/receipt.json").write_text("{ }")
+    assert summary(differences(before, taker.take(fresh=["0001-u"]))) == []
+    assert summary(differences(before, taker.take(fresh=["0149-u"]))) == wanted
+    between = taker.take()
+    (units / "0149-u/receipt.json").write_text("{   }")
+    looks = [summary(differences(between, taker.take(fresh=[]))) for _ in range(3)]
+    assert looks[-1] == wanted, "after one turn"
+    (units / "0003-u/receipt.json").unlink()
+    assert "document 0003-u/receipt.json removed" in summary(differences(between, taker.take()))

@@ -43,8 +43,8 @@ class Directory:
         if raw_path in self.files:
             raise CannotRun(f"the connector gave {printable(raw_path)} twice")
         try:
-            files.write_atomic(self.top / raw_path, data, durable=False)
-        except (NotADirectoryError, IsADirectoryError) as error:
+            files.write_new(self.top / raw_path, data)
+        except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
             raise CannotRun(f"{printable(raw_path)} is a file and a directory at once") from error
         self.files[raw_path] = RawFile(digest(data), len(data))
 

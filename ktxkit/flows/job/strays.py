@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ktxkit.core import names, strays
+from ktxkit.core.fingerprint import DOCUMENT
 from ktxkit.core.text import plural, printable
 from ktxkit.flows import jobs
 from ktxkit.flows.job.state import JobRun
@@ -19,12 +20,18 @@ KEPT = 200  # paths that are named
 
 def note(run: JobRun) -> None:
     """Name what is there in the trace and in the job's warnings."""
+    changes = run.watch.finish() if run.watch else []
+    late = [change for change in changes if change["what"].startswith(f"{DOCUMENT} ")]
+    if late:
+        run.tracer.emit("work_unit", "changes_found_late", {"changes": late}, level="error")
     found = [printable(path) for path in _found(run)]
-    if not found:
+    if not found and not late:
         return
-    facts = {"paths": found[:KEPT], "count": len(found)}
-    run.tracer.emit("work_unit", "stray_files_found", facts, level="error")
+    if found:
+        facts = {"paths": found[:KEPT], "count": len(found)}
+        run.tracer.emit("work_unit", "stray_files_found", facts, level="error")
     told = [f".ktx/{path} is no document of a job: something put it there, nothing reads it" for path in found[:KEPT]]
+    told += [f"{one['message']} while units ran, without being theirs" for one in late]
     more = [f"{plural(len(found) - KEPT, 'stray file')} more"] if len(found) > KEPT else []
     run.update(warnings=list(dict.fromkeys([*run.job.get("warnings", ()), *told, *more]))[:10_000])
 

@@ -19,7 +19,7 @@ from ktxkit.flows.job.guard import Guard
 from ktxkit.flows.jobs import Unit
 
 EVIDENCE_WATCHED = 20  # worktrees of failed units that are looked at; each look walks them
-GLANCE = 0.02  # seconds between looks at what all worktrees share; a look is a few calls of stat
+GLANCE = 0.03  # seconds between looks at what all worktrees share; a look is a few calls of stat
 CHANGES_KEPT = 200  # changes named in one unit's result
 
 
@@ -82,12 +82,20 @@ class Watch:
             running = sorted(self._running.values())
             self._changes += [(self._asked, {**change, "running": running}) for change in changes]
 
+    def finish(self) -> list[Document]:
+        """A last look at everything; what changed since each unit's end, and no unit's result tells of."""
+        with self._state:
+            since = len(self._changes)
+        self._look(whole=True)
+        with self._state:
+            return _once([document for _, document in self._changes[since:]])[:CHANGES_KEPT]
+
     def handling(self, unit: Unit) -> None:
         """The job itself works on the unit's documents now: those may change."""
         with self._state:
             self._handled.add(names.unit_name(unit.position, unit.key))
 
-    def _look(self) -> None:
+    def _look(self, *, whole: bool = False) -> None:
         with self._state:
             self._asked += 1
             mine = self._asked
@@ -101,7 +109,7 @@ class Watch:
                 self._handled = set(self._running)
                 quiet = dict(self._evidence)
             self._put_back()  # first: a configuration that is broken makes every git call fail
-            facts = self.printer.take(quiet)
+            facts = self.printer.take(quiet, None if whole or self._last is None else busy)
             found = differences(self._last, facts, busy) if self._last is not None else []
             with self._state:
                 entries: Sequence[Document] = [{**_told(change), "running": running} for change in found]
