@@ -15,72 +15,16 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-BIN = Path(sys.executable).parent
-ENV = {
-    **{key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "KTX_"))},
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_AUTHOR_NAME": "bench",
-    "GIT_AUTHOR_EMAIL": "bench@example.invalid",
-    "GIT_COMMITTER_NAME": "bench",
-    "GIT_COMMITTER_EMAIL": "bench@example.invalid",
-}
+import jobs
+import observer
+from harness import Measured, Row, Work, measure, ours, repository, run
 
 
-@dataclass(frozen=True)
-class Row:
-    """One comparison. `make` prepares a fresh place for each round and returns our and the peer's work."""
-
-    name: str
-    peer: str
-    target: float
-    make: Callable[[Path], tuple[Callable[[], None], Callable[[], None]]]
-
-
-@dataclass(frozen=True)
-class Measured:
-    row: Row
-    ours: list[float]
-    peers: list[float]
-
-    @property
-    def ratio(self) -> float:
-        return statistics.median(self.ours) / statistics.median(self.peers)
-
-
-def run(*argv: str | Path, cwd: Path, stdin: bytes | None = None) -> bytes:
-    done = subprocess.run(list(map(str, argv)), cwd=cwd, env=ENV, input=stdin, capture_output=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{argv} ended with {done.returncode}: {done.stderr.decode(errors='replace')[-2000:]}")
-    return done.stdout
-
-
-def ours(name: str) -> Path:
-    return BIN / name
-
-
-def repository(place: Path, files: int) -> Path:
-    """A repository with so many small files in folders of a hundred."""
-    repo = place / "repo"
-    for number in range(files):
-        folder = repo / f"d{number // 100:04d}"
-        if number % 100 == 0:
-            folder.mkdir(parents=True)
-        (folder / f"f{number:06d}.txt").write_text(f"file {number}\n" + "line\n" * 8)
-    run("git", "init", "-q", "-b", "main", repo, cwd=place)
-    run("git", "add", "-A", cwd=repo)
-    run("git", "commit", "-q", "-m", "base", cwd=repo)
-    return repo
-
-
-def start_up(name: str, *args: str) -> Callable[[Path], tuple[Callable[[], None], Callable[[], None]]]:
-    def make(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+def start_up(name: str, *args: str) -> Callable[[Path], tuple[Work, Work]]:
+    def make(place: Path) -> tuple[Work, Work]:
         return (
             lambda: [run(ours(name), *args, cwd=place) for _ in range(5)] and None,
             lambda: [run(sys.executable, "-c", "pass", cwd=place) for _ in range(5)] and None,
@@ -95,7 +39,7 @@ EVENT = {
 }  # fmt: skip
 
 
-def one_event(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+def one_event(place: Path) -> tuple[Work, Work]:
     trace = place / "trace.jsonl"
     args = ("--trace", trace, "--job", "j", "--phase", "run", "--event", "something_happened")
     return (
@@ -104,7 +48,7 @@ def one_event(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
     )
 
 
-def many_events(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+def many_events(place: Path) -> tuple[Work, Work]:
     block = "".join(json.dumps(EVENT) + "\n" for _ in range(100_000)).encode()
     trace = place / "trace.jsonl"
     return (
@@ -113,7 +57,7 @@ def many_events(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
     )
 
 
-def open_worktrees(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+def open_worktrees(place: Path) -> tuple[Work, Work]:
     repo = repository(place, 10_000)
 
     def mine() -> None:
@@ -127,7 +71,7 @@ def open_worktrees(place: Path) -> tuple[Callable[[], None], Callable[[], None]]
     return mine, peer
 
 
-def collect(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+def collect(place: Path) -> tuple[Work, Work]:
     repo = repository(place, 10_000)
     base = run("git", "rev-parse", "HEAD", cwd=repo).decode().strip()
     child = place / "child"
@@ -144,7 +88,7 @@ def collect(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
 UNITS, FILES_EACH = 50, 5
 
 
-def integrate(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+def integrate(place: Path) -> tuple[Work, Work]:
     """Units of five files each: collected before, applied in order. The peer applies and commits in a checkout."""
     repo = repository(place, 20_000)
     patches = []
@@ -170,7 +114,7 @@ def integrate(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
     return mine, peer
 
 
-def gates(place: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+def gates(place: Path) -> tuple[Work, Work]:
     """The same tree again, beside `git status` of it."""
     repo = place / "kb"
     (repo / "semantic-layer/wh").mkdir(parents=True)
@@ -202,32 +146,20 @@ ROWS = [
     Row("patch-collect, 5 of 10,000 files", "git diff --binary", 3.0, collect),
     Row("patch-apply x 50, 20,000 files, gates on", "git apply --3way --index && git commit", 0.5, integrate),
     Row("gate-check --all again, 1,000 pages, 200 sources", "git status", 5.0, gates),
+    *jobs.ROWS,
+    *observer.ROWS,
 ]
 
 
-def measure(row: Row, rounds: int) -> Measured:
-    mine: list[float] = []
-    peers: list[float] = []
-    for _ in range(rounds):
-        with tempfile.TemporaryDirectory(prefix="ktx-bench-") as folder:
-            our_work, peer_work = row.make(Path(folder))
-            for work, times in ((peer_work, peers), (our_work, mine)):
-                began = time.perf_counter()
-                work()
-                times.append(time.perf_counter() - began)
-    return Measured(row, mine, peers)
-
-
 def table(found: list[Measured]) -> str:
-    lines = ["| what | beside | ours, s | peer, s | ratio | target | |", "|---|---|---|---|---|---|---|"]
+    lines = ["| what | beside | ours | peer | ratio | target | |", "|---|---|---|---|---|---|---|"]
     for one in found:
-        spread = f"{min(one.ours):.3f} to {max(one.ours):.3f}"
-        peers = f"{min(one.peers):.3f} to {max(one.peers):.3f}"
-        met = "met" if one.ratio <= one.row.target else f"missed by {one.ratio / one.row.target:.1f}x"
-        lines.append(
-            f"| {one.row.name} | {one.row.peer} | {statistics.median(one.ours):.3f} ({spread}) "
-            f"| {statistics.median(one.peers):.3f} ({peers}) | {one.ratio:.2f} | {one.row.target:g} | {met} |"
+        figures = " | ".join(
+            f"{statistics.median(some):.3f} {one.row.unit} ({min(some):.3f} to {max(some):.3f})"
+            for some in (one.ours, one.peers)
         )
+        met = "met" if one.ratio <= one.row.target else f"missed by {one.ratio / one.row.target:.1f}x"
+        lines.append(f"| {one.row.name} | {one.row.peer} | {figures} | {one.ratio:.2f} | {one.row.target:g} | {met} |")
     return "\n".join(lines)
 
 
