@@ -56,7 +56,7 @@ def decide_open(lease: Mapping[str, Any] | None, found: Standing, base: str) -> 
     if lease["state"] == "closed":
         if not found.present:
             return Open.FRESH
-        return Open.BESIDE if lease.get("outcome") in KEPT else Open.LEFTOVER
+        return Open.BESIDE if lease.get("outcome") in KEPT or "leftOut" in lease else Open.LEFTOVER
     if not found.present:
         return Open.TAKE_OVER
     if not found.same:
@@ -78,6 +78,7 @@ class Work:
     uncommitted: bool = False
     nested: tuple[bytes, ...] = ()  # repositories inside, which no snapshot holds
     submodules: tuple[bytes, ...] = ()  # submodules with work that is only there
+    left_out: tuple[bytes, ...] = ()  # untracked, not ignored, and not taken by the path policy: build output, caches
 
 
 def unsaved(work: Work) -> str:

@@ -30,7 +30,7 @@ def work_in(place: Place, lease: Document, path: Path) -> Work:
     git = _reader(place.world, lease, path)
     asked = ("HEAD", "HEAD^{tree}", f"{lease['base']}^{{tree}}", "--path-format=absolute", "--git-path", "modules")
     head, head_tree, base_tree, modules = git.text("rev-parse", *asked).split("\n", 3)
-    tree, nested = _content(place, lease, git, head)
+    tree, nested, left_out = _content(place, lease, git, head)
     symbolic = git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
     branch = symbolic.text if symbolic.status == 0 else ""
     others = (f"--exclude={branch.removeprefix('refs/heads/')}", *KEPT)
@@ -43,6 +43,7 @@ def work_in(place: Place, lease: Document, path: Path) -> Work:
         branch=bool(branch),
         uncommitted=tree != head_tree,
         nested=nested,
+        left_out=left_out,
         submodules=snapshot.submodules_at_risk(git, Path(modules)),
     )
 
@@ -53,25 +54,26 @@ def _reader(world: World, lease: Document, path: Path) -> Git:
     return Git(git.cwd, git.env, {**git.config, **PLAIN}) if lease["mode"] == "unit" else git
 
 
-def _content(place: Place, lease: Document, git: Git, head: str) -> tuple[str, tuple[bytes, ...]]:
-    """The tree of the work, and repositories inside it that no tree can hold."""
+def _content(place: Place, lease: Document, git: Git, head: str) -> tuple[str, tuple[bytes, ...], tuple[bytes, ...]]:
+    """The tree of the work, repositories inside it that no tree can hold, and what the path policy leaves out."""
     with scratch_dir(place.world) as scratch:
         if lease["mode"] != "unit" or child.hidden(git, scratch):
             found = snapshot.take(git, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ())))
-            return found.tree, found.nested
+            return found.tree, found.nested, ()
         reader = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
         status = child.read_status(reader, ignored="traditional")
         chosen = selection.choose(status, {}, (), of_lease(place.world, lease))
         nested = tuple(path for path in chosen.take if path.endswith(b"/"))
         taken = tuple(path for path in chosen.take if not path.endswith(b"/"))
+        left_out = tuple(path for path, _ in chosen.excluded)
         patch = _patch_of(place, lease)
         if (
             patch is not None
             and head == patch["head"] == patch["base"]
             and selection.is_as(reader, scratch, taken, patch)
         ):
-            return patch["tree"], nested
-        return selection.tree_of_worktree(reader, scratch / "index", taken, head), nested
+            return patch["tree"], nested, left_out
+        return selection.tree_of_worktree(reader, scratch / "index", taken, head), nested, left_out
 
 
 def _collected(place: Place, lease: Document) -> tuple[str, ...]:

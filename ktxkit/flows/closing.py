@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core.text import path_fields
 from ktxkit.core.worktrees import KEPT, Work, can_be_kept, unsaved
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.identity import identify
@@ -20,6 +21,7 @@ from ktxkit.flows.observe import sealing_hold
 from ktxkit.flows.observer_status import who
 from ktxkit.flows.opening import recover_opening
 
+SAMPLE = 20  # names of an account that a lease shows
 SAME = ("jobId", "unitKey", "position", "attempt", "base", "path", "pathB64", "branch")
 
 
@@ -54,6 +56,9 @@ def _remove(place: Place, lease: Document, outcome: str, discard: bool) -> Docum
                 "collect it, or close with --discard (it goes to the attic first), or as conflict or crash to keep it"
             )
             raise Refused(f"closing would lose {lost}", where=str(path), hint=hint)
+        if work.left_out and not discard:
+            sample = [path_fields(name) for name in work.left_out[:SAMPLE]]
+            return closed(place, lease, outcome, leftOut={"count": len(work.left_out), "sample": sample})
     return remove(place, lease, outcome, discard=discard, work=work)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ktxkit.contracts import Document
+from ktxkit.core.text import plural, printable
 from ktxkit.errors import CannotRun
 from ktxkit.flows import jobs
 from ktxkit.flows.leases import LEASE, Place, every_place, lease_here
@@ -38,5 +39,10 @@ def _named(world: World, name: str) -> Place:
 def notes(lease: Document) -> list[str]:
     """What was kept, and where."""
     said = [f"kept at {lease['atticRef']}"] if "atticRef" in lease else []
+    if "leftOut" in lease:
+        left = lease["leftOut"]
+        names = ", ".join(printable(item["path"]) for item in left["sample"][:5])
+        more = ", ..." if left["count"] > 5 else ""
+        said.append(f"the worktree stays: {plural(left['count'], 'untracked file')} not collected ({names}{more})")
     branch = lease.get("branch", "").removeprefix("refs/heads/")
     return said + ([f"branch {branch} stays: it has commits that nothing else has"] if lease.get("branchKept") else [])

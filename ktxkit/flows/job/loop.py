@@ -225,7 +225,10 @@ class Loop:
     def _close(self, unit: jobs.Unit, outcome: str) -> None:
         """Close the worktree as its outcome says; one that was written to after it was collected is kept, and said."""
         try:
-            worktrees.close_unit(self.run.world, self.run.job, unit, _closing(outcome))
+            lease = worktrees.close_unit(self.run.world, self.run.job, unit, _closing(outcome))
+            if "leftOut" in lease:
+                told = {"unitKey": unit.key, "leftOut": lease["leftOut"]}
+                self.run.tracer.emit("work_unit", "work_unit_worktree_kept", told, level="info")
         except Refused as error:
             told = {"unitKey": unit.key, "reason": error.message}
             self.run.tracer.emit("work_unit", "work_unit_late_work_kept", told, level="error", error=error)
