@@ -116,6 +116,7 @@ def worst() -> Iterator[tuple[str, str, bytes]]:
         rows = "".join(f"{' ' if head.startswith('x-') else '  ' if head else ''}k{n}: v\n" for n in range(40_000))
         yield f"source-{name}", "source", (head + rows.lstrip() if head.endswith("- ") else head + rows).encode()
     yield "source-wrong", "source", (SOURCE + "measures:\n" + "  - {name: 1}\n" * 30_000).encode()
+    yield "page-lazy-deep", "page", (FRONT + ">" * 190 + " a\n").encode() + many("a\n", PAGE - 300)
     yield "page-emoji", "page", (FRONT + "\U0001f600").encode() + many("[", PAGE // 2 - 9) + many("]", PAGE // 2 - 9)
     yield "page-spans-emoji", "page", (FRONT + "\U0001f600").encode() + many("`a.b` ", PAGE - 9)
     yield "page-front", "page", b"---\nrefs:\n" + many("- a\n", 250_000) + b"---\n"

@@ -18,6 +18,7 @@ from ktxkit.core.yaml_nodes import Problem
 
 NESTING_LIMIT = 200
 SIZE_LIMIT = 256 * 1024  # bytes of a page
+VISIT_LIMIT = 50_000  # times that a line is looked at: once, but in quotes in quotes once for each
 BLOCK_LIMIT = 50_000  # tokens of a page's blocks (a paragraph has 3, a list item 5, a cell 3): half a second
 
 _LINE = re.compile("\r\n|\n|\r")
@@ -55,7 +56,7 @@ def read(text: str, first_line: int = 1) -> Body:
     except RecursionError:
         return Body(problems=(_too_deep(first_line),))
     except _TooMuch:
-        message = f"its blocks are more than the {BLOCK_LIMIT} tokens that are read"
+        message = f"it has more than {BLOCK_LIMIT} block tokens, or more than {VISIT_LIMIT} lines (in quotes each again)"
         return Body(problems=(Problem("md-size", first_line, 1, message, "split the page"),))
     labels = env.get("references", {}).keys()
     found: dict[str, list[Span]] = {"code": [], "link": [], "comment": []}
@@ -135,6 +136,15 @@ def _parser() -> Any:
 
     made.block.ruler.at("reference", not_footnotes)
     made.core.ruler.at("block", _bounded)
+    ruled = next(rule.fn for rule in made.block.ruler.__rules__ if rule.name == "hr")
+
+    def counted(state: Any, start: int, end: int, silent: bool) -> bool:
+        state.visits += 1
+        if state.visits > VISIT_LIMIT:
+            raise _TooMuch
+        return bool(ruled(state, start, end, silent))
+
+    made.block.ruler.at("hr", counted, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     return made
 
 
@@ -147,6 +157,8 @@ def _bounded(state: Any) -> None:
     from markdown_it.rules_block import StateBlock
 
     class Bounded(StateBlock):
+        visits = 0
+
         def push(self, *args: Any) -> Any:
             if len(self.tokens) >= BLOCK_LIMIT:
                 raise _TooMuch

@@ -10,6 +10,7 @@ is refused, and one that waives nothing is told.
 from __future__ import annotations
 
 import ast
+import io
 import re
 import tokenize
 import warnings
@@ -149,7 +150,9 @@ def _waivers(data: bytes) -> Iterator[_Waiver]:
     if b"gate-ok" not in data:
         return
     try:
-        for token in tokenize.tokenize(iter(data.splitlines(keepends=True)).__next__):
+        encoding, _ = tokenize.detect_encoding(iter(data.splitlines(keepends=True)).__next__)
+        text = io.StringIO(data.decode(encoding, "replace"), newline=None)  # bytes in comments may be any
+        for token in tokenize.generate_tokens(text.readline):
             found = _WAIVER.match(token.string) if token.type == tokenize.COMMENT else None
             if found:
                 alone = not token.line[: token.start[1]].strip()

@@ -121,6 +121,7 @@ def test_other_encodings_and_line_ends() -> None:
     assert judge(b"# coding: latin-1\r\n" + body.encode("latin-1")) == []
     assert judge(b"\xef\xbb\xbf" + body.encode()) == []
     assert judge(body.replace("\r\n", "\r").encode()) == []
+    assert judge(b"try:\n    x\nexcept A:\n    pass  # gate-ok: caf\xe9 \xff\n") == []
     assert judge(b"x = '\\d'\n") == []  # a deprecated escape is not ours to tell
 
 
