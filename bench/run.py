@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import gates
 import jobs
 import observer
 from harness import Measured, Row, Work, measure, ours, repository, run
@@ -114,29 +115,6 @@ def integrate(place: Path) -> tuple[Work, Work]:
     return mine, peer
 
 
-def gates(place: Path) -> tuple[Work, Work]:
-    """The same tree again, beside `git status` of it."""
-    repo = place / "kb"
-    (repo / "semantic-layer/wh").mkdir(parents=True)
-    (repo / "wiki/global").mkdir(parents=True)
-    for number in range(200):
-        (repo / f"semantic-layer/wh/s{number}.yaml").write_text(
-            f"name: s{number}\ntable: wh.s{number}\ngrain: [id]\ncolumns:\n  - {{name: id, type: number}}\n"
-        )
-    for number in range(1000):
-        (repo / f"wiki/global/p{number}.md").write_text(
-            f"---\nsummary: page {number}\nsl_refs: [s{number % 200}]\n---\n\nSee `s{number % 200}.id`.\n"
-        )
-    run("git", "init", "-q", "-b", "main", repo, cwd=place)
-    run("git", "add", "-A", cwd=repo)
-    run("git", "commit", "-q", "-m", "base", cwd=repo)
-    run(ours("gate-check"), "--all", cwd=repo)
-    return (
-        lambda: run(ours("gate-check"), "--all", cwd=repo) and None,
-        lambda: run("git", "status", "--porcelain", cwd=repo) and None,
-    )
-
-
 ROWS = [
     Row("job-run --help", "python -c pass", 2.0, start_up("job-run", "--help")),
     Row("gate-check --help", "python -c pass", 2.0, start_up("gate-check", "--help")),
@@ -145,7 +123,7 @@ ROWS = [
     Row("worktree-open x 10, 10,000 files", "git worktree add x 10", 1.15, open_worktrees),
     Row("patch-collect, 5 of 10,000 files", "git diff --binary", 3.0, collect),
     Row("patch-apply x 50, 20,000 files, gates on", "git apply --3way --index && git commit", 0.5, integrate),
-    Row("gate-check --all again, 1,000 pages, 200 sources", "git status", 5.0, gates),
+    *gates.ROWS,
     *jobs.ROWS,
     *observer.ROWS,
 ]

@@ -1,7 +1,7 @@
 """Run the gates on a tree, the index or files, and print what they find.
 
 reads    what is being committed (the index; with --tree a tree), never the working files; ktx-gates.yaml of it
-writes   nothing; with --write-baseline that file; with --prune the files that it mends, unless something remains
+writes   cache/ of the store (facts of a large tree; may be deleted); --write-baseline FILE; with --prune what it mends
 exits    0 nothing that is charged, 1 findings, 2 usage, or nothing looked at with --require-input
 example  gate-check --all; gate-check --changed-since origin/main --format github; gate-check --explain stale-entity
 """

@@ -16,6 +16,9 @@ KEY_LIMIT = 512  # characters of a unit key
 SLUG_LIMIT = 100  # characters of a key in a file name; longer keys end in a part of their digest
 
 
+FACTS = "cache/facts.sqlite"  # may be deleted at any moment
+
+
 def check_job(job: str) -> str:
     """The job id itself. Raises CannotRun where it is not `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` or holds `..`."""
     if not _JOB.match(job) or ".." in job or job.endswith((".lock", ".")):

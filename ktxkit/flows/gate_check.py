@@ -14,7 +14,7 @@ from ktxkit.core.formats.common import no_content
 from ktxkit.effects import files
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import CannotRun
-from ktxkit.flows import gate_config, gate_message, gate_prune, gate_pushes, gates
+from ktxkit.flows import gate_config, gate_facts, gates
 from ktxkit.flows.gates import Asked, Entries, Read
 from ktxkit.gates import MESSAGE_GATES, registry
 from ktxkit.world import World
@@ -29,8 +29,12 @@ def check(world: World, args: Namespace) -> tuple[Document, Content]:
     if _of_messages(args.gate) and args.message is None and len(args.files) == 1:
         args.message = args.files[0]  # `--gate claims FILE`: a text, not a file of the tree
     if args.message is not None:
+        from ktxkit.flows import gate_message
+
         verdict = gate_message.check(world, args.message, args.gate)
     elif args.pushed is not None:
+        from ktxkit.flows import gate_pushes
+
         verdict = gate_pushes.check(world, args.pushed, args.stdin, options_of(args))
     else:
         verdict, content = _check(world, args)
@@ -45,14 +49,16 @@ def _of_messages(names: Sequence[str]) -> bool:
 
 def _check(world: World, args: Namespace) -> tuple[Document, Content]:
     _from_manager(world, args)
-    with Objects(world.git) as objects:
+    with gate_facts.no_collection(), Objects(world.git) as objects:
         entries, tree = _entries(world, objects, args.tree)
         config = gate_config.make(options_of(args), _load(world, objects, args, entries))
         base = _base(world, args)
-        after = gates.read_entries(entries, objects, config.options.root, tree)
-        before = gates.read_tree(base, objects, config.options.root) if base else None
+        root = config.options.root
+        kept = gates.reader(world, objects, entries, root)
+        after = gates.read_entries(entries, objects, root, tree, kept)
+        before = gates.read_tree(base, objects, root, kept) if base else None
         heads = merge_heads(world) if base and not args.changed_since else []
-        also = [gates.read_tree(_tree(world, head), objects, config.options.root) for head in heads]
+        also = [gates.read_tree(_tree(world, head), objects, root, kept) for head in heads]
         touched = _touched(world, args) if args.files else None
         unchanged = touched is None and before is not None and not args.changed_since
         unchanged = unchanged and before is not None and not gates.changed(before, after)
@@ -61,6 +67,8 @@ def _check(world: World, args: Namespace) -> tuple[Document, Content]:
         everything = args.all or unchanged or (before is None and touched is None)
         asked = Asked(after, before, touched, everything, also)
         if args.prune:
+            from ktxkit.flows import gate_prune
+
             verdict, after = gate_prune.mended(world, objects, asked, config)
             if verdict["outcome"] == "done" and args.tree is None:
                 gate_prune.into_checkout(world, objects, asked.after, after)

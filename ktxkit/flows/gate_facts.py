@@ -27,12 +27,12 @@ def version() -> str:
 
 def read(kind: str, data: bytes) -> Facts:
     """The facts of one artifact. Never raises."""
-    with _no_collection():
+    with no_collection():
         return _read(kind, data)
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """No search for cycles while trees of a hundred thousand nodes grow, which have none: a third of the time."""
     was = gc.isenabled()
     gc.disable()
@@ -81,19 +81,25 @@ def of_tree(
         if not kind:
             continue
         if mode in NOT_A_FILE:
-            found[path] = _other(kind, NOT_A_FILE[mode])
+            found[path] = other(kind, mode)
             continue
-        key = f"{kind}:{oid}"
-        facts = cache.get(key)
-        if facts is None:
-            facts = read(kind, load(oid))
-            cache[key] = facts
-        found[path] = facts
+        found[path] = kept(kind, oid, load, cache)
     return found
 
 
-def _other(kind: str, what: str) -> Facts:
-    message = f"{what} stands where an artifact is expected"
+def kept(kind: str, oid: str, load: Callable[[str], bytes], cache: MutableMapping[str, Facts]) -> Facts:
+    """The facts of a blob, from `cache` where they are there, else read and put there."""
+    key = f"{kind}:{oid}"
+    facts = cache.get(key)
+    if facts is None:
+        facts = read(kind, load(oid))
+        cache[key] = facts
+    return facts
+
+
+def other(kind: str, mode: str) -> Facts:
+    """The facts of what is no file: a mode of NOT_A_FILE."""
+    message = f"{NOT_A_FILE[mode]} stands where an artifact is expected"
     facts: Facts = {"problems": [["not-a-file", 0, 0, message, "commit a plain file", ""]], "ignores": []}
     if kind in ("source", "shard"):  # what it declares cannot be known: references to it are not charged
         return {**facts, "kind": "sources", "form": "broken", "sources": [], "names": []}

@@ -26,8 +26,10 @@ def _judged(world: World, objects: Objects, tree: str, base: str, options: Mappi
     """By the configuration of what the other side has: a push of foreign work must not run what that work says."""
     known = {path: oid for _, path, oid in gates.entries_of(objects, base or tree)}
     config = gate_config.make(options, lambda path: objects.read(known[path]) if path in known else None)
-    after = gates.read_tree(tree, objects, config.options.root)
-    before = gates.read_tree(base, objects, config.options.root) if base else None
+    root = config.options.root
+    kept = gates.reader(world, objects, gates.entries_of(objects, tree), root)
+    after = gates.read_tree(tree, objects, root, kept)
+    before = gates.read_tree(base, objects, root, kept) if base else None
     return gates.verdict(world, objects, Asked(after, before, everything=before is None), config)
 
 

@@ -18,12 +18,13 @@ from ktxkit.effects.objects import Objects
 from ktxkit.flows import gate_config, gate_facts
 from ktxkit.flows.gate_comments import Comments
 from ktxkit.flows.gate_config import ARTIFACTS, Config, options_of
+from ktxkit.flows.gate_groups import Reader, open_cache
 from ktxkit.gates import TREE_GATES, Subject, registry
 from ktxkit.world import World
 
 __all__ = [
     "CONTRACT", "Asked", "Read", "changed", "check_tree", "entries_of", "options_of", "read_entries", "read_tree",
-    "verdict",
+    "reader", "verdict",
 ]  # fmt: skip
 
 CONTRACT = "verdict"
@@ -82,9 +83,22 @@ def check_tree(
         return verdict(world, objects, Asked(after, before, touched, everything), config)
 
 
-def read_tree(tree: str, objects: Objects, root: bytes) -> Read:
+def read_tree(tree: str, objects: Objects, root: bytes, kept: Reader | None = None) -> Read:
     """The facts of a tree of the object store. Raises BrokenContract where an object is missing."""
-    return read_entries(entries_of(objects, tree), objects, root, tree)
+    return read_entries(entries_of(objects, tree), objects, root, tree, kept)
+
+
+def reader(world: World, objects: Objects, entries: Entries, root: bytes) -> Reader | None:
+    """A reader that keeps the facts of a repository with many artifacts on the disk; None where they are few."""
+    cache = open_cache(world, entries, root)
+    return Reader(cache, objects.read, _remembered()) if cache is not None else None
+
+
+def _remembered() -> dict[str, dict[str, Any]]:
+    cache = _memory.setdefault(gate_facts.version(), {})
+    if len(cache) > FACTS_KEPT:
+        cache.clear()
+    return cache
 
 
 def entries_of(objects: Objects, tree: str) -> Entries:
@@ -92,12 +106,13 @@ def entries_of(objects: Objects, tree: str) -> Entries:
     return [(entry.mode, entry.path, entry.oid) for entry in objects.tree(tree)]
 
 
-def read_entries(entries: Entries, objects: Objects, root: bytes, tree: str = "") -> Read:
-    """A tree's facts, from memory where its blobs were read before."""
-    cache = _memory.setdefault(gate_facts.version(), {})
-    if len(cache) > FACTS_KEPT:
-        cache.clear()
-    facts = gate_facts.of_tree(entries, root, objects.read, cache)
+def read_entries(entries: Entries, objects: Objects, root: bytes, tree: str = "", kept: Reader | None = None) -> Read:
+    """A tree's facts, from memory where its blobs were read before, or from what `kept` keeps."""
+    facts: Mapping[bytes, dict[str, Any]]
+    if kept is not None:
+        facts = kept.read(entries, root)
+    else:
+        facts = gate_facts.of_tree(entries, root, objects.read, _remembered())
     return Read({path: (mode, oid) for mode, path, oid in entries}, facts, tree)
 
 
@@ -165,7 +180,7 @@ def _artifacts(
         found = [one for one in found if scope.holds(one)]
     else:
         found = [one for one in found if not one.inherited or one.path in scope.files]
-    seen = {path: facts for path, facts in after.facts.items() if path in scope.files}
+    seen = {path: after.facts[path] for path in scope.files if path in after.facts}
     return found, looked_at(seen), judged.suppressed
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ktxkit.core.gates import model, sources, suppressing
 from ktxkit.core.gates.findings import Finding, grouped
+from ktxkit.core.gates.groups import COUNTED, Group, loose, summarized
 from ktxkit.core.gates.model import Layer
 from ktxkit.core.gates.provenance import Known, artifact, raw_path, raw_path_of
 from ktxkit.core.gates.references import References, Wrong, listed
-from ktxkit.core.gates.rules import ADVICE
+from ktxkit.core.gates.rules import ADVICE, level_of
 
 Facts = dict[str, Any]
-_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +42,71 @@ def judge(
     facts: Mapping[bytes, Facts], files: Collection[bytes], options: Options, former: Collection[str] = frozenset()
 ) -> Judged:
     """Judge a tree. `facts`: of each artifact by path; `files`: every path; `former`: the base's sources."""
-    layer = model.build(facts, options.root)
-    pages = {path: one for path, one in facts.items() if one["kind"] == "page"}
-    keys = _keys(pages, options.root)
+    groups = [] if options.advise else summarized(facts)
+    rest = loose(facts, groups)
+    layer = model.build(rest, options.root)
+    paths = [path for path, one in rest.items() if one["kind"] == "page"]
+    keys = _keys([*paths, *(path for group in groups for path in group.paths)], options.root)
     references = References(layer, strict=options.strict, former=former)
     known = Known(files, keys[""], layer, options.root, options.raw_current, options.raw_deleted)
-    found = [*_problems(facts), *sources.judge(layer)]
-    for path in sorted(pages):
-        found += _page(path, pages[path], references, keys, known, options)
-    for path, one in facts.items():
-        if one["kind"] == "provenance":
+    is_quiet = _Quiet(references, known)
+    quiet = [group for group in groups if is_quiet(group.summary)]
+    for group in groups:
+        if group not in quiet:
+            rest.update(group.facts)
+    found = [*_problems(rest), *sources.judge(layer)]
+    for path, one in sorted(rest.items()):
+        if one["kind"] == "page":
+            found += _page(path, one, references, keys, known, options)
+        elif one["kind"] == "provenance":
             found += _rows(path, one, known)
     kept = [one for one in grouped(found) if options.advise or one.severity != ADVICE]
-    findings, suppressed = _unsuppressed(kept, facts)
-    return Judged(tuple(findings), looked_at(facts), suppressed, layer)
+    findings, suppressed = _unsuppressed(kept, rest)
+    return Judged(tuple(findings), _summed(looked_at(rest), quiet), suppressed, layer)
+
+
+class _Quiet:
+    """Whether pages have no finding: every text that they refer with is answered. Each text is asked about once."""
+
+    def __init__(self, references: References, known: Known) -> None:
+        self._known = known
+        self._asked = {"spans": references.span, "slRefs": references.sl_ref, "tables": references.table}
+        self._fine: dict[str, set[str]] = {key: set() for key in ("links", "comments", *self._asked)}
+
+    def __call__(self, summary: Facts) -> bool:
+        return (
+            self._known.pages >= set(summary["refs"])
+            and all(self._all(summary, key, self._answered(answer)) for key, answer in self._asked.items())
+            and self._all(summary, "links", lambda text: _key_of(text) in self._known.pages or not _key_of(text))
+            and self._all(summary, "comments", self._kept)
+        )
+
+    def _all(self, summary: Facts, key: str, good: Callable[[str], bool]) -> bool:
+        new = set(summary[key]) - self._fine[key]
+        if not all(map(good, new)):
+            return False
+        self._fine[key] |= new
+        return True
+
+    @staticmethod
+    def _answered(answer: Callable[[str], Wrong | None]) -> Callable[[str], bool]:
+        return lambda text: (wrong := answer(text)) is None or level_of(wrong.rule) == ADVICE
+
+    def _kept(self, raw: str) -> bool:
+        refused = raw_path(raw, self._known)
+        return refused is None or level_of(refused[0]) == ADVICE
+
+
+def _key_of(link: str) -> str:
+    return link.partition("#")[0].strip()
+
+
+def _summed(looked: dict[str, int], groups: Iterable[Group]) -> dict[str, int]:
+    for counts in (group.summary["counts"] for group in groups):
+        looked["files"] += counts["pages"]
+        looked["pages"] += counts["pages"]
+        looked["references"] += sum(counts[key] for key in COUNTED)
+    return looked
 
 
 def _problems(facts: Mapping[bytes, Facts]) -> Iterator[Finding]:
@@ -65,7 +115,7 @@ def _problems(facts: Mapping[bytes, Facts]) -> Iterator[Finding]:
             yield Finding(rule, path, message, line, column, hint=hint, level=level)
 
 
-def _keys(pages: Mapping[bytes, Facts], root: bytes) -> dict[str, set[str]]:
+def _keys(pages: Iterable[bytes], root: bytes) -> dict[str, set[str]]:
     """Page keys that each user sees; those of nobody ("") are everyone's."""
     keys: dict[str, set[str]] = {"": set()}
     for path in pages:
@@ -80,7 +130,7 @@ def _page(
     path: bytes, page: Facts, references: References, keys: Mapping[str, set[str]], known: Known, options: Options
 ) -> Iterator[Finding]:
     where = model.place_of(path, options.root)
-    if not _KEY.match(where.key):
+    if not model.PAGE_KEY.match(where.key):
         message = f"the page key {where.key!r} cannot be used in refs and links"
         yield Finding("page-key", path, message, reference=where.key, hint="letters, digits, _ and - only; no folders")
     yield from _told(path, page["slRefs"], references.sl_ref)
@@ -111,11 +161,11 @@ def _links(
     path: bytes, items: Iterable[list[Any]], pages: Collection[str], rule: str, nearest: Callable[[str], list[str]]
 ) -> Iterator[Finding]:
     for text, line, column in items:
-        key = text.partition("#")[0].strip() if rule == "unknown-link" else text
+        key = _key_of(text) if rule == "unknown-link" else text
         if key in pages or not key:
             continue
         near = nearest(key)
-        level = "" if _KEY.match(key) or rule == "unknown-page" else "warning"
+        level = "" if model.PAGE_KEY.match(key) or rule == "unknown-page" else "warning"
         message = f"there is no page {key}"
         hint = f"did you mean {near[0]}?" if near else "add the page, or remove the reference"
         yield Finding(rule, path, message, line, column, key, listed(()), tuple(near), hint, level)

@@ -56,7 +56,9 @@ def read(text: str, first_line: int = 1) -> Body:
     except RecursionError:
         return Body(problems=(_too_deep(first_line),))
     except _TooMuch:
-        message = f"it has more than {BLOCK_LIMIT} block tokens, or more than {VISIT_LIMIT} lines (in quotes each again)"
+        message = (
+            f"it has more than {BLOCK_LIMIT} block tokens, or more than {VISIT_LIMIT} lines (in quotes each again)"
+        )
         return Body(problems=(Problem("md-size", first_line, 1, message, "split the page"),))
     labels = env.get("references", {}).keys()
     found: dict[str, list[Span]] = {"code": [], "link": [], "comment": []}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ktxkit.core.gates.nearness import Nearness
@@ -28,6 +29,7 @@ class Place:
     user: str = ""
 
 
+@lru_cache(maxsize=1 << 16)
 def place_of(path: bytes, root: bytes = b"") -> Place:
     """The artifact at a path below `root` (which is empty or ends in `/`)."""
     if not path.startswith(root):
@@ -191,5 +193,6 @@ def entries(layer: Layer) -> Iterator[tuple[Source, bytes, str, Facts]]:
                 yield source, path, form, entry
 
 
+PAGE_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 FILE_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,63}\Z")
 RESERVED = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))})

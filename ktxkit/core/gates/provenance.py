@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ class Known:
     """What a tree, and where a job says so its snapshot, has. `current` None: what the tree keeps is the snapshot."""
 
     files: Collection[bytes]
-    pages: Collection[str]
+    pages: Set[str]
     layer: Layer
     root: bytes = b""
     current: Collection[str] | None = None

@@ -12,6 +12,7 @@ from typing import Any
 
 from ktxkit.core.gates import model
 from ktxkit.core.gates.findings import Finding
+from ktxkit.core.gates.groups import concerned, names_in
 
 Facts = dict[str, Any]
 Tree = Mapping[bytes, Facts]
@@ -44,10 +45,11 @@ def close(touched: Collection[bytes], trees: Collection[Tree], root: bytes = b""
             names |= set(declared(path, tree.get(path), root))
     raw = {_text(path, root) for path in touched}
     folded = {name.casefold() for name in names}
-    referrers = {path for tree in trees for path, facts in tree.items() if _uses(facts, names, folded, raw)}
-    referrers |= _joined(touched, trees)
+    near = [concerned(tree, names, raw) for tree in trees]
+    referrers = {path for tree in near for path, facts in tree.items() if _uses(facts, names, folded, raw)}
+    referrers |= _joined(touched, trees, near)
     if names:
-        referrers |= {path for tree in trees for path, facts in tree.items() if facts["kind"] == "provenance"}
+        referrers |= {path for tree in near for path, facts in tree.items() if facts["kind"] == "provenance"}
     return Scope(frozenset(touched), frozenset(names), frozenset(referrers) - frozenset(touched))
 
 
@@ -84,7 +86,7 @@ def _uses(facts: Facts, names: set[str], folded: set[str], raw: set[str]) -> boo
     )
 
 
-def _joined(touched: Collection[bytes], trees: Collection[Tree]) -> set[bytes]:
+def _joined(touched: Collection[bytes], trees: Collection[Tree], near: Collection[Tree]) -> set[bytes]:
     """Files of sources that a touched source joins, or shares its name with."""
     targets = set()
     for tree in trees:
@@ -93,21 +95,7 @@ def _joined(touched: Collection[bytes], trees: Collection[Tree]) -> set[bytes]:
                 targets |= {entry["name"], *(join["to"] for join in entry["joins"])}
     return {
         path
-        for tree in trees
+        for tree in near
         for path, facts in tree.items()
         if facts["kind"] == "sources" and any(entry["name"] in targets for entry in facts["sources"])
     }
-
-
-def names_in(text: str) -> set[str]:
-    """Every name that a reference may be about: its parts, its tails, the whole."""
-    rest = text
-    for prefix in ("source:", "table:"):
-        rest = rest.replace(prefix, "")
-    connection, slash, tail = rest.partition("/")
-    found = {rest, tail} | ({connection} if slash else set())
-    for part in (rest, tail):
-        pieces = model.plain_table(part).split(".")
-        found |= {".".join(pieces[n:]) for n in range(len(pieces))}
-        found |= set(part.split("."))
-    return found - {""}

@@ -10,7 +10,6 @@ is refused, and one that waives nothing is told.
 from __future__ import annotations
 
 import ast
-import io
 import re
 import tokenize
 import warnings
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from ktxkit.core.yaml_nodes import Problem
 
 _WAIVER = re.compile(r"#\s*gate-ok\s*(?::\s*(.*)|\Z)")
+_LINE_END = re.compile("\r\n?")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _STATEMENTS = ("body", "handlers", "orelse", "finalbody", "cases")  # where statements, and so handlers, can be
 _TOKEN = re.compile(rb"\w+|[^\w \t\r\f]")
@@ -151,8 +151,9 @@ def _waivers(data: bytes) -> Iterator[_Waiver]:
         return
     try:
         encoding, _ = tokenize.detect_encoding(iter(data.splitlines(keepends=True)).__next__)
-        text = io.StringIO(data.decode(encoding, "replace"), newline=None)  # bytes in comments may be any
-        for token in tokenize.generate_tokens(text.readline):
+        text = data.decode(encoding, "replace")  # the bytes of a comment may be any
+        lines = iter(_LINE_END.sub("\n", text).split("\n"))
+        for token in tokenize.generate_tokens(lambda: next(lines) + "\n"):
             found = _WAIVER.match(token.string) if token.type == tokenize.COMMENT else None
             if found:
                 alone = not token.line[: token.start[1]].strip()
