@@ -35,7 +35,6 @@ import argparse
 from collections.abc import Sequence
 
 from ktxkit import cli
-from ktxkit.core.ledger import answers
 from ktxkit.core.trace import LEVELS
 from ktxkit.errors import CannotRun
 from ktxkit.flows import questions
@@ -61,9 +60,10 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    if args.follow:
-        from ktxkit import live_view
+    from ktxkit import live_view
+    from ktxkit.core.ledger import answers
 
+    if args.follow:
         return live_view.follow(args, world)
     more = {"limit": max(0, args.limit), "event": args.event, "unit": args.unit, "level": args.level}
     args.json |= args.format == "json"

@@ -6,7 +6,6 @@ A command is `parser()`, `run(args, world)` and `main(argv)`; everything else th
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -230,11 +229,15 @@ def envelope(prog: str, result: Result) -> str:
         **({"data": dict(result.data)} if result.data else {}),
     }
     contracts.validate("result", body)
+    import json
+
     return json.dumps(body, indent=2, ensure_ascii=True, allow_nan=False)
 
 
 def _print_error(prog: str, error: KtxError, as_json: bool) -> int:
     if as_json:
+        import json
+
         body = {
             "schemaVersion": 1,
             "kind": "result",

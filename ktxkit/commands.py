@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
+from ktxkit.core.help_text import summary_of
 from ktxkit.core.text import nearest
 from ktxkit.errors import CannotRun
 
@@ -34,8 +34,7 @@ def _summary(module: str) -> str:
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         return "(not installed)"
-    text = ast.get_docstring(ast.parse(Path(spec.origin).read_bytes())) or ""
-    return text.partition("\n")[0]
+    return summary_of(Path(spec.origin).read_text("utf-8"))
 
 
 def load(name: str, others: Sequence[str] = ()) -> Main:

@@ -6,21 +6,25 @@ The docstring is the one source: `--help`, man pages and completions are made fr
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from typing import NamedTuple
 
 FIELDS = ("reads", "writes", "exits")
 EXAMPLE = "example"
 INDENT = 9  # columns before a field's text
 
 
-@dataclass(frozen=True)
-class Help:
+class Help(NamedTuple):
     """The parts of a docstring. `examples` are command lines, as they are typed."""
 
     summary: str
     body: tuple[str, ...]
     fields: tuple[tuple[str, str], ...]
     examples: tuple[str, ...]
+
+
+def summary_of(source: str) -> str:
+    """The first line of a module's docstring, with which each of our modules begins; nothing is parsed."""
+    return source.partition('"""')[2].partition("\n")[0].partition('"""')[0].strip()
 
 
 def parse(doc: str) -> Help:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ktxkit.contracts import Document
-from ktxkit.core.ledger.rows import RUN_COLUMNS
 from ktxkit.errors import CannotRun
 from ktxkit.flows.asking import Ask
-from ktxkit.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.contracts import Document
+    from ktxkit.world import World
+
+RUN_COLUMNS = ("what", "run", "started", "scope", "state", "verdict", "tests", "wall", "trigger", "why")
 
 JOB_COLUMNS = ("job", "state", "target", "created", "units", "outcomes")
 UNIT_COLUMNS = ("position", "unit", "outcome", "patch", "paths", "lease", "reason", "source")

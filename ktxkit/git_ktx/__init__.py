@@ -5,16 +5,16 @@ A module `some_name` here is the subcommand `git ktx some-name`.
 
 from __future__ import annotations
 
-import ast
 import importlib
-import pkgutil
 from pathlib import Path
 from types import ModuleType
+
+from ktxkit.core.help_text import summary_of
 
 
 def names() -> list[str]:
     """All subcommands, sorted. Nothing is imported."""
-    return sorted(found.name.replace("_", "-") for found in pkgutil.iter_modules(__path__))
+    return sorted(path.stem.replace("_", "-") for path in Path(__file__).parent.glob("[a-z]*.py"))
 
 
 def module(name: str) -> ModuleType:
@@ -24,5 +24,4 @@ def module(name: str) -> ModuleType:
 
 def summary(name: str) -> str:
     """The first line of a subcommand's docstring. Nothing is imported."""
-    text = ast.get_docstring(ast.parse((Path(__file__).parent / f"{name.replace('-', '_')}.py").read_bytes())) or ""
-    return text.partition("\n")[0]
+    return summary_of((Path(__file__).parent / f"{name.replace('-', '_')}.py").read_text("utf-8"))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
+from ktxkit.core import help_text
 from ktxkit.core.help_text import parse, render
 
 DOC = """Do a thing; or two.
@@ -37,3 +41,13 @@ def test_examples_come_first_and_lines_fit() -> None:
 
 def test_a_docstring_without_fields() -> None:
     assert render("Only this.", 80) == "Only this.\n\n\n"
+
+
+def test_every_commands_first_line_is_found_without_parsing() -> None:
+    top = Path(__file__).parents[2]
+    paths = [*(top / "commands").glob("ktx_*.py"), *(top / "ktxkit/git_ktx").glob("[a-z]*.py")]
+    assert len(paths) > 20
+    for path in paths:
+        text = path.read_text("utf-8")
+        said = ast.get_docstring(ast.parse(text))
+        assert said and help_text.summary_of(text) == said.partition("\n")[0]

@@ -5,23 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ktxkit.core.formats import github, gitlab, rdjson, records, sarif, text
 from ktxkit.core.formats.common import Content, no_content, ordered
 
 __all__ = ["FORMATS", "Content", "render"]
 
+FORMATS = ("text", "json", "jsonl", "sarif", "github", "gitlab", "rdjsonl")
 Renderer = Callable[[Mapping[str, Any], Content], list[str]]
-
-_RENDERERS: dict[str, Renderer] = {
-    "text": text.render,
-    "json": records.as_json,
-    "jsonl": records.as_lines,
-    "sarif": sarif.render,
-    "github": github.render,
-    "gitlab": gitlab.render,
-    "rdjsonl": rdjson.render,
-}
-FORMATS = tuple(_RENDERERS)
 
 
 def render(format: str, verdict: Mapping[str, Any], content: Content = no_content) -> list[str]:
@@ -30,4 +19,16 @@ def render(format: str, verdict: Mapping[str, Any], content: Content = no_conten
     `content` gives the bytes of a path of the tree that was judged, or None; rdjsonl alone asks it, since its columns
     count bytes. Raises KeyError for a format that is none of FORMATS.
     """
-    return _RENDERERS[format]({**verdict, "findings": ordered(verdict["findings"])}, content)
+    from ktxkit.core.formats import github, gitlab, rdjson, records, sarif, text
+
+    renderers: dict[str, Renderer] = {
+        "text": text.render,
+        "json": records.as_json,
+        "jsonl": records.as_lines,
+        "sarif": sarif.render,
+        "github": github.render,
+        "gitlab": gitlab.render,
+        "rdjsonl": rdjson.render,
+    }
+    found = {**verdict, "findings": ordered(verdict["findings"])}
+    return renderers[format](found, content)

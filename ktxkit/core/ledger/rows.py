@@ -7,7 +7,6 @@ from typing import Any
 
 from ktxkit.core.ledger.answers import Row, Verdict
 
-RUN_COLUMNS = ("what", "run", "started", "scope", "state", "verdict", "tests", "wall", "trigger", "why")
 WORDS = (
     ("passed", "passed"), ("failed", "failed"), ("errors", "errors"), ("crashed", "crashed"), ("skipped", "skipped"),
     ("xfailed", "xfailed"), ("xpassed", "xpassed"), ("interrupted", "interrupted"), ("running", "running"),
