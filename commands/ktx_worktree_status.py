@@ -4,6 +4,7 @@ reads    the lease of the unit or of the worktree that this is, .ktx/attempts/A/
 writes   nothing
 exits    0 shown, 2 no such worktree, 4 not the leased worktree, or late writes are quarantined; 5 a damaged journal
 example  worktree-status --job j1 --unit orders
+         worktree-status --watch
 """
 
 from __future__ import annotations
@@ -18,10 +19,16 @@ from ktxkit.world import World
 def parser() -> cli.Parser:
     made = cli.Parser("worktree-status", __doc__, unit=True)
     made.add_argument("name", nargs="?", default="", metavar="NAME", help="a worktree that has no job, by its name")
+    text = "go on: a full screen on a terminal, else a line for a change; of all worktrees where none is meant"
+    made.add_argument("--watch", action="store_true", help=text)
     return made
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
+    if args.watch:
+        from ktxkit import status_view
+
+        return status_view.watch(args, world)
     from ktxkit.flows import observe, observer_text, worktree_close
 
     place = worktree_close.place(world, args.name, args.job, args.unit)
