@@ -13,7 +13,7 @@ from ktxkit.core.text import path_bytes, path_fields
 
 ABSENT = "000000"
 KINDS = {"100644": "regular", "100755": "executable", "120000": "symlink", "160000": "gitlink", ABSENT: "absent"}
-PATCH_LIMIT = 1023 * 1024 * 1024  # bytes; git apply refuses more (MAX_APPLY_SIZE in its apply.c)
+PATCH_LIMIT = 1023 * 1024 * 1024 - 1  # bytes; git apply refuses more (MAX_APPLY_SIZE in its apply.c)
 
 
 @dataclass(frozen=True)

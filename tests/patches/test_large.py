@@ -19,8 +19,8 @@ from tests.support.repos import Repo
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 MB = 1024 * 1024
-SIZE = (300 if FULL else 16) * MB
-SPARE = 24 * MB if FULL else 8 * MB  # what our own process may take beside what it takes for a small change
+SIZE = (300 if FULL else 10) * MB
+SPARE = 24 * MB if FULL else 4 * MB  # what our own process may take beside what it takes for a small change
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def changes(draw: st.DrawFn) -> tuple[Files, Files, Files]:
     return base, committed, draw(edits(committed))
 
 
-@settings(max_examples=2_000 if FULL else 25, deadline=None, suppress_health_check=QUIET, derandomize=not FULL)
+@settings(max_examples=2_000 if FULL else 20, deadline=None, suppress_health_check=QUIET, derandomize=not FULL)
 @given(drawn=changes())
 @example(drawn=({}, {}, {b"new\nline/\xff": File(REGULAR, b"")}))
 @example(drawn=({}, {}, {b"a /a ": File(REGULAR, b""), b"b": File(REGULAR, b"x")}))

@@ -40,7 +40,13 @@ class Store:
     objects: Path
     known: set[str] = field(default_factory=set, repr=False)
 
+    @staticmethod
+    def name(kind: str, content: bytes) -> str:
+        """The id of an object, which need not be written."""
+        return hashlib.sha1(f"{kind} {len(content)}\0".encode() + content).hexdigest()
+
     def put(self, kind: str, content: bytes) -> str:
+        """Write an object; returns its id."""
         data = f"{kind} {len(content)}\0".encode() + content
         oid = hashlib.sha1(data).hexdigest()
         path = self.objects / oid[:2] / oid[2:]
