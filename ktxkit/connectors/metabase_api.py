@@ -144,7 +144,7 @@ def _items(fetch: Fetch, kind: str, numbers: set[int]) -> None:
             if value.get("archived") is not True:
                 fetch.put(raw_path, value)
         except Gone:
-            continue
+            continue  # gate-ok: removed since it was listed: it is not in the snapshot
         except (Forbidden, Unavailable, ValueError, TypeError, KeyError, AttributeError) as error:
             _lost(fetch, raw_path, error, len(numbers))
 

@@ -153,7 +153,7 @@ class Chain:
         try:
             size = os.stat(self.path).st_size  # noqa: PTH116
         except FileNotFoundError:
-            return
+            return  # gate-ok: no journal yet: nothing of it is torn
         if size == self._offset:
             return
         tail = files.read(self.path)[self._offset :]

@@ -44,7 +44,7 @@ class Churn:
         try:
             fd = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
         except OSError:
-            return  # a link, or gone
+            return  # gate-ok: a link, or gone
         try:
             self.queue.add(path, fd)
             with os.scandir(fd) as listing:

@@ -40,7 +40,7 @@ def own_database(url: str, env: Mapping[str, str]) -> Address:
         try:
             other = address(value)
         except CannotRun:
-            continue  # not an address after all
+            continue  # gate-ok: not an address after all
         if other.place == where.place:
             raise CannotRun(f"{VARIABLE} names the database that {name} names: the suite could wipe it")
     return where

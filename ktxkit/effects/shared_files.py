@@ -37,7 +37,7 @@ def watched(common_dir: Path) -> Iterator[str]:
     try:
         hooks = sorted(os.listdir(common_dir / HOOKS))  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):
-        return
+        return  # gate-ok: no hooks at all: none to watch
     yield from (f"{HOOKS}/{name}" for name in hooks if not name.endswith(".sample"))
 
 

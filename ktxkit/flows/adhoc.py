@@ -88,7 +88,7 @@ def _finish_killed(world: World) -> None:
                 with place.locked(wait=0):
                     recover_opening(place)
             except Refused:
-                continue  # it is being opened now
+                continue  # gate-ok: it is being opened now
 
 
 def _aim(world: World, asked: Asked) -> Aim:

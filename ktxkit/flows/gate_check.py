@@ -15,6 +15,7 @@ from ktxkit.effects import files
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import CannotRun
 from ktxkit.flows import gate_config, gate_facts, gates
+from ktxkit.flows.gate_groups import Reader
 from ktxkit.flows.gates import Asked, Entries, Read
 from ktxkit.gates import MESSAGE_GATES, registry
 from ktxkit.world import World
@@ -59,13 +60,13 @@ def _check(world: World, args: Namespace) -> tuple[Document, Content]:
         before = gates.read_tree(base, objects, root, kept) if base else None
         heads = merge_heads(world) if base and not args.changed_since else []
         also = [gates.read_tree(_tree(world, head), objects, root, kept) for head in heads]
-        touched = _touched(world, args) if args.files else None
+        touched, earlier = _named(world, args, after, kept, objects, root) if args.files else (None, None)
         unchanged = touched is None and before is not None and not args.changed_since
         unchanged = unchanged and before is not None and not gates.changed(before, after)
         if unchanged and not args.index:
             before = None  # nothing is staged: an empty check would pass for an answer, so everything is charged
         everything = args.all or unchanged or (before is None and touched is None)
-        asked = Asked(after, before, touched, everything, also)
+        asked = Asked(after, before, touched, everything, also, earlier)
         if args.prune:
             from ktxkit.flows import gate_prune
 
@@ -182,16 +183,44 @@ def _base(world: World, args: Namespace) -> str | None:
     return world.git.resolve("HEAD", "tree")
 
 
-def _touched(world: World, args: Namespace) -> list[bytes]:
-    """Files named on the command line, from the top of the checkout."""
+def _named(
+    world: World, args: Namespace, after: Read, kept: Reader | None, objects: Objects, root: bytes
+) -> tuple[list[bytes], Read | None]:
+    """Files named on the command line, from the top of the checkout, those below a directory each; and HEAD's tree
+    where one of them was there and is being deleted. Raises CannotRun for a name that is none of them.
+    """
     top = world.repository.top or world.cwd
-    found = []
+    found: list[bytes] = []
+    earlier: Read | None = None
     for name in args.files:
         inside = os.path.relpath(os.path.normpath(world.cwd / name), top)
-        if inside.startswith("../"):
+        if inside == ".." or inside.startswith("../"):
             raise CannotRun(f"{name} is outside this repository", where=str(top), hint="-C DIR names another one")
-        found.append(os.fsencode(inside))
-    return found
+        path = os.fsencode(inside)
+        below = _below(after, path)
+        if not below and args.tree is None and world.git.resolve("HEAD", "tree") is not None:
+            earlier = earlier or gates.read_tree(_tree(world, "HEAD"), objects, root, kept)
+            below = _below(earlier, path)
+        if not below:
+            raise _no_file(name, args.tree, os.path.lexists(world.cwd / name))
+        found += below
+    return found, earlier
+
+
+def _below(read: Read, path: bytes) -> list[bytes]:
+    """The file at a path, or all files below it where it is a directory."""
+    if path in read.files:
+        return [path]
+    inside = b"" if path == b"." else path + b"/"
+    return [name for name in read.files if name.startswith(inside)]
+
+
+def _no_file(name: str, revision: str | None, exists: bool) -> CannotRun:
+    if revision is not None:
+        return CannotRun(f"{revision} has no file {name}", hint="files are named from where you stand")
+    if exists:
+        return CannotRun(f"{name} is not in the index", hint="git add it: what is being committed is judged")
+    return CannotRun(f"no such file: {name}", hint="files are named from where you stand")
 
 
 def content_of(world: World, read: Read) -> Content:

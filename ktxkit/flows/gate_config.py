@@ -13,6 +13,7 @@ from ktxkit.core import strict_yaml
 from ktxkit.core.gates.artifacts import Options
 from ktxkit.core.text import nearest
 from ktxkit.errors import BrokenContract, CannotRun
+from ktxkit.gates import TREE_GATES, registry
 
 NAME = "ktx-gates.yaml"
 CONTRACT, BASELINE = "gate-config", "gate-baseline"
@@ -44,6 +45,7 @@ def make(options: Mapping[str, Any], load: Load) -> Config:
     document = {**(_read(data, where) if data is not None else {}), **options}
     only = set(options.get("only", ()))
     entries = tuple(document.get("gates", DEFAULT))
+    entries += tuple({"gate": name} for name in sorted(_plain() & only - {_name(entry) for entry in entries}))
     unknown = sorted(only - {_name(entry) for entry in entries})
     if unknown:
         near = nearest(unknown[0], sorted(_name(entry) for entry in entries))
@@ -54,6 +56,11 @@ def make(options: Mapping[str, Any], load: Load) -> Config:
         tuple(entry for entry in entries if not only or _name(entry) in only),
         _baseline(document.get("baseline"), load),
     )
+
+
+def _plain() -> frozenset[str]:
+    """Gates that say what they want by themselves: they can be asked for where none is configured."""
+    return frozenset(registry.named(TREE_GATES)) - {ARTIFACTS, "schema", "command"}
 
 
 def _name(entry: Mapping[str, Any]) -> str:

@@ -30,7 +30,7 @@ def open_cache(world: World, entries: Iterable[tuple[str, bytes, str]], root: by
         return None
     try:
         return FactCache(world.writable_store.path(names.FACTS))
-    except CannotRun:  # gate-ok: a store that cannot be made is no reason not to judge; everything is read anew
+    except CannotRun:  # a store that cannot be made is no reason not to judge
         return None
 
 

@@ -47,7 +47,8 @@ class Read:
 class Asked:
     """What is to be judged. `before`: whose findings are inherited; `also`: the other sides of a merge, likewise.
 
-    `touched` None: what differs from `before`. `everything`: what is inherited elsewhere is told too.
+    `touched` None: what differs from `before`. `everything`: what is inherited elsewhere is told too. `earlier`: what
+    declares the files that are named and gone; nothing of it is inherited.
     """
 
     after: Read
@@ -55,6 +56,7 @@ class Asked:
     touched: Sequence[bytes] | None = None
     everything: bool = False
     also: Sequence[Read] = ()
+    earlier: Read | None = None
 
 
 def check_tree(
@@ -168,14 +170,17 @@ def _artifacts(
     after, before = asked.after, asked.before
     trees = [one for one in (before, *asked.also) if before is not None and one is not None]
     bases = [judge(one.facts, one.files, replace(how, raw_current=None)) for one in trees]
+    past = [one for one in (*trees, asked.earlier) if one is not None]
     former = frozenset(name for base in bases for name in base.layer.homes)
+    if asked.earlier is not None:
+        former |= judge(asked.earlier.facts, asked.earlier.files, how).layer.homes.keys()
     judged: Judged = judge(after.facts, after.files, how, former)
     found: list[Finding] = list(judged.findings)
     for one, base in zip(trees, bases, strict=True):
         found = mark_inherited(found, base.findings, moved(one, after))
     if touched is None:
         return found, dict(judged.looked), judged.suppressed
-    scope = scoping.close(touched, [after.facts, *(one.facts for one in trees)], how.root)
+    scope = scoping.close(touched, [after.facts, *(one.facts for one in past)], how.root)
     if before is None:
         found = [one for one in found if scope.holds(one)]
     else:

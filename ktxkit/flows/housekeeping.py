@@ -116,7 +116,7 @@ def _drop_note(place: Place) -> None:
         with place.locked(wait=0):
             recover_opening(place)
     except Refused:
-        return  # it is just being removed
+        return  # gate-ok: it is just being removed
 
 
 def _prune(world: World, place: Place) -> Document:

@@ -79,7 +79,7 @@ def latest(world: World) -> str | None:
         try:
             job = world.store.read_optional(jobs.CONTRACT, names.job_doc(name))
         except BrokenContract:
-            continue
+            continue  # gate-ok: damaged ones are passed over
         if job is not None:
             found.append((str(job["createdAt"]), str(job["jobId"])))
     return max(found)[1] if found else None

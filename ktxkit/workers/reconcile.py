@@ -63,7 +63,7 @@ def _artifacts() -> Iterator[tuple[str, str]]:
             try:
                 yield name, path.read_bytes().decode("utf-8")
             except UnicodeDecodeError:
-                continue  # the gates name it; it is alike to nothing
+                continue  # gate-ok: the gates name it; it is alike to nothing
 
 
 def _text(path: str, text: str, new: bool) -> Text:

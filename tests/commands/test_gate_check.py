@@ -52,6 +52,46 @@ def test_what_the_base_has_too_is_inherited(layer: Repo) -> None:
     assert call("gate-check", "--all", cwd=layer.path).status == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nofile", "no such file: nofile"),
+        ("wiki/global/nofile.md", "no such file: wiki/global/nofile.md"),
+        ("../outside", "../outside is outside this repository"),
+        ("..", ".. is outside this repository"),
+        ("/etc/passwd", "/etc/passwd is outside this repository"),
+        ("untracked.md", "untracked.md is not in the index"),
+        ("empty", "empty is not in the index"),
+    ],
+)
+def test_a_file_that_is_not_there_is_status_2(layer: Repo, name: str, said: str) -> None:
+    layer.write("untracked.md", "x\n")
+    (layer.path / "empty").mkdir()
+    ran = call("gate-check", name, cwd=layer.path)
+    assert ran.status == 2 and said in ran.err, ran.err
+    assert call("gate-check", "--tree", "HEAD", "nofile", cwd=layer.path).status == 2
+
+
+def test_a_directory_is_all_files_below_it(layer: Repo) -> None:
+    ran = call("gate-check", "--json", "wiki", cwd=layer.path)
+    assert ran.document["looked"]["pages"] >= 1
+    assert (
+        call("gate-check", "--json", ".", cwd=layer.path).document["looked"]
+        == (call("gate-check", "--json", "--all", cwd=layer.path).document["looked"])
+    )
+    assert call("gate-check", "--json", "global", cwd=layer.path / "wiki").document["looked"] == ran.document["looked"]
+
+
+def test_a_named_file_that_is_being_deleted_names_who_refers_to_it(layer: Repo) -> None:
+    gone = next(path for path in layer.git("ls-files", "semantic-layer").split())
+    layer.git("rm", "-q", gone)
+    ran = call("gate-check", "--json", gone, cwd=layer.path)
+    assert ran.status == 1 and {one["path"].partition("/")[0] for one in ran.document["findings"]} == {"wiki"}
+    layer.git("reset", "-q", "--hard")
+    (layer.path / gone).unlink()  # the index still has it
+    assert call("gate-check", gone, cwd=layer.path).status == 0
+
+
 def test_nothing_to_look_at_is_said(repo: Repo) -> None:
     ran = call("gate-check", cwd=repo.path)
     assert ran.status == 0

@@ -171,6 +171,15 @@ def test_swallow_gate(repo: Repo) -> None:
     assert "(OSError, ValueError)" in one["message"]
 
 
+def test_a_gate_that_needs_no_settings_can_be_asked_for(repo: Repo) -> None:
+    repo.write("a.py", "try:\n    x\nexcept OSError:\n    pass\n")
+    repo.commit("python")
+    ran = call("gate-check", "--all", "--gate", "swallow", "--json", cwd=repo.path)
+    assert [one["rule"] for one in found(ran)] == ["swallowed-exception"]
+    for name in ("schema", "command", "swalow"):
+        assert call("gate-check", "--all", "--gate", name, cwd=repo.path).status == 2
+
+
 def test_a_third_partys_gate(repo: Repo, tmp_path: Path) -> None:
     """A distribution with an entry point of the group `ktxkit.gates`, found by its metadata."""
     site = tmp_path / "site"

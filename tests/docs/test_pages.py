@@ -57,7 +57,7 @@ def ours(line: str) -> list[list[str]]:
         try:
             words = shlex.split(part.strip().rstrip(')"').removeprefix("exec ").removeprefix("("))
         except ValueError:
-            continue
+            continue  # gate-ok: no command line, so none to check
         while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
             words = words[1:]
         if words[:2] == ["git", "ktx"]:

@@ -161,5 +161,5 @@ def _with_marker(marker: bytes) -> list[int]:
                 if marker in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
             except OSError:
-                continue  # it ended, or is not ours
+                continue  # gate-ok: it ended, or is not ours
     return found
