@@ -78,7 +78,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
         return cli.Result(document=document, contract="answer", lines=lines(document))
     refused = args.question == "compare" and str(document.get("reason")).startswith("not comparable")
-    shown = answers.lines(document, questions.QUESTIONS[args.question].columns)
+    shown = answers.lines(document, questions.QUESTIONS[args.question].columns, cli.columns())
     return cli.Result("refused" if refused else "done", document=document, contract="answer", lines=shown)
 
 

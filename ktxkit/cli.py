@@ -44,11 +44,11 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
     """argparse makes one for each option, only to try it: the width is asked for without importing shutil."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_columns() - 2)
+        super().__init__(prog, width=columns() - 2)
 
 
 @cache
-def _columns() -> int:
+def columns() -> int:
     """The terminal's width: COLUMNS, else what the terminal says, else 80."""
     if os.environ.get("COLUMNS", "").isdigit() and int(os.environ["COLUMNS"]) > 0:
         return int(os.environ["COLUMNS"])
@@ -97,7 +97,7 @@ class Parser(argparse.ArgumentParser):
         """Examples first; every line within the terminal's width, 80 where there is none."""
         from ktxkit.core.help_text import render
 
-        self.description = render(self.doc, min(100, _columns()) - 1)
+        self.description = render(self.doc, min(100, columns()) - 1)
         if self.takes_command:
             shown = self.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")
             self.usage = f"{shown}\n{'':{len(self.prog) + 8}}[-- CMD ...]"

@@ -6,6 +6,7 @@ show the contrary was read.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,6 +15,11 @@ from ktxkit.core.text import printable
 Verdict = Literal["true", "false", "unknown"]
 Row = dict[str, Any]
 CELL_SHOWN = 100  # characters of a value in a table
+WHOLE_SHOWN = 2000  # characters of one that has lines of its own
+NAMES = ("run", "job", "unit", "what", "word")  # they stay in the row, unless they are half of it
+WHOLE = ("test", "source", "rawPath", "artifact", "fixture")  # to be copied
+WIDTH = 80  # columns
+GAP = "  "
 
 
 def answer(
@@ -43,45 +49,77 @@ def answer(
     return made
 
 
-def lines(document: Mapping[str, Any], columns: Sequence[str] = ()) -> list[str]:
-    """An answer for people: verdict and facts, then the rows as a table of `columns`."""
+def lines(document: Mapping[str, Any], columns: Sequence[str] = (), width: int = WIDTH) -> list[str]:
+    """An answer for people: verdict and facts, then the rows as a table of `columns`. `width` is the screen's."""
     said = [f"verdict: {document['verdict']}"] if "verdict" in document else []
     facts = dict(document.get("facts", {}))
     derivation = facts.pop("derivation", None)
-    said += [f"{key}: {_cell(value)}" for key, value in facts.items()]
+    for key, value in facts.items():
+        said += wrapped(f"{key}: {_cell(value, WHOLE_SHOWN)}", width, 2)
     if "reason" in document:
-        said.append(printable(document["reason"]))
+        said += wrapped(printable(document["reason"]), width)
     if derivation is not None:
-        return [*said, *([""] if said else []), *tree(derivation)]
+        return [*said, *([""] if said else []), *tree(derivation, width)]
     rows = document["rows"]
     if rows:
-        said += [*([""] if said else []), *table(rows, columns or list(rows[0]))]
+        said += [*([""] if said else []), *table(rows, columns or list(rows[0]), width)]
     return said or ["nothing recorded"]
 
 
-def tree(node: Mapping[str, Any], depth: int = 0) -> list[str]:
+def tree(node: Mapping[str, Any], width: int = WIDTH, depth: int = 0) -> list[str]:
     """A derivation, indented: each goal with its verdict, what it follows from, and at the leaves the rows."""
-    said = [f"{'  ' * depth}{node['verdict']}: {printable(node['goal'])}"]
+    lead = "  " * depth
+    said = [lead + line for line in wrapped(f"{node['verdict']}: {printable(node['goal'])}", width - len(lead), 4)]
     for below in node.get("because", ()):
-        said += tree(below, depth + 1)
+        said += tree(below, width, depth + 1)
     rows = node.get("rows", ())
     if rows:
-        said += [
-            "  " * (depth + 1) + line for line in table(rows, list(dict.fromkeys(key for row in rows for key in row)))
-        ]
+        lead += "  "
+        keys = list(dict.fromkeys(key for row in rows for key in row))
+        said += [lead + line for line in table(rows, keys, width - len(lead))]
     return said
 
 
-def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Rows in columns; a column that no row has is left out."""
-    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
-    used = [i for i in range(len(columns)) if any(row[i] for row in cells)]
-    grid = [[columns[i] for i in used], *[[row[i] for i in used] for row in cells]]
-    widths = [max(len(row[i]) for row in grid) for i in range(len(used))]
-    return ["  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in grid]
+def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], width: int = WIDTH) -> list[str]:
+    """Rows in columns; a column that no row has is left out.
+
+    Where they do not fit, the widest columns are said below each row, in whole words: an id that is longer than the
+    screen stays in one piece, to be copied.
+    """
+    kept = list(rows)
+    used = [column for column in columns if any(_cell(row.get(column)) for row in kept)]
+    widths = {column: max(len(column), *(len(_cell(row.get(column))) for row in kept)) for column in used}
+    below: list[str] = []
+    while len(widths) > 1 and sum(widths.values()) + len(GAP) * (len(widths) - 1) > width:
+        below.append(
+            max(widths, key=lambda column: (column not in NAMES or widths[column] > width // 2, widths[column]))
+        )
+        del widths[below[-1]]
+    said = [_line({column: column for column in widths}, widths)]
+    for row in kept:
+        said.append(_line({column: _cell(row.get(column)) for column in widths}, widths))
+        for column in (column for column in used if column in below):
+            text = _cell(row.get(column), WHOLE_SHOWN)
+            if text:
+                told = f"{column}: {text}"
+                said += [f"    {line}" for line in ([told] if column in WHOLE else wrapped(told, width - 4, 2))]
+    return said
 
 
-def _cell(value: Any) -> str:
+def _line(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
+    return GAP.join(cells[column].ljust(width) for column, width in widths.items()).rstrip()
+
+
+def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
+    """Lines of whole words, later ones indented; a text with a word that fits no line stays in one piece."""
+    if len(text) <= width or any(len(word) + indent > width for word in text.split()):
+        return [text]
+    return textwrap.wrap(
+        text, max(width, 20), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _cell(value: Any, limit: int = CELL_SHOWN) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -89,8 +127,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.{3 if abs(value) >= 1 else 6}f}".rstrip("0").rstrip(".")
     if isinstance(value, Mapping):
-        return " ".join(f"{key}={_cell(item)}" for key, item in value.items())
+        return " ".join(f"{key}={_cell(item, limit)}" for key, item in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(map(_cell, value))
+        return ", ".join(_cell(item, limit) for item in value)
     text = printable(str(value))
-    return text if len(text) <= CELL_SHOWN else text[: CELL_SHOWN - 3] + "..."
+    return text if len(text) <= limit else text[: limit - 3] + "..."
