@@ -32,6 +32,10 @@ schemaVersion: 1
 # A command that is told of the end of each job, of suspects and of blocked branches, as JSON on its stdin.
 # notify: ./tools/notify.sh
 
+# Ingestion (ingest-run). Without keepSnapshots every snapshot stays under raw-sources/.
+# ingest:
+#   keepSnapshots: 10       # the newest of each source; older ones go in the commit of the next sync
+
 # What must hold before a test run counts as authoritative, and when a test is called slow or flaky.
 # ledger:
 #   repetitions: 2          # identical executions with both outcomes before a test is flaky

@@ -445,3 +445,59 @@ def test_an_unborn_branch_and_what_projected_files_others_edited(tmp_path: Path)
     ran = place.run()
     assert ran.status == 0 and ran.document["projectionResult"]["kept"] == [source]
     assert b"total" in place.repo.show("main", source)
+
+
+def test_a_page_that_a_person_edited_is_merged_with_what_its_card_says_now(place: Place) -> None:
+    page = "wiki/global/card-1.md"
+
+    def edited(old: str, new: str) -> None:
+        text = place.repo.show("main", page).decode()
+        assert old in text
+        place.repo.write(page, text.replace(old, new))
+        place.repo.commit("by hand")
+
+    place.card(1, description="What it is.")
+    assert place.run().status == 0
+    edited("# Card 1\n", "# The first card\n")
+    for sql in ("select 10", "select 11"):
+        place.card(1, description="What it is.", resolvedSql=sql)
+        ran = place.run()
+        assert ran.status == 0 and ran.document["workUnits"][0]["outcome"] == "accepted", ran.out
+        text = place.repo.show("main", page).decode()
+        assert sql in text and "# The first card" in text
+        assert any(f"{page} was edited" in one for one in ran.document["warnings"])
+    edited("select 11", "select 12 -- by hand")
+    before = place.repo.head
+    place.card(1, description="What it is.", resolvedSql="select 13")
+    ran = place.run()
+    assert ran.status == 3 and outcomes(ran)["card-1"] == "textual_conflict"
+    assert ran.document["workUnits"][0]["conflicts"][0]["path"] == page
+    assert b"select 12 -- by hand" in place.repo.show("main", page)
+    assert place.repo.git("diff", "--name-only", before, "main", "--", "wiki") == ""
+
+
+def test_snapshots_are_kept_as_many_as_the_configuration_says(place: Place) -> None:
+    """Provenance of what is gone is answered all the same, also by digest, and what is deleted is still known."""
+    place.repo.write(".ktx-config.yaml", "ingest:\n  keepSnapshots: 1\n")
+    place.repo.write("raw-sources/w/metabase/by-hand/x", "x")
+    place.repo.commit()
+    removed = []
+    for number in range(2):
+        place.card(1, resolvedSql=f"select {100 + number}")
+        ran = place.run()
+        assert ran.status == 0
+        removed.append(len(ran.document.get("snapshotsRemoved", ())))
+    assert removed == [0, 1]
+    kept = place.repo.git("ls-tree", "--name-only", "main", "raw-sources/w/metabase/").split()
+    assert len(kept) == 2 and kept[-1].endswith("by-hand"), "one, and what is no snapshot"
+    assert place.repo.git("status", "--porcelain") == ""
+    assert spawn("gate-check", "--all", cwd=place.repo.path).status == 0
+    rows = spawn("ledger-query", "provenance", "cards/1.json", "--json", cwd=place.repo.path).document["rows"]
+    assert len({row["sync"] for row in rows}) == 2
+    journal = next(place.repo.path.glob(".ktx/provenance/*/rows.jsonl")).read_text().splitlines()
+    first = json.loads(journal[0])
+    asked = spawn("ledger-query", "provenance", first["rawContentHash"], "--json", cwd=place.repo.path).document["rows"]
+    assert [(row["rawPath"], row["sync"], row["how"]) for row in asked] == [("cards/1.json", first["syncId"], "digest")]
+    (place.bundle / "cards/2.json").unlink()
+    ran = place.run()
+    assert ran.status == 0 and not place.has("wiki/global/card-2.md"), "it was last changed in a snapshot that is gone"

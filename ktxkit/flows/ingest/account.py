@@ -40,23 +40,35 @@ class Account:
     tree: Mapping[str, str]
     subsumed: dict[str, str] = field(default_factory=dict)  # a path that reconciliation removed: what stands for it
     resolutions: list[Document] = field(default_factory=list)
+    written: dict[str, set[str]] = field(default_factory=dict)  # a page that units wrote: the blobs that they left
 
     def rows(self, objects: Objects) -> list[Document]:
         """Every row of the sync, whole."""
         digests = {one["rawPath"]: one["digest"] for one in self.snapshot["files"]}
         digests |= {raw: self.baseline.known[raw].digest for raw in self.difference.deleted}
+        before = {str(row.get("artifactPath", "")): row for known in self.baseline.last.values() for row in known}
         states = self.states()
         settled = [raw for raw, state in states.items() if state["outcome"] in SETTLED]
         works = [self._projection(), *self._units(objects)]
         rows = rows_of([*works, self._carried(works, settled)], settled, digests, self.difference.deleted)
-        return [self._whole(row, objects) for row in rows]
+        return [self._whole(row, objects, before) for row in rows]
 
-    def _whole(self, row: Document, objects: Objects) -> Document:
-        """The row with what every row shares, and the digest of its artifact as it lands."""
+    def _whole(self, row: Document, objects: Objects, before: Mapping[str, Mapping[str, Any]]) -> Document:
+        """The row with what every row shares, and its artifact's content."""
         path = row.get("artifactPath", "")
-        content = {"artifactContentHash": digest(objects.read(self.tree[path]))} if path in self.tree else {}
+        content = self._content(path, objects, before.get(path, {})) if path in self.tree else {}
         merged = {"subsumedBy": path} if row["actionType"] == "subsumed" and path else {}
         return {"schemaVersion": SCHEMA_VERSION, "kind": "provenance", **self._shared(), **row, **content, **merged}
+
+    def _content(self, path: str, objects: Objects, before: Mapping[str, Any]) -> Document:
+        """Digest and blob of an artifact as we wrote it. A page that a person edits keeps what was written last: else
+        the edit would be taken for ours the next time."""
+        own = self.written.get(path, set())
+        known = {key: before[key] for key in ("artifactContentHash", "artifactBlob") if key in before}
+        if path.startswith("wiki/") and not own and known:
+            return known
+        blob = min(own) if path.startswith("wiki/") and len(own) == 1 else self.tree[path]
+        return {"artifactContentHash": digest(objects.read(blob)), "artifactBlob": blob}
 
     def _shared(self) -> Document:
         keys = ("jobId", "connectionId", "sourceKey", "syncId")
@@ -104,6 +116,8 @@ class Account:
             if artifact is None:
                 continue
             word = "subsumed" if subsumed else action_of(objects, entry, artifact)
+            if not subsumed and entry["change"] != "deleted":
+                self.written.setdefault(entry["path"], set()).add(entry["newId"])
             if entry["change"] != "deleted" or entry["path"] in self.subsumed:
                 yield entry["path"], Change(entry["path"], named(objects, entry, artifact), word)
 

@@ -18,8 +18,8 @@ TOP = "provenance"
 def rows(world: World, what: str) -> list[Row]:
     """Every row whose raw file or artifact is meant, oldest first.
 
-    `what`: a raw path, also with its snapshot's directory, an artifact's key (a page's, `connection/source`), or its
-    path in the tree. Raises BrokenContract for a damaged journal.
+    `what`: a raw path, also with its snapshot's directory, an artifact's key (a page's, `connection/source`), its path
+    in the tree, or the digest of a raw file's or an artifact's content. Raises BrokenContract for a damaged journal.
     """
     found: list[Row] = []
     for name in world.store.children(TOP):
@@ -46,6 +46,8 @@ def _row(row: Document, what: str, source: str) -> list[Row]:
         how = "raw file"
     elif what in (row.get("artifactKey"), row.get("artifactPath")):
         how = "artifact"
+    elif what in (row.get("rawContentHash"), row.get("artifactContentHash")):
+        how = "digest"
     else:
         return []
     return [

@@ -40,6 +40,7 @@ class Told:
     rows: int | None = None
     near: list[Document] = field(default_factory=list)
     resolutions: list[Document] = field(default_factory=list)
+    snapshots: list[str] = field(default_factory=list)
 
 
 def account(run: JobRun, snapshot: Document, known: Baseline, outcomes: Mapping[str, str], told: Told) -> None:
@@ -100,6 +101,7 @@ def _document(run: JobRun, asked: Asked, override: str, told: Told) -> Document:
         "evictionInputs": deleted,
         "evictionsKept": list(told.evictions.kept),
         "nearDuplicates": told.near,
+        "snapshotsRemoved": told.snapshots,
         "artifactResolutions": told.resolutions[:100_000],
         "warnings": [one[:60_000] for one in told.warnings][:KEPT],
         "overrideOf": override,

@@ -12,14 +12,15 @@ from ktxkit.connectors.interface import Origin
 from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.digests import digest_of
-from ktxkit.core.ingest import places
+from ktxkit.core.ingest import places, retention
 from ktxkit.core.ingest.difference import Difference
 from ktxkit.core.ingest.planning import EVICTIONS
 from ktxkit.core.job_file import RECONCILE, UnitPlan, plan_of
 from ktxkit.core.schedule import LANDED
 from ktxkit.effects import files
 from ktxkit.errors import BrokenContract, Conflict
-from ktxkit.flows.ingest import cache, ending, knowledge, planning, projecting, staging, trees
+from ktxkit.flows import config
+from ktxkit.flows.ingest import cache, edits, ending, knowledge, planning, projecting, staging, trees
 from ktxkit.flows.ingest.asked import Asked
 from ktxkit.flows.ingest.baseline import Baseline
 from ktxkit.flows.ingest.knowledge import Knowledge
@@ -110,15 +111,31 @@ class Ingestion(Hooks):
     def base(self, run: JobRun, start: str) -> str | None:
         """The snapshot's commit, the projection's on it, and what units start from."""
         assert self.planned is not None and self.known is not None, "a job without a base was planned just now"
-        raw = {f"{self.snapshot['root']}/{one['rawPath']}": one["blob"] for one in self.snapshot["files"]}
+        raw: dict[str, str | None] = dict.fromkeys(self._outdated(run))
+        raw |= {f"{self.snapshot['root']}/{one['rawPath']}": one["blob"] for one in self.snapshot["files"]}
         snapshot = trees.commit(run.world, start, raw, f"Snapshot {self.snapshot['syncId']}\n")
         run.phase = "projection"
         base = projecting.project(run, self.asked, self.planned, self.known, snapshot)
         tree = run.git.text("rev-parse", "--verify", f"{base}^{{tree}}")
         index = knowledge.index(run.world, run.job_id, tree)
         run.world.writable_store.write("knowledge-index", places.index_doc(run.job_id), index, durable=False)
-        run.update(unitBase=trees.without_raw(run.world, run.job_id, base))
+        edited = edits.of_pages(run.git, self.asked, self.planned, self.baseline, self.known)
+        self.told.warnings += [edits.said(path, blob) for path, blob in edited.items()]
+        run.update(unitBase=trees.for_units(run.world, run.job_id, base, edited))
         return base
+
+    def _outdated(self, run: JobRun) -> list[str]:
+        """Paths of snapshots that are not kept any more once this one lands."""
+        assert self.known is not None, "a job without a base was planned just now"
+        keep = config.load(run.world).get("ingest", {}).get("keepSnapshots")
+        if keep is None:
+            return []
+        gone = retention.to_remove(self.known.files, self.asked.connection, self.asked.source, keep)
+        self.told.snapshots = list(gone)
+        if gone:
+            facts = {"snapshots": list(gone)[:1000], "keepSnapshots": keep}
+            run.tracer.emit("snapshot", "old_snapshots_removed", facts, level="info")
+        return [path for paths in gone.values() for path in paths]
 
     def unit_base(self, run: JobRun) -> str | None:
         return str(run.job["unitBase"])

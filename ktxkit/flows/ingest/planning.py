@@ -17,6 +17,7 @@ from ktxkit.core.ingest.difference import Difference, difference
 from ktxkit.core.ingest.planning import EVICTIONS, Evictions, Selected
 from ktxkit.core.ingest.projection import Applied, apply
 from ktxkit.core.ingest.raw_paths import snapshot_root
+from ktxkit.core.ingest.retention import syncs
 from ktxkit.core.job_file import RECONCILE
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import Refused
@@ -76,10 +77,13 @@ def differ(
 
 
 def _before(objects: Objects, asked: Asked, base: Baseline, known: Knowledge, path: str) -> bytes | None:
-    """A raw file's content in the last snapshot that landed with it, where the tree still has that."""
-    root = snapshot_root(asked.connection, asked.source, base.known[path].sync_id)
-    oid = known.files.get(f"{root}/{path}")
-    return objects.read(oid) if oid is not None else None
+    """A raw file's content in the snapshot that its last unit had, or in the newest that the tree keeps it in."""
+    kept = [base.known[path].sync_id, *reversed(syncs(known.files, asked.connection, asked.source))]
+    for sync in kept:
+        oid = known.files.get(f"{snapshot_root(asked.connection, asked.source, sync)}/{path}")
+        if oid is not None:
+            return objects.read(oid)
+    return None
 
 
 def plan(

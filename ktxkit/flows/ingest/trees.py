@@ -52,15 +52,17 @@ def commit(world: World, parent: str, blobs: Mapping[str, str | None], message: 
         return merging.commit_tree(neutral, tree, parent, message, int(world.clock.now().timestamp()))
 
 
-def without_raw(world: World, job_id: str, base: str) -> str:
+def for_units(world: World, job_id: str, base: str, instead: Mapping[str, str | None]) -> str:
     """A commit of the base's tree without raw files, kept at a ref: units need none of them in their checkouts.
 
-    A merge from it leaves the raw files of the integration as they are, since the unit never had them.
+    A merge from it leaves the raw files of the integration as they are, since the unit never had them. `instead`: blobs
+    that stand at their paths there (None: nothing does); what the base has is merged with what units make of them.
     """
     with open_neutral(world) as neutral:
         entries = neutral.git.run("ls-tree", "-z", f"{base}^{{tree}}").nul
         kept = [entry for entry in entries if entry.partition(b"\t")[2] != ROOT.encode()]
         tree = neutral.git.run("mktree", "-z", stdin=b"".join(entry + b"\0" for entry in kept)).text
+        tree = changed(neutral, tree, instead) if instead else tree
         seconds = int(world.clock.now().timestamp())
         made = merging.commit_tree(neutral, tree, base, "What units start from: the base without raw files\n", seconds)
     world.git.at(world.repository.place).run("update-ref", places.unit_base_ref(job_id), made)
