@@ -14,7 +14,7 @@ from pathlib import Path
 
 BIN = Path(sys.executable).parent
 ENV = {
-    **{key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "KTX_"))},
+    **{key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "KTX_", "PYTHON"))},
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_AUTHOR_NAME": "bench",

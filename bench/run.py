@@ -20,6 +20,7 @@ from pathlib import Path
 
 import gates
 import jobs
+import ledger
 import observer
 from harness import Measured, Row, Work, measure, ours, repository, run
 
@@ -125,6 +126,7 @@ ROWS = [
     Row("patch-apply x 50, 20,000 files, gates on", "git apply --3way --index && git commit", 0.5, integrate),
     *gates.ROWS,
     *jobs.ROWS,
+    *ledger.ROWS,
     *observer.ROWS,
 ]
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.effects import files
-from ktxkit.effects.git import Git
 from ktxkit.effects.lock import flocked_directory
-from ktxkit.effects.repository import Repository
 from ktxkit.errors import BrokenContract, CannotRun
+
+if TYPE_CHECKING:
+    from ktxkit.effects.git import Git
+    from ktxkit.effects.repository import Repository
 
 PROBE = "ktx-ignore-probe"  # a name inside the store that must be ignored
 
@@ -147,6 +150,8 @@ def is_ignored(git: Git, store: Store) -> bool:
     check-ignore ends with 128 under GIT_LITERAL_PATHSPECS=1.
     """
     probe = f"{store.root}/{PROBE}"
+    from ktxkit.effects.git import Git
+
     own = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
     answer = own.run("check-ignore", "-q", "--no-index", "--", probe, ok=(0, 1), env={"GIT_LITERAL_PATHSPECS": "0"})
     return answer.status == 0

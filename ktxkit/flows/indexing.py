@@ -9,7 +9,7 @@ from typing import Any
 from ktxkit import contracts
 from ktxkit.core import names
 from ktxkit.core.digests import digest
-from ktxkit.core.ledger import chain, scan
+from ktxkit.core.ledger import chain
 from ktxkit.core.ledger.attempt import Attempt
 from ktxkit.core.ledger.evidence import key_of
 from ktxkit.core.ledger.fold import Fold
@@ -85,7 +85,7 @@ def _close(world: World, index: Index, line: dict[str, Any]) -> None:
     fold, why = events_of(world, line)
     rid = index.close_run(line, key_of(line["record"]), fold is not None, why)
     if fold is not None:
-        index.add_results(rid, line["project"], attempts(fold), passed(fold))
+        index.add_results(rid, line["project"], attempts(fold), fold.plain)
         index.add_fixtures(rid, fold.fixtures)
 
 
@@ -102,13 +102,6 @@ def events_of(world: World, line: dict[str, Any]) -> tuple[Fold | None, str]:
     fold = ledger.fold_of(data, path, aside=True)
     fold.untangle()
     return fold, ""
-
-
-def passed(fold: Fold) -> Iterator[tuple[str, int, int, int]]:
-    """What simply passed: test, and microseconds of setup, call and teardown."""
-    number = scan.microseconds
-    for text, (setup, call, teardown) in fold.plain.items():
-        yield text.decode("ascii"), number(setup), number(call), number(teardown)
 
 
 def attempts(fold: Fold) -> Iterator[tuple[Attempt, str | None]]:

@@ -101,7 +101,11 @@ def fold_of(data: bytes, path: Path, *, aside: bool = False) -> Fold:
         told += 1
         record = event_log.record(line)
         if record is not None and (told < FEW or not contracts.checker(EVENT)(record)):
-            contracts.validate(EVENT, record, f"{path}:{data.count(NEWLINE, 0, place) + 1}")
+            try:
+                contracts.validate(EVENT, record)
+            except BrokenContract as error:
+                where = f"{path}:{data.count(NEWLINE, 0, place) + 1}"
+                raise BrokenContract(error.message, where=where, hint=error.hint) from error
         return record
 
     return scan.feed(Fold(), data, other, aside=aside)

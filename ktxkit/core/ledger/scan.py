@@ -35,18 +35,20 @@ def feed(fold: Fold, data: bytes, other: Other, *, aside: bool = False) -> Fold:
 
     With `aside`, a first attempt that passed, its two lines one after the other, goes to `fold.plain`.
     """
-    last, plain = fold.last, fold.plain
+    last, plain, latest = fold.last, fold.plain, 0.0
     for found in LINE.finditer(data):
         kind = found.lastindex
         if kind == PAIR:
             text, began, ended, setup, call, teardown = found.group(1, 2, 3, 4, 5, 6)
-            if aside and not (last and (text.decode("ascii"), 1) in last):
-                plain[text] = setup, call, teardown
-                fold.events += 2
-                fold.t = max(fold.t, float(began), float(ended))
-            else:
+            if not aside or (last and (text.decode("ascii"), 1) in last):
                 _started(fold, text.decode("ascii"), float(began))
                 _passed(fold, text.decode("ascii"), ended, setup, call, teardown)
+                continue
+            plain[text] = setup, call, teardown
+            fold.events += 2
+            t, before = float(ended), float(began)
+            if t > latest or before > latest:
+                latest = max(t, before)
         elif kind == STARTED:
             _started(fold, found[7].decode("ascii"), float(found[8]))
         elif kind == PASSED:
@@ -54,6 +56,7 @@ def feed(fold: Fold, data: bytes, other: Other, *, aside: bool = False) -> Fold:
             one.worker = (found[14] or b"").decode("ascii")
         elif kind is not None:
             fold.one(other(found[16], found.start(16)))
+    fold.t = max(fold.t, latest)
     return fold
 
 
@@ -74,8 +77,3 @@ def _passed(fold: Fold, test: str, t: bytes, setup: bytes, call: bytes, teardown
     fold.events += 1
     fold.t = max(fold.t, one.t)
     return one
-
-
-def microseconds(seconds: bytes) -> int:
-    """Of seconds with six decimals."""
-    return int(seconds.replace(b".", b""))
