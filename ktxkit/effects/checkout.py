@@ -13,6 +13,7 @@ from ktxkit.core.patch import ABSENT, Entry, index_info, parse_staged
 from ktxkit.core.status import Status
 from ktxkit.effects import child, files, process
 from ktxkit.effects.git import Answer, Git
+from ktxkit.effects.staging import beyond_a_link
 
 FAST_FORWARD = (
     "merge", "-q", "--ff-only", "--no-overwrite-ignore", "--no-verify", "--no-verify-signatures", "--no-squash",
@@ -140,8 +141,9 @@ def has_stale_lock(git: Git) -> bool:
 
 def _foreign(git: Git, entry: Entry) -> bool:
     """Whether the file at the path is neither as the old side has it nor as the new one."""
-    full = os.fsencode(git.cwd) + b"/" + entry.path
-    if not os.path.lexists(full) or os.path.isdir(full):  # noqa: PTH112
+    top = os.fsencode(git.cwd)
+    full = top + b"/" + entry.path
+    if beyond_a_link(top, entry.path, {}) or not os.path.lexists(full) or os.path.isdir(full):  # noqa: PTH112
         return False
     if os.path.islink(full):  # noqa: PTH114
         oid = git.run("hash-object", "--stdin", stdin=os.readlink(full)).text  # noqa: PTH115
@@ -157,7 +159,9 @@ def _copy(source: bytes, quarantine: Path, path: bytes) -> None:
 
 
 def _drop(top: bytes, path: bytes) -> None:
-    """Remove a file, and the directories above it that this leaves empty."""
+    """Remove a file, and the directories above it that this leaves empty. Never through a link: that is elsewhere."""
+    if beyond_a_link(top, path, {}):
+        return
     try:
         os.unlink(top + b"/" + path)  # noqa: PTH108
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

@@ -16,6 +16,7 @@ from ktxkit.core.digests import digest
 from ktxkit.core.text import printable
 from ktxkit.effects.git import Git, GitFailed
 from ktxkit.effects.repository import Repository
+from ktxkit.effects.staging import stage
 
 CHANGED_BYTES = 256 * 1024 * 1024  # bytes of changed and untracked files that are read to compute a tree id
 PATHS_SHOWN = 200  # changed paths that are named
@@ -113,9 +114,9 @@ def _tree_of(git: Git, repository: Repository, changed: list[bytes]) -> tuple[st
         }
         os.mkdir(f"{aside}/objects")  # noqa: PTH102
         try:
-            paths = b"".join(path.removesuffix(b"/") + b"\0" for path in changed)
-            git.run("update-index", "--add", "--remove", "-z", "--stdin", stdin=paths, env=env)
-            return git.text("write-tree", env=env), ""
+            private = git.having(**env)
+            stage(private, (path.removesuffix(b"/") for path in changed))
+            return private.text("write-tree"), ""
         except GitFailed as error:
             return None, f"git could not tell the tree: {printable(error.answer.err[:200])}"
 

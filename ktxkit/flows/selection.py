@@ -13,6 +13,7 @@ from ktxkit.core.paths_policy import CandidatePathPolicy, PathClass
 from ktxkit.core.status import Status
 from ktxkit.core.text import path_fields, plural, printable
 from ktxkit.effects.git import Git
+from ktxkit.effects.staging import stage
 from ktxkit.errors import Refused
 
 NAMED = 5  # names in one message
@@ -88,8 +89,7 @@ def tree_of_worktree(git: Git, index: Path, paths: Sequence[bytes], head: str) -
         return found
     private = git.having(GIT_INDEX_FILE=str(index))
     private.run("read-tree", head)
-    block = b"".join(path + b"\0" for path in paths)
-    private.run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=block)
+    stage(private, paths)
     listed = set(private.run("ls-files", "-z").nul)
     left = [path for path in paths if path not in listed and _is_file(os.fsencode(git.cwd) + b"/" + path)]
     if left:
@@ -114,8 +114,7 @@ def is_as(git: Git, scratch: Path, paths: Sequence[bytes], patch: Mapping[str, A
     if {entry.path for entry in entries} != set(paths):
         return False
     private = git.having(GIT_INDEX_FILE=str(scratch / "index-of-paths"))
-    block = b"".join(path + b"\0" for path in paths)
-    private.run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=block)
+    stage(private, paths)
     return parse_staged(private.run("ls-files", "-s", "-z").out) == staged(entries)
 
 

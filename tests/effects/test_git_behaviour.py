@@ -285,6 +285,20 @@ def test_update_index_passes_over_a_name_it_cannot_take(repo: Repo, git: Git) ->
     assert b"git~1" not in git.run("ls-files", "-z").out
 
 
+def test_update_index_looks_through_no_link(repo: Repo, git: Git) -> None:
+    """flows/selection.py (_stage): what was below a directory that is a link now is removed by --force-remove."""
+    repo.write("d/e/a", "a\n")
+    repo.commit()
+    shutil.rmtree(repo.path / "d")
+    (repo.path / "d").symlink_to("..")
+    block = b"d\0d/e/a\0"
+    flags = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+    assert b"beyond a symbolic link" in git.run(*flags, stdin=block, ok=None).err
+    git.run("update-index", "--force-remove", "-z", "--stdin", stdin=b"d/e/a\0")
+    git.run(*flags, stdin=b"d\0")
+    assert git.run("ls-files", "-z").nul == [b"README", b"d"]
+
+
 def test_update_index_replaces_a_file_by_a_directory(repo: Repo, git: Git) -> None:
     """flows/selection.py: --add --remove --replace take what is in the worktree, whatever was there."""
     (repo.path / "README").unlink()

@@ -70,6 +70,8 @@ def changes(draw: st.DrawFn) -> tuple[Files, Files, Files]:
 @settings(max_examples=2_000 if FULL else 20, deadline=None, suppress_health_check=QUIET, derandomize=not FULL)
 @given(drawn=changes())
 @example(drawn=({}, {}, {b"new\nline/\xff": File(REGULAR, b"")}))
+@example(drawn=({}, {b"a/b/c": File(REGULAR, b"x")}, {b"a": File(LINK, b"../b")}))
+@example(drawn=({b"a/b/c": File(REGULAR, b"x"), b"d/e": File(REGULAR, b"")}, {}, {b"a/b": File(LINK, b"../d")}))
 @example(drawn=({}, {}, {b"a /a ": File(REGULAR, b""), b"b": File(REGULAR, b"x")}))
 @example(drawn=({b"a": File(LINK, b"x")}, {b"a": File(REGULAR, b"x")}, {b"a/b": File(EXECUTABLE, b"\0")}))
 def test_what_is_collected_is_what_arrives(scene: Scene, drawn: tuple[Files, Files, Files]) -> None:
