@@ -44,6 +44,9 @@ def parser() -> cli.Parser:
     made.add_argument("--target", metavar="BRANCH", help="the branch to land on (default: the current)")
     made.add_argument("--max-parallel", type=int, metavar="N", help="units at once (default: processors)")
     made.add_argument("--on-failure", choices=["continue", "abort"], default="continue", help="when a unit fails")
+    made.add_argument(
+        "--on-conflict", choices=["set-aside", "stop", "prune"], default="set-aside", help="as in job-run"
+    )
     made.add_argument("--wait", type=float, default=5.0, metavar="S", help="seconds for another ingestion to end")
     made.add_argument("--rebase", action="store_true", help="replay on the target where it moved meanwhile")
     return made

@@ -41,4 +41,11 @@ def fetch(git: Git, refspec: str, environ: Mapping[str, str], remote: str = "ori
         )
     except GitFailed as late:
         return late.hint
-    return "" if answer.status == 0 else printable(answer.err.strip().rpartition(b"\n")[2]) or "git fetch failed"
+    return "" if answer.status == 0 else _why(answer.err)
+
+
+def _why(said: bytes) -> str:
+    """The line of git's answer that says what is wrong: the first that is fatal, else the last."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    fatal = [line for line in lines if line.startswith((b"fatal:", b"error:"))]
+    return printable((fatal or lines[-1:] or [b"git fetch failed"])[0].removeprefix(b"fatal: "))

@@ -501,3 +501,14 @@ def test_snapshots_are_kept_as_many_as_the_configuration_says(place: Place) -> N
     (place.bundle / "cards/2.json").unlink()
     ran = place.run()
     assert ran.status == 0 and not place.has("wiki/global/card-2.md"), "it was last changed in a snapshot that is gone"
+
+
+def test_what_dangles_is_pruned_where_that_is_wanted(place: Place) -> None:
+    place.repo.write("semantic-layer/w/m.yaml", CENTS)
+    place.repo.write("wiki/global/segments.md", "---\nsummary: x\nsl_refs: [w/m.total_cents]\n---\n\nText.\n")
+    place.repo.commit()
+    body = f"put('semantic-layer/w/m.yaml', {DOLLARS!r}) if key == 'card-1' else None"
+    ran = place.run("--on-conflict", "prune", worker=place.worker(body))
+    assert ran.status == 0, ran.out + ran.err
+    assert [one["removedRef"] for one in ran.document["prunedReferences"]] == ["w/m.total_cents"]
+    assert b"total_cents" not in place.repo.show("main", "wiki/global/segments.md")

@@ -52,9 +52,11 @@ def test_landed_then_nothing_then_only_what_changed(repo: Repo, staged: Path) ->
     card = staged / "card/27.json"
     document = json.loads(card.read_text())
     card.write_text(json.dumps({**document, "name": "Renamed"}))
+    card = staged / "card/29.json"  # and the measure of another
+    card.write_text(card.read_text().replace("count(*)", "sum(p.amount)"))
     third = ingest(repo, staged, "--job", "third")
     assert third.status == 0, third.err + third.out
-    assert {key for key, word in outcomes(repo, "third").items() if word != "noop"} == {"cards-27"}
+    assert {key for key, word in outcomes(repo, "third").items() if word != "noop"} == {"cards-27", "card-29"}
     assert repo.git("rev-parse", "main^") == landed
 
 

@@ -127,7 +127,13 @@ def test_a_pull_request_is_on_a_local_branch(repo: Repo, cloned: Repo) -> None:
     assert (tree.path / "theirs").exists()
     assert not (cloned.path / ".git/FETCH_HEAD").exists()
     assert close(cloned, "pr-7", "--outcome", "success").status == 0
-    assert refused(cloned, "--pr", "8", status=2)["message"].startswith("pull request 8 cannot be fetched")
+    message = refused(cloned, "--pr", "8", status=2)["message"]
+    assert message == "pull request 8 cannot be fetched: couldn't find remote ref refs/pull/8/head"
+
+
+def test_a_pull_request_without_a_remote_says_so(repo: Repo) -> None:
+    message = refused(repo, "--pr", "8", status=2)["message"]
+    assert message == "pull request 8 cannot be fetched: 'origin' does not appear to be a git repository"
 
 
 def test_a_pull_request_that_went_on_is_followed(repo: Repo, cloned: Repo) -> None:

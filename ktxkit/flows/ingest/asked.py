@@ -35,6 +35,7 @@ class Asked:
     everything: bool = False
     allow_empty: bool = False
     cache: bool = True
+    on_conflict: str = "set-aside"
 
     @property
     def owner(self) -> str:
@@ -72,6 +73,7 @@ class Asked:
             **{key: value for key, value in optional.items() if value},
             "reconciles": self.reconciles,
             "onFailure": self.on_failure,
+            "onConflict": self.on_conflict,
             "everything": self.everything,
             "allowEmpty": self.allow_empty,
             "cache": self.cache,
@@ -95,6 +97,7 @@ class Asked:
             document.get("everything", False),
             document.get("allowEmpty", False),
             document.get("cache", True),
+            on_conflict=document.get("onConflict", "set-aside"),
         )
 
 

@@ -36,6 +36,7 @@ def asked(world: World, args: argparse.Namespace) -> Asked:
         verify=argv_of(args.verify) if args.verify else (),
         time_limit=args.time_limit,
         on_failure=args.on_failure,
+        on_conflict=args.on_conflict,
         everything=args.everything,
         allow_empty=args.allow_empty,
         cache=not args.no_cache,

@@ -142,6 +142,7 @@ def job_file(asked: Asked, job: Document, planned: Planned) -> Document:
         "run": asked.work_argv,
         "policy": POLICY,
         "onFailure": asked.on_failure,
+        "onConflict": asked.on_conflict,
         "units": units,
         "message": message(asked, job, planned),
         **({"reconcile": {"run": reconcile, "timeLimit": RECONCILE_LIMIT}} if units and asked.reconciles else {}),
