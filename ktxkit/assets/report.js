@@ -274,7 +274,8 @@
         for (const span of [...spans].sort((a, b) => a.startMs - b.startMs)) box.append(row(words(span.name), [span], took(span.durationMs)));
         return box;
       })()),
-      more.observer ? pane("Observer", false, pairs([["Last activity", more.observer.activityAt], ["Last progress", more.observer.progressAt], ["Health", more.observer.health]])) : null,
+      more.observer ? pane("Observer's two clocks", false, pairs([["Seen, proves nothing", more.observer.activity], ["Proven progress", more.observer.progress], ["Suspect since", more.observer.suspect],
+        ["Late writes", more.observer.late], ["Authority", more.observer.authority], ["Observer", more.observer.health], ["Last look", more.observer.looked], ["Not to be trusted", more.observer.problem]])) : null,
       found.length ? pane(plural(found.length, "finding"), true, ...found.map(finding)) : null,
       pane("Conflicts", true, ...(more.conflicts || unit.conflicts || []).map(conflict)),
       unit.verification ? pane("Verification", true, pairs([["Command", (unit.verification.argv || []).join(" "), true], ["Status", unit.verification.status], ["Took", took(unit.verification.durationMs)]]),

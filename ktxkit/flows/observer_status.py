@@ -52,6 +52,19 @@ def of(attempt: Attempt) -> Document:
     return made
 
 
+def clocks(attempt: Attempt) -> Document:
+    """Both clocks as they stood at the last record, with what moved them: for a report of what is over."""
+    state, now = attempt.state, attempt.line_now().at
+    made: Document = {"authority": state.authority, "activity": _activity(state, now), "proven": _proven(state, now)}
+    made["observer"] = _observer(attempt, attempt.read_state(), now)
+    made["lateWrites"] = _late(state)
+    if state.suspect_since is not None:
+        made["suspectSince"] = rfc3339(state.suspect_since)
+    if attempt.chain.problem:
+        made["problem"] = attempt.chain.problem
+    return made
+
+
 def verdict(attempt: Attempt, now: int) -> str:
     """`suspect` only where it was judged after everything was read; `unknown` where there is nothing to judge by."""
     state = attempt.state

@@ -12,12 +12,13 @@ from ktxkit.effects import process
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.lock import flocked
 from ktxkit.errors import BrokenContract, Refused
-from ktxkit.flows import housekeeping, jobs, report
+from ktxkit.flows import damage, housekeeping, jobs, report
 from ktxkit.world import World
 
 CONTRACT = "overview"
 JOBS_SHOWN = 200  # jobs whose units are counted, newest first
 LOCK_DOCS = ".json"
+DAMAGED = "look at its damaged documents, named below: what they said is not guessed"
 
 
 def overview(world: World) -> Document:
@@ -35,7 +36,8 @@ def overview(world: World) -> Document:
         "branches": list(_branches(world, damaged)),
         "suspects": [row for job in found for row in job.pop("suspects")],
     }
-    return {**made, **({"damaged": damaged} if damaged else {})}
+    once = [one for number, one in enumerate(damaged) if one not in damaged[:number]]
+    return {**made, **({"damaged": once} if once else {})}
 
 
 def _jobs(world: World, damaged: list[Document]) -> Iterator[Document]:
@@ -56,11 +58,13 @@ def _jobs(world: World, damaged: list[Document]) -> Iterator[Document]:
 
 def _job(world: World, job: Document, damaged: list[Document]) -> Document:
     made = report.build(world, job)
-    damaged += [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
+    told = [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
+    told += damage.of_job(world, job["jobId"])
+    damaged += told
     running = _is_held(world, f"locks/run-{job['jobId']}.lock")
     words = made["isolatedDiff"]["outcomes"]
     suspect = [unit for unit in made["failedWorkUnits"] if unit["outcome"] in ("suspect_revert", "blocked")]
-    next_step = _next_of_job(world, job, made, running)
+    next_step = DAMAGED if told and not running else _next_of_job(world, job, made, running)
     return {
         "jobId": job["jobId"],
         "state": job["state"],

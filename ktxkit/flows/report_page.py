@@ -12,9 +12,16 @@ from typing import Any
 
 from ktxkit import __version__
 from ktxkit.contracts import Document
+from ktxkit.core import names
+from ktxkit.core.observer.domain import attempt_name
+from ktxkit.core.observer.status import clock_facts
 from ktxkit.core.report_html import head, page, tail
 from ktxkit.core.text import path_bytes
 from ktxkit.effects import files
+from ktxkit.errors import BrokenContract
+from ktxkit.flows import observer_status
+from ktxkit.flows.leases import LEASE, Place
+from ktxkit.flows.observer_attempt import Attempt
 from ktxkit.world import World
 
 BUDGET = 12_000_000  # characters of evidence in one page
@@ -32,7 +39,7 @@ def render(world: World, report: Document) -> bytes:
     evidence = {}
     left = CONFLICTS_SHOWN
     for unit in report["workUnits"]:
-        found = _evidence(world, unit, share, left)
+        found = _evidence(world, unit, share, left) | _observer(world, report["jobId"], unit)
         left -= min(left, len(found.get("conflicts", ())))
         if found:
             evidence[str(unit["position"])] = found
@@ -67,6 +74,20 @@ def _evidence(world: World, unit: Mapping[str, Any], share: int, conflicts_left:
             for number, conflict in enumerate(conflicts)
         ]
     return found
+
+
+def _observer(world: World, job: str, unit: Mapping[str, Any]) -> Document:
+    """The two clocks of a unit that was observed. What cannot be read of them is named, it is no reason for no page."""
+    place = Place(
+        world, names.unit_dir(job, unit["position"], unit["key"]), job, names.ref_part(unit["position"], unit["key"])
+    )
+    try:
+        lease = place.read(LEASE)
+        if lease is None or not world.store.exists(names.observer_file(attempt_name(lease), "activity.jsonl")):
+            return {}
+        return {"observer": clock_facts(observer_status.clocks(Attempt.of(place, lease)))}
+    except BrokenContract as error:
+        return {"observer": {"problem": f"{error.where}: {error.message}"}}
 
 
 def _text(name: str, path: str | None, limit: int, cut: Callable[[str, int], tuple[str, bool]]) -> Document:

@@ -67,3 +67,20 @@ def test_damaged(stopped: Path, tmp_path: Path, name: str, command: list[str], w
     assert str(document) in ran.err + ran.out
     assert "Traceback" not in ran.err
     assert Repo(place).git("rev-parse", "main") == before
+
+
+def test_status_names_each_damaged_document_once(stopped: Path, tmp_path: Path) -> None:
+    place = tmp_path / "repo"
+    shutil.copytree(stopped, place, symlinks=True)
+    broken = [path for path in (place / ".ktx/jobs/j1").rglob("*.json") if path.name != "job.json"]
+    (place / ".ktx/jobs/j1/landing.json").write_text("{")
+    for path in broken:
+        path.write_bytes(path.read_bytes()[:-3])
+    shown = spawn("git-ktx", "status", cwd=place)
+    assert shown.status == 1 and "Traceback" not in shown.err
+    lines = [line for line in shown.out.splitlines() if line.startswith("Damaged: ")]
+    assert len(lines) == len(set(lines)) and not any("Damaged: Damaged" in line for line in lines)
+    for path in [*broken, place / ".ktx/jobs/j1/landing.json"]:
+        assert [line for line in lines if line.startswith(f"Damaged: {path}: ")], (path.name, shown.out)
+    assert "  next: look at its damaged documents" in shown.out and "next: job-run --resume" not in shown.out
+    assert {path.name for path in broken} >= {"report.json", "receipt.json", "lease.json", "job-file.json"}

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from ktxkit import contracts
+from ktxkit.core import names
+from ktxkit.core.observer.domain import attempt_name
 from ktxkit.flows import report_page
 from ktxkit.world import World
 from tests.support.browser import browser, violations
@@ -86,6 +88,40 @@ def test_a_real_job(chromium: Any, job: Repo, tmp_path: Path) -> None:
     again.reload()
     again.wait_for_function("document.documentElement.dataset.ready")
     assert shown(again) == [HOSTILE] and again.locator(".detail").count() == 1
+
+
+def test_the_observers_two_clocks(chromium: Any, repo: Repo, tmp_path: Path) -> None:
+    for key in ("watched", "not", "torn"):
+        call("worktree-open", "--job", "j1", "--unit", key, cwd=repo.path)
+        if key != "not":
+            call("worktree-watch", "--once", "--job", "j1", "--unit", key, cwd=repo.path)
+    (tree,) = (repo.path / ".ktx/worktrees/j1").glob("*-watched")
+    (tree / "new<b>.md").write_text("new\n")
+    call("worktree-watch", "--once", "--job", "j1", "--unit", "watched", cwd=repo.path)
+    proof = (
+        "trace-append",
+        "--job",
+        "j1",
+        "--unit",
+        "watched",
+        "--phase",
+        "work_unit",
+        "--event",
+        "tests_passed",
+        "--proof",
+        "r1",
+    )
+    assert call(*proof, cwd=tree).status == 0
+    lease = json.loads((repo.path / ".ktx/jobs/j1/units/0003-torn/lease.json").read_text())
+    attempt = names.attempt_dir(attempt_name(lease))
+    (repo.path / ".ktx" / attempt / "worktree-observer/activity.jsonl").write_text("{}\n")
+    assert call("job-report", "j1", "--html", str(tmp_path / "r.html"), cwd=repo.path).status == 0
+    page = opened(chromium, tmp_path / "r.html")
+    for number in range(3):
+        page.locator(".open").nth(number).click()
+    watched, bare, torn = page.locator(".detail").all_inner_texts()
+    assert "creating new<b>.md" in watched and "seq=1 tests_passed" in watched and "only single looks" in watched
+    assert "two clocks" not in bare and "two clocks" in torn and "Not to be trusted" in torn
 
 
 def test_stdout_and_json(job: Repo) -> None:

@@ -48,6 +48,26 @@ def lines(status: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def clock_facts(clocks: Mapping[str, Any]) -> dict[str, str]:
+    """What a report says of a unit's two clocks, by name; no length of time, since it is read whenever."""
+    activity, proven, observer = clocks["activity"], clocks["proven"], clocks["observer"]
+    seen = f"{activity.get('at', '')} {_activity({k: v for k, v in activity.items() if k != 'agoMs'})}".strip()
+    proof = printable(f"{proven.get('at', '')} seq={proven['proofSeq']} {proven.get('what', 'receipt')}".strip())
+    made = {
+        "activity": seen,
+        "progress": proof if proven["proofSeq"] else "none: no receipt proved any",
+        "health": f"{observer['mode']} {observer['health']}{_because(observer)}",
+        "looked": observer.get("lastReconcileAt", ""),
+        "suspect": clocks.get("suspectSince", ""),
+        "authority": clocks["authority"],
+        "problem": clocks.get("problem", ""),
+    }
+    if clocks["lateWrites"]["count"]:
+        kept = "quarantined" if clocks["lateWrites"]["quarantined"] else "kept"
+        made["late"] = f"{plural(clocks['lateWrites']['count'], 'record')}, {kept}"
+    return {name: text for name, text in made.items() if text}
+
+
 def _activity(found: Mapping[str, Any]) -> str:
     if not found["contentSeq"]:
         return "none observed since the baseline"
