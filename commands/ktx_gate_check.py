@@ -35,6 +35,7 @@ def parser() -> cli.Parser:
     how.add_argument("--strict-connections", action="store_true", help="tell names that several connections answer")
     how.add_argument("--baseline", metavar="FILE", help="findings that are known: counted, not charged")
     how.add_argument("--write-baseline", metavar="FILE", help="write every finding there, and succeed")
+    how.add_argument("--update-baseline", metavar="FILE", help="take debts that are paid out of it (with --all)")
     how.add_argument("--require-input", action="store_true", help="status 2 where nothing was looked at")
     how.add_argument("--prune", action="store_true", help="take out what dangles; with --tree name the repaired tree")
     out = made.add_argument_group("output")
@@ -58,6 +59,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if args.write_baseline:
         path = gate_check.write_baseline(world, args.write_baseline, verdict)
         outcome, notes = "done", [*notes, f"gate-check: wrote the baseline {path}"]
+    if args.update_baseline:
+        notes = [*notes, gate_check.update_baseline(world, args.update_baseline, verdict)]
     lines = [] if args.json else render(args.format, verdict, content)
     return cli.Result(outcome=outcome, document=verdict, contract="verdict", lines=lines, notes=notes)
 

@@ -11,6 +11,7 @@ from typing import Any
 from ktxkit.contracts import Document
 from ktxkit.core.formats import Content
 from ktxkit.core.formats.common import no_content
+from ktxkit.core.text import plural
 from ktxkit.effects import files
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import CannotRun
@@ -116,6 +117,10 @@ def options_of(args: Namespace) -> dict[str, Any]:
     for key in ("config", "baseline"):
         if getattr(args, key):
             said[key] = getattr(args, key)
+    if args.update_baseline:
+        said["baseline"] = args.update_baseline
+    if args.write_baseline:
+        said["baseline"] = ""  # every finding is written, those that are known among them
     if args.gate:
         said["only"] = args.gate
     return said
@@ -127,7 +132,7 @@ def _load(world: World, objects: Objects, args: Namespace, entries: Entries) -> 
     A configuration may name commands. Asking about a tree must not run what that tree says.
     """
     known = {path: oid for _, path, oid in (entries if args.tree is None else _standing(world, objects))}
-    said = {os.fsencode(name) for name in (args.config, args.baseline) if name}
+    said = {os.fsencode(name) for name in (args.config, args.baseline, args.update_baseline) if name}
 
     def load(path: bytes) -> bytes | None:
         if path in known:
@@ -245,6 +250,18 @@ def told(verdict: Document, tree: str | None) -> list[str]:
     elif said and tree is not None:
         said.append(f"gate-check: the repaired tree is {verdict['prunedTree']}")
     return said
+
+
+def update_baseline(world: World, name: str, verdict: Document) -> str:
+    """Take the debts that are paid out of a baseline; says how many."""
+    path = world.cwd / name
+    old = files.read(path)
+    new = gate_config.left_of(old, name, verdict)
+    if verdict["scope"] != "all":
+        raise CannotRun("--update-baseline needs a look at everything", hint="add --all")
+    files.write_atomic(path, new, mode=0o644)
+    count = sum(1 for one in verdict["findings"] if one["rule"] == "baseline-paid")
+    return f"gate-check: took {plural(count, 'paid debt')} out of {name}"
 
 
 def write_baseline(world: World, name: str, verdict: Document) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.core import strict_yaml
 from ktxkit.core.gates.artifacts import Options
+from ktxkit.core.gates.findings import Finding
 from ktxkit.core.text import nearest
 from ktxkit.errors import BrokenContract, CannotRun
 from ktxkit.gates import TREE_GATES, registry
@@ -24,11 +25,21 @@ Load = Callable[[bytes], bytes | None]
 
 @dataclass(frozen=True)
 class Config:
-    """How a tree is judged: options of the artifacts' gate, the gates in order, the baseline's fingerprints."""
+    """How a tree is judged: options of the artifacts' gate, the gates in order, the known debts by fingerprint.
+
+    `whole`: no gate is left out, so that a debt of which nothing is found is paid.
+    """
 
     options: Options = field(default_factory=Options)
     gates: tuple[Document, ...] = DEFAULT
-    baseline: frozenset[str] = frozenset()
+    debts: Mapping[str, Document] = field(default_factory=dict)
+    debts_file: str = ""
+    whole: bool = True
+
+    @property
+    def baseline(self) -> frozenset[str]:
+        """The fingerprints of the known debts."""
+        return frozenset(self.debts)
 
 
 def make(options: Mapping[str, Any], load: Load) -> Config:
@@ -54,7 +65,9 @@ def make(options: Mapping[str, Any], load: Load) -> Config:
     return Config(
         options_of(document),
         tuple(entry for entry in entries if not only or _name(entry) in only),
-        _baseline(document.get("baseline"), load),
+        _debts(document.get("baseline"), load),
+        str(document.get("baseline") or ""),
+        not only,
     )
 
 
@@ -96,14 +109,36 @@ def _read(data: bytes, where: str) -> Document:
     return document
 
 
-def _baseline(path: Any, load: Load) -> frozenset[str]:
+def _debts(path: Any, load: Load) -> dict[str, Document]:
     if not path:
-        return frozenset()
+        return {}
     data = load(str(path).encode("utf-8", "surrogateescape"))
     if data is None:
         hint = "write one with --write-baseline FILE"
         raise CannotRun("the baseline is not there", where=str(path), hint=hint)
-    return frozenset(entry["fingerprint"] for entry in contracts.loads(BASELINE, data, str(path))["findings"])
+    return {entry["fingerprint"]: entry for entry in contracts.loads(BASELINE, data, str(path))["findings"]}
+
+
+def paid(config: Config, found: Iterable[Finding]) -> list[Finding]:
+    """A finding for each known debt that nothing is found of any more."""
+    left = config.debts.keys() - {one.fingerprint for one in found}
+    where = config.debts_file.encode("utf-8", "surrogateescape")
+    hint = f"gate-check --all --update-baseline {config.debts_file}"
+    entries = [config.debts[fingerprint] for fingerprint in sorted(left)]
+    return [Finding("baseline-paid", where, _said(one), reference=one["fingerprint"], hint=hint) for one in entries]
+
+
+def _said(entry: Mapping[str, Any]) -> str:
+    reference = f" {entry['reference']}" if entry.get("reference") else ""
+    return f"paid: {entry['rule']}{reference} in {entry['path'] or 'the tree'}"
+
+
+def left_of(debts: bytes, where: str, verdict: Mapping[str, Any]) -> bytes:
+    """A baseline without the debts that a verdict on everything tells as paid; nothing is added."""
+    document = contracts.loads(BASELINE, debts, where)
+    gone = {one["reference"] for one in verdict["findings"] if one["rule"] == "baseline-paid"}
+    kept = [entry for entry in document["findings"] if entry["fingerprint"] not in gone]
+    return contracts.dumps(BASELINE, {**document, "findings": kept})
 
 
 def baseline_of(verdict: Mapping[str, Any]) -> bytes:

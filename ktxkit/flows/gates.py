@@ -142,6 +142,9 @@ def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Doc
         found += more
     found = [*comments.agreed(found), *comments.idle(asked.after.facts)]
     kept = [one for one in found if one.fingerprint not in config.baseline]
+    known = len(found) - len(kept)
+    if touched is None and config.whole:
+        kept += gate_config.paid(config, found)
     return core_verdict.build(
         sorted(kept, key=lambda one: one.order),
         looked,
@@ -150,7 +153,7 @@ def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Doc
         scope="all" if touched is None else "change",
         gates=gates,
         suppressed=suppressed + comments.count,
-        baselined=len(found) - len(kept),
+        baselined=known,
     )
 
 

@@ -250,6 +250,54 @@ def test_baseline_counts_known_debts_and_charges_new_ones(repo: Repo) -> None:
     assert (ran.status, damaged.name in ran.err) == (5, True)
 
 
+def debts(repo: Repo) -> list[str]:
+    """The references of the baseline that lies in the checkout."""
+    return [one["reference"] for one in json.loads((repo.path / "debts.json").read_bytes())["findings"]]
+
+
+def test_a_debt_that_is_paid_is_told_and_can_be_taken_out(repo: Repo) -> None:
+    for name, text in {**MART, **page("`mart.gone` [[nowhere]]\n")}.items():
+        repo.write(name, text)
+    repo.commit("debts")
+    assert call("gate-check", "--all", "--write-baseline", "debts.json", cwd=repo.path).status == 0
+    assert sorted(debts(repo)) == ["mart.gone", "nowhere"]
+    repo.write("wiki/global/page.md", page("[[nowhere]] `mart.new`\n")["wiki/global/page.md"])
+    configured(repo, "baseline: debts.json\n")
+    told = found(call("gate-check", "--all", "--json", cwd=repo.path))
+    assert [(one["rule"], one["level"]) for one in told] == [("stale-entity", "error"), ("baseline-paid", "warning")]
+    assert told[1]["path"] == "debts.json" and "mart.gone in wiki/global/page.md" in told[1]["message"]
+
+    repo.write("wiki/global/page.md", page("[[nowhere]]\n")["wiki/global/page.md"])
+    repo.git("add", "-A")
+    partial = call("gate-check", "--json", cwd=repo.path)  # a change is no look at everything
+    assert partial.document["scope"] == "change" and found(partial) == []
+    assert call("gate-check", "--update-baseline", "debts.json", cwd=repo.path).status == 2
+    assert found(call("gate-check", "--all", "--gate", "artifacts", "--json", cwd=repo.path)) == []
+    assert len(debts(repo)) == 2
+
+    ran = call("gate-check", "--all", "--update-baseline", "debts.json", cwd=repo.path)
+    assert ran.status == 0 and "took 1 paid debt out of debts.json" in ran.err
+    assert debts(repo) == ["nowhere"]
+    repo.git("add", "-A")
+    ran = call("gate-check", "--all", "--json", cwd=repo.path)
+    assert (found(ran), ran.document["counts"]["baselined"]) == ([], 1)
+
+
+def test_updating_adds_nothing_and_writing_loses_nothing(repo: Repo) -> None:
+    for name, text in {**MART, **page("[[nowhere]]\n")}.items():
+        repo.write(name, text)
+    repo.commit("debts")
+    assert call("gate-check", "--all", "--write-baseline", "debts.json", cwd=repo.path).status == 0
+    repo.write("wiki/global/page.md", page("[[nowhere]] `mart.gone`\n")["wiki/global/page.md"])
+    configured(repo, "baseline: debts.json\n")
+    assert call("gate-check", "--all", "--update-baseline", "debts.json", cwd=repo.path).status == 1
+    assert debts(repo) == ["nowhere"]
+    assert call("gate-check", "--all", "--write-baseline", "debts.json", cwd=repo.path).status == 0
+    assert sorted(debts(repo)) == ["mart.gone", "nowhere"]
+    absent = call("gate-check", "--all", "--update-baseline", "nowhere.json", cwd=repo.path)
+    assert absent.status == 2 and "the baseline is not there" in absent.err
+
+
 def test_suppressions_name_their_rule_and_their_line(repo: Repo) -> None:
     body = """`mart.gone` <!-- ktx-gate: ignore=stale-entity -->
 
