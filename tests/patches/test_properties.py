@@ -11,17 +11,20 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from ktxkit import contracts
 from ktxkit.core.child import Expected
 from ktxkit.core.merge import Clash
 from ktxkit.effects import merging
 from ktxkit.effects.neutral import Neutral, open_neutral
 from ktxkit.effects.objects import Objects
 from ktxkit.flows import candidate
+from ktxkit.flows.apply_file import How, apply_file
 from ktxkit.flows.candidate import Judged, Offer
 from ktxkit.flows.collect import Request, collect
 from tests.support.integration import world_at
@@ -67,7 +70,7 @@ def changes(draw: st.DrawFn) -> tuple[Files, Files, Files]:
     return base, committed, draw(edits(committed))
 
 
-@settings(max_examples=2_000 if FULL else 20, deadline=None, suppress_health_check=QUIET, derandomize=not FULL)
+@settings(max_examples=2_000 if FULL else 14, deadline=None, suppress_health_check=QUIET, derandomize=not FULL)
 @given(drawn=changes())
 @example(drawn=({}, {}, {b"new\nline/\xff": File(REGULAR, b"")}))
 @example(drawn=({}, {b"a/b/c": File(REGULAR, b"x")}, {b"a": File(LINK, b"../b")}))
@@ -103,6 +106,40 @@ def test_what_is_collected_is_what_arrives(scene: Scene, drawn: tuple[Files, Fil
         offer = candidate.offer_of(there, neutral, document, patch, OPEN)
         assert neutral.tree_of(offer.tree) == wanted
         assert {e.path for e in offer.entries} == {p for p in {*base, *final} if base.get(p) != final.get(p)}
+
+
+@settings(max_examples=600 if FULL else 4, deadline=None, suppress_health_check=QUIET, derandomize=not FULL)
+@given(drawn=changes())
+@example(drawn=({b"a/b/c": File(REGULAR, b"x")}, {}, {b"a": File(LINK, b"../b")}))
+@example(drawn=({b"a": File(LINK, b"b"), b"b/c": File(REGULAR, b"x")}, {}, {b"a/c": File(EXECUTABLE, b"y")}))
+def test_a_checkout_follows_to_the_byte(scene: Scene, drawn: tuple[Files, Files, Files]) -> None:
+    """`patch-apply` on a branch that is checked out: files, modes and links are the tree's; others stay."""
+    base, _, final = drawn
+    if base == final:
+        return
+    old = scene.checkout(base)
+    materialise(scene.repo.path, base, final)
+    patch = scene.repo.path.parent / "follows.patch"
+    patch.unlink(missing_ok=True)
+    request = Request(scene.repo.path, old, Expected(any_branch=True), OPEN)
+    document = collect(world_at(scene.repo.path), request, patch)
+    patch.with_name("follows.patch.json").write_bytes(contracts.dumps("patch", document, "follows.patch.json"))
+    scene.checkout(base)
+    beside = scene.repo.write(b"\xfe beside", "mine\n")
+    receipt = apply_file(world_at(scene.repo.path), patch, How(policy=OPEN, gates=False))
+    assert receipt["outcome"] == "accepted"
+    assert scene.repo.tree == Store(scene.store.objects).tree(final)
+    assert scene.repo.git_bytes("status", "--porcelain", "-z", "-uall") == b"?? \xfe beside\0"
+    assert beside.read_text() == "mine\n"
+    assert {path: standing(scene.repo.path, path) for path in final} == final
+
+
+def standing(top: Path, name: bytes) -> File:
+    """What a checkout has at a path."""
+    path = top / os.fsdecode(name)
+    if path.is_symlink():
+        return File(LINK, os.fsencode(path.readlink()))
+    return File(EXECUTABLE if path.stat().st_mode & 0o100 else REGULAR, path.read_bytes())
 
 
 def unreadable(base: Files, final: Files) -> bool:
@@ -199,7 +236,7 @@ def named(clash: Clash, drawn: tuple[Files, Files, Files]) -> bool:
 def test_what_git_calls_a_conflict_is_never_accepted(bench: Bench) -> None:
     """The oracle is git's merge of real commits. Afterwards every kind of answer must have been seen."""
 
-    @settings(max_examples=4_000 if FULL else 60, deadline=None, suppress_health_check=QUIET, derandomize=not FULL)
+    @settings(max_examples=4_000 if FULL else 50, deadline=None, suppress_health_check=QUIET, derandomize=not FULL)
     @given(drawn=sides())
     @example(drawn=MOVED)
     @example(drawn=(MOVED[0], MOVED[2], MOVED[1]))
