@@ -250,14 +250,12 @@ def cpu_count() -> int:
 def has_open(path: Path) -> bool:
     """Whether some process that we may look at has the file open."""
     wanted = os.path.realpath(path)
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit() and any(target == wanted for target in _open_files(entry.name)):
-            return True
-    return False
+    pids = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+    return any(wanted in _open_files(pid) for pid in pids)
 
 
 def _open_files(pid: str) -> list[str]:
     try:
-        return [os.readlink(item.path) for item in os.scandir(f"/proc/{pid}/fd")]  # noqa: PTH115
+        return [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]  # noqa: PTH115, PTH208
     except OSError:
         return []  # it ended meanwhile, or belongs to somebody else

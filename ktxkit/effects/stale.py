@@ -17,6 +17,7 @@ from pathlib import Path
 from ktxkit.effects import files, process
 
 MARGIN = 0.2  # seconds: a process start is known to a clock tick only
+TICK = 0.01  # seconds: how coarse the times of files are
 YOUNG = 1.0  # seconds: what is younger may belong to a program that is no git
 READERS = (b"cat-file", b"daemon", b"fsmonitor--daemon", b"credential-cache--daemon")  # live long, write nothing here
 LOCKED = re.compile(rb"Unable to create '(/[^\n']+\.lock)': File exists")
@@ -112,6 +113,32 @@ def clear_lock(told: bytes, inside: Path) -> bool:
     if inside not in path.parents:
         return False
     return not os.path.lexists(path) or (is_stale(path, inside) and files.remove(path))
+
+
+def clear_ref_locks(git_dir: Path, common_dir: Path, ref: str, since: float) -> list[Path]:
+    """Remove the locks of a ref (and of a checkout's HEAD) that were made after `since` and are stale; those removed.
+
+    `since`, in seconds since the epoch: when the process of ours began that died in moving that ref. A lock that is
+    older, or that some process has open, is somebody else's.
+    """
+    gone = []
+    for path in (common_dir / f"{ref}.lock", git_dir / "HEAD.lock"):
+        try:
+            made = os.stat(path, follow_symlinks=False).st_ctime  # noqa: PTH116
+        except FileNotFoundError:
+            continue
+        wait = made + YOUNG - time.time()
+        if 0 < wait <= YOUNG:
+            time.sleep(wait)
+        if made + TICK >= since and not process.has_open(path) and is_stale(path, common_dir) and files.remove(path):
+            gone.append(path)
+    return gone
+
+
+def named_lock(told: bytes) -> str:
+    """The lock that git says stands in its way; empty where it says nothing of one."""
+    found = LOCKED.search(told)
+    return os.fsdecode(found[1]) if found else ""
 
 
 def clear_registrations(common_dir: Path) -> list[str]:

@@ -68,12 +68,24 @@ class Worktrees:
         env = {key: value for key, value in self.git.env.items() if key != "GIT_DIR"}
         return Git(path, env, self.git.config)
 
-    def _run(self, *args: Argument, git: Git | None = None, ok: Collection[int] | None = (0,)) -> Answer:
+    def on_own(
+        self, *args: Argument, git: Git, ok: Collection[int] | None = (0,), stdin: bytes | None = None
+    ) -> Answer:
+        """Run git on refs that only we change: what a git of ours that was killed left there is cleared (`_run`)."""
+        return self._run(*args, git=git, ok=ok, stdin=stdin)
+
+    def _run(
+        self,
+        *args: Argument,
+        git: Git | None = None,
+        ok: Collection[int] | None = (0,),
+        stdin: bytes | None = None,
+    ) -> Answer:
         """Run git; where a git that was killed stands in the way, and that is proven, clear it away and run again."""
         runner = git or self.git
-        answer = runner.run(*args, ok=None)
+        answer = runner.run(*args, ok=None, stdin=stdin)
         if answer.status != 0 and self._mend(answer.err):
-            answer = runner.run(*args, ok=None)
+            answer = runner.run(*args, ok=None, stdin=stdin)
         if ok is not None and answer.status not in ok:
             raise GitFailed(answer)
         return answer

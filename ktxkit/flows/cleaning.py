@@ -16,7 +16,7 @@ from ktxkit.effects import neutral
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.worktrees import delete
 from ktxkit.errors import BrokenContract, Refused
-from ktxkit.flows import housekeeping, jobs, report
+from ktxkit.flows import housekeeping, jobs, leases, report
 from ktxkit.world import World
 
 CONTRACT = "cleaning"
@@ -74,7 +74,8 @@ def _job(world: World, job: Document, *, do: bool, records: bool) -> Iterator[Do
     if refs:
         if do:
             lines = "".join(f"delete {ref} {oid}\n" for ref, oid in refs)
-            git.run("update-ref", "--no-deref", "--stdin", stdin=lines.encode("utf-8", "surrogateescape"))
+            given = lines.encode("utf-8", "surrogateescape")
+            leases.worktrees(world).on_own("update-ref", "--no-deref", "--stdin", git=git, stdin=given)
         yield _item("refs", job_id, "every unit of the job is in", count=len(refs))
     if records:
         yield from _records(world, job_id, do=do)

@@ -24,7 +24,7 @@ from ktxkit.effects.neutral import Neutral, open_neutral, scratch_dir
 from ktxkit.effects.objects import Objects, flush_loose
 from ktxkit.effects.worktrees import PLAIN
 from ktxkit.errors import BrokenContract, CannotRun, Refused
-from ktxkit.flows import jobs, selection
+from ktxkit.flows import jobs, leases, selection
 from ktxkit.flows.path_policy import of_lease
 from ktxkit.world import World
 
@@ -231,7 +231,7 @@ def _kept(taken: Taken, entries: Sequence[Entry]) -> Document:
         return {"commit": commit}
     flush_loose(world.repository.objects, merging.changed_objects(neutral, taken.tree, entries))
     durable = world.git.configured(core_fsync="reference")
-    durable.run("update-ref", "--create-reflog", request.ref, commit)
+    leases.worktrees(world).on_own("update-ref", "--create-reflog", request.ref, commit, git=durable)
     return {"commit": commit, "ref": request.ref}
 
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from ktxkit.contracts import Document
 from ktxkit.core import names
-from ktxkit.effects import merging
+from ktxkit.effects import merging, stale
 from ktxkit.effects.neutral import Neutral, open_neutral
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import Blocked, Refused
-from ktxkit.flows import candidate, jobs, recover, verification
+from ktxkit.flows import candidate, jobs, leases, recover, target, verification
 from ktxkit.flows.aftermath import naming_what_moved
 from ktxkit.flows.branch_lock import Held
 from ktxkit.flows.candidate import Judged, Offer
@@ -224,11 +224,17 @@ def accept(step: Step, judged: Judged, commit: str, run: Document | None) -> Doc
 def move_ref(held: Held, ref: str, new: str, old: str) -> None:
     """Compare-and-swap. Raises Blocked where the branch is not where it was under our lock."""
     held.note(phase="moving")
-    answer = held.git.run("update-ref", "--no-deref", ref, new, old, ok=None)
+    words = ("update-ref", "--no-deref", ref, new, old)
+    if ref.startswith("refs/ktx/"):
+        answer = leases.worktrees(held.world).on_own(*words, git=held.git, ok=None)
+    else:
+        answer = held.git.run(*words, ok=None)
     if answer.status != 0:
         there = held.git.resolve(ref) or "nothing"
         if there == new:
             return
+        if there == old and (lock := stale.named_lock(answer.err)):
+            raise target.locked(ref, lock)
         raise Blocked(
             f"{ref} was moved by somebody else: expected {old}, found {there}",
             hint="see git reflog; nothing of ours was lost",

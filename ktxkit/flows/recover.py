@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.text import path_bytes
+from ktxkit.effects import stale
 from ktxkit.errors import Blocked, KtxError
-from ktxkit.flows import jobs, target, verification
+from ktxkit.flows import jobs, leases, target, verification
 from ktxkit.flows.aftermath import has_moved
 from ktxkit.flows.branch_lock import WAIT, Held, hold
 from ktxkit.world import World
@@ -60,9 +62,24 @@ def settle_pending(world: World, held: Held, job: Document | None) -> None:
     if intent is None:
         held.settle()
         return
+    cleared = clear_own_locks(world, intent) if pending["nonce"] != held.nonce else ()
     settlers = {"apply": settle_apply, "land": settle_land, "apply-file": settle_file, "verify": settle_verify}
     settlers[intent["step"]](world, held, intent, pending["intent"])
-    _told(world, job, intent)
+    _told(world, job, intent, cleared)
+
+
+def clear_own_locks(world: World, intent: Document) -> list[Path]:
+    """The lock of a ref, left by a git of ours that was killed in moving it: it would stop everybody for ever.
+
+    Ours it is where it was made after the intent, and no process is left that could be at work on it.
+    """
+    git = world.git.at(world.repository.place)
+    if "checkout" in intent:
+        top = Path(os.fsdecode(path_bytes(intent, "checkout")))
+        git = world.git.at(top) if top.is_dir() else git
+    git_dir = Path(os.fsdecode(git.run("rev-parse", "--absolute-git-dir").out.removesuffix(b"\n")))
+    since = datetime.fromisoformat(intent["at"]).timestamp()
+    return stale.clear_ref_locks(git_dir, world.repository.common_dir, intent["ref"], since)
 
 
 def verified_at(ref: str, intent: Document) -> tuple[str, str]:
@@ -160,10 +177,11 @@ def forget_move(held: Held, intent: Document, place: str) -> None:
     held.settle()
 
 
-def _told(world: World, job: Document | None, intent: Document) -> None:
+def _told(world: World, job: Document | None, intent: Document, cleared: Sequence[Path]) -> None:
     if job is None or job["jobId"] != intent.get("jobId"):
         return
     facts = {"step": intent["step"], "unitKey": intent.get("unitKey"), "before": intent["before"]}
+    facts |= {"cleared": [str(path) for path in cleared] or None}
     jobs.tracer(world, job).emit("recovery", "interrupted_step_settled", facts, level="info")
 
 
@@ -179,7 +197,7 @@ def expected_head(world: World, job: Document, held: Held, *, start: str = "") -
     known = _chain(world, job, held)
     if there is None and not known.tips:
         first = start or job.get("base") or job["targetAtStart"]
-        held.git.run("update-ref", "--create-reflog", ref, first, world.repository.zero)
+        leases.worktrees(world).on_own("update-ref", "--create-reflog", ref, first, world.repository.zero, git=held.git)
         held.note(head=first)
         return str(first)
     starts = {start, job.get("base"), job["targetAtStart"]} - {"", None}

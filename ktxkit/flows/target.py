@@ -10,7 +10,7 @@ from ktxkit.core.checkout import Obstacle, near
 from ktxkit.core.patch import Entry
 from ktxkit.core.status import Status
 from ktxkit.core.text import path_fields, plural, printable
-from ktxkit.effects import checkout, child, merging
+from ktxkit.effects import checkout, child, merging, stale
 from ktxkit.effects.git import Git
 from ktxkit.effects.neutral import AUTHOR, Neutral, open_neutral, scratch_dir
 from ktxkit.errors import Blocked, CannotRun, Refused
@@ -84,8 +84,20 @@ def move_checkout(held: Held, git: Git, ref: str, old: str, new: str, entries: S
             hint="somebody moved it at the same time; look at its reflog, then run the step again",
         )
     restore(held, git, entries, before)
+    if lock := stale.named_lock(answer.err):
+        raise locked(ref, lock)
     raise Refused(
         f"git would not move the checkout: {said}", where=str(git.cwd), hint="it is as it was", outcome="dirty_target"
+    )
+
+
+def locked(ref: str, lock: str) -> Refused:
+    """Another git holds the ref. Nothing was moved."""
+    return Refused(
+        f"{ref} is locked by another git",
+        where=lock,
+        hint="wait for it to end; a lock that no process holds any more is removed by hand",
+        data={"ref": ref, "lock": lock},
     )
 
 

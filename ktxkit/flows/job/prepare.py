@@ -9,7 +9,7 @@ from ktxkit.core.job_file import PROJECT, JobPlan, Step, UnitPlan, plan_of
 from ktxkit.effects import process
 from ktxkit.effects.git import for_others
 from ktxkit.errors import CannotRun, Conflict, KtxError
-from ktxkit.flows import collect, integrate, jobs, worktrees
+from ktxkit.flows import collect, integrate, jobs, leases, worktrees
 from ktxkit.flows.job.state import JobRun
 from ktxkit.flows.job.unit import execute
 from ktxkit.world import World
@@ -88,7 +88,7 @@ def fix_base(run: JobRun) -> None:
         if base is None:
             integrate.ensure_integration(run.world, run.job, start)
             base = _project(run, start) if run.plan.project else start
-        run.git.run("update-ref", names.base_ref(run.job_id), base)
+        leases.worktrees(run.world).keep(names.base_ref(run.job_id), base)
         run.update(base=base, **({"projection": base} if base != start else {}))
     integrate.ensure_integration(run.world, run.job, run.job["base"])
     facts = {"baseSha": run.job["base"], "projectionSha": run.job.get("projection"), "maxParallel": run.limit}
