@@ -53,7 +53,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
     if args.list or args.prune:
         rows = housekeeping.listing(world, prune=args.prune)
-        return cli.Result(document=rows, contract="worktrees", lines=worktree_text.lines(rows))
+        return cli.Result(worktree_text.outcome(rows), rows, "worktrees", lines=worktree_text.lines(rows))
     if args.unit:
         if not args.job or args.name or args.ref or args.pr or args.detach or args.path:
             raise CannotRun("a unit is opened by --job JOB --unit KEY, at --base REV, and by nothing else")

@@ -18,8 +18,8 @@ from ktxkit.effects import files, merging
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.neutral import Neutral, open_neutral
 from ktxkit.effects.objects import Objects
-from ktxkit.errors import BrokenContract, CannotRun, Refused
-from ktxkit.flows import candidate, recover, step, target, verification
+from ktxkit.errors import CannotRun, Refused
+from ktxkit.flows import candidate, control, jobs, recover, step, target, verification
 from ktxkit.flows.aftermath import naming_what_moved
 from ktxkit.flows.branch_lock import Held
 from ktxkit.flows.candidate import Judged, Offer
@@ -108,11 +108,7 @@ def bare_document(world: World, neutral: Neutral, patch: Path, revision: str) ->
     """The document of a patch that came from elsewhere: what it makes of the base tree decides."""
     if not patch.is_file():
         raise CannotRun("no such patch file", where=str(patch), hint="patch-collect -o FILE writes one")
-    base = world.git.resolve(revision)
-    if base is None:
-        raise BrokenContract(
-            f"base {revision} is not in this repository", outcome="missing_base", hint="fetch it, or name another"
-        )
+    base = jobs.commit_of(world, revision)
     base_tree = neutral.tree_of(base)
     assert base_tree is not None, "a commit has a tree"
     digest, size = merging.file_digest(patch)
@@ -166,6 +162,10 @@ def _verified(work: Work, commit: str, tree: str) -> Document:
     check = verification.Check(work.how.verify, work.how.verify_limit, path, names.VERIFY_LOGS)
     work.world.writable_store.write("intent", names.branch_intent(work.ref), _intent(work), durable=False)
     run = verification.verify(work.world, work.held, check, commit, tree)
+    if not verification.passed(run):
+        before = work.neutral.tree_of(work.before)
+        assert before is not None, "HEAD is a commit"
+        run = control.blamed(work.world, work.held, check, (work.before, before), (commit, tree))
     work.world.writable_store.remove(names.branch_intent(work.ref))
     return run
 

@@ -16,8 +16,8 @@ from ktxkit.core.blame import Culprit, first_failure, may_confirm, minimal_set
 from ktxkit.effects import files
 from ktxkit.effects.neutral import Neutral, open_neutral
 from ktxkit.effects.objects import Objects
-from ktxkit.errors import BrokenContract, KtxError, Refused
-from ktxkit.flows import integrate, jobs, recover, verification
+from ktxkit.errors import BrokenContract, KtxError
+from ktxkit.flows import control, integrate, jobs, recover, verification
 from ktxkit.flows.branch_lock import Held
 from ktxkit.flows.candidate import Judged, Offer
 from ktxkit.flows.step import Options, Step, check_message, receipt_of
@@ -195,14 +195,7 @@ class Batch:
         self.asked += 1
         tree = self.neutral.tree_of(self.before)
         assert tree is not None, "the integration head is a commit"
-        check = replace(integrate.check_of(any_step), reuse=False)
-        run = verification.verify(self.world, self.held, check, self.before, tree)
-        if not verification.passed(run):
-            raise Refused(
-                f"nobody is blamed: the verification fails without any of the units ({verification.why_not(run)})",
-                hint="put the command or the base right, then apply again",
-                data={"gate": "unknown", "reason": "fails on the base tree", "run": run},
-            )
+        control.control(self.world, self.held, integrate.check_of(any_step), self.before, tree)
 
     def _blame(self, culprit: Entry, earlier: list[Entry], total: int, left: int) -> Culprit:
         """Whether the culprit fails on its own, or which smallest part of what came before it fails with it."""
@@ -232,11 +225,7 @@ class Batch:
     def _confirm(self, culprit: Entry, together: list[Entry]) -> None:
         """Ask the decisive question again. Raises Refused where it is answered differently: the gate is flaky."""
         if self._fails(together, culprit) is False:
-            raise Refused(
-                "nobody is blamed: the verification answered twice differently for the same tree",
-                hint="make the command deterministic, or apply without it",
-                data={"gate": "unknown", "reason": "flaky", "units": [culprit.key]},
-            )
+            raise control.flaky([culprit.key])
 
     def _drop_logs(self, decided: Sequence[Entry]) -> None:
         kept = {entry.run["log"] for entry in decided if entry.culprit and entry.run and "log" in entry.run}

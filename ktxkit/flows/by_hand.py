@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
-from ktxkit.errors import CannotRun
 from ktxkit.flows import jobs
 from ktxkit.flows.leases import worktrees
 from ktxkit.flows.worktrees import open_unit
@@ -40,7 +39,7 @@ def open_by_hand(world: World, asked: AskedUnit) -> Document:
     """
     names.check_key(asked.unit)
     job = _ensure_job(world, asked)
-    base = commit_of(world, asked.base) if asked.base else job["base"]
+    base = jobs.commit_of(world, asked.base) if asked.base else job["base"]
     for key in asked.after:
         jobs.unit_of(job, key)
     unit = jobs.add_unit(world, asked.job, asked.unit, asked.after)
@@ -57,34 +56,12 @@ def _ensure_job(world: World, asked: AskedUnit) -> Document:
     names.check_job(asked.job)
     job = world.store.read_optional(jobs.CONTRACT, names.job_doc(asked.job))
     if job is None or asked.target:
-        target = target_ref(world, asked.target)
-        base = commit_of(world, asked.base or target) if job is None else None
+        target = jobs.target_ref(world, asked.target)
+        base = jobs.commit_of(world, asked.base or target) if job is None else None
         job = jobs.create(world, asked.job, target=target, base=base, connection=asked.connection, source=asked.source)
     if "base" not in job:
-        fixed = commit_of(world, job["target"])
+        fixed = jobs.commit_of(world, job["target"])
         job = jobs.change(world, asked.job, lambda document: document.setdefault("base", fixed))
     if world.git.resolve(names.base_ref(asked.job)) is None:
         worktrees(world).keep(names.base_ref(asked.job), job["base"])
     return job
-
-
-def target_ref(world: World, target: str) -> str:
-    """The full ref of the branch a job lands on: the one named, else the one checked out here."""
-    git = world.git
-    if target:
-        ref = target if target.startswith("refs/") else f"refs/heads/{target}"
-        if git.resolve(ref) is None:
-            raise CannotRun(f"no branch {target!r}", hint="name an existing branch with --target")
-        return ref
-    head = git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
-    if head.status != 0:
-        raise CannotRun("HEAD is detached: which branch shall the job land on?", hint="--target BRANCH")
-    return head.text
-
-
-def commit_of(world: World, revision: str) -> str:
-    """The id of a commit that must exist."""
-    found = world.git.resolve(revision)
-    if found is None:
-        raise CannotRun(f"no commit {revision!r}", hint="name an existing commit; an unborn branch has none")
-    return found

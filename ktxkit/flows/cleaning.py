@@ -24,10 +24,11 @@ CONTRACT = "cleaning"
 
 def clean(world: World, *, do: bool, records: bool) -> Document:
     """What can be cleared, and with `do` what was. `records`: also documents, patches, traces of finished jobs."""
-    items = [*_worktrees(world, do=do)]
+    damaged: list[Document] = []
+    items = [*_worktrees(world, damaged, do=do)]
     if do and world.store.root.is_dir():
         items += [_item("temporary", name, "its process is dead") for name in neutral.sweep(world.store.path("tmp"))]
-    for job in _finished(world):
+    for job in _finished(world, damaged):
         items += _job(world, job, do=do, records=records)
     return {
         "schemaVersion": SCHEMA_VERSION,
@@ -35,6 +36,7 @@ def clean(world: World, *, do: bool, records: bool) -> Document:
         "at": timestamp(world.clock.now()),
         "done": do,
         "items": items,
+        **({"damaged": housekeeping.each_once(damaged)} if damaged else {}),
     }
 
 
@@ -42,26 +44,30 @@ def _item(what: str, name: str, why: str, **facts: object) -> Document:
     return {"what": what, "name": name, "why": why, **facts}
 
 
-def _worktrees(world: World, *, do: bool) -> Iterator[Document]:
+def _worktrees(world: World, damaged: list[Document], *, do: bool) -> Iterator[Document]:
     if not world.store.root.is_dir():
         return
-    for row in housekeeping.listing(world, prune=do)["worktrees"]:
+    listed = housekeeping.listing(world, prune=do)
+    damaged += listed.get("damaged", ())
+    for row in listed["worktrees"]:
         if "dead" in row:
             kept = {"kept": row["kept"]} if "kept" in row else {}
             attic = {"atticRef": row["atticRef"]} if "atticRef" in row else {}
             yield _item("worktree", row["path"], row["dead"], **kept, **attic)
 
 
-def _finished(world: World) -> Iterator[Document]:
-    """Jobs that have ended and of which every unit is in. A damaged one is none of them."""
+def _finished(world: World, damaged: list[Document]) -> Iterator[Document]:
+    """Jobs that have ended and of which every unit is in. A damaged one is none of them, and is named."""
     for name in world.store.children("jobs"):
         try:
             job = world.store.read_optional(jobs.CONTRACT, names.job_doc(name))
-        except BrokenContract:
-            continue  # gate-ok: a damaged one is none of them
+        except BrokenContract as error:
+            damaged.append({"where": error.where, "message": error.message})
+            continue
         if job is None or job["state"] not in ("landed", "closed"):
             continue
         made = report.build(world, job)
+        damaged += [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
         if made.get("outcome") == "done" and "problems" not in made:
             yield job
 

@@ -11,7 +11,8 @@ from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.core.child import Expected
 from ktxkit.effects import files
-from ktxkit.errors import BrokenContract, CannotRun, Refused
+from ktxkit.errors import CannotRun, Refused
+from ktxkit.flows import jobs
 from ktxkit.flows.collect import CONTRACT, Request, collect
 from ktxkit.world import World
 
@@ -52,9 +53,7 @@ def collect_by_hand(world: World, args: Namespace) -> Document:
         raise CannotRun("--base and -o go together", hint="patch-collect -C CHILD --base REV -o FILE")
     if top is None:
         raise CannotRun("there is no checkout here", hint="-C names the worktree to collect from")
-    base = world.git.resolve(args.base)
-    if base is None:
-        raise BrokenContract(f"base {args.base} is not in this repository", outcome="missing_base", hint="fetch it")
+    base = jobs.commit_of(world, args.base)
     branch = args.expect_branch
     full = f"refs/heads/{branch}" if branch and not branch.startswith("refs/") else branch
     request = Request(

@@ -7,7 +7,7 @@ Where a step cannot be proven the worktree stays, with the reason in its row.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core import names
@@ -16,7 +16,7 @@ from ktxkit.core.worktrees import Seen, why_dead
 from ktxkit.effects.identity import processes_inside
 from ktxkit.effects.neutral import sweep
 from ktxkit.effects.worktrees import Registered, delete
-from ktxkit.errors import KtxError, Refused
+from ktxkit.errors import BrokenContract, KtxError, Refused
 from ktxkit.flows import jobs
 from ktxkit.flows.closing import closed, remove
 from ktxkit.flows.leases import LEASE, OPENING, Place, every_place, holder_is_dead, path_of, standing, worktrees
@@ -32,15 +32,25 @@ def listing(world: World, *, prune: bool = False) -> Document:
         worktrees(world).mend()
         sweep(world.writable_store.path("tmp"))
     registered = {os.path.realpath(entry.path): entry for entry in worktrees(world).listed()}
-    rows = []
+    rows, damaged = list[Document](), list[Document]()
     for place in every_place(world):
-        row = _row(world, place, registered, prune=prune)
+        try:
+            row = _row(world, place, registered, prune=prune)
+        except BrokenContract as error:  # it is named, and never touched; the others have nothing to do with it
+            damaged.append({"where": error.where, "message": error.message})
+            continue
         rows += [row] if row else []
     leased = {os.path.realpath(row["path"]) for row in rows if row["present"] or row.get("state") != "closed"}
     others = [entry for path, entry in registered.items() if path not in leased]
     rows = [*(_plain_row(entry, main=number == 0) for number, entry in enumerate(others)), *rows]
     rows += list(_trash(world, prune=prune))
-    return {"schemaVersion": SCHEMA_VERSION, "kind": CONTRACT, "worktrees": rows}
+    made: Document = {"schemaVersion": SCHEMA_VERSION, "kind": CONTRACT, "worktrees": rows}
+    return {**made, **({"damaged": each_once(damaged)} if damaged else {})}
+
+
+def each_once(damaged: Sequence[Document]) -> list[Document]:
+    """Each damaged document once, however many looked at it."""
+    return list({row["where"]: row for row in reversed(damaged)}.values())[::-1]
 
 
 def _plain_row(entry: Registered, *, main: bool) -> Document:

@@ -17,7 +17,7 @@ from ktxkit.effects import merging, stale
 from ktxkit.effects.neutral import Neutral, open_neutral
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import Blocked, Refused
-from ktxkit.flows import candidate, jobs, leases, recover, target, verification
+from ktxkit.flows import candidate, control, jobs, leases, recover, target, verification
 from ktxkit.flows.aftermath import naming_what_moved
 from ktxkit.flows.branch_lock import Held
 from ktxkit.flows.candidate import Judged, Offer
@@ -132,7 +132,7 @@ def _decided(step: Step, neutral: Neutral, objects: Objects) -> Document:
         return close(step, receipt_of(step, judged))
     commit, run = commit_of(step, neutral, judged, step.before), None
     if step.options.verify:
-        judged, run = _verified(step, judged, commit)
+        judged, run = _verified(step, neutral, judged, commit)
     if judged.outcome != "candidate":
         return close(step, receipt_of(step, judged, run))
     return accept(step, judged, commit, run)
@@ -189,11 +189,15 @@ def check_of(step: Step) -> verification.Check:
     )
 
 
-def _verified(step: Step, judged: Judged, commit: str) -> tuple[Judged, Document]:
-    """The verify command's word on the candidate, in a checkout of it."""
+def _verified(step: Step, neutral: Neutral, judged: Judged, commit: str) -> tuple[Judged, Document]:
+    """The verify command's word on the candidate, in a checkout of it. Raises Refused where the gate is unknown."""
     check = check_of(step)
     with step.trace.timed("verification", "patch_verification", {"argv": list(check.argv)}) as told:
         run = verification.verify(step.world, step.held, check, commit, judged.tree)
+        if not verification.passed(run):
+            before = neutral.tree_of(step.before)
+            assert before is not None, "the integration head is a commit"
+            run = control.blamed(step.world, step.held, check, (step.before, before), (commit, judged.tree))
         told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
     require_unmoved(step.held, step.job["integrationRef"], step.before)
     return (judged if verification.passed(run) else replace(judged, outcome="verification_failed")), run

@@ -128,6 +128,34 @@ def add_unit(world: World, job_id: str, key: str, after: Sequence[str] = ()) -> 
     return unit_of(change(world, job_id, edit), key)
 
 
+def commit_of(world: World, revision: str) -> str:
+    """The id of a commit that somebody named. Raises CannotRun where there is none: what was typed is usage."""
+    found = world.git.resolve(revision)
+    if found is None:
+        raise CannotRun(
+            f"no commit {revision!r}", hint="name an existing commit, or fetch it; an unborn branch has none"
+        )
+    return found
+
+
+def target_ref(world: World, name: str) -> str:
+    """The full ref of the branch that a job lands on: the one named, else the one checked out here.
+
+    Raises CannotRun.
+    """
+    if not name:
+        head = world.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1, 128))
+        if head.status != 0:
+            hint = "name it: --target BRANCH, or `target` in the job file"
+            raise CannotRun("HEAD is detached: which branch is the target?", hint=hint)
+        name = head.text
+    ref = name if name.startswith("refs/") else f"refs/heads/{name}"
+    if world.git.resolve(ref) is None:
+        hint = "make a first commit, or name another branch as the target"
+        raise CannotRun(f"no branch {name!r}: target branch {name} has no commit", hint=hint)
+    return ref
+
+
 def units(job: Document) -> list[Unit]:
     """All units, in unit order."""
     found = [Unit(entry["position"], entry["key"], tuple(entry.get("after", ()))) for entry in job["units"]]

@@ -17,6 +17,7 @@ from ktxkit.effects.identity import identify, processes_inside
 from ktxkit.effects.lock import flocked
 from ktxkit.effects.neutral import sweep
 from ktxkit.effects.worktrees import Worktrees
+from ktxkit.errors import BrokenContract
 from ktxkit.flows.jobs import Unit
 from ktxkit.world import World
 
@@ -107,10 +108,17 @@ def lease_here(world: World) -> tuple[Place, Document] | None:
     repository = world.repository
     if not repository.linked:
         return None
+    broken: BrokenContract | None = None
     for place in every_place(world):
-        lease = place.read(LEASE)
+        try:
+            lease = place.read(LEASE)
+        except BrokenContract as error:  # it may be another's: that one must not stop us
+            broken = broken or error
+            continue
         if lease is not None and os.fsencode(repository.git_dir) == path_bytes(lease, "adminDir"):
             return place, lease
+    if broken is not None:
+        raise broken
     return None
 
 
@@ -127,5 +135,8 @@ def every_place(world: World) -> list[Place]:
 
 def _ref_name(world: World, job: str, unit: str) -> str:
     """The ref component of a unit directory: the lease has the key, where there is one."""
-    lease = world.store.read_optional(LEASE, f"{names.job_dir(job)}/units/{unit}/lease.json")
+    try:
+        lease = world.store.read_optional(LEASE, f"{names.job_dir(job)}/units/{unit}/lease.json")
+    except BrokenContract:
+        return unit  # whoever reads the lease is told; nothing is ever done under this name
     return unit if lease is None else names.ref_part(lease["position"], lease["unitKey"])

@@ -102,11 +102,9 @@ def _next_of_suspect(job: Document, unit: Document) -> str:
 
 
 def _worktrees(world: World, damaged: list[Document]) -> Document:
-    try:
-        rows = housekeeping.listing(world)["worktrees"] if world.store.root.is_dir() else []
-    except BrokenContract as error:
-        damaged.append({"where": error.where, "message": error.message})
-        return {"open": 0, "kept": 0, "dead": 0, "rows": []}
+    listed = housekeeping.listing(world) if world.store.root.is_dir() else {"worktrees": []}
+    damaged += listed.get("damaged", ())
+    rows = listed["worktrees"]
     ours = [row for row in rows if row["kind"] not in ("main", "linked")]
     dead = [row for row in ours if "dead" in row]
     opened = [row for row in ours if row.get("state") in ("open", "opening") and "dead" not in row]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ktxkit.contracts import Document
 from ktxkit.core import names
+from ktxkit.core.job_file import plan_of
 from ktxkit.core.text import printable
 from ktxkit.effects import merging
 from ktxkit.effects.neutral import Neutral
@@ -19,7 +23,7 @@ def replay(world: World, job: Document, neutral: Neutral, onto: str, head: str) 
 
     Raises Conflict, with the unit that no longer fits, where one is not accepted there; nothing was moved.
     """
-    owners = _owners(world, job)
+    owners, options = _owners(world, job), gate_options(world, job)
     git = world.git.at(world.repository.place)
     commits = git.run("rev-list", "--reverse", "--first-parent", f"{job['targetAtStart']}..{head}", "--").lines
     base_tree = neutral.tree_of(onto)
@@ -28,7 +32,7 @@ def replay(world: World, job: Document, neutral: Neutral, onto: str, head: str) 
     with Objects(neutral.git) as objects:
         for commit in commits:
             key = owners.get(commit, commit)
-            judged = _again(world, neutral, objects, commit, tree, base_tree)
+            judged = _again(world, neutral, objects, commit, tree, base_tree, options)
             if judged.outcome not in ("candidate", "subsumed"):
                 raise _no_longer(key, judged)
             if judged.outcome == "candidate":
@@ -48,12 +52,29 @@ def _owners(world: World, job: Document) -> dict[str, str]:
     return found
 
 
-def _again(world: World, neutral: Neutral, objects: Objects, commit: str, tree: str, base_tree: str) -> Judged:
+def gate_options(world: World, job: Document) -> Mapping[str, Any]:
+    """How the gates run for this job, by its job file; nothing for a job that was made by hand."""
+    document = world.store.read_optional("job-file", f"{names.job_dir(job['jobId'])}/job-file.json")
+    if document is None:
+        return {}
+    plan = plan_of(document)
+    return {**plan.gates, **({"prune": True} if plan.on_conflict == "prune" else {})}
+
+
+def _again(
+    world: World,
+    neutral: Neutral,
+    objects: Objects,
+    commit: str,
+    tree: str,
+    base_tree: str,
+    options: Mapping[str, Any],
+) -> Judged:
     old, new = neutral.tree_of(f"{commit}^"), neutral.tree_of(commit)
     assert old is not None and new is not None, "an accepted commit has one parent"
     offer = Offer(old, old, new, tuple(merging.changes(neutral, old, new)))
     judged = candidate.merged(neutral, objects, offer, tree)
-    return candidate.gated(world, judged, base_tree, {}) if judged.outcome == "candidate" else judged
+    return candidate.gated(world, judged, base_tree, options) if judged.outcome == "candidate" else judged
 
 
 def _no_longer(key: str, judged: Judged) -> Conflict:

@@ -13,7 +13,17 @@ def lines(document: Document) -> list[str]:
     dead = [row for row in rows if "dead" in row]
     pruned = sum(1 for row in rows if row.get("pruned"))
     total = f"{plural(len(rows), 'worktree')}, {len(dead)} dead" + (f", {pruned} cleared" if pruned else "")
-    return [*said, total]
+    return [*said, total, *damaged_lines(document)]
+
+
+def damaged_lines(document: Document) -> list[str]:
+    """Documents that cannot be read, and what they would say is not known."""
+    return [f"Damaged: {printable(row['where'])}: {printable(row['message'])}" for row in document.get("damaged", ())]
+
+
+def outcome(document: Document) -> str:
+    """The word of a list: what could be read is shown, but a damaged document is status 5."""
+    return "broken_contract" if "damaged" in document else "done"
 
 
 def _what(row: Document) -> str:

@@ -5,7 +5,7 @@ did not land of a dead worktree goes to refs/ktx/attic first.
 
 reads    .ktx/, refs/ktx/
 writes   with --yes: removes what it names
-exits    0 shown or cleared, 2 not a repository
+exits    0 shown or cleared, 2 not a repository, 5 a damaged document (the others are shown or cleared)
 example  git ktx clean
          git ktx clean --records --yes
 """
@@ -32,7 +32,7 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.flows import cleaning
+    from ktxkit.flows import cleaning, worktree_text
 
     made = cleaning.clean(world, do=args.yes, records=args.records)
     lines = []
@@ -49,4 +49,5 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         lines.append(f"Cleared {plural(done, 'thing')}.")
     else:
         lines.append(f"{plural(done, 'thing')} can be cleared: git ktx clean --yes does it.")
-    return cli.Result(document=made, contract=cleaning.CONTRACT, lines=lines)
+    lines += worktree_text.damaged_lines(made)
+    return cli.Result(worktree_text.outcome(made), made, cleaning.CONTRACT, lines=lines)

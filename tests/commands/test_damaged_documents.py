@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import spawn
+from tests.support.commands import call, spawn
 from tests.support.jobs import job_file, unit
 from tests.support.repos import Repo
 
@@ -84,3 +84,22 @@ def test_status_names_each_damaged_document_once(stopped: Path, tmp_path: Path) 
         assert [line for line in lines if line.startswith(f"Damaged: {path}: ")], (path.name, shown.out)
     assert "  next: look at its damaged documents" in shown.out and "next: job-run --resume" not in shown.out
     assert {path.name for path in broken} >= {"report.json", "receipt.json", "lease.json", "job-file.json"}
+
+
+@pytest.mark.parametrize("name", ["jobs/j1/job.json", f"{UNIT}/lease.json"])
+def test_the_others_are_listed_and_the_damaged_one_is_named(stopped: Path, tmp_path: Path, name: str) -> None:
+    place = tmp_path / "repo"
+    shutil.copytree(stopped, place, symlinks=True)
+    assert call("worktree-open", "--job", "j2", "--unit", "other", cwd=place).status == 0
+    document = place / ".ktx" / name
+    document.write_bytes(b'{"schemaVersion": 1')
+    listed = call("worktree-open", "--list", "--json", cwd=place)
+    assert listed.status == 5
+    assert [row["where"] for row in listed.document["damaged"]] == [str(document)]
+    assert "other" in [row.get("unitKey") for row in listed.document["worktrees"]]
+    for command in (["worktree-open", "--prune"], ["git-ktx", "clean"], ["git-ktx", "clean", "--yes"]):
+        ran = call(command[0], *command[1:], cwd=place) if command[0] != "git-ktx" else spawn(*command, cwd=place)
+        assert (ran.status, ran.out.count(f"Damaged: {document}: ")) == (5, 1), ran
+    assert (place / ".ktx/worktrees/j2/0001-other").is_dir() and document.exists()
+    inside = call("worktree-close", "--outcome", "crash", cwd=place / ".ktx/worktrees/j2/0001-other")
+    assert inside.status == 0, inside

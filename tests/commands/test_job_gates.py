@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import Ran, spawn
+from tests.support.commands import Ran, call, spawn
 from tests.support.gates import page, source
 from tests.support.jobs import job_file, outcomes, trace, unit
 from tests.support.repos import Repo
@@ -93,3 +93,17 @@ def test_what_a_projection_breaks_ends_the_job_at_its_final_gates(layer: Repo) -
     assert report["failure"]["phase"] == "gates" and "wiki/global/page.md" in report["failure"]["message"]
     assert trace(layer)[-1]["data"]["phase"] == "gates"
     assert "final_artifact_gates_failed" in {event["event"] for event in trace(layer)}
+
+
+def test_a_landing_that_replays_asks_the_gates_as_the_job_does(repo: Repo) -> None:
+    """The repository's own gates say no to everything; the job file names others."""
+    repo.write("ktx-gates.yaml", json.dumps({"gates": [{"gate": "command", "run": "false"}]}))
+    repo.write("lax.yaml", json.dumps({"gates": [{"gate": "command", "run": "true"}]}))
+    repo.commit("gates")
+    move = f"git -C {repo.path} commit -q --allow-empty -m moved"
+    path = job_file(repo, {"gates": {"config": "lax.yaml"}, "units": [unit("a", f"echo a > a; {move}")]})
+    ran = call("job-run", path, "--job", "j1", cwd=repo.path)
+    assert (ran.status, outcomes(repo)) == (1, {"a": "accepted"}), ran
+    landed = call("job-land", "--job", "j1", "--rebase", cwd=repo.path)
+    assert landed.status == 0, landed
+    assert repo.show("main", "a") == b"a\n"

@@ -354,16 +354,18 @@ def test_a_unit_that_touches_what_is_not_its_own_is_named(repo: Repo) -> None:
     assert result["touched"][0]["running"] == ["a"]
 
 
-def test_what_is_written_after_collecting_is_kept_and_said(repo: Repo) -> None:
+@pytest.mark.parametrize("key", ["a", "project"])
+def test_what_is_written_after_collecting_is_kept_and_said(repo: Repo, key: str) -> None:
     """A process that hid from its lease goes on writing: the patch is what was collected, and the worktree stays."""
     hidden = "setsid env -i PATH=/usr/bin:/bin sh -c 'for i in $(seq 200); do echo $i >> late.txt; sleep 0.05; done'"
     wait = "while [ ! -s late.txt ]; do sleep 0.05; done"
-    ran = run(repo, {"units": [unit("a", f"echo a > a.txt; {hidden} >/dev/null 2>&1 & {wait}")]})
+    command = f"echo a > a.txt; {hidden} >/dev/null 2>&1 & {wait}"
+    ran = run(repo, {"units": [unit("a", command)]} if key == "a" else {"project": command, "units": []})
     assert ran.status == 0, ran.err + ran.out
-    assert outcomes(repo) == {"a": "accepted"}
+    assert outcomes(repo) == {key: "accepted"}
     told = next(event for event in trace(repo) if event["event"] == "work_unit_late_work_kept")
-    assert told["data"]["unitKey"] == "a"
-    kept = repo.path / ".ktx/worktrees/j1/0001-a/late.txt"
+    assert told["data"]["unitKey"] == key
+    kept = repo.path / f".ktx/worktrees/j1/0001-{key}/late.txt"
     assert kept.read_bytes().startswith(repo.show("main", "late.txt")), "nothing was written over"
 
 

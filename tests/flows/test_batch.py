@@ -147,3 +147,24 @@ def test_logs_of_the_search_do_not_stay(job: Job, tmp_path: Path) -> None:
     logs = list(job.world.store.path("jobs/j1").rglob("*.log"))
     assert [str(log) for log in logs] == [found["c"]["verification"]["log"]]
     assert logs[0].read_text() == "said\n"
+
+
+def test_what_a_later_unit_repairs_is_accepted_with_it(job: Job, tmp_path: Path) -> None:
+    """The documented limit (docs/commands/job-run.md): one by one, `a` would be rejected. What lands has passed."""
+    check = Check(tmp_path, "test ! -e a || test -e b")
+    for key in "abc":
+        give(job, key, {key: "x\n"})
+    assert outcomes(batch(job, check)) == {"a": "accepted", "b": "accepted", "c": "accepted"}
+    assert check.asked == 1
+
+
+def test_the_base_is_asked_once_for_a_batch_and_what_comes_alone(job: Job, tmp_path: Path) -> None:
+    check = Check(tmp_path, f"ls | tr '\\n' ' ' >> {tmp_path}/seen; echo >> {tmp_path}/seen; {bad('a', 'c')}")
+    for key in "ab":
+        give(job, key, {key: "x\n"})
+    assert outcomes(batch(job, check)) == {"a": "verification_failed", "b": "accepted"}
+    give(job, "c", {"c": "x\n"})
+    assert job.apply("c", verify=check.argv)["outcome"] == "verification_failed"
+    assert job.apply("a", verify=check.argv)["outcome"] == "verification_failed"
+    seen = (tmp_path / "seen").read_text().splitlines()
+    assert seen.count("README ") == 1 and seen.count("README b ") == 1

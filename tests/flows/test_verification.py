@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ktxkit.effects import process
-from ktxkit.errors import Blocked
+from ktxkit.errors import Blocked, Refused
 from tests.support.integration import Job, script
 from tests.support.repos import Repo
 
@@ -23,7 +23,9 @@ def job(repo: Repo) -> Job:
 
 
 def verified(job: Job, tmp_path: Path, body: str, key: str = "a", **options: Any) -> Any:
-    return job.unit(key, lambda w: w.write(key, "new\n"), verify=[script(tmp_path / "check", body)], **options)
+    """A unit that adds a file of its name; the body runs where that is there, else the command passes."""
+    asked = f"test -e {key} || exit 0\n{body}"
+    return job.unit(key, lambda w: w.write(key, "new\n"), verify=[script(tmp_path / "check", asked)], **options)
 
 
 def checkout(job: Job) -> Path:
@@ -54,10 +56,42 @@ def test_a_failure_is_kept_with_its_output(job: Job, tmp_path: Path) -> None:
     assert job.head == job.document["base"]
 
 
-def test_what_cannot_start_is_127(job: Job) -> None:
-    receipt = job.unit("a", lambda w: w.write("a", "new\n"), verify=["/nonexistent/command"])
-    assert receipt["outcome"] == "verification_failed"
-    assert receipt["verification"]["status"] == 127
+def test_what_cannot_start_is_127_and_nobodys_fault(job: Job) -> None:
+    with pytest.raises(Refused) as caught:
+        job.unit("a", lambda w: w.write("a", "new\n"), verify=["/nonexistent/command"])
+    assert caught.value.data["gate"] == "unknown"
+    assert caught.value.data["run"]["status"] == 127
+
+
+def test_nobody_is_blamed_for_a_base_that_fails_and_it_is_asked_once(job: Job, tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    argv = [script(tmp_path / "check", f"ls >> {asked}; echo . >> {asked}; exit 1")]
+    for key in "abc":
+        with pytest.raises(Refused) as caught:
+            job.unit(key, lambda w, key=key: w.write(key, "new\n"), verify=argv)  # type: ignore[misc]
+        assert caught.value.data["reason"] == "fails on the base tree"
+        assert job.doc(key, "receipt") is None
+    assert job.head == job.document["base"]
+    runs = asked.read_text().split(".\n")[:-1]
+    assert len(runs) == 4 and sum("a" not in r and "b" not in r and "c" not in r.split() for r in runs) == 1
+
+
+def test_a_failure_is_asked_for_again_and_the_base_once_for_many(job: Job, tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    argv = [script(tmp_path / "check", f"echo x >> {asked}; test ! -e a && test ! -e b && test ! -e c")]
+    for key in "abc":
+        assert job.unit(key, lambda w, key=key: w.write(key, "new\n"), verify=argv)["outcome"] == "verification_failed"  # type: ignore[misc]
+    assert asked.read_text().count("x") == 3 * 2 + 1, "each twice, and the tree without them once"
+
+
+def test_a_gate_that_answers_twice_differently_is_unknown(job: Job, tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    argv = [script(tmp_path / "check", f"test -e a || exit 0; echo x >> {asked}; test $(wc -l < {asked}) -gt 1")]
+    with pytest.raises(Refused) as caught:
+        job.unit("a", lambda w: w.write("a", "new\n"), verify=argv)
+    assert caught.value.data == {"gate": "unknown", "reason": "flaky"}
+    assert job.doc("a", "receipt") is None and job.head == job.document["base"]
+    assert job.apply("a", verify=argv)["outcome"] == "accepted"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from ktxkit.flows import jobs
 from ktxkit.flows.ingest import baseline, ending, left, trees
 from ktxkit.flows.ingest.asked import CONTRACT, Asked
 from ktxkit.flows.ingest.hooks import Ingestion
-from ktxkit.flows.job import prepare
 from ktxkit.flows.job import run as job_run
 from ktxkit.flows.job.run import Ended, How
 from ktxkit.world import World
@@ -96,4 +95,4 @@ def _target(world: World, name: str) -> str:
     unborn = wanted == head and head and git.resolve(head) is None
     if unborn and not git.text("for-each-ref", "--count=1", "refs/heads/"):
         trees.first_commit(world, head)
-    return prepare.resolve_target(world, name)
+    return jobs.target_ref(world, name)

@@ -10,11 +10,11 @@ from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.job_file import UnitPlan
 from ktxkit.core.schedule import LANDED, Node, Schedule
-from ktxkit.errors import Blocked, KtxError, Refused
+from ktxkit.errors import Blocked, KtxError
 from ktxkit.flows import batch, integrate, jobs, worktrees
 from ktxkit.flows.job.reuse import Reuse
 from ktxkit.flows.job.state import JobRun
-from ktxkit.flows.job.unit import UnitEnd, work
+from ktxkit.flows.job.unit import UnitEnd, close_or_keep, work
 
 TICK = 0.2  # seconds between looks at the stop flag
 
@@ -223,16 +223,7 @@ class Loop:
         return outcome
 
     def _close(self, unit: jobs.Unit, outcome: str) -> None:
-        """Close the worktree as its outcome says; one that was written to after it was collected is kept, and said."""
-        try:
-            lease = worktrees.close_unit(self.run.world, self.run.job, unit, _closing(outcome))
-            if "leftOut" in lease:
-                told = {"unitKey": unit.key, "leftOut": lease["leftOut"]}
-                self.run.tracer.emit("work_unit", "work_unit_worktree_kept", told, level="info")
-        except Refused as error:
-            told = {"unitKey": unit.key, "reason": error.message}
-            self.run.tracer.emit("work_unit", "work_unit_late_work_kept", told, level="error", error=error)
-            worktrees.close_unit(self.run.world, self.run.job, unit, "crash", reason=error.message)
+        close_or_keep(self.run, unit, _closing(outcome))
 
     def _close_if_open(self, plan: UnitPlan, outcome: str) -> None:
         """A unit whose receipt was written by an execution that was killed before it closed the worktree."""

@@ -8,31 +8,15 @@ from ktxkit.core import names
 from ktxkit.core.job_file import PROJECT, JobPlan, Step, UnitPlan, plan_of
 from ktxkit.effects import process
 from ktxkit.effects.git import for_others
-from ktxkit.errors import CannotRun, Conflict, KtxError
+from ktxkit.errors import Conflict, KtxError
 from ktxkit.flows import collect, integrate, jobs, leases, worktrees
 from ktxkit.flows.job.state import JobRun
-from ktxkit.flows.job.unit import execute
+from ktxkit.flows.job.unit import close_or_keep, execute
 from ktxkit.world import World
 
 PLAN_LIMIT = 3600.0  # seconds for a plan command without a limit of its own
 PROJECTION_LIMIT = 15 * 1024 * 1024  # bytes of a projection's stdout; more of it is not kept as a whole
 RAW_SHOWN = 100  # raw paths in the trace
-
-
-def resolve_target(world: World, name: str) -> str:
-    """The target's full ref: the one named, or the branch that is checked out. Raises CannotRun where there is none."""
-    git = world.git
-    if not name:
-        head = git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text
-        if not head:
-            raise CannotRun("HEAD is detached: which branch is the target?", hint="set `target` in the job file")
-        name = head
-    full = name if name.startswith("refs/") else f"refs/heads/{name}"
-    if git.resolve(full) is None:
-        raise CannotRun(
-            f"target branch {name} has no commit", hint="make a first commit, or name another branch as the target"
-        )
-    return full
 
 
 def planned_units(world: World, step: Step, job_id: str) -> list[Document]:
@@ -112,7 +96,7 @@ def _project(run: JobRun, start: str) -> str:
         facts |= {"outcome": receipt["outcome"], **{key: result.get(key, []) for key in ("warnings", "touchedSources")}}
         if receipt["outcome"] not in ("accepted", "subsumed", "noop"):
             raise Conflict("the projection's change could not be applied", outcome=str(receipt["outcome"]))
-        worktrees.close_unit(run.world, run.job, unit, "success")
+        close_or_keep(run, unit, "success")
     kept = {key: result[key] for key in ("warnings", "touchedSources", "changedWikiPageKeys") if key in result}
     run.update(projectionResult=kept)
     return run.head()

@@ -87,7 +87,7 @@ def start(world: World, document: Document, name: str, how: How) -> Ended:
     """Run a new job from its (valid) job-file document; `name` is the file's. Raises KtxError where nothing started."""
     plan_of(document)  # names and circles are refused before anything is made
     job_id = str(document.get("job") or new_job_id(world, Path(name).stem))
-    target = prepare.resolve_target(world, document.get("target", ""))
+    target = jobs.target_ref(world, document.get("target", ""))
     whole, plan = prepare.with_planned(world, document, job_id)
     if world.store.exists(names.job_doc(job_id)):
         raise Refused(

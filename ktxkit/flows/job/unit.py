@@ -10,7 +10,7 @@ from ktxkit.core.job_file import UnitPlan
 from ktxkit.effects import unit_process
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.git import for_others
-from ktxkit.errors import KtxError
+from ktxkit.errors import KtxError, Refused
 from ktxkit.flows import collect, jobs, worktrees
 from ktxkit.flows.job.observing import observed
 from ktxkit.flows.job.state import JobRun
@@ -147,3 +147,16 @@ def _environment(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document) 
 
 def _plain(word: str) -> str:
     return word.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def close_or_keep(run: JobRun, unit: jobs.Unit, outcome: str) -> None:
+    """Close a worktree whose change was collected; one that was written to after that is kept, and said."""
+    try:
+        lease = worktrees.close_unit(run.world, run.job, unit, outcome)
+        if "leftOut" in lease:
+            told = {"unitKey": unit.key, "leftOut": lease["leftOut"]}
+            run.tracer.emit("work_unit", "work_unit_worktree_kept", told, level="info")
+    except Refused as error:
+        told = {"unitKey": unit.key, "reason": error.message}
+        run.tracer.emit("work_unit", "work_unit_late_work_kept", told, level="error", error=error)
+        worktrees.close_unit(run.world, run.job, unit, "crash", reason=error.message)
