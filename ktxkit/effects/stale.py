@@ -126,7 +126,7 @@ def clear_ref_locks(git_dir: Path, common_dir: Path, ref: str, since: float) -> 
         try:
             made = os.stat(path, follow_symlinks=False).st_ctime  # noqa: PTH116
         except FileNotFoundError:
-            continue
+            continue  # gate-ok: there is no such lock
         wait = made + YOUNG - time.time()
         if 0 < wait <= YOUNG:
             time.sleep(wait)
