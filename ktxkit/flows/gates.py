@@ -18,6 +18,7 @@ from ktxkit.effects.objects import Objects
 from ktxkit.flows import gate_config, gate_facts
 from ktxkit.flows.gate_comments import Comments
 from ktxkit.flows.gate_config import ARTIFACTS, Config, options_of
+from ktxkit.flows.gate_fetch import fetch_artifacts
 from ktxkit.flows.gate_groups import Reader, open_cache
 from ktxkit.gates import TREE_GATES, Subject, registry
 from ktxkit.world import World
@@ -80,8 +81,10 @@ def check_tree(
         config = gate_config.make(
             {**(options or {}), **more}, lambda path: objects.read(trusted[path]) if path in trusted else None
         )
-        after = read_tree(tree, objects, config.options.root)
-        before = read_tree(base_tree, objects, config.options.root) if base_tree else None
+        root, trees = config.options.root, [tree, *([base_tree] if base_tree else [])]
+        fetch_artifacts(world, trees, (entry for one in trees for entry in entries_of(objects, one)), root)
+        after = read_tree(tree, objects, root)
+        before = read_tree(base_tree, objects, root) if base_tree else None
         return verdict(world, objects, Asked(after, before, touched, everything), config)
 
 

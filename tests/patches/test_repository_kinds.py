@@ -12,9 +12,11 @@ import pytest
 
 from ktxkit.core.child import Expected
 from ktxkit.effects.neutral import open_neutral
+from ktxkit.effects.objects import Objects
 from ktxkit.errors import BrokenContract, CannotRun
 from ktxkit.flows.apply_file import How, apply_file
 from ktxkit.flows.collect import Request, collect
+from ktxkit.flows.gates import check_tree
 from tests.support.commands import spawn
 from tests.support.integration import Job, world_at
 from tests.support.repos import Repo
@@ -237,6 +239,22 @@ def test_a_remote_that_is_away_is_said_and_nothing_moves(lacking: tuple[Repo, Re
     assert job.head == repo.git("rev-parse", "main")
     away.rename(origin.path)
     assert job.apply("u", gates=False)["outcome"] == "accepted"
+
+
+def test_what_the_gates_read_is_fetched_at_once(tmp_path: Path) -> None:
+    origin = Repo.init(tmp_path / "origin")
+    fill(origin)
+    for number in range(20):
+        origin.write(f"wiki/global/p{number}.md", f"---\nsummary: page {number}\n---\nText.\n")
+    origin.commit()
+    repo = cloned(origin, tmp_path / "repo", "--filter=blob:none", "--no-checkout")
+    with Objects(world_at(repo.path).git) as objects:
+        objects.read(repo.git("rev-parse", "main:top"))  # as a checkout of something else would
+    packs, before = len(list((repo.path / ".git/objects/pack").glob("*.promisor"))), missing(repo)
+    verdict = check_tree(world_at(repo.path), repo.tree)
+    assert verdict["looked"]["files"] == 20
+    assert before - missing(repo) == 20
+    assert len(list((repo.path / ".git/objects/pack").glob("*.promisor"))) == packs + 1
 
 
 def test_a_patch_from_elsewhere_fetches_what_it_changes(lacking: tuple[Repo, Repo, str], tmp_path: Path) -> None:

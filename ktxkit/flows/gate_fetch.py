@@ -1,0 +1,24 @@
+"""In a partial clone, the artifacts that gates will read of a tree are fetched at once, not one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ktxkit.core.gates.model import place_of
+from ktxkit.effects.promised import promised
+from ktxkit.world import World
+
+
+def fetch_artifacts(world: World, trees: Iterable[str], entries: Iterable[tuple[str, bytes, str]], root: bytes) -> None:
+    """Fetch those of the entries (mode, path, blob id) that gates read and the clone lacks; nothing where it is whole.
+
+    `trees` hold the entries. Raises CannotRun where the remote does not give them.
+    """
+    promise = promised(world.git, world.repository.objects, world.env)
+    if promise is None:
+        return
+    listed = ("rev-list", "--objects", "--no-object-names", "--missing=print", "--no-walk")  # it asks no remote
+    missing = {line[1:] for line in world.git.run(*listed, *trees).lines if line.startswith("?")}
+    wanted = [oid for _, path, oid in entries if oid in missing and place_of(path, root).kind]
+    if wanted:
+        promise.fetch(wanted)
