@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ktxkit.core.gates import suppressing
 from ktxkit.core.gates.findings import Finding
@@ -22,7 +22,14 @@ class Comments:
 
     def read(self, path: bytes) -> bytes:
         """A file's bytes; its comments are kept."""
-        data = self._objects.read(self._files[path][1])
+        return self._noted(path, self._objects.read(self._files[path][1]))
+
+    def each(self, paths: Sequence[bytes]) -> Iterator[bytes]:
+        """The bytes of files, in order; their comments are kept."""
+        contents = self._objects.each([self._files[path][1] for path in paths])
+        return map(self._noted, paths, contents)
+
+    def _noted(self, path: bytes, data: bytes) -> bytes:
         if path not in self._ignores:
             marked = suppressing.MARK in data
             self._ignores[path] = suppressing.in_text(data.decode("utf-8", "replace")) if marked else []

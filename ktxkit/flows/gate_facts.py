@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from ktxkit import contracts
@@ -21,8 +22,13 @@ NOT_A_FILE = {"120000": "a symbolic link", "160000": "a submodule"}
 
 def version() -> str:
     """What facts depend on besides the bytes."""
+    return f"{READERS_VERSION}.{_parsers()}"
+
+
+@lru_cache(maxsize=1)
+def _parsers() -> str:
     fast = int(installed.is_there("_ruamel_yaml"))
-    return f"{READERS_VERSION}.{installed.version_of('sqlglot') or 'no-sql'}.{fast}"
+    return f"{installed.version_of('sqlglot') or 'no-sql'}.{fast}"
 
 
 def read(kind: str, data: bytes) -> Facts:
@@ -85,6 +91,22 @@ def of_tree(
             continue
         found[path] = kept(kind, oid, load, cache)
     return found
+
+
+def remember(
+    entries: Iterable[tuple[str, bytes, str]],
+    root: bytes,
+    each: Callable[[Sequence[str]], Iterator[bytes]],
+    cache: MutableMapping[str, Facts],
+) -> None:
+    """Read the blobs that are not in `cache` in exchanges of many; `each` gives their bytes in order."""
+    wanted: dict[str, tuple[str, str]] = {}
+    for mode, path, oid in entries:
+        kind = place_of(path, root).kind
+        if kind and mode not in NOT_A_FILE and f"{kind}:{oid}" not in cache:
+            wanted[f"{kind}:{oid}"] = (kind, oid)
+    for (key, (kind, _)), data in zip(wanted.items(), each([oid for _, oid in wanted.values()]), strict=True):
+        cache[key] = read(kind, data)
 
 
 def kept(kind: str, oid: str, load: Callable[[str], bytes], cache: MutableMapping[str, Facts]) -> Facts:

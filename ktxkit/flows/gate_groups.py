@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from ktxkit.core import names
@@ -12,6 +12,7 @@ from ktxkit.core.digests import digest
 from ktxkit.core.gates.groups import Group, Grouped, summary_of
 from ktxkit.core.gates.model import place_of
 from ktxkit.effects.fact_cache import FactCache
+from ktxkit.effects.objects import Objects
 from ktxkit.errors import CannotRun
 from ktxkit.flows import gate_facts
 from ktxkit.world import World
@@ -37,9 +38,9 @@ def open_cache(world: World, entries: Iterable[tuple[str, bytes, str]], root: by
 class Reader:
     """Reads trees by one cache. `memory`: facts by kind and blob id, of this process."""
 
-    def __init__(self, cache: FactCache, load: Callable[[str], bytes], memory: MutableMapping[str, Facts]) -> None:
+    def __init__(self, cache: FactCache, objects: Objects, memory: MutableMapping[str, Facts]) -> None:
         self._cache = cache
-        self._load = load
+        self._objects = objects
         self._memory = memory
         self._groups: dict[str, Group] = {}
 
@@ -65,9 +66,9 @@ class Reader:
         paths = [path for _, path, _, _ in entries]
         summary = _decoded(self._cache.summary(number, name))
         if isinstance(summary, dict):
-            group = Group(paths, summary, lambda: self._body(number, name, entries))
+            group = Group(paths, summary, lambda: self._body(number, name, entries, root))
         else:
-            facts = self._anew(number, entries)
+            facts = self._anew(number, entries, root)
             summary = summary_of(dict(zip(paths, facts, strict=True)), root)
             body = [[_key(entry), one] for entry, one in zip(entries, facts, strict=True)]
             made.append((number, name, _encoded(summary), _encoded(body)))
@@ -75,22 +76,24 @@ class Reader:
         self._groups[name] = group
         return group
 
-    def _body(self, number: int, name: str, entries: list[Entry]) -> Sequence[Facts]:
+    def _body(self, number: int, name: str, entries: list[Entry], root: bytes) -> Sequence[Facts]:
         known = _by_key(self._cache.body(number, name))
-        return self._anew(number, entries) if known is None else self._facts(entries, known)
+        return self._anew(number, entries, root) if known is None else self._facts(entries, known, root)
 
-    def _anew(self, number: int, entries: list[Entry]) -> list[Facts]:
+    def _anew(self, number: int, entries: list[Entry], root: bytes) -> list[Facts]:
         """Read what the group of this number did not have when it was kept last."""
-        return self._facts(entries, _by_key(self._cache.latest(number)) or {})
+        return self._facts(entries, _by_key(self._cache.latest(number)) or {}, root)
 
-    def _facts(self, entries: list[Entry], known: Mapping[str, Facts]) -> list[Facts]:
+    def _facts(self, entries: list[Entry], known: Mapping[str, Facts], root: bytes) -> list[Facts]:
         found = []
+        missing = [entry[:3] for entry in entries if _key(entry) not in known]
+        gate_facts.remember(missing, root, self._objects.each, self._memory)
         for mode, _, oid, kind in entries:
             if mode in gate_facts.NOT_A_FILE:
                 found.append(gate_facts.other(kind, mode))
                 continue
             facts = known.get(_key((mode, b"", oid, kind)))
-            found.append(gate_facts.kept(kind, oid, self._load, self._memory) if facts is None else facts)
+            found.append(gate_facts.kept(kind, oid, self._objects.read, self._memory) if facts is None else facts)
         return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,7 +96,7 @@ def read_tree(tree: str, objects: Objects, root: bytes, kept: Reader | None = No
 def reader(world: World, objects: Objects, entries: Entries, root: bytes) -> Reader | None:
     """A reader that keeps the facts of a repository with many artifacts on the disk; None where they are few."""
     cache = open_cache(world, entries, root)
-    return Reader(cache, objects.read, _remembered()) if cache is not None else None
+    return Reader(cache, objects, _remembered()) if cache is not None else None
 
 
 def _remembered() -> dict[str, dict[str, Any]]:
@@ -117,6 +117,7 @@ def read_entries(entries: Entries, objects: Objects, root: bytes, tree: str = ""
     if kept is not None:
         facts = kept.read(entries, root)
     else:
+        gate_facts.remember(entries, root, objects.each, _remembered())
         facts = gate_facts.of_tree(entries, root, objects.read, _remembered())
     return Read({path: (mode, oid) for mode, path, oid in entries}, facts, tree)
 
@@ -203,7 +204,9 @@ def _other(
     entry: Document,
     comments: Comments,
 ) -> tuple[list[Finding], int]:
-    subject = replace(_subject(world, objects, asked.after, asked.before, touched), read=comments.read)
+    subject = replace(
+        _subject(world, objects, asked.after, asked.before, touched), read=comments.read, read_each=comments.each
+    )
     answer = registry.ask(TREE_GATES, entry["gate"], subject, entry)
     found = comments.without(grouped(answer.findings))
     for one in (asked.before, *asked.also) if found and asked.before is not None else ():
@@ -226,7 +229,11 @@ def _subject(
     under = base.tree if base is not None else tree.tree
     checkout: Callable[[], AbstractContextManager[Path]] = lambda: scratch.checkout(world, entries, under)  # noqa: E731
     chosen = None if touched is None else frozenset(touched)
-    return Subject(world, tree.files, chosen, lambda path: objects.read(tree.files[path][1]), checkout, is_base)
+    read: Callable[[bytes], bytes] = lambda path: objects.read(tree.files[path][1])  # noqa: E731
+    each: Callable[[Sequence[bytes]], Iterator[bytes]] = lambda paths: objects.each(  # noqa: E731
+        [tree.files[path][1] for path in paths]
+    )
+    return Subject(world, tree.files, chosen, read, checkout, is_base, each)
 
 
 def changed(before: Read, after: Read) -> list[bytes]:

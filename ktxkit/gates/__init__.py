@@ -7,7 +7,7 @@ Answer` judges a tree; `settings` are the keys of its entry in `ktx-gates.yaml`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +50,12 @@ class Subject:
     read: Callable[[bytes], bytes]
     checkout: Callable[[], AbstractContextManager[Path]]
     is_base: bool = False
+    read_each: Callable[[Sequence[bytes]], Iterator[bytes]] | None = None
+
+    def each(self, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Paths with their bytes: many files faster than `read` of each."""
+        contents = map(self.read, paths) if self.read_each is None else self.read_each(paths)
+        return zip(paths, contents, strict=True)
 
     def chosen(self, patterns: Iterable[str] = (), default: Iterable[str] = ("**",)) -> list[bytes]:
         """The plain files that a pattern names, sorted; of a change only its own."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ktxkit.core.gates import model
@@ -94,7 +94,8 @@ def _mentions(summary: Facts, names: set[str], raw: set[str]) -> bool:
     return not names.isdisjoint(summary["names"]) or not raw.isdisjoint(summary["comments"])
 
 
-def names_in(text: str) -> set[str]:
+@lru_cache(maxsize=1 << 16)
+def names_in(text: str) -> frozenset[str]:
     """Every name that a reference may be about: its parts, its tails, the whole."""
     rest = text
     for prefix in ("source:", "table:"):
@@ -105,4 +106,4 @@ def names_in(text: str) -> set[str]:
         pieces = model.plain_table(part).split(".")
         found |= {".".join(pieces[n:]) for n in range(len(pieces))}
         found |= set(part.split("."))
-    return found - {""}
+    return frozenset(found - {""})

@@ -56,6 +56,9 @@ def summary(verdict: Mapping[str, Any]) -> str:
     looked, counts = verdict["looked"], verdict["counts"]
     seen = [plural(looked[key], *words) for key, words in NOUNS.items() if looked.get(key)]
     seen += [f"{count} {key}" for key, count in sorted(looked.items()) if key not in NOUNS and key != "files" and count]
+    gates = verdict["gates"] if "messages" not in looked else ()
+    others = [gate for gate in gates if gate["name"] != "artifacts" and gate.get("looked")]
+    seen += [f"{plural(gate['looked'], 'file')} by {gate['name']}" for gate in others]
     said = [plural(counts[level], level) for level in LEVELS[:2] if counts[level]]
     said += [f"{counts['advice']} advice"] if counts["advice"] else []
     said += [f"{counts[word]} {word}" for word in ("inherited", "suppressed", "baselined") if counts.get(word)]

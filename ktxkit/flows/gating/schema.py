@@ -24,7 +24,8 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     patterns = settings.get("files", ())
     whole = subject.touched is not None and path in subject.touched  # a new schema judges all of its files
     chosen = subject.anywhere(patterns) if whole else subject.chosen(patterns, ())
-    return Answer([one for name in chosen for one in _findings(name, subject.read(name), validator)], len(chosen))
+    found = [one for name, data in subject.each(chosen) for one in _findings(name, data, validator)]
+    return Answer(found, len(chosen))
 
 
 def _findings(path: bytes, data: bytes, validator: contracts.Foreign) -> Iterator[Finding]:

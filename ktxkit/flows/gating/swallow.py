@@ -12,9 +12,9 @@ from ktxkit.gates import Answer, Finding, Subject
 def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     """Judge the Python files that `files` names (default: all)."""
     chosen = subject.chosen(settings.get("files", ()), ("**/*.py",))
-    return Answer([one for path in chosen for one in _findings(subject, path)], len(chosen))
+    return Answer([one for path, data in subject.each(chosen) for one in _findings(path, data)], len(chosen))
 
 
-def _findings(subject: Subject, path: bytes) -> Iterator[Finding]:
-    for one in judge(subject.read(path)):
+def _findings(path: bytes, data: bytes) -> Iterator[Finding]:
+    for one in judge(data):
         yield Finding(one.rule, path, one.message, one.line, one.column, hint=one.hint, gate="swallow")
