@@ -8,7 +8,7 @@ exits    0 appended, 1 a proof is refused (not the attempt that has the lease), 
          with -- CMD the status of CMD (its stdout goes to stderr under --json), 127 where it cannot be started
 example  trace-append --job j1 --phase plan --event routed --data units:=12
          trace-append --job j1 --phase gates --event unit_tests -- make test
-         my-agent --events | trace-append --job j1 --stdin
+         my-agent --events | trace-append --job j1 --stdin --otlp http://localhost:4318
 """
 
 from __future__ import annotations
@@ -24,28 +24,20 @@ if TYPE_CHECKING:
     from ktxkit.flows.tracing import Tracer
     from ktxkit.world import World
 
-LEVELS = ("error", "info", "debug", "trace")
-
 
 def parser() -> cli.Parser:
     made = cli.Parser("trace-append", __doc__, takes_command=True, unit=True)
     made.add_argument("--trace", metavar="FILE", help="the trace, instead of the job's (or KTX_TRACE)")
     made.add_argument("--phase", metavar="PHASE", help="the phase, as in: snapshot, work_unit, integration, gates")
-    made.add_argument(
-        "--event", metavar="NAME", help="the event's name; with -- CMD the stem of NAME_started and its end"
-    )
-    made.add_argument("--level", choices=LEVELS, default="debug", help="default: debug")
+    made.add_argument("--event", metavar="NAME", help="its name; with -- CMD the stem of NAME_started and its end")
+    made.add_argument("--level", choices=("error", "info", "debug", "trace"), default="debug", help="default: debug")
     made.add_argument("--data", metavar="KEY=TEXT", action="append", default=[], help="a fact; KEY:=JSON for a value")
     made.add_argument("--duration-ms", metavar="MS", type=float, help="how long it took, milliseconds")
     made.add_argument("--error", metavar="NAME: MESSAGE", help="what went wrong; the level is then error")
     made.add_argument("--stdin", action="store_true", help="read events as JSON Lines; all are appended, or none")
-    made.add_argument(
-        "--proof",
-        nargs="?",
-        const="",
-        metavar="RECEIPT",
-        help="it proves progress of the unit; one receipt counts once",
-    )
+    text = "it proves progress of the unit; one receipt counts once"
+    made.add_argument("--proof", nargs="?", const="", metavar="RECEIPT", help=text)
+    made.add_argument("--otlp", metavar="URL", help="send them as spans to an OpenTelemetry collector, too")
     made.add_argument("--connection", metavar="ID", help="connectionId of a trace that has no event yet")
     made.add_argument("--source", metavar="KEY", help="sourceKey of a trace that has no event yet")
     return made
@@ -57,6 +49,18 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     proving.check(args)
     place = appending.Place(*(value or "" for value in (args.trace, args.job, args.unit, args.connection, args.source)))
     to = appending.tracer(world, place)
+    if not args.otlp:
+        return _append(args, world, to)
+    from ktxkit.flows import spans
+
+    sending = spans.Sending(to, args.otlp)
+    result = _append(args, world, sending.to)
+    return result._replace(notes=[*result.notes, sending.send(world, must=not args.command)])
+
+
+def _append(args: argparse.Namespace, world: World, to: Tracer) -> cli.Result:
+    from ktxkit.flows import appending, proving
+
     if args.command:
         return _timed(args, world, to)
     events = appending.from_lines(to, sys.stdin.buffer) if args.stdin else _one(args, to)

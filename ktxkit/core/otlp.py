@@ -6,11 +6,12 @@ Ids are digests of what they name: exporting twice gives the same spans, never n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ktxkit.core.digests import digest
-from ktxkit.core.timeline import milliseconds
+from ktxkit.core.timeline import milliseconds, stem
 
 Facts = Mapping[str, Any]
 INTERNAL = 1  # SPAN_KIND_INTERNAL
@@ -18,9 +19,9 @@ OK, ERROR = 1, 2  # STATUS_CODE_*
 IN = ("accepted", "subsumed", "noop")
 
 
-def trace_id(report: Facts) -> str:
-    """32 hex digits that name the job."""
-    return digest(f"{report['jobId']}\0{report['createdAt']}".encode())[3:35]
+def trace_id(job: str, created: str) -> str:
+    """32 hex digits that name the job; `created` is its timestamp, empty for a trace that belongs to no job here."""
+    return digest(f"{job}\0{created}".encode())[3:35]
 
 
 def _span_id(*parts: object) -> str:
@@ -40,16 +41,17 @@ def _attributes(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _nanoseconds(ms: float) -> str:
-    return str(int(ms * 1_000_000))
+    return str(round(ms * 1000) * 1000)  # whole microseconds: more is beyond a float's precision
 
 
 class _Maker:
     """Makes the spans of one job; times are milliseconds since the epoch."""
 
-    def __init__(self, report: Facts) -> None:
-        self.job = str(report["jobId"])
-        self.trace = trace_id(report)
+    def __init__(self, job: str, created: str) -> None:
+        self.job = job
+        self.trace = trace_id(job, created)
         self.root = _span_id(self.job, "job")
+        self._seen: Counter[tuple[object, ...]] = Counter()
 
     def __call__(
         self, ident: str, name: str, times: tuple[float, float], bad: str, facts: Facts, parent: str = ""
@@ -67,10 +69,33 @@ class _Maker:
             "status": {"code": ERROR, "message": bad} if bad else {"code": OK},
         }
 
+    def step(
+        self, name: str, phase: str, key: str, times: tuple[float, float], bad: str, parent: str
+    ) -> dict[str, Any]:
+        """A step of the job or a unit. Its id is of what it is and when it ended, so that whoever sends it first and
+        whoever sends it again make one span of it."""
+        what = (key, phase, name, round(times[1]), round(1000 * (times[1] - times[0])))
+        self._seen[what] += 1
+        ident = _span_id(self.job, "step", *what, self._seen[what])
+        return self(ident, name, times, bad, {"ktx.phase": phase, "ktx.unit.key": key}, parent)
+
+
+def of_events(events: Sequence[Facts], created: str) -> Iterator[dict[str, Any]]:
+    """Events of one job's trace as they are appended: below the job or their unit, whose own spans come later."""
+    make = _Maker(str(events[0]["jobId"]), created)
+    for event in events:
+        end = milliseconds(event["at"])
+        key = event.get("data", {}).get("unitKey", "")
+        parent = _unit_id(make, key) if key else make.root
+        error = event.get("error", {})
+        bad = "" if event["level"] != "error" else error.get("message", "") or "failed"
+        name = stem(event["event"]) if "durationMs" in event else event["event"]
+        yield make.step(name, event["phase"], key, (end - event.get("durationMs", 0), end), bad, parent)
+
 
 def spans(report: Facts) -> Iterator[dict[str, Any]]:
     """Every span: the job first, then each unit, then the steps of both."""
-    make, origin = _Maker(report), milliseconds(report["timeline"]["origin"])
+    make, origin = _Maker(str(report["jobId"]), report["createdAt"]), milliseconds(report["timeline"]["origin"])
     at = [(s, (origin + s["startMs"], origin + s["startMs"] + s["durationMs"])) for s in report["timeline"]["spans"]]
     begin = milliseconds(report["startedAt"]) if "startedAt" in report else origin
     end = milliseconds(report["finishedAt"]) if "finishedAt" in report else max([origin, *(t[1] for _, t in at)])
@@ -87,12 +112,10 @@ def spans(report: Facts) -> Iterator[dict[str, Any]]:
             whole = (min(t[0] for t in every), max(t[1] for t in every))
             bad = "" if unit["outcome"] in IN else unit["reason"] or unit["outcome"]
             yield make(_unit_id(make, unit["key"]), f"unit {unit['key']}", whole, bad, _unit_facts(unit), make.root)
-    for number, (step, times) in enumerate(at):
+    for step, times in at:
         key = step.get("unitKey", "")
-        facts = {"ktx.phase": step["phase"], "ktx.unit.key": key}
         parent = _unit_id(make, key) if key in keys else make.root
-        ident = _span_id(make.job, "step", number, step["name"])
-        yield make(ident, step["name"], times, "" if step["ok"] else "failed", facts, parent)
+        yield make.step(step["name"], step["phase"], key, times, "" if step["ok"] else "failed", parent)
 
 
 def _unit_id(make: _Maker, key: str) -> str:

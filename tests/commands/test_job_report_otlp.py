@@ -1,4 +1,4 @@
-"""job-report --otlp against a local collector."""
+"""job-report --otlp and trace-append --otlp against a local collector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ktxkit.core import otlp
-from tests.support.commands import call
+from tests.support.commands import call, spawn
 from tests.support.report_job import report
 from tests.support.repos import Repo
 
@@ -115,3 +115,48 @@ def test_a_collector_that_does_not_take_them(job: Repo, collector: Collector, st
 def test_an_address_that_is_none(job: Repo, url: str) -> None:
     done = call("job-report", "j1", "--otlp", url, cwd=job.path)
     assert done.status == 2 and "hint: the address of an OTLP/HTTP receiver" in done.err and "Traceback" not in done.err
+
+
+def test_events_are_sent_as_they_are_appended(job: Repo, collector: Collector) -> None:
+    words = ("--job", "j1", "--unit", "a", "--phase", "gates", "--otlp", collector.url)
+    done = call("trace-append", *words, "--event", "lint_finished", "--duration-ms", "250", cwd=job.path)
+    assert done.status == 0 and f"sent 1 spans to {collector.url}" in done.err
+    (sent,) = spans(collector)
+    assert sent["name"] == "lint" and facts(sent)["ktx.unit.key"] == "a" and facts(sent)["ktx.phase"] == "gates"
+    assert int(sent["endTimeUnixNano"]) - int(sent["startTimeUnixNano"]) == 250_000_000
+    done = call("trace-append", *words, "--event", "unit_tests", "--", "sh", "-c", "exit 3", cwd=job.path)
+    assert done.status == 3, "the command's own"
+    failed = spans(collector)[1]
+    assert (failed["name"], failed["status"]["code"]) == ("unit_tests", otlp.ERROR)
+    assert failed["status"]["message"] == "sh ended with status 3"
+    collector.taken.clear()
+    call("job-report", "j1", "--otlp", collector.url, cwd=job.path)
+    whole = {span["spanId"]: span for span in spans(collector)}
+    for one in (sent, failed):
+        again = whole[one["spanId"]]
+        assert [again[key] for key in ("traceId", "parentSpanId", "name")] == [
+            one[key] for key in ("traceId", "parentSpanId", "name")
+        ], "the report sends the same spans, not new ones"
+        assert again["parentSpanId"] in whole
+
+
+def test_a_collector_that_is_away_loses_no_event(job: Repo, collector: Collector) -> None:
+    collector.status = 503
+    trace = job.path / ".ktx/ingest-traces/j1/trace.jsonl"
+    before = len(trace.read_bytes().splitlines())
+    words = ("--job", "j1", "--phase", "x", "--otlp", collector.url, "--event")
+    done = call("trace-append", *words, "e", cwd=job.path)
+    assert done.status == 2 and "1 events are in the trace, and not sent: the collector answered 503" in done.err
+    done = call("trace-append", *words, "true_thing", "--", "true", cwd=job.path)
+    assert done.status == 0 and "not sent" in done.err
+    assert len(trace.read_bytes().splitlines()) == before + 3
+    assert (
+        call("trace-append", "--job", "j1", "--phase", "x", "--event", "e", "--otlp", "x:1", cwd=job.path).status == 2
+    )
+    assert len(trace.read_bytes().splitlines()) == before + 3, "no address: nothing is appended"
+
+
+def test_a_trace_without_a_job_is_sent_too(tmp_path: Any, collector: Collector) -> None:
+    line = json.dumps({"phase": "p", "event": "e", "data": {"unitKey": "u"}}) + "\n"
+    done = spawn("trace-append", "--trace", "t", "--stdin", "--otlp", collector.url, cwd=tmp_path, stdin=line.encode())
+    assert done.status == 0 and len(spans(collector)) == 1, done.err

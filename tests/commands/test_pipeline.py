@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.commands import BIN
+from tests.support.console import agrees
 from tests.support.repos import Repo
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
@@ -46,9 +47,25 @@ def left(place: Path) -> dict[str, Any]:
     }
 
 
+def assert_as_in_readme(printed: str) -> None:
+    """The README shows a part of what the demo prints, line by line as it stands there."""
+    text = (
+        (EXAMPLES.parent / "README.md")
+        .read_text()
+        .partition("What `make demo` shows")[2]
+        .partition("\nUnit 4 wrote")[0]
+    )
+    shown = [line[4:] for line in text.split("\n") if line.startswith("    ")]
+    assert len(shown) > 10
+    lines = iter(printed.split("\n"))
+    for line in shown:
+        assert any(agrees(line, came) for came in lines), f"README shows, the demo does not print: {line!r}"
+
+
 def test_the_demo_twice_and_by_hand(tmp_path: Path) -> None:
     first = example("demo/run.sh", tmp_path / "demo")
     assert first.returncode == 0, first.stderr + first.stdout
+    assert_as_in_readme(first.stdout.replace(str(tmp_path / "demo"), "/somewhere/.demo"))
     report = json.loads((tmp_path / "demo/.ktx/jobs/demo/report.json").read_text())
     assert {entry["key"]: entry["outcome"] for entry in report["workUnits"]} == WANTED
     by_key = {entry["key"]: entry for entry in report["workUnits"]}
