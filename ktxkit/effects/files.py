@@ -24,7 +24,10 @@ DOCUMENT_LIMIT = 256 * 1024 * 1024  # bytes; a document above this is not one of
 
 
 def make_dirs(path: Path, mode: int = PRIVATE_DIR) -> None:
-    """Make a directory and its missing parents with `mode`. Raises CannotRun where a file is in the way."""
+    """Make a directory and its missing parents with `mode`; their names are on the disk when this returns.
+
+    What is flushed into a new directory later would be lost with its name. Raises CannotRun where a file is in the way.
+    """
     missing = []
     probe = path
     while not probe.is_dir():
@@ -40,6 +43,15 @@ def make_dirs(path: Path, mode: int = PRIVATE_DIR) -> None:
                 raise CannotRun(
                     f"{directory} is in the way: a directory is needed there", hint="move it away"
                 ) from None
+        else:
+            _sync_parent(directory)
+
+
+def _sync_parent(directory: Path) -> None:
+    try:
+        sync_dir(directory.parent)
+    except PermissionError:
+        return  # gate-ok: it may be written and entered, not read; then no one can flush it
 
 
 def sync_dir(path: Path) -> None:

@@ -252,7 +252,7 @@ def heal(world: World, held: Held, path: Path, logs: str, nonce: str) -> None:
         return
     trees = _worktrees(world)
     git = runner(world, held, path)
-    if trees.registered(path) is None or not git.ok("rev-parse", "--verify", "-q", "HEAD"):
+    if trees.registered(path) is None or git.resolve("HEAD") is None:  # a killed `worktree add` leaves HEAD at nothing
         delete(trees.let_go(path))
         return
     if checkout.has_stale_lock(git):

@@ -50,7 +50,7 @@ def test_of_the_integration_branch(tmp_path: Path) -> None:
     assert not left.exists()
 
 
-@pytest.mark.parametrize("names", [["refs/heads/main"], ["refs/heads/main", "HEAD"], ["index"]])
+@pytest.mark.parametrize("names", [["refs/heads/main"], ["refs/heads/main", "HEAD", "ORIG_HEAD"], ["index"]])
 def test_of_the_target_that_a_killed_landing_was_moving(tmp_path: Path, names: list[str]) -> None:
     job = collected(tmp_path)
     job.apply("a")

@@ -16,6 +16,7 @@ import os
 import pkgutil
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -91,6 +92,12 @@ def short(value: Any) -> str:
     return os.fsdecode(value).rpartition("/")[2] if isinstance(value, str | bytes | os.PathLike) else str(value)
 
 
+def _flushed(fd: int) -> str:
+    """What a descriptor is of: `dir NAME`, or `file NAME`."""
+    kind = "dir" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file"
+    return f"{kind} {short(Path(f'/proc/self/fd/{fd}').readlink())}"
+
+
 def patch_os(fault: Fault) -> None:
     def patched(name: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -98,6 +105,8 @@ def patch_os(fault: Fault) -> None:
                 return REAL["write"](args[0], bytes(args[1])[: len(args[1]) // 2])
 
             names = [short(arg) for arg in args if isinstance(arg, str | bytes | os.PathLike) and name != "write"]
+            if name == "fsync":
+                names = [_flushed(args[0])]
             label = " ".join([f"os.{name}", *names])
             return fault.around(label, lambda: REAL[name](*args, **kwargs), half if name == "write" else None)
 

@@ -53,6 +53,8 @@ _VOLATILE = {
     "reused",
 }
 LAST = "(the end)"
+# The full suite in pieces: KTX_TEST_PART=3/12 is the fourth twelfth of the kills of each scenario.
+PART = tuple(map(int, os.environ.get("KTX_TEST_PART", "0/1").split("/")))
 TURNS = 1  # effects of the next command at which it is killed too, for each kill, in the full suite
 READS = re.compile(
     r"(spawn|exit) git (--version|rev-parse|cat-file|diff-tree|diff|ls-files|ls-tree|symbolic-ref -q|for-each-ref|log|"
@@ -202,7 +204,8 @@ def _points(effects: Sequence[str], most: int) -> list[tuple[int, str]]:
     before = [n for n in range(len(effects)) if n == 0 or n - 1 in set(changes)]
     found = [(before[k], "before") for k in spread(before, most)]
     found += [(halves[k], "torn") for k in spread(halves, max(2, most // 2))]
-    return [*found, (len(effects) - 1, "after")]
+    found.append((len(effects) - 1, "after"))
+    return found[PART[0] :: PART[1]] if FULL else found
 
 
 def _killed(scenario: Scenario, args: Sequence[str | Path], n: int, when: str) -> Ran | Killed:
