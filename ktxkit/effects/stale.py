@@ -116,7 +116,7 @@ def clear_lock(told: bytes, inside: Path) -> bool:
 
 
 def clear_ref_locks(git_dir: Path, common_dir: Path, ref: str, since: float) -> list[Path]:
-    """Remove the locks of a ref (and of its checkout's HEADs) that were made after `since` and are stale; those removed.
+    """Remove the stale locks of a ref, and of its checkout's HEADs, that were made after `since`; those removed.
 
     `since`, in seconds since the epoch: when the process of ours began that died in moving that ref. A lock that is
     older, or that some process has open, is somebody else's.
