@@ -78,6 +78,35 @@ def test_the_installed_commands_work_without_the_sources(installed: Path, repo: 
     assert "(not installed)" not in listed
 
 
+@pytest.mark.skipif(os.environ.get("KTX_TEST_FULL") != "1", reason="the long form; `make test-full`")
+def test_a_gate_of_an_installed_package_is_found(wheel: Path, repo: Repo, tmp_path: Path) -> None:
+    """Built, installed by pip beside ktxkit and found by its entry point; gone when it is uninstalled."""
+    package = tmp_path / "shout"
+    package.mkdir()
+    (package / "pyproject.toml").write_text(
+        "[build-system]\nrequires = ['setuptools']\nbuild-backend = 'setuptools.build_meta'\n"
+        "[project]\nname = 'shout'\nversion = '1.0'\n[project.entry-points.'ktxkit.gates']\nshout = 'shout:check'\n"
+        "[tool.setuptools]\npy-modules = ['shout']\n"
+    )
+    (package / "shout.py").write_text(
+        "from ktxkit.gates import Answer, Finding\n\n\ndef check(subject, settings):\n"
+        "    paths = subject.chosen(['**/*.txt'])\n"
+        "    loud = [path for path, data in subject.each(paths) if data.isupper()]\n"
+        "    return Answer([Finding('shout', path, 'not so loud', 1, 1, gate='shout') for path in loud], len(paths))\n"
+    )
+    bin = venv(tmp_path / "venv", wheel)
+    checked(bin / "python", "-m", "pip", "install", "-q", "--no-deps", package)
+    repo.write("ktx-gates.yaml", "gates:\n  - gate: shout\n")
+    repo.write("a.txt", "LOUD")
+    repo.write("b.txt", "soft")
+    repo.commit("words")
+    done = subprocess.run([bin / "gate-check", "--all"], cwd=repo.path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "a.txt:1:1: error shout not so loud" in done.stdout + done.stderr, done
+    checked(bin / "python", "-m", "pip", "uninstall", "-q", "-y", "shout")
+    gone = subprocess.run([bin / "gate-check", "--all"], cwd=repo.path, capture_output=True, text=True, check=False)
+    assert gone.returncode == 2 and "no gate named 'shout'" in gone.stderr, gone
+
+
 def test_no_undeclared_dependency(installed: Path, tmp_path: Path) -> None:
     """Every module and command can be imported with the declared dependencies alone; the plugin is pytest's guest."""
     body = (

@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.hooks.test_real import ORDERS, PAGE, PAGE_PATH, SOURCE, breaks, run, stale, state, two_sides
-from tests.support.commands import BIN
+from tests.support.commands import BIN, call
 from tests.support.install import ROOT, checked, export, once
 from tests.support.repos import Repo
 
@@ -146,6 +146,46 @@ def test_commits_and_pushes(layer: Repo, published: Path, name: str, tmp_path: P
     status, said = run(layer, "push", "origin", "main", ":old")
     assert status == 1 and FINDING in said, said
     assert run(layer, "push", "origin", ":old")[0] == 0
+
+
+TOLD = re.compile(r"^ *(?:\S+:\d+:\d+|\S+): (?:error|warning) .*$", re.MULTILINE)
+
+
+def told(said: str) -> list[str]:
+    """The lines of findings in what was printed, whoever printed it."""
+    return sorted(line.strip() for line in TOLD.findall(said))
+
+
+def test_one_gate_is_one_answer_wherever_it_is_asked(layer: Repo, published: Path) -> None:
+    """Through pre-commit, prek, the git hook, a Makefile and a shell pipeline: the same findings, to the byte."""
+    layer.write(
+        "wiki/global/more.md", "---\nsummary: More\nrefs: [orders]\n---\n[[nowhere]] `source:gone` `orders.total`\n"
+    )
+    layer.write("Makefile", "gates:\n\t@gate-check --index\n")
+    configured(layer, published, MANAGERS[0], "gate-check-system")
+    layer.git("config", "core.hooksPath", ".git/none")  # each manager is asked by its own command
+    breaks(layer)
+    layer.write("wiki/global/more.md", "---\nsummary: More\nrefs: [orders, absent]\n---\n[[nowhere]] `orders.total`\n")
+    layer.git("add", "-A")
+    answers = {name: manager(layer, name, "run") for name in MANAGERS}
+    answers["make"] = shell(layer, "make gates")
+    answers["pipeline"] = shell(layer, "git diff --cached --name-only -z | xargs -0 gate-check --changed-since HEAD --")
+    layer.git("config", "--unset", "core.hooksPath")
+    for hook in (layer.path / ".git/hooks").iterdir():
+        hook.unlink()
+    assert call("git-ktx", "install-hooks", "pre-commit", cwd=layer.path).status == 0
+    answers["hook"] = run(layer, "commit", "-m", "rename")
+    assert {name: status for name, (status, _) in answers.items()} == {
+        **dict.fromkeys(MANAGERS, 1), "make": 2, "pipeline": 123, "hook": 1,
+    }  # fmt: skip
+    lines = {name: told(said) for name, (_, said) in answers.items()}
+    assert len(lines["hook"]) >= 3 and lines == dict.fromkeys(lines, lines["hook"]), lines
+
+
+def shell(repo: Repo, command: str) -> tuple[int, str]:
+    argv = ["bash", "-o", "pipefail", "-c", command]
+    done = subprocess.run(argv, cwd=repo.path, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", MANAGERS)

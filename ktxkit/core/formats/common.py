@@ -67,10 +67,11 @@ def sentence(finding: Finding) -> str:
     parts = [printable(finding["message"])]
     if searched := _names(finding.get("searched", ())):
         parts.append(f"searched {', '.join(searched)}")
-    if nearest := _names(finding.get("nearest", ())):
+    nearest, hint = _names(finding.get("nearest", ())), printable(finding.get("hint", ""))
+    if nearest:
         parts.append(f"did you mean {' or '.join(nearest)}?")
-    if finding.get("hint"):
-        parts.append(printable(finding["hint"]))
+    if hint and not (nearest and hint.startswith("did you mean ")):
+        parts.append(hint)
     if finding.get("count", 1) > 1:
         parts.append(f"{plural(finding['count'], 'place')} in this file")
     if finding.get("inherited"):
