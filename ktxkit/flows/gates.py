@@ -33,6 +33,7 @@ FACTS_KEPT = 200_000  # facts held in memory
 Entries = Sequence[tuple[str, bytes, str]]  # mode, path, object id
 
 _memory: dict[str, dict[str, Any]] = {}
+_bases: dict[tuple[str, bytes, str], Read] = {}
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,27 @@ def check_tree(
     and without a base everything is looked at. Raises BrokenContract where an object is missing.
     """
     with Objects(world.git) as objects:
-        trusted = {path: oid for _, path, oid in entries_of(objects, base_tree or tree)}
-        config = gate_config.make(
-            {**(options or {}), **more}, lambda path: objects.read(trusted[path]) if path in trusted else None
-        )
+        config = gate_config.make({**(options or {}), **more}, lambda path: _file(objects, base_tree or tree, path))
         root, trees = config.options.root, [tree, *([base_tree] if base_tree else [])]
         fetch_artifacts(world, trees, (entry for one in trees for entry in entries_of(objects, one)), root)
         after = read_tree(tree, objects, root)
-        before = read_tree(base_tree, objects, root) if base_tree else None
+        before = _base(base_tree, objects, root) if base_tree else None
         return verdict(world, objects, Asked(after, before, touched, everything), config)
+
+
+def _file(objects: Objects, tree: str, path: bytes) -> bytes | None:
+    """A file of a tree, or None where there is none."""
+    found = objects.entry(tree, path)
+    return objects.read(found.oid) if found is not None and found.mode not in ("040000", "160000") else None
+
+
+def _base(tree: str, objects: Objects, root: bytes) -> Read:
+    """A base tree, from memory where the candidate before this one was judged against it too."""
+    key = (gate_facts.version(), root, tree)
+    if key not in _bases:
+        _bases.clear()
+        _bases[key] = read_tree(tree, objects, root)
+    return _bases[key]
 
 
 def read_tree(tree: str, objects: Objects, root: bytes, kept: Reader | None = None) -> Read:
@@ -108,7 +121,7 @@ def _remembered() -> dict[str, dict[str, Any]]:
 
 def entries_of(objects: Objects, tree: str) -> Entries:
     """The files of a tree."""
-    return [(entry.mode, entry.path, entry.oid) for entry in objects.tree(tree)]
+    return objects.tree(tree)
 
 
 def read_entries(entries: Entries, objects: Objects, root: bytes, tree: str = "", kept: Reader | None = None) -> Read:
