@@ -56,7 +56,10 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         return cli.Result(worktree_text.outcome(rows), rows, "worktrees", lines=worktree_text.lines(rows))
     if args.unit:
         if not args.job or args.name or args.ref or args.pr or args.detach or args.path:
-            raise CannotRun("a unit is opened by --job JOB --unit KEY, at --base REV, and by nothing else")
+            raise CannotRun(
+                "a unit is opened by --job JOB --unit KEY, at --base REV, and by nothing else",
+                hint="worktree-open --job j1 --unit orders; without a job: worktree-open NAME",
+            )
         names = ("job", "unit", "base", "target", "connection", "source", "after", "allow", "deny", "sl_disallowed")
         chosen = {name: getattr(args, name) for name in (*names, "copy", "sparse")}
         lease = by_hand.open_by_hand(world, by_hand.AskedUnit(**chosen))

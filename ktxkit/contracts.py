@@ -80,11 +80,19 @@ def validate(name: str, document: Any, where: str = "") -> None:
     try:
         problems = list(_validator(name).iter_errors(document))
     except ValueError as error:  # what cannot be JSON at all: a lone surrogate, a non-string key
-        raise BrokenContract(f"{name}: {error}", where=where) from error
+        raise BrokenContract(
+            f"{name}: {error}",
+            where=where,
+            hint=f"docs/formats has the keys of the contract {name}",
+        ) from error
     if problems:
         first = problems[0]
         rest = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise BrokenContract(f"{name}: {_place(first)}: {first.message[:400]}{rest}", where=where)
+        raise BrokenContract(
+            f"{name}: {_place(first)}: {first.message[:400]}{rest}",
+            where=where,
+            hint=f"docs/formats has the keys of the contract {name}",
+        )
 
 
 def violations(name: str, value: Any) -> list[Violation]:
@@ -103,7 +111,11 @@ def foreign(data: bytes, where: str) -> Foreign:
         rules = json.loads(data)
         validator = jsonschema_rs.validator_for(rules, retriever=_fetches_nothing)
     except (ValueError, RecursionError) as error:
-        raise CannotRun(f"no JSON Schema that can be used: {str(error)[:400]}", where=where) from error
+        raise CannotRun(
+            f"no JSON Schema that can be used: {str(error)[:400]}",
+            where=where,
+            hint="it must be valid against https://json-schema.org/draft/2020-12/schema",
+        ) from error
     return lambda _, value: _violations(validator, rules, value)
 
 
@@ -190,7 +202,9 @@ def loads(name: str, data: bytes, where: str = "") -> Document:
     document = parse(data, where or name)
     validate(name, document, where)
     if not isinstance(document, dict):
-        raise BrokenContract(f"{name}: an object is expected", where=where)
+        raise BrokenContract(
+            f"{name}: an object is expected", where=where, hint=f"docs/formats has the keys of the contract {name}"
+        )
     return document
 
 
@@ -199,7 +213,11 @@ def parse(data: bytes, where: str) -> Any:
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
-        raise BrokenContract(f"not UTF-8 at byte {error.start}", where=where) from error
+        raise BrokenContract(
+            f"not UTF-8 at byte {error.start}",
+            where=where,
+            hint="the file may be truncated, foreign, or in another encoding",
+        ) from error
     except json.JSONDecodeError as error:
         raise BrokenContract(
             f"not JSON: {error.msg}, line {error.lineno} column {error.colno}",
@@ -207,9 +225,11 @@ def parse(data: bytes, where: str) -> Any:
             hint="the file may be truncated or foreign",
         ) from error
     except RecursionError as error:
-        raise BrokenContract("nested too deeply", where=where) from error
+        raise BrokenContract(
+            "nested too deeply", where=where, hint="no document of ours is: the file may be foreign"
+        ) from error
     except ValueError as error:
-        raise BrokenContract(f"not JSON: {error}", where=where) from error
+        raise BrokenContract(f"not JSON: {error}", where=where, hint="the file may be truncated or foreign") from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Document:

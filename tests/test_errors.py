@@ -35,10 +35,9 @@ def test_each_is_a_sentence_of_what_is_wrong() -> None:
 
 
 def test_who_is_stopped_is_told_what_to_do() -> None:
-    """A blocked state always has a next step; of the others nine in ten, the rest says it in its message."""
+    """A blocked state always has a next step; of the others all but those that pass on what another says."""
     found = texts()
     silent = [text for text in found if not text.hint and text.status == 4]
     assert not silent, silent
-    asked = [text for text in found if text.status in (1, 2)]
-    told = [text for text in asked if text.hint]
-    assert len(told) >= 0.8 * len(asked), [f"{t.file}:{t.line}: {t.message}" for t in asked if not t.hint]
+    told = [text for text in found if text.hint]
+    assert len(told) >= 0.98 * len(found), [f"{t.file}:{t.line}: {t.message}" for t in found if not t.hint]

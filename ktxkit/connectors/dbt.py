@@ -52,7 +52,11 @@ class Dbt:
         try:
             found = dict(split(_parsed(manifest)))
         except (AttributeError, TypeError, KeyError, ValueError) as error:
-            raise CannotRun(f"it has not the shape of a dbt manifest: {error}", where=str(manifest)) from error
+            raise CannotRun(
+                f"it has not the shape of a dbt manifest: {error}",
+                where=str(manifest),
+                hint="made by dbt 1.5 or newer? run `dbt parse` again",
+            ) from error
         for path, value in sorted(found.items(), key=lambda item: item[0].encode()):
             sink.put(path, encoded(value))
         return Staged()
@@ -73,7 +77,9 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     except BrokenContract as error:
         raise CannotRun(error.message, where=error.where, hint="run `dbt parse` again") from error
     if not isinstance(value, Mapping):
-        raise CannotRun("a manifest is an object", where=str(path))
+        raise CannotRun(
+            "a manifest is an object", where=str(path), hint="run `dbt parse`, then name its target/manifest.json"
+        )
     return value
 
 
@@ -107,7 +113,9 @@ def load(data: bytes, where: str) -> Any:
     try:
         return YAML(typ="safe", pure=True).load(io.BytesIO(data))
     except (YAMLError, ValueError, RecursionError, AttributeError) as error:
-        raise CannotRun(f"not YAML: {str(error).splitlines()[0]}", where=where) from error
+        raise CannotRun(
+            f"not YAML: {str(error).splitlines()[0]}", where=where, hint="correct it there: dbt does not read it either"
+        ) from error
 
 
 class DbtReading:

@@ -25,7 +25,11 @@ def walk(top: Path) -> Iterator[tuple[str, Path, bool]]:
 
 def _walk(directory: Path, prefix: str, depth: int) -> Iterator[tuple[str, Path, bool]]:
     if depth > DEPTH_LIMIT:
-        raise CannotRun(f"more than {DEPTH_LIMIT} directories in each other", where=str(directory))
+        raise CannotRun(
+            f"more than {DEPTH_LIMIT} directories in each other",
+            where=str(directory),
+            hint="name a directory further down, or look for one that holds itself",
+        )
     with os.scandir(directory) as found:
         entries = sorted(found, key=lambda entry: os.fsencode(entry.name))
     for entry in entries:
@@ -43,6 +47,10 @@ def content(path: Path) -> bytes:
     try:
         return files.read(path, FILE_LIMIT)
     except OSError as error:
-        raise CannotRun(f"cannot read it: {error.strerror}", where=str(path)) from error
+        raise CannotRun(
+            f"cannot read it: {error.strerror}",
+            where=str(path),
+            hint="check permissions, and that nobody removed it meanwhile",
+        ) from error
     except BrokenContract as error:
-        raise CannotRun(error.message, where=str(path)) from error
+        raise CannotRun(error.message, where=str(path), hint=error.hint) from error

@@ -27,8 +27,16 @@ def connector(name: str) -> Connector:
     try:
         loaded = known[name].load()
     except (ImportError, AttributeError, SyntaxError) as error:
-        raise CannotRun(f"connector {name} cannot be loaded: {error}", where=known[name].value) from error
+        raise CannotRun(
+            f"connector {name} cannot be loaded: {error}",
+            where=known[name].value,
+            hint="install what it needs, or the connector again",
+        ) from error
     missing = [part for part in ("detect", "stage", "read") if not callable(getattr(loaded, part, None))]
     if missing:
-        raise CannotRun(f"connector {name} has no {', '.join(missing)}", where=known[name].value)
+        raise CannotRun(
+            f"connector {name} has no {', '.join(missing)}",
+            where=known[name].value,
+            hint="install another version of it, or take it to its author",
+        )
     return cast(Connector, loaded)

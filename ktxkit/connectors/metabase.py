@@ -50,7 +50,7 @@ def _check_options(origin: Origin) -> None:
         raise CannotRun(f"metabase takes no option {unknown[0]!r}", hint=f"it takes {', '.join(OPTIONS)}")
     group = origin.options.get("group", units.GROUPS[0])
     if group not in units.GROUPS:
-        raise CannotRun(f"group={group} is none of {', '.join(units.GROUPS)}")
+        raise CannotRun(f"group={group} is none of {', '.join(units.GROUPS)}", hint="leave it out for the default")
 
 
 def stage_directory(place: Path, sink: Sink) -> Staged:
@@ -76,7 +76,11 @@ def kept(name: str, data: bytes, where: str) -> Any:
     except BrokenContract as error:
         raise CannotRun(error.message, where=error.where, hint="the source gave a damaged document") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CannotRun(f"it has not the shape of a Metabase document: {error}", where=where) from error
+        raise CannotRun(
+            f"it has not the shape of a Metabase document: {error}",
+            where=where,
+            hint="exported by another version of Metabase? leave the document out, or export it again",
+        ) from error
 
 
 class MetabaseReading:

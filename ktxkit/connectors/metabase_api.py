@@ -58,7 +58,10 @@ def client_of(origin: Origin) -> Client:
         )
     headers = {"x-api-key": key} if key else {"X-Metabase-Session": str(session)}
     if any(ord(char) < 32 or ord(char) > 126 for char in (key or session or "")):
-        raise CannotRun("the Metabase credentials hold a character that no header can have")
+        raise CannotRun(
+            "the Metabase credentials hold a character that no header can have",
+            hint="look for a line break at the end of what the environment holds",
+        )
     return Client(
         origin.url,
         headers,
@@ -73,7 +76,7 @@ def _number(origin: Origin, name: str, usual: float) -> float:
     if text is None:
         return usual
     if not text.isdigit() or int(text) < 1:
-        raise CannotRun(f"{name}={text} is no number of seconds")
+        raise CannotRun(f"{name}={text} is no number of seconds", hint="as in 30 or 0.5")
     return float(text)
 
 

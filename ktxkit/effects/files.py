@@ -171,14 +171,22 @@ def read(path: Path, limit: int = DOCUMENT_LIMIT) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise BrokenContract("a symbolic link stands where a file is expected", where=str(path)) from error
+            raise BrokenContract(
+                "a symbolic link stands where a file is expected",
+                where=str(path),
+                hint="put the file itself there: a link could lead anywhere",
+            ) from error
         raise
     with open(fd, "rb") as stream:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
-            raise BrokenContract("it is not a regular file", where=str(path))
+            raise BrokenContract("it is not a regular file", where=str(path), hint="move it away, or name a file")
         if info.st_size > limit:
-            raise BrokenContract(f"{info.st_size} bytes are more than a document may have", where=str(path))
+            raise BrokenContract(
+                f"{info.st_size} bytes are more than a document may have",
+                where=str(path),
+                hint="the file may be foreign: no document of ours grows so far",
+            )
         return stream.read()
 
 

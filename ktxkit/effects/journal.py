@@ -38,7 +38,11 @@ class Journal(NamedTuple):
         lines = [contracts.line(self.contract, record, str(self.path)) for record in records]
         longest = max(map(len, lines), default=0)
         if longest > RECORD_LIMIT:
-            raise BrokenContract(f"{self.contract}: a record of {longest} bytes is too long", where=str(self.path))
+            raise BrokenContract(
+                f"{self.contract}: a record of {longest} bytes is too long",
+                where=str(self.path),
+                hint="shorten its data, or put it into a file and name that",
+            )
         block = b"".join(lines)
         self._require_file()
         with flocked(self.path.with_name(self.path.name + ".lock"), clock=self.clock):
@@ -89,7 +93,11 @@ class Journal(NamedTuple):
             if not ended:
                 return
             if len(line) > RECORD_LIMIT:
-                raise BrokenContract("a record is too long", where=f"{self.path}:{number}")
+                raise BrokenContract(
+                    "a record is too long",
+                    where=f"{self.path}:{number}",
+                    hint="the file may be foreign: move it away, and a new one is begun",
+                )
             yield contracts.loads(self.contract, line, f"{self.path}:{number}")
 
     def _lines(self) -> Iterator[tuple[int, bytes, bool]]:

@@ -108,7 +108,10 @@ def _streamed(neutral: Neutral, old: str, new: str, fd: int, limit: int) -> tupl
             files.write_all(fd, chunk)
         err = child.stderr.read()
         if child.wait() != 0:
-            raise CannotRun(f"git could not write the patch: {err.decode('utf-8', 'replace').strip()}")
+            raise CannotRun(
+                f"git could not write the patch: {err.decode('utf-8', 'replace').strip()}",
+                hint="check free space, and git fsck",
+            )
     finally:
         child.stdout.close()
         child.stderr.close()

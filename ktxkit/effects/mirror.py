@@ -42,7 +42,10 @@ def own_database(url: str, env: Mapping[str, str]) -> Address:
         except CannotRun:
             continue  # gate-ok: not an address after all
         if other.place == where.place:
-            raise CannotRun(f"{VARIABLE} names the database that {name} names: the suite could wipe it")
+            raise CannotRun(
+                f"{VARIABLE} names the database that {name} names: the suite could wipe it",
+                hint="give it a database of its own: another number at the end of the address",
+            )
     return where
 
 

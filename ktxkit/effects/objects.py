@@ -138,7 +138,11 @@ class Objects:
     def _ended(self) -> CannotRun:
         """git ended although we still ask: what it said is why (a repository whose configuration it cannot read)."""
         said = self._child.stderr.read().decode("utf-8", "replace").strip() if self._child.stderr is not None else ""
-        return CannotRun(f"git cat-file ended early: {said or 'it said nothing'}", where=str(self._git.cwd))
+        return CannotRun(
+            f"git cat-file ended early: {said or 'it said nothing'}",
+            where=str(self._git.cwd),
+            hint="run it again; git fsck tells whether the repository is whole",
+        )
 
     def find(self, name: str) -> tuple[str, str, int] | None:
         """Id, type and size in bytes of what a name stands for, or None."""
@@ -199,7 +203,11 @@ class Objects:
             while left:
                 chunk = self._out.read(min(left, CHUNK))
                 if not chunk:
-                    raise BrokenContract(f"object {oid} ends early", where=str(self._git.cwd))
+                    raise BrokenContract(
+                        f"object {oid} ends early",
+                        where=str(self._git.cwd),
+                        hint="git fsck tells whether the repository is whole",
+                    )
                 hasher.update(chunk)
                 binary = binary or b"\0" in chunk
                 left -= len(chunk)

@@ -49,7 +49,10 @@ def address(url: str) -> Address:
             user, password = unquote(parts.username or ""), unquote(parts.password or "")
             return Address(parts.scheme, parts.hostname or "localhost", parts.port or PORT, db, user, password)
     except ValueError as error:
-        raise CannotRun("not an address of a Redis server: the port or database is no number") from error
+        raise CannotRun(
+            "not an address of a Redis server: the port or database is no number",
+            hint="redis://HOST:PORT/DB, as in redis://127.0.0.1:6379/15",
+        ) from error
     raise CannotRun("not an address of a Redis server", hint="redis://HOST:PORT/DB, rediss://... or unix:///PATH?db=DB")
 
 

@@ -43,7 +43,11 @@ class Store:
         """Read a document that must be there. Raises BrokenContract where it is not, or is not valid."""
         found = self.read_optional(contract, relative)
         if found is None:
-            raise BrokenContract(f"{contract} document is missing", where=str(self.path(relative)))
+            raise BrokenContract(
+                f"{contract} document is missing",
+                where=str(self.path(relative)),
+                hint="it was removed, or never written: git ktx status tells what is left of the job",
+            )
         return found
 
     def read_optional(self, contract: str, relative: str) -> Document | None:
@@ -54,7 +58,9 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except IsADirectoryError as error:
-            raise BrokenContract("a directory stands where a document is expected", where=str(path)) from error
+            raise BrokenContract(
+                "a directory stands where a document is expected", where=str(path), hint="move it away"
+            ) from error
         return contracts.loads(contract, data, str(path))
 
     def remove(self, relative: str) -> bool:

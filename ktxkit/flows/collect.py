@@ -146,7 +146,11 @@ def _require(state: ChildState, request: Request, chosen: selection.Chosen) -> N
 def _base(git: Git, request: Request, state: ChildState) -> str:
     """The commit that the change is counted from: the recorded base, or the one merge base with the integration."""
     if not git.resolve(request.base):
-        raise BrokenContract(f"base {request.base} is not in this repository", outcome="missing_base")
+        raise BrokenContract(
+            f"base {request.base} is not in this repository",
+            outcome="missing_base",
+            hint="fetch it, or open the unit again at a base that is here",
+        )
     if state.head == request.base:
         return request.base
     if not git.ok("merge-base", "--is-ancestor", request.base, state.head):

@@ -75,4 +75,4 @@ def _parsed(path: Path) -> Parsed | None:
     except FileNotFoundError:
         return None
     except BrokenContract as error:
-        raise CannotRun(error.message, where=error.where) from error
+        raise CannotRun(error.message, where=error.where, hint=error.hint) from error

@@ -22,7 +22,10 @@ def ctrf_report(world: World, ask: Ask) -> bytes:
     index = ensure(world)
     run = find(index, ask, ask.subject[0] if ask.subject else "last")
     if not run["ingested"]:
-        raise CannotRun(f"the tests of {run['run']} are not known: {run['why'] or 'it is running'}")
+        raise CannotRun(
+            f"the tests of {run['run']} are not known: {run['why'] or 'it is running'}",
+            hint="`ledger-query runs` lists others; a run must have ended and have its events",
+        )
     document = ctrf.report(json.loads(run["record"]), _attempts(index, run["rid"]))
     return (json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False) + "\n").encode("ascii")
 

@@ -146,7 +146,9 @@ def _of_redis(world: World, ask: Ask) -> Source | None:
         streams = sorted(_streams(wire, ask.projects), key=lambda name: name.rsplit(":", 2)[1])
     except OSError as error:
         raise CannotRun(
-            f"the Redis server does not answer: {error.strerror or error}", where=mirror.VARIABLE
+            f"the Redis server does not answer: {error.strerror or error}",
+            where=mirror.VARIABLE,
+            hint="start it or correct the address; without --redis the run is followed on this machine",
         ) from error
     wanted = [name for name in streams if not ask.subject or name.rsplit(":", 2)[1].startswith(ask.subject[0])]
     if wanted:

@@ -64,9 +64,15 @@ def _own(data: bytes, where: str) -> tuple[str, bytes]:
                 continue  # torn; the reader counts it
             run = run or record.get("run", "")
             if not run:
-                raise BrokenContract("its first record is not run_started", where=where)
+                raise BrokenContract(
+                    "its first record is not run_started",
+                    where=where,
+                    hint="the file may be cut at its beginning: take the whole event file",
+                )
     if not run:
-        raise BrokenContract("no record of a test run", where=where)
+        raise BrokenContract(
+            "no record of a test run", where=where, hint="--from names the format; the file may be another's"
+        )
     return run, data
 
 
@@ -112,9 +118,17 @@ def _lines(data: bytes, where: str) -> Iterator[dict[str, Any]]:
         except ValueError as error:
             if number == len(lines):
                 return
-            raise BrokenContract(f"not a reportlog line: {error}", where=f"{where}:{number}") from error
+            raise BrokenContract(
+                f"not a reportlog line: {error}",
+                where=f"{where}:{number}",
+                hint="the file may be truncated, or of another format (--from)",
+            ) from error
         if not isinstance(record, dict):
-            raise BrokenContract("not a reportlog line: an object is expected", where=f"{where}:{number}")
+            raise BrokenContract(
+                "not a reportlog line: an object is expected",
+                where=f"{where}:{number}",
+                hint="the file may be truncated, or of another format (--from)",
+            )
         yield record
 
 
@@ -123,13 +137,23 @@ def _cases(data: bytes, where: str) -> Iterator[dict[str, Any]]:
     from xml.etree import ElementTree
 
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
-        raise BrokenContract("a document type declaration is not taken", where=where)
+        raise BrokenContract(
+            "a document type declaration is not taken",
+            where=where,
+            hint="take the DOCTYPE out: what it declares could read files or grow without end",
+        )
     try:
         root = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
-        raise BrokenContract(f"not XML: {error}", where=where) from error
+        raise BrokenContract(
+            f"not XML: {error}", where=where, hint="the file may be truncated, or of another format (--from)"
+        ) from error
     if root.tag not in ("testsuites", "testsuite"):
-        raise BrokenContract(f"not JUnit XML: its root is {root.tag[:50]!r}", where=where)
+        raise BrokenContract(
+            f"not JUnit XML: its root is {root.tag[:50]!r}",
+            where=where,
+            hint="--from names the format; JUnit XML begins with testsuites or testsuite",
+        )
     for case in root.iter("testcase"):
         yield {
             "name": case.get("name", ""),
@@ -148,4 +172,6 @@ def _seconds(text: str | None, where: str) -> float:
     try:
         return max(0.0, float((text or "0").replace(",", "")))
     except ValueError as error:
-        raise BrokenContract(f"not a time: {text!r}", where=where) from error
+        raise BrokenContract(
+            f"not a time: {text!r}", where=where, hint="RFC 3339, as in 2026-01-02T03:04:05Z"
+        ) from error

@@ -71,7 +71,10 @@ def land(world: World, job: Document, *, message: str = "", rebase: bool = False
 
 def _check(message: str) -> None:
     if not message.strip() or len(message.encode("utf-8", "surrogateescape")) > 65536:
-        raise CannotRun("a landing message has 1 to 65536 bytes, and not only blanks")
+        raise CannotRun(
+            "a landing message has 1 to 65536 bytes, and not only blanks",
+            hint="--message TEXT, or leave it out for the default",
+        )
 
 
 def _land(world: World, job: Document, held: Held, message: str, head: str, began: float, *, rebase: bool) -> Document:

@@ -91,9 +91,17 @@ def _new_segment(attempt: Attempt) -> Attempt:
 def _found(attempt: Attempt) -> Document:
     baseline = attempt.read_baseline()
     if baseline is None:
-        raise BrokenContract("the baseline of the journal is missing", where=str(attempt.path("baseline.json")))
+        raise BrokenContract(
+            "the baseline of the journal is missing",
+            where=str(attempt.path("baseline.json")),
+            hint="open a new attempt; what was observed so far stays in the journal",
+        )
     if baseline["manifest"] != attempt.chain.records[0]["after"]:
-        raise BrokenContract("the baseline is not the journal's", where=str(attempt.path("baseline.json")))
+        raise BrokenContract(
+            "the baseline is not the journal's",
+            where=str(attempt.path("baseline.json")),
+            hint="open a new attempt; what was observed so far stays in the journal",
+        )
     return baseline
 
 
@@ -119,7 +127,11 @@ def _next_epoch(attempt: Attempt) -> int:
 
 def _must_be_whole(attempt: Attempt) -> None:
     if attempt.chain.problem:
-        raise BrokenContract(f"the journal is damaged: {attempt.chain.problem}", where=attempt.chain.where)
+        raise BrokenContract(
+            f"the journal is damaged: {attempt.chain.problem}",
+            where=attempt.chain.where,
+            hint="worktree-status names the next step; the damaged segment is kept",
+        )
 
 
 def _first(attempt: Attempt, settings: Settings) -> Document:

@@ -152,7 +152,11 @@ class Attempt:
         """The tracked set of the baseline. Raises BrokenContract where it is not the one that the baseline names."""
         found = Tracked(files.read(self.path("tracked")))
         if found.digest != baseline["trackedDigest"]:
-            raise BrokenContract("the tracked set is not the baseline's", where=str(self.path("tracked")))
+            raise BrokenContract(
+                "the tracked set is not the baseline's",
+                where=str(self.path("tracked")),
+                hint="open a new attempt; what was observed so far stays in the journal",
+            )
         return found
 
     def stored(self, policy_digest: str) -> Stored:

@@ -49,7 +49,11 @@ def record_proof(
     def made(attempt: Attempt, when: When) -> Document | None:
         state = attempt.state
         if state.authority != "current" or standing(attempt.domain, attempt.lease_now()) is not Standing.CURRENT:
-            raise Refused("the attempt's fence is revoked: this is no progress of it", where=str(path_of(lease)))
+            raise Refused(
+                "the attempt's fence is revoked: this is no progress of it",
+                where=str(path_of(lease)),
+                hint="another attempt has the unit: stop, and leave the work to it",
+            )
         if said["id"] in state.receipts:
             return None
         window = prove(state.window, when.line.at)
@@ -63,7 +67,11 @@ def _must_be_the_attempt(
     world: World, place: Place, lease: Document | None, nonce: str | None, fence: int | None
 ) -> None:
     if lease is None or lease["state"] != "open":
-        raise Refused("the unit has no open lease: this is no progress of it", where=place.directory)
+        raise Refused(
+            "the unit has no open lease: this is no progress of it",
+            where=place.directory,
+            hint="worktree-open opens it; a receipt counts for an open lease only",
+        )
     stands_in = world.cwd == path_of(lease) or path_of(lease) in world.cwd.parents
     if (nonce is None and not stands_in) or (nonce is not None and nonce != lease["nonce"]):
         raise Refused(
@@ -72,7 +80,11 @@ def _must_be_the_attempt(
             hint=f"run it in the unit's own environment ({MARK}) or in its worktree",
         )
     if fence is not None and fence != lease["fence"]:
-        raise Refused(f"fence {fence} is not the lease's, which is {lease['fence']}", where=str(path_of(lease)))
+        raise Refused(
+            f"fence {fence} is not the lease's, which is {lease['fence']}",
+            where=str(path_of(lease)),
+            hint="use the fence and nonce of the lease that is open now (KTX_LEASE names its document)",
+        )
 
 
 Make = Callable[[Attempt, When], Document | None]
@@ -83,7 +95,11 @@ def append(attempt: Attempt, make: Make, source: str = "lifecycle") -> Document 
     with attempt.chain.locked(Anchor.of(attempt.lease_now())):
         attempt.fold()
         if attempt.chain.problem:
-            raise BrokenContract(f"the journal is damaged: {attempt.chain.problem}", where=attempt.chain.where)
+            raise BrokenContract(
+                f"the journal is damaged: {attempt.chain.problem}",
+                where=attempt.chain.where,
+                hint="worktree-status names the next step; new proof begins a new segment after worktree-watch --once",
+            )
         record = make(attempt, When(attempt.line_now(), source))
         if record is not None:
             attempt.append([record])

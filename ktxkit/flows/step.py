@@ -65,7 +65,10 @@ class Step:
 def check_message(message: str) -> None:
     """Raises CannotRun for a blank message, or one above 1,024 bytes; an empty one means the default."""
     if message and (not message.strip() or len(message.encode("utf-8", "surrogateescape")) > MESSAGE_LIMIT):
-        raise CannotRun(f"a commit message has 1 to {MESSAGE_LIMIT} bytes, and not only blanks")
+        raise CannotRun(
+            f"a commit message has 1 to {MESSAGE_LIMIT} bytes, and not only blanks",
+            hint="--message TEXT, or leave it out for the default",
+        )
 
 
 def message_of(step: Step) -> str:

@@ -29,7 +29,11 @@ def load(group: str, name: str) -> Callable[..., Answer]:
     try:
         loaded: Callable[..., Answer] = entry.load()
     except (ImportError, AttributeError) as error:
-        raise CannotRun(f"the gate {name} cannot be imported: {error}", where=entry.value) from error
+        raise CannotRun(
+            f"the gate {name} cannot be imported: {error}",
+            where=entry.value,
+            hint="install what it needs, or take it out of ktx-gates.yaml",
+        ) from error
     return loaded
 
 
@@ -42,4 +46,8 @@ def ask(group: str, name: str, *given: Any) -> Answer:
         raise
     except Exception as error:  # foreign code: whatever it raises is an answer that is missing
         what = f"{type(error).__name__}: {error}"
-        raise CannotRun(f"the gate {name} failed: {what[:400]}", where=named(group)[name].value) from error
+        raise CannotRun(
+            f"the gate {name} failed: {what[:400]}",
+            where=named(group)[name].value,
+            hint="a fault of the gate: take it to its author, or take it out of ktx-gates.yaml",
+        ) from error

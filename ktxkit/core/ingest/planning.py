@@ -52,16 +52,28 @@ def check_proposals(proposals: Sequence[Proposal], snapshot: Collection[str]) ->
     for proposal in proposals:
         check_key(proposal.key)
         if proposal.key in keys or proposal.key == EVICTIONS:
-            raise CannotRun(f"the connector planned two units with the key {proposal.key!r}")
+            raise CannotRun(
+                f"the connector planned two units with the key {proposal.key!r}",
+                hint="a fault of the connector: its unit keys must differ",
+            )
         keys.add(proposal.key)
         if not proposal.raw_files:
-            raise CannotRun(f"the connector planned unit {proposal.key!r} without a raw file")
+            raise CannotRun(
+                f"the connector planned unit {proposal.key!r} without a raw file",
+                hint="a fault of the connector: a unit names the raw files that it is made from",
+            )
         for raw in (*proposal.raw_files, *proposal.dependency_paths, *proposal.peers):
             if raw not in snapshot:
-                raise CannotRun(f"unit {proposal.key!r} names {raw}, which is not in the snapshot")
+                raise CannotRun(
+                    f"unit {proposal.key!r} names {raw}, which is not in the snapshot",
+                    hint="a fault of the connector: a unit names files of its own snapshot only",
+                )
         for raw in proposal.raw_files:
             if raw in owner:
-                raise CannotRun(f"{raw} belongs to two units: {owner[raw]!r} and {proposal.key!r}")
+                raise CannotRun(
+                    f"{raw} belongs to two units: {owner[raw]!r} and {proposal.key!r}",
+                    hint="a fault of the connector: a raw file belongs to one unit, others may depend on it",
+                )
             owner[raw] = proposal.key
 
 

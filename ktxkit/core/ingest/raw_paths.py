@@ -49,7 +49,10 @@ def check(path: str) -> str:
     """The raw path itself. Raises CannotRun where it is not in its normal form."""
     wrong = departure(path)
     if wrong:
-        raise CannotRun(f"raw path {printable(path)!r} is not in its normal form: {wrong}")
+        raise CannotRun(
+            f"raw path {printable(path)!r} is not in its normal form: {wrong}",
+            hint="a fault of the connector: raw paths are relative, single slashes, no dot components",
+        )
     return path
 
 

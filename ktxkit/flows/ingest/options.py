@@ -20,9 +20,9 @@ def asked(world: World, args: argparse.Namespace) -> Asked:
     if not args.connection:
         raise CannotRun("which connection is it about?", hint="--connection NAME; sources go to semantic-layer/NAME/")
     if args.time_limit is not None and not args.time_limit > 0:
-        raise CannotRun("--time-limit must be more than 0 seconds")
+        raise CannotRun("--time-limit must be more than 0 seconds", hint="leave it out for no limit")
     if args.reconcile and args.no_reconcile:
-        raise CannotRun("--reconcile and --no-reconcile exclude each other")
+        raise CannotRun("--reconcile and --no-reconcile exclude each other", hint="leave one of them out")
     return Asked(
         connector=args.connector,
         connection=args.connection,
@@ -48,8 +48,8 @@ def _options(given: Sequence[str]) -> dict[str, str]:
     for one in given:
         key, equals, value = one.partition("=")
         if not equals or not key:
-            raise CannotRun(f"option {one!r} is not KEY=VALUE")
+            raise CannotRun(f"option {one!r} is not KEY=VALUE", hint="as in --option group=card")
         if key in found:
-            raise CannotRun(f"option {key!r} is given twice")
+            raise CannotRun(f"option {key!r} is given twice", hint="leave one of them out")
         found[key] = value
     return found

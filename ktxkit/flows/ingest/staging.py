@@ -41,11 +41,17 @@ class Directory:
     def put(self, raw_path: str, data: bytes) -> None:
         check(raw_path)
         if raw_path in self.files:
-            raise CannotRun(f"the connector gave {printable(raw_path)} twice")
+            raise CannotRun(
+                f"the connector gave {printable(raw_path)} twice",
+                hint="a fault of the connector, or two names in the source that differ in nothing a path can keep",
+            )
         try:
             files.write_new(self.top / raw_path, data)
         except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
-            raise CannotRun(f"{printable(raw_path)} is a file and a directory at once") from error
+            raise CannotRun(
+                f"{printable(raw_path)} is a file and a directory at once",
+                hint="a fault of the connector, or rename one of the two in the source",
+            ) from error
         self.files[raw_path] = RawFile(digest(data), len(data))
 
 

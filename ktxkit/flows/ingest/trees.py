@@ -23,7 +23,9 @@ def changed(neutral: Neutral, tree: str, blobs: Mapping[str, str | None]) -> str
         "update-index", "-z", "--index-info", stdin="".join(f"{line}\0" for line in lines).encode(), ok=None
     )
     if answer.status != 0:
-        raise CannotRun(f"git takes no such path: {answer.err.decode('utf-8', 'replace').strip()}")
+        raise CannotRun(
+            f"git takes no such path: {answer.err.decode('utf-8', 'replace').strip()}", hint="rename it in the source"
+        )
     made = git.text("write-tree")
     git.run("read-tree", "--empty")
     return made

@@ -95,7 +95,11 @@ def _project(run: JobRun, start: str) -> str:
         receipt = integrate.apply_unit(run.world, run.job, unit, options=integrate.Options(gates=False))
         facts |= {"outcome": receipt["outcome"], **{key: result.get(key, []) for key in ("warnings", "touchedSources")}}
         if receipt["outcome"] not in ("accepted", "subsumed", "noop"):
-            raise Conflict("the projection's change could not be applied", outcome=str(receipt["outcome"]))
+            raise Conflict(
+                "the projection's change could not be applied",
+                outcome=str(receipt["outcome"]),
+                hint="job-report shows why; correct the projection and start again",
+            )
         close_or_keep(run, unit, "success")
     kept = {key: result[key] for key in ("warnings", "touchedSources", "changedWikiPageKeys") if key in result}
     run.update(projectionResult=kept)

@@ -43,7 +43,7 @@ class How:
 
     def __post_init__(self) -> None:
         if self.max_parallel is not None and self.max_parallel < 1:
-            raise CannotRun("--max-parallel must be 1 or more")
+            raise CannotRun("--max-parallel must be 1 or more", hint="leave it out for the job file's own number")
 
 
 @dataclass(frozen=True)
@@ -215,4 +215,8 @@ def _refuse_stopped(run: JobRun) -> None:
     if run.aborting:
         run.phase = "units" if run.aborting == "failure" else "integration"
         why = "a unit failed" if run.aborting == "failure" else "a unit conflicted"
-        raise Conflict(f"{why} and the job file says to stop; nothing landed", outcome=run.stopped_by)
+        raise Conflict(
+            f"{why} and the job file says to stop; nothing landed",
+            outcome=run.stopped_by,
+            hint=f"job-report {run.job_id} shows it; put it right, then job-run --resume {run.job_id}",
+        )
