@@ -14,6 +14,7 @@ from pathlib import Path
 unit = json.loads(Path(os.environ["KTX_UNIT_FILE"]).read_bytes())  # what this unit is for
 index = json.loads(Path(os.environ["KTX_INDEX"]).read_bytes())  # the pages and sources that are there
 raw = Path(os.environ["KTX_RAW_ROOT"])  # the raw files lie below it
+edited = {prior["artifactPath"] for prior in unit.get("priorArtifacts", []) if prior.get("edited")}  # by hand, since
 known = {f"{source['connection']}/{source['name']}" for source in index["sources"]}
 
 
@@ -40,13 +41,16 @@ def page(item: dict, card: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
-actions = []
+actions, warnings = [], []
 for item in unit.get("facts", {}).get("items", []):
     card = json.loads((raw / item["rawPath"]).read_bytes())
     place = Path("wiki/global") / f"{item['id']}.md"
+    if place.as_posix() in edited:
+        warnings.append(f"{place} was edited by hand and is left as it is")
+        continue
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(page(item, card), encoding="utf-8")
     actions.append({"path": place.as_posix(), "rawPaths": [item["rawPath"]]})
 
 # The account is optional: without it every page is put down to all of the unit's raw files.
-Path(os.environ["KTX_RESULT"]).write_text(json.dumps({"schemaVersion": 1, "actions": actions}))
+Path(os.environ["KTX_RESULT"]).write_text(json.dumps({"schemaVersion": 1, "actions": actions, "warnings": warnings}))

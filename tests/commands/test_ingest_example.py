@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,32 @@ def test_the_example_lands_pages_that_pass_every_gate_and_then_has_nothing_to_do
     assert "[[card-1]]" in page and '"shop/orders_by_day"' in page
     rows = spawn("ledger-query", "provenance", "wiki/global/card-2.md", "--json", cwd=repo.path).document["rows"]
     assert [(row["rawPath"], row["action"]) for row in rows] == [("cards/2.json", "wiki_written")]
+
+
+def test_the_example_worker_leaves_alone_what_somebody_edited(repo: Repo, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    shutil.copytree(EXAMPLE / "metabase", bundle)
+    words = [
+        "metabase",
+        str(bundle),
+        "--connection",
+        "shop",
+        "--json",
+        "--",
+        sys.executable,
+        str(EXAMPLE / "worker.py"),
+    ]
+    assert spawn("ingest-run", *words, cwd=repo.path).status == 0
+    page = "wiki/global/card-3.md"
+    repo.write(page, repo.show("main", page) + b"\nBy hand.\n")
+    repo.commit()
+    card = bundle / "cards/3.json"
+    card.write_text(card.read_text().replace("count(*)", "count(distinct id)"))
+    ran = spawn("ingest-run", *words, cwd=repo.path)
+    assert ran.status == 0 and b"By hand." in repo.show("main", page)
+    assert any("card-3.md was edited by hand and is left as it is" in one for one in ran.document["warnings"])
+    rows = spawn("ledger-query", "provenance", page, "--json", cwd=repo.path).document["rows"]
+    assert len(rows) == 2 and {row["rawPath"] for row in rows} == {"cards/3.json"}
 
 
 @pytest.mark.skipif(not FULL, reason="KTX_TEST_FULL=1 runs the example worker on every real bundle")

@@ -512,3 +512,24 @@ def test_what_dangles_is_pruned_where_that_is_wanted(place: Place) -> None:
     assert ran.status == 0, ran.out + ran.err
     assert [one["removedRef"] for one in ran.document["prunedReferences"]] == ["w/m.total_cents"]
     assert b"total_cents" not in place.repo.show("main", "wiki/global/segments.md")
+
+
+def test_a_model_that_is_renamed_takes_its_page_with_it(place: Place) -> None:
+    """Its source has another name then; the pages that name it are made anew in the same job."""
+    model = {"type": "model", "resultMetadata": [{"name": "n", "base_type": "type/Integer"}]}
+    place.card(1, **{**model, "name": "Daily"})
+    place.card(2, referencedCardIds=[1])
+    assert place.run().status == 0
+    place.card(1, **{**model, "name": "Hourly"})
+    ran = place.run()
+    assert ran.status == 0, ran.out + ran.err
+    assert set(outcomes(ran).values()) <= {"accepted", "noop"} and place.has("semantic-layer/w/hourly.yaml")
+    pages = place.repo.git("grep", "-h", "w/", "main", "--", "wiki")
+    assert "w/hourly" in pages and "w/daily" not in pages and not place.has("semantic-layer/w/daily.yaml")
+    body = "page(key, 'x')"  # a worker that names a source that goes: nothing lands
+    place.card(1, **{**model, "name": "Weekly"})
+    before = place.repo.head
+    ran = place.run(worker=place.worker(body.replace("page", "pass; #")))
+    assert ran.status == 3
+    explained(place.repo, ran, "gates", before)
+    assert "hourly" in ran.document["failure"]["message"]

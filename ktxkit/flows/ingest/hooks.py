@@ -102,7 +102,8 @@ class Ingestion(Hooks):
     def _write_plan(self, run: JobRun, planned: Planned) -> None:
         document = planning.job_file(self.asked, run.job, planned)
         run.update(units=planning.units_of(document), jobFileDigest=digest_of(document))
-        planning.write_units(run.world, self.asked, run.job, planned, self.baseline)
+        assert self.known is not None, "a plan is made of what the tree knows"
+        planning.write_units(run.world, self.asked, run.job, planned, self.baseline, self.known)
         run.world.writable_store.write("job-file", places.job_file(run.job_id), document)
         facts = {"units": len(document["units"]), "evictions": list(planned.evictions.paths)[:100]}
         reasons = {one.proposal.key: list(one.reasons[:3]) for one in planned.selected[:100]}
@@ -115,7 +116,8 @@ class Ingestion(Hooks):
         raw |= {f"{self.snapshot['root']}/{one['rawPath']}": one["blob"] for one in self.snapshot["files"]}
         snapshot = trees.commit(run.world, start, raw, f"Snapshot {self.snapshot['syncId']}\n")
         run.phase = "projection"
-        base = projecting.project(run, self.asked, self.planned, self.known, snapshot)
+        due = planning.due(self.planned, self.baseline)
+        base = projecting.project(run, self.asked, self.planned, self.known, snapshot, due)
         tree = run.git.text("rev-parse", "--verify", f"{base}^{{tree}}")
         index = knowledge.index(run.world, run.job_id, tree)
         run.world.writable_store.write("knowledge-index", places.index_doc(run.job_id), index, durable=False)

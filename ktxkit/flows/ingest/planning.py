@@ -159,8 +159,13 @@ def message(asked: Asked, job: Document, planned: Planned) -> str:
     return f"Ingest {asked.connection} from {asked.source}: {counts or 'nothing new'}\n\nSync {job['syncId']}\n"
 
 
-def work_unit(asked: Asked, job: Document, planned: Planned, base: Baseline, key: str) -> Document:
-    """What the worker of a unit is told. `key`: a selected unit's, the evictions' or the reconciliation's."""
+def work_unit(
+    asked: Asked, job: Document, planned: Planned, base: Baseline, key: str, now: Callable[[str], str]
+) -> Document:
+    """What the worker of a unit is told. `key`: a selected unit's, the evictions' or the reconciliation's.
+
+    `now`: the digest of what is at a path, empty where nothing is.
+    """
     one = next((one for one in planned.selected if one.proposal.key == key), None)
     common: Document = {
         "schemaVersion": SCHEMA_VERSION,
@@ -185,7 +190,7 @@ def work_unit(asked: Asked, job: Document, planned: Planned, base: Baseline, key
         "peerCount": len(proposal.peers),
         "reasons": list(one.reasons),
         "difference": inside,
-        "priorArtifacts": prior(base, raws),
+        "priorArtifacts": prior(base, raws, now),
         "factsDigest": proposal.facts_digest,
         "facts": dict(proposal.facts),
     }
@@ -194,15 +199,27 @@ def work_unit(asked: Asked, job: Document, planned: Planned, base: Baseline, key
 _ARTIFACT = ("artifactKind", "artifactKey", "artifactPath", "targetConnectionId", "artifactContentHash")
 
 
-def prior(base: Baseline, raws: Sequence[str]) -> list[Document]:
-    """What these raw files led to when they were last taken."""
+def prior(base: Baseline, raws: Sequence[str], now: Callable[[str], str]) -> list[Document]:
+    """What these raw files led to when they were last taken; `edited` where somebody changed it since."""
     found = [
-        {"rawPath": raw, **{key: row[key] for key in _ARTIFACT if key in row}}
+        {"rawPath": raw, **{key: row[key] for key in _ARTIFACT if key in row}, **_edited(row, now)}
         for raw in raws
         for row in base.last.get(raw, ())
         if "artifactPath" in row
     ]
     return found[:100_000]
+
+
+def _edited(row: Mapping[str, Any], now: Callable[[str], str]) -> Document:
+    there = now(row["artifactPath"]) if "artifactContentHash" in row else ""
+    return {"edited": True} if there and there != row["artifactContentHash"] else {}
+
+
+def due(planned: Planned, base: Baseline) -> set[str]:
+    """Artifacts that the units of a plan wrote before, and those that it removes."""
+    raws = [raw for one in planned.selected for raw in one.proposal.raw_files]
+    found = {str(row["artifactPath"]) for raw in raws for row in base.last.get(raw, ()) if "artifactPath" in row}
+    return found | set(planned.evictions.paths)
 
 
 def units_of(document: Document) -> list[Mapping[str, Any]]:
@@ -213,9 +230,14 @@ def units_of(document: Document) -> list[Mapping[str, Any]]:
     return [{"position": number, **one} for number, one in enumerate(listed, start=1)]
 
 
-def write_units(world: World, asked: Asked, job: Document, planned: Planned, base: Baseline) -> None:
+def write_units(world: World, asked: Asked, job: Document, planned: Planned, base: Baseline, known: Knowledge) -> None:
     """The document of each unit, in its directory. One by one: no two are in memory."""
-    for entry in job["units"]:
-        place = names.unit_doc(job["jobId"], entry["position"], entry["key"], "work-unit")
-        made = work_unit(asked, job, planned, base, entry["key"])
-        world.writable_store.write("work-unit", place, made, durable=False)
+    with Objects(world.git) as objects:
+
+        def now(path: str) -> str:
+            return digest(objects.read(known.files[path])) if path in known.files else ""
+
+        for entry in job["units"]:
+            place = names.unit_doc(job["jobId"], entry["position"], entry["key"], "work-unit")
+            made = work_unit(asked, job, planned, base, entry["key"], now)
+            world.writable_store.write("work-unit", place, made, durable=False)
