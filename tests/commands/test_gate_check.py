@@ -92,6 +92,29 @@ def test_a_named_file_that_is_being_deleted_names_who_refers_to_it(layer: Repo) 
     assert call("gate-check", gone, cwd=layer.path).status == 0
 
 
+@pytest.mark.needs_data
+@pytest.mark.parametrize(
+    ("wanted", "change", "told"),
+    [
+        ("R12", "rename", {("stale-entity", "wiki/global/orders.md")}),
+        ("R13", "page", set()),
+        ("R13", "both", set()),
+        ("R14", "source", {("unknown-sl-ref", "wiki/global/orders.md"), ("unknown-source", "wiki/global/orders.md")}),
+    ],
+)
+def test_what_a_change_leaves_behind(layer: Repo, wanted: str, change: str, told: set[tuple[str, str]]) -> None:
+    assert next(one for one in data.cases("references") if one["id"] == wanted)
+    if change == "rename":
+        layer.write("semantic-layer/shop/orders.yaml", SOURCE.replace("amount", "order_id").replace("gross", "net"))
+    if change in ("page", "both"):
+        layer.git("rm", "-q", "wiki/global/orders.md")
+    if change in ("source", "both"):
+        layer.git("rm", "-q", "semantic-layer/shop/orders.yaml")
+    layer.git("add", "-A")
+    found = call("gate-check", "--index", "--json", cwd=layer.path).document["findings"]
+    assert {(one["rule"], one["path"]) for one in found} == told
+
+
 def test_nothing_to_look_at_is_said(repo: Repo) -> None:
     ran = call("gate-check", cwd=repo.path)
     assert ran.status == 0
