@@ -3,7 +3,9 @@
 reads    what is being committed (the index; with --tree a tree), never the working files; ktx-gates.yaml of it
 writes   cache/ of the store (facts of a large tree; may be deleted); --write-baseline FILE; with --prune what it mends
 exits    0 nothing that is charged, 1 findings, 2 usage, or nothing looked at with --require-input
-example  gate-check --all; gate-check --changed-since origin/main --format github; gate-check --explain stale-entity
+example  gate-check --all
+         gate-check --changed-since origin/main --format github
+         gate-check --explain stale-entity
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ktxkit import cli, git_ktx
 from ktxkit.commands import listing, load
+from ktxkit.core.help_text import table
 
 if TYPE_CHECKING:
     from ktxkit.world import World
@@ -30,8 +31,7 @@ def parser() -> cli.Parser:
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     own = [(f"git ktx {name}", git_ktx.summary(name)) for name in git_ktx.names()]
     others = [(name, text) for name, text in listing() if name != "git-ktx"]
-    width = max(len(name) for name, _ in (*own, *others))
-    lines = [f"{name:<{width}}  {text}" for name, text in (*own, *others)]
+    lines = table((*own, *others), cli.columns(), lead="")
     rows = [{"name": name, "summary": text} for name, text in (*own, *others)]
     return cli.Result(lines=lines, notes=["`git ktx COMMAND -h` says more of each"], data={"commands": rows})
 

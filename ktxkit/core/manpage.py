@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ktxkit.core.command_spec import Command, Option
-from ktxkit.core.help_text import parse
+from ktxkit.core.help_text import Rows, parse
 
 TITLES = {"reads": "READS", "writes": "WRITES", "exits": "EXIT STATUS"}
 
@@ -22,7 +22,7 @@ def render(command: Command, others: Sequence[Command], version: str) -> str:
         f".B {escaped(command.name)}",
         *_synopsis(command),
     ]
-    body = [escaped(found.summary), *(line for text in found.body for line in (".PP", escaped(text)))]
+    body = [escaped(found.summary), *(line for item in found.body for line in _body(item))]
     lines += [".SH DESCRIPTION", *body]
     for group in dict.fromkeys(option.group for option in command.options):
         lines.append(f".SH {_title(group)}")
@@ -34,6 +34,13 @@ def render(command: Command, others: Sequence[Command], version: str) -> str:
         lines += [".SH EXAMPLES", ".nf", *(escaped(example) for example in found.examples), ".fi"]
     also = ", ".join(f"\\fB{escaped(page_name(other))}\\fR(1)" for other in others if other.name != command.name)
     return "\n".join([*lines, ".SH SEE ALSO", also]) + "\n"
+
+
+def _body(item: str | Rows) -> list[str]:
+    """A paragraph, or a table as terms with what is said of each."""
+    if isinstance(item, str):
+        return [".PP", escaped(item)]
+    return [line for term, text in item for line in (".TP", f"\\fB{escaped(term)}\\fR", escaped(text))]
 
 
 def page_name(command: Command) -> str:
