@@ -31,6 +31,8 @@ def trivial_suite(place: Path) -> Callable[..., object]:
     run("git", "init", "-q", "-b", "main", repo, cwd=place)
     run("git", "add", "-A", cwd=repo)
     run("git", "commit", "-q", "-m", "base", cwd=repo)
+    with open(repo / ".git/info/exclude", "a") as exclude:
+        exclude.write("/.ktx/\n")
     (repo / ".ktx").mkdir()
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PLUGINS_OFF]
     run(*pytest, "-p", "no:ktxkit", "-p", "no:reportlog", cwd=repo)  # bytecode is there before anything is measured

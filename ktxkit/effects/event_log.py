@@ -55,6 +55,10 @@ class EventWriter:
                 self._one(data)
             finally:
                 self._lock.release()
+        if self._handed:
+            self._drain()
+
+    def _drain(self) -> None:
         while self._handed and self._lock.acquire(False):
             try:
                 while self._handed:
@@ -65,10 +69,7 @@ class EventWriter:
     def _one(self, data: bytes) -> None:
         if self._quiet or self._getpid() != self.owner_pid:
             self.dropped += 1
-        else:
-            self._append(data)
-
-    def _append(self, data: bytes) -> None:
+            return
         try:
             info = self._fstat(self.fd)
             if info.st_ino != self._inode or info.st_dev != self._device or not info.st_nlink:

@@ -147,7 +147,7 @@ class Attempts:
 
     def _line(self, running: Attempt, worker: str, properties: Any) -> None:
         t, a, b, c = self._now() - self._start, running.setup, running.call, running.teardown
-        if running.outcome == "passed" and not (worker or properties or running.more) and min(a, b, c) >= 0:
+        if running.outcome == "passed" and not (worker or properties or running.more) and a >= 0 <= b and c >= 0:
             self._put(PASSED % (running.lead, t, a, b, c))
         else:
             self._full_line(running, worker, properties)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,11 @@ class Opening:
     def _enter(self) -> None:
         ledger.opened(self.world, self.run, self.project, parent=os.environ.get("KTX_TEST_RUN"))
         self.in_ledger = True
+
+    @property
+    def sink(self) -> Callable[[str], None]:
+        """Where records go, by the shortest way."""
+        return self.put if self.writer is None or self.mirror is not None else self.writer.put
 
     def put(self, record: str) -> None:
         if self.writer is not None:

@@ -48,7 +48,7 @@ class Recorder:
         self._now = time.perf_counter
         self.config, self.world = config, world
         self.opening: Opening = open_run(config, world)
-        self.attempts = Attempts(self.opening.put, self.encode, self.opening.artifacts.keep)
+        self.attempts = Attempts(self.opening.sink, self.encode, self.opening.artifacts.keep)
         self.fixtures = FixtureCosts()
         self.faults = 0
         self.first_fault = ""

@@ -78,7 +78,7 @@ class Suite:
         """One pytest to its end, whatever that is."""
         child = self.start(*args, plugins=plugins, user=user, **env)
         try:
-            out, _ = child.communicate(timeout=300)
+            out, _ = child.communicate(timeout=900)
         finally:
             try:
                 os.killpg(child.pid, signal.SIGKILL)
