@@ -104,9 +104,7 @@ class Objects:
         """End the reader."""
         for stream in (self._child.stdin, self._child.stdout, self._child.stderr):
             if stream is not None:
-                with contextlib.suppress(
-                    BrokenPipeError
-                ):  # git ended already, and what it was asked last is still here
+                with contextlib.suppress(BrokenPipeError):  # it ended by itself before
                     stream.close()
         self._child.wait()
 
