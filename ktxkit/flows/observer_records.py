@@ -47,20 +47,17 @@ def record_proof(
     said = {key: text[:TEXT] for key, text in {"id": receipt, "what": what, "phase": phase}.items() if text}
 
     def made(attempt: Attempt, when: When) -> Document | None:
-        if (
-            attempt.state.authority != "current"
-            or standing(attempt.domain, attempt.lease_now()) is not Standing.CURRENT
-        ):
+        state = attempt.state
+        if state.authority != "current" or standing(attempt.domain, attempt.lease_now()) is not Standing.CURRENT:
             raise Refused(
                 "the attempt's fence is revoked: this is no progress of it",
                 where=str(path_of(lease)),
                 hint="another attempt has the unit: stop, and leave the work to it",
             )
-        if said["id"] in attempt.state.receipts:
+        if said["id"] in state.receipts:
             return None
-        window = prove(attempt.state.window, when.line.at)
-        body = {"receipt": said, "deadline": r.deadline_document(window, attempt.state.settings)}
-        return attempt.record(r.PROOF, When(when.line, "receipt"), body)
+        deadline = r.deadline_document(prove(state.window, when.line.at), state.settings)
+        return attempt.record(r.PROOF, When(when.line, "receipt"), {"receipt": said, "deadline": deadline})
 
     return append(attempt, made)
 
