@@ -26,6 +26,7 @@ Document = dict[str, Any]
 SCHEMA_VERSION = 1
 ENGINE = "jsonschema_rs"
 VIOLATIONS_LIMIT = 1000  # departures of one value that are looked at
+MORE = "more"  # the keyword of what stands for departures that are not told
 LARGE = 30_000  # values in a value of which only the first departure is told: the engine holds 7 KB for each
 ENUM_SHOWN = 12  # values of an enum that a message lists
 
@@ -145,6 +146,8 @@ def _violations(validator: Any, rules: Any, value: Any) -> list[Violation]:
             found += [Violation(path, keyword, None, key, known) for key in missing]
         else:
             found.append(Violation(path, keyword, _step(holder, keyword)))
+    if found and _is_large(value):
+        found.append(Violation((), MORE))
     return list({(v.path, v.keyword, v.detail): v for v in found}.values())
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+from ktxkit import __version__, contracts
 from ktxkit.core import names
 from ktxkit.core.digests import digest
+from ktxkit.core.gates import groups
 from ktxkit.core.gates.groups import Group, Grouped, summary_of
 from ktxkit.core.gates.model import place_of
 from ktxkit.effects.fact_cache import FactCache
@@ -100,12 +104,22 @@ class Reader:
 def _name(entries: list[Entry], root: bytes) -> str:
     """What a group's facts follow from: its files, and the version of the readers."""
     lines = [b" ".join((mode.encode(), oid.encode(), path)) for mode, path, oid, _ in entries]
-    return digest(b"\0".join((gate_facts.version().encode(), root, *lines)))
+    return digest(b"\0".join((gate_facts.version().encode(), readers(), root, *lines)))
+
+
+@lru_cache(maxsize=1)
+def readers() -> bytes:
+    """What the readers are: their release, their sources and their schemas. Nobody has to remember to count it up."""
+    core = Path(groups.__file__).parent
+    places = [*core.glob("*.py"), core.parent / "strict_yaml.py", core.parent / "yaml_nodes.py"]
+    places += [Path(gate_facts.__file__), *contracts.schema_dir().glob("artifact-*.schema.json")]
+    found = [place.read_bytes() for place in sorted(places) if place.is_file()]
+    return f"{__version__} {digest(b''.join(found))[3:19]}".encode()
 
 
 def _key(entry: Entry) -> str:
     mode, _, oid, kind = entry
-    return f"{gate_facts.version()}:{kind}:{mode if mode in gate_facts.NOT_A_FILE else oid}"
+    return f"{gate_facts.version()} {readers().decode()}:{kind}:{mode if mode in gate_facts.NOT_A_FILE else oid}"
 
 
 def _encoded(value: Any) -> bytes:

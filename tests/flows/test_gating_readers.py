@@ -56,6 +56,14 @@ def test_json_that_is_no_yaml_is_judged_all_the_same() -> None:
     assert wrong.rule == "schema-unknown-key" and len(wrong.message) < 200
 
 
+def test_of_a_large_file_the_first_departure_is_told() -> None:
+    judge = contracts.foreign(b'{"items": {"type": "integer"}}', "schema.json")
+    found = schema.problems(b"a.yaml", b"- a\n" * 40_000, judge)
+    assert [one.rule for one in found] == ["schema-type", "schema-value"]
+    assert found[1].message == "of a file this large only the first departure from the schema is told"
+    assert schema.problems(b"a.yaml", b"- 1\n" * 40_000, judge) == []
+
+
 def test_many_departures_are_told_in_part() -> None:
     judge = contracts.foreign(RULES, "schema.json")
     found = schema.problems(b"a.yaml", b"".join(b"k%d: 1\n" % n for n in range(900)), judge)

@@ -126,6 +126,7 @@ class Layer:
         return any(wanted in self.tables.get(place, ()) for place in places)
 
 
+@lru_cache(maxsize=1 << 14)
 def plain_table(name: str) -> str:
     return name.translate(_QUOTES).strip().casefold()
 

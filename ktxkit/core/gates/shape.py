@@ -58,6 +58,8 @@ def scalars(node: Node) -> list[tuple[int, int]]:
 
 
 def _told(violation: Violation, root: Node) -> Problem:
+    if violation.keyword == "more":
+        return Problem("schema-value", 1, 1, "of a file this large only the first departure from the schema is told")
     node, key = root.at(list(violation.path))
     place = key if key is not None and violation.keyword == "additionalProperties" else node
     name = _dotted(violation.path)
