@@ -8,76 +8,17 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NamedTuple
+from typing import IO
 
 from ktxkit.core.patch import Content
 from ktxkit.effects.git import Git
+from ktxkit.effects.listing import LISTED_KEPT, Below, Listed, in_runs
+from ktxkit.effects.listing import TreeEntry as TreeEntry
 from ktxkit.errors import BrokenContract, CannotRun
 
 ENTRIES_KEPT = 200_000  # of trees that were read: memory stays flat over a long run
 AHEAD, SMALL = 64, 1024 * 1024  # objects of one exchange; bytes of one that is read in it
 CHUNK = 1024 * 1024  # bytes of a blob held at once where it is only hashed
-
-
-LISTED_KEPT = 300_000  # entries of trees that were listed
-
-
-class TreeEntry(NamedTuple):
-    """One file of a tree: mode of six octal digits, path from the top, object id."""
-
-    mode: str
-    path: bytes
-    oid: str
-
-
-class Below(NamedTuple):
-    """A subtree and the path of its files up to their names."""
-
-    tree: str
-    prefix: bytes
-
-
-Runs = list[list[TreeEntry] | Below]  # one tree: files in a row, and between them the subtrees
-
-
-def in_runs(level: list[tuple[str, bytes, str]], prefix: bytes) -> Runs:
-    """One level of a tree with the paths of its files."""
-    runs: Runs = []
-    files: list[TreeEntry] = []
-    for mode, name, oid in level:
-        if mode == "040000":
-            runs.append(Below(oid, prefix + name + b"/"))
-            files = []
-        else:
-            if not files:
-                runs.append(files)
-            files.append(TreeEntry(mode, prefix + name, oid))
-    return runs
-
-
-class Listed:
-    """Trees that were listed in this process, by id and place: the tree of the next candidate differs in a few."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most  # entries kept; the oldest go first
-        self._held = 0
-        self._runs: dict[tuple[str, bytes], tuple[int, Runs]] = {}
-        self._lock = threading.Lock()
-
-    def get(self, tree: str, prefix: bytes) -> Runs | None:
-        found = self._runs.get((tree, prefix))
-        return found[1] if found is not None else None
-
-    def put(self, tree: str, prefix: bytes, runs: Runs) -> None:
-        size = 1 + sum(len(run) for run in runs)
-        with self._lock:
-            if (tree, prefix) in self._runs:
-                return
-            self._runs[tree, prefix] = size, runs
-            self._held += size
-            while self._held > self._most and len(self._runs) > 1:
-                gone, _ = self._runs.pop(next(iter(self._runs)))
-                self._held -= gone
 
 
 LISTED = Listed(LISTED_KEPT)
@@ -246,10 +187,10 @@ class Objects:
             runs = in_runs(self.level(tree), prefix)
             LISTED.put(tree, prefix, runs)
         for run in runs:
-            if isinstance(run, list):
-                found += run
-            else:
+            if isinstance(run, Below):
                 self._list(run.tree, run.prefix, found)
+            else:
+                found += run
 
     def entry(self, tree: str, path: bytes) -> TreeEntry | None:
         """What stands at a path of a tree (a directory included), or None."""
