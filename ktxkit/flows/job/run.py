@@ -18,7 +18,7 @@ from ktxkit.effects.signals import stopping
 from ktxkit.effects.store import ensure_ignored
 from ktxkit.effects.unit_process import end_strays
 from ktxkit.errors import CannotRun, Conflict, KtxError, Refused
-from ktxkit.flows import jobs, recover
+from ktxkit.flows import jobs, leases, recover
 from ktxkit.flows.job import finish, prepare, strays
 from ktxkit.flows.job.guard import Guard
 from ktxkit.flows.job.hooks import Hooks
@@ -203,6 +203,7 @@ def end_left(world: World, job: Document, tracer: Tracer) -> None:
     for place in (names.job_dir(job_id), f"ingest-patches/{job_id}", f"ingest-traces/{job_id}", "locks"):
         files.sweep_asides(store.path(place))
     neutral.sweep(store.path("tmp"))
+    leases.worktrees(run.world).empty_trash()
 
 
 def _refuse_stopped(run: JobRun) -> None:
