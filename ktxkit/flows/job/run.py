@@ -191,7 +191,7 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
 
 def end_left(world: World, job: Document, tracer: Tracer) -> None:
     """End the units' processes that outlived an earlier execution (nobody would collect what they write), and remove
-    half-written files and private directories of processes that are proven dead."""
+    half-written files, private directories and let-go worktrees of processes that are proven dead."""
     job_id, store = str(job["jobId"]), world.writable_store
     for unit in jobs.units(job):
         lease = store.read_optional("lease", names.unit_doc(job_id, unit.position, unit.key, "lease"))
@@ -203,7 +203,7 @@ def end_left(world: World, job: Document, tracer: Tracer) -> None:
     for place in (names.job_dir(job_id), f"ingest-patches/{job_id}", f"ingest-traces/{job_id}", "locks"):
         files.sweep_asides(store.path(place))
     neutral.sweep(store.path("tmp"))
-    leases.worktrees(run.world).empty_trash()
+    leases.worktrees(world).empty_trash()
 
 
 def _refuse_stopped(run: JobRun) -> None:
