@@ -6,17 +6,17 @@ import json
 import os
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.commands import spawn
-from tests.support.faults import Killed, count_effects, run_killed, spread
+from tests.support.faults import Killed, count_effects, run_killed
 from tests.support.repos import Repo
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
-MOST = 3  # kills in the short form, each followed by the next run
 WHENS = ("before", "after", "torn")
 PAGES = ["daily-card-1.md", "last-card-2.md"]
 
@@ -97,19 +97,25 @@ def effects(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return found
 
 
+def chosen(effects: list[str], when: str) -> list[tuple[int, Callable[[Repo], None]]]:
+    """Which effects to be killed at, and what comes next: everything in the full form, else one of each kind."""
+    if FULL:
+        return [(n, after) for n in range(len(effects)) for after in (resumed, anew)]
+    begun = next(n for n, effect in enumerate(effects) if effect.startswith("os.open .ingest.json"))
+    landing = max(n for n, effect in enumerate(effects) if effect.startswith("spawn git"))
+    one = {"before": (len(effects) // 2, resumed), "after": (begun, anew), "torn": (landing, anew)}
+    return [one[when]]
+
+
 @pytest.mark.parametrize("when", WHENS)
 def test_killed_at_any_effect(tmp_path: Path, effects: list[str], when: str) -> None:
-    chosen = spread(effects, MOST)
-    for number, n in enumerate(chosen):
-        if not FULL and number % len(WHENS) != WHENS.index(when):
-            continue
-        for after in (resumed, anew) if FULL else ((resumed, anew)[number % 2],):
-            place = tmp_path / f"{n}-{after.__name__}"
-            repo = made(place)
-            killed = run_killed("ingest-run", words(repo, "--job", "j1"), repo.path, n, when)
-            after(repo)
-            try:
-                check(repo)
-            except AssertionError as error:
-                raise AssertionError(f"{killed if isinstance(killed, Killed) else n} then {after.__name__}") from error
-            shutil.rmtree(place)
+    for n, after in chosen(effects, when):
+        place = tmp_path / f"{n}-{after.__name__}"
+        repo = made(place)
+        killed = run_killed("ingest-run", words(repo, "--job", "j1"), repo.path, n, when)
+        after(repo)
+        try:
+            check(repo)
+        except AssertionError as error:
+            raise AssertionError(f"{killed if isinstance(killed, Killed) else n} then {after.__name__}") from error
+        shutil.rmtree(place)

@@ -54,7 +54,8 @@ def _cut_off(world: World, connection: str, source: str) -> Iterator[Document]:
             continue  # gate-ok: a damaged one is none of them
         if job is None or "finishedAt" in job or (job["connectionId"], job["sourceKey"]) != (connection, source):
             continue
-        if world.store.exists(places.ingest_doc(name)):
+        # Killed before that document was written: its sync id, which ends with the job's own, says what it was.
+        if world.store.exists(places.ingest_doc(name)) or str(job.get("syncId", "")).endswith(f"-{name}"):
             yield job
 
 
