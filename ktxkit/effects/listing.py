@@ -6,7 +6,7 @@ import threading
 from typing import NamedTuple
 
 LISTED_KEPT = 500_000  # entries of trees that were listed
-SAME_PLACE = 3  # trees of one place: the base's, the target's, the last candidate's
+SAME_PLACE = 2  # trees of one place: the base's or the target's, and the last candidate's
 
 
 class TreeEntry(NamedTuple):

@@ -26,7 +26,7 @@ FULL = os.environ.get("KTX_TEST_FULL") == "1"
 FILES, UNITS, MARKS = (50_000, 2_000, (100, 1_000, 2_000)) if FULL else (2_000, 30, (10, 20, 30))
 FOLDER = 100  # files in one
 MB = 1024 * 1024
-SPARE = 30 * MB if FULL else 6 * MB  # what may be added between the first mark and the last
+SPARE = 40 * MB if FULL else 6 * MB  # between the first mark and the last: two listings of every place are kept
 
 
 @dataclass
