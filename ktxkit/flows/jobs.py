@@ -151,7 +151,7 @@ def target_ref(world: World, name: str) -> str:
         name = head.text
     ref = name if name.startswith("refs/") else f"refs/heads/{name}"
     if world.git.resolve(ref) is None:
-        hint = "make a first commit, or name another branch as the target"
+        hint = "an unborn branch has none: make a first commit, or name another branch as the target"
         raise CannotRun(f"no branch {name!r}: target branch {name} has no commit", hint=hint)
     return ref
 
