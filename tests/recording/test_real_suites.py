@@ -68,8 +68,8 @@ def test_counts(name: str, tmp_path: Path) -> None:
     suite = Suite(repo, env={"PYTHONPATH": str(root / "src")})
     _ = suite.world.writable_store
     for options, plugins in (((), ("reportlog",)), (("-n", "2"), ("reportlog", "xdist"))):
-        log = tmp_path / f"{len(options)}.jsonl"
-        ended = suite.run("-q", "-W", "default", "--report-log", str(log), *options, plugins=plugins)
+        log = tmp_path / f"{len(options)}.jsonl"  # with `=`: a word of its own would be a path that decides the rootdir
+        ended = suite.run("-q", "-W", "default", f"--report-log={log}", *options, plugins=plugins)
         record = suite.records[-1]
         known = {
             key: count for key, count in ended.summary.items() if key in set(record["reported"]) | {"passed", "failed"}
