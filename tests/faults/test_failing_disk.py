@@ -32,7 +32,7 @@ def applying(tmp_path: Path) -> Scenario:
 
 def verifying(tmp_path: Path) -> Scenario:
     job = collected(tmp_path)
-    return Scenario("patch-apply", checking(job, "seven"), job.repo, template_of(job.repo, tmp_path / "aside"))
+    return Scenario("patch-apply", checking(job), job.repo, template_of(job.repo, tmp_path / "aside"))
 
 
 def job_verifying(tmp_path: Path) -> Scenario:

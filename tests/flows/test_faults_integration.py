@@ -37,8 +37,8 @@ def collected(tmp_path: Path) -> Job:
     return job
 
 
-def checking(job: Job, what: str) -> Args:
-    return [*UNIT, "--verify", "--", script(job.repo.path.parent / "check", f"grep -q {what} text")]
+def checking(job: Job, body: str = "grep -q seven text") -> Args:
+    return [*UNIT, "--verify", "--", script(job.repo.path.parent / "check", body)]
 
 
 def conflicting(job: Job) -> Args:
@@ -48,8 +48,8 @@ def conflicting(job: Job) -> Args:
 
 APPLICATIONS: dict[str, tuple[int, Callable[[Job], Args]]] = {
     "accepted": (0, lambda job: UNIT),
-    "verified": (0, lambda job: checking(job, "seven")),
-    "not verified": (3, lambda job: checking(job, "eight")),
+    "verified": (0, lambda job: checking(job)),
+    "not verified": (3, lambda job: checking(job, "! grep -q seven text")),
     "conflict": (3, conflicting),
 }
 
