@@ -200,7 +200,7 @@ def end_left(world: World, job: Document, tracer: Tracer) -> None:
             if ended:
                 facts = {"unitKey": unit.key, "processes": list(ended)}
                 tracer.emit("recovery", "work_unit_strays_ended", facts, level="info")
-    for place in (names.job_dir(job_id), f"ingest-patches/{job_id}", f"ingest-traces/{job_id}", "locks"):
+    for place in (names.job_dir(job_id), f"ingest-patches/{job_id}", f"ingest-traces/{job_id}", "attempts", "locks"):
         files.sweep_asides(store.path(place))
     neutral.sweep(store.path("tmp"))
     leases.worktrees(world).empty_trash()
