@@ -16,7 +16,7 @@ from ktxkit.effects.listing import LISTED_KEPT, Below, Listed, in_runs
 from ktxkit.effects.listing import TreeEntry as TreeEntry
 from ktxkit.errors import BrokenContract, CannotRun
 
-ENTRIES_KEPT = 200_000  # of trees that were read: memory stays flat over a long run
+ENTRIES_KEPT = 60_000  # of trees that were read, those used last: some 12 MB, however long a run is
 AHEAD, SMALL = 64, 1024 * 1024  # objects of one exchange; bytes of one that is read in it
 CHUNK = 1024 * 1024  # bytes of a blob held at once where it is only hashed
 
@@ -34,6 +34,7 @@ class Objects:
         self._ahead: dict[str, bytes] = {}
         self._trees: dict[str, list[tuple[str, bytes, str]]] = {}
         self._held = 0
+        self._memory = threading.Lock()
 
     def __enter__(self) -> Objects:
         return self
@@ -165,14 +166,18 @@ class Objects:
 
     def level(self, tree: str) -> list[tuple[str, bytes, str]]:
         """The entries of one tree object, subtrees as such: (mode, name, id)."""
-        known = self._trees.get(tree)
-        if known is None:
-            known = parse_tree(self.read(tree), len(tree) // 2)
-            self._held += len(known)
-            if self._held > ENTRIES_KEPT:
-                self._trees.clear()
-                self._held = len(known)
-            self._trees[tree] = known
+        with self._memory:
+            known = self._trees.pop(tree, None)
+            if known is not None:
+                self._trees[tree] = known  # the last one to go
+                return known
+        known = parse_tree(self.read(tree), len(tree) // 2)
+        with self._memory:
+            if tree not in self._trees:
+                self._trees[tree] = known
+                self._held += len(known)
+            while self._held > ENTRIES_KEPT and len(self._trees) > 1:
+                self._held -= len(self._trees.pop(next(iter(self._trees))))
         return known
 
     def tree(self, tree: str) -> list[TreeEntry]:

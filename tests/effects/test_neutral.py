@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.effects import merging, neutral, tree_diff
+from ktxkit.effects import merging, neutral, objects, tree_diff
 from ktxkit.effects.git import Git, GitFailed
 from ktxkit.effects.neutral import Neutral, open_neutral, pooled
 from tests.support.integration import world_at
@@ -105,6 +105,17 @@ def test_a_missing_tree_is_an_error_and_the_next_answer_is_right(repo: Repo) -> 
             with pytest.raises(GitFailed):
                 one.differ.entries("1" * len(empty), full)
             assert [entry.path for entry in one.differ.entries(empty, full)] == [b"a"]
+
+
+def test_a_reader_remembers_the_trees_used_last(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "ENTRIES_KEPT", 10)
+    with open_neutral(world_at(repo.path)) as one:
+        trees = [tree_with(one, [b"%d" % n, b"x", b"y"]) for n in range(8)]
+        for tree in trees:
+            assert len(one.objects.level(trees[0])) == len(one.objects.level(tree)) == 3
+        assert list(one.objects._trees) == [trees[6], trees[0], trees[7]]
+        assert one.objects._held == 9
+        assert [entry.path for entry in one.objects.tree(trees[3])] == [b"3", b"x", b"y"]
 
 
 def test_the_reader_is_renewed_in_time(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
