@@ -46,6 +46,8 @@ def half(repo: Repo, name: str) -> Path:
 def living_git(repo: Repo, *args: str, cwd: Path | None = None, **env: str) -> Iterator[None]:
     """A process that looks like a git at work in the repository."""
     child = subprocess.Popen(["git", "30", *args], executable="/bin/sleep", cwd=cwd or repo.path, env=env)
+    while not Path(f"/proc/{child.pid}/cmdline").read_bytes():  # empty for a moment after the exec
+        time.sleep(0.001)
     try:
         yield
     finally:
