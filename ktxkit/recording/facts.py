@@ -68,6 +68,14 @@ def narrowing(config: pytest.Config) -> list[dict[str, str]]:
     return found
 
 
+def beside_top(config: pytest.Config, top: Path | None) -> list[dict[str, str]]:
+    """A root directory that is not the top of the checkout narrows like an option: what lies outside it is not seen."""
+    if top is None or os.path.realpath(top) == os.path.realpath(config.rootpath):
+        return []
+    place = os.path.relpath(os.path.realpath(config.rootpath), os.path.realpath(top))
+    return [{"option": "root directory", "value": clean(place)[0][:500]}]
+
+
 def directory(config: pytest.Config) -> str:
     """Where pytest was started, relative to its root directory."""
     return clean(os.path.relpath(config.invocation_params.dir, config.rootpath))[0]

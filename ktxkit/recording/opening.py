@@ -120,7 +120,7 @@ class Opening:
             "mode": facts.mode(self.config),
             "argv": [clean(arg)[0][:4000] for arg in self.config.invocation_params.args][: facts.ARGUMENTS_SHOWN],
             "directory": facts.directory(self.config),
-            "selection": facts.selection(self.config) | {"paths": facts.paths(self.config)},
+            "selection": self._selection(),
             "environment": facts.environment(os.environ, self.runner.get("variables", ())),
             "workers": count,
             "scheduling": dist,
@@ -135,6 +135,14 @@ class Opening:
         if parent:
             made["parent"] = parent
         return made | self._tree("tree")
+
+    def _selection(self) -> dict[str, Any]:
+        made = facts.selection(self.config) | {"paths": facts.paths(self.config)}
+        try:
+            top = self.world.repository.top
+        except KtxError:
+            return made  # the tree is not known either, and says why
+        return made | {"narrowing": [*made["narrowing"], *facts.beside_top(self.config, top)]}
 
     def tree_after(self) -> dict[str, Any]:
         """The tree when the tests are done: what ran is only proven where it is the same as before."""

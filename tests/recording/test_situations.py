@@ -322,6 +322,19 @@ def test_t26_started_below_the_root_is_not_full(place: Path) -> None:
     assert suite.record["scope"]["why"] == ["directory sub"]
 
 
+@pytest.mark.parametrize("ini", [False, True])
+def test_a_root_directory_below_the_top_is_no_full_run(tmp_path: Path, ini: bool) -> None:
+    files = {f"tests/{name}.py": "def test(): pass\n" for name in ("test_a", "sub/test_b")}
+    suite = Suite.make(tmp_path / "s", files | ({"tests/sub/pytest.ini": "[pytest]\n"} if ini else {}))
+    suite.repo.git("rm", "-q", "pytest.ini")
+    subprocess.run(suite.argv("-q"), cwd=suite.repo.path / "tests/sub", check=True, env={**os.environ, "PWD": ""})
+    suite.run()
+    below, top = suite.records
+    assert below["scope"] == {"kind": "partial", "why": ["root directory tests/sub"]}
+    assert below["counts"]["selected"] == 1
+    assert (top["scope"], top["counts"]["selected"]) == ({"kind": "full"}, 2)
+
+
 def test_t26_testpaths_are_the_whole(place: Path) -> None:
     suite = five(place, "pass")
     suite.repo.write("pytest.ini", "[pytest]\ntestpaths = sub\n")
