@@ -4,7 +4,7 @@ reads    the lease of the unit or of the worktree that this is; every candidate 
 writes   .ktx/attempts/A/worktree-observer/ (policy, baseline, activity.jsonl, state), the journal's head in the lease;
          with --preserve refs/ktx/attic/... for late writes
 exits    0 reconciled, or watched to the end; 1 refused (other intervals, not at rest); 2 cannot run, or cannot write;
-         4 not the leased worktree, or late writes are quarantined; 5 a damaged journal or document
+         4 not the leased worktree, or late writes are quarantined; 5 a damaged journal or document was found
 example  worktree-watch --job j1 --unit orders
          worktree-watch --once --level content --json
 """

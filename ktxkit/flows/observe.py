@@ -16,7 +16,7 @@ from ktxkit.errors import Refused
 from ktxkit.flows import jobs, observer_records, observer_status
 from ktxkit.flows.attic import to_attic
 from ktxkit.flows.leases import Place, path_of
-from ktxkit.flows.observer_attach import attach
+from ktxkit.flows.observer_attach import Attached, attach, trusted_baseline
 from ktxkit.flows.observer_attempt import Attempt
 from ktxkit.flows.observer_loop import Loop
 from ktxkit.flows.observer_reconcile import Reconciler, Seen
@@ -30,14 +30,24 @@ STEP = 1.0  # seconds that one step of a watch may wait
 
 def status(place: Place, lease: Document) -> Document:
     """The attempt's status document; nothing is changed."""
-    return observer_status.of(Attempt.of(place, lease))
+    attempt = Attempt.of(place, lease)
+    trusted_baseline(attempt)
+    return observer_status.of(attempt, attempt.because)
+
+
+def _told(attached: Attached) -> Document:
+    """The status at the end of a look; damage that it found is marked, though a new segment has begun."""
+    made = observer_status.of(attached.attempt)
+    if attached.damage and "lost" in made["journal"]:
+        made["journal"]["lost"]["foundNow"] = True
+    return made
 
 
 def once(place: Place, lease: Document, level: Level, settings: Settings | None = None) -> tuple[Document, Seen]:
     """Reconcile once: attach where nobody has, look, and return the status with what was seen."""
     attached = attach(place, lease, settings, bump=False)
     seen = Reconciler(attached).reconcile("manual", level)
-    return observer_status.of(attached.attempt), seen
+    return _told(attached), seen
 
 
 def watch(
@@ -64,7 +74,7 @@ def watch(
                 tell(record)
             left = STEP if seconds is None else seconds - (clock.monotonic() - began)
             if stop.is_set() or loop.over or left <= 0:
-                return observer_status.of(loop.attempt)
+                return _told(loop.attached)
             seen = loop.step(min(STEP, left))
     finally:
         loop.close()
@@ -167,7 +177,7 @@ def preserve(place: Place, lease: Document) -> tuple[Document, str]:
                 "the worktree is not at rest, or not the leased one", where=where, hint="end what writes there"
             )
         observer_records.preserved(attached.attempt, ref)
-    return observer_status.of(attached.attempt), ref
+    return _told(attached), ref
 
 
 def _at_rest(before: Seen, after: Seen) -> bool:

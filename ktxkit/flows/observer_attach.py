@@ -28,12 +28,13 @@ PAUSE = 0.2  # seconds between them
 
 @dataclass(frozen=True)
 class Attached:
-    """An attempt with a baseline. `fresh`: it was taken just now."""
+    """An attempt with a baseline. `fresh`: it was taken just now; `damage`: what this attach found wrong before."""
 
     attempt: Attempt
     taken: root_.Snapshot
     baseline: Document
     fresh: bool
+    damage: str = ""
 
 
 def attach(
@@ -45,8 +46,9 @@ def attach(
     cannot be trusted, or is gone, is left as it is: a new segment begins, whose baseline has no known time.
     """
     attempt = Attempt.of(place, lease)
-    baseline = _trusted_baseline(attempt)
-    if attempt.because:
+    baseline = trusted_baseline(attempt)
+    damage = attempt.because
+    if damage:
         attempt = _new_segment(attempt)
         baseline = _found(attempt) if attempt.chain.records else None
     attempt.lock_held = lock_held
@@ -58,10 +60,10 @@ def attach(
         attempt.epoch = _next_epoch(attempt) if bump else attempt.state.epoch
     attempt.anchor()
     attempt.lease = attempt.lease_now() or lease
-    return Attached(attempt, root_.snapshot_of(attempt, baseline), baseline, fresh)
+    return Attached(attempt, root_.snapshot_of(attempt, baseline), baseline, fresh, damage)
 
 
-def _trusted_baseline(attempt: Attempt) -> Document | None:
+def trusted_baseline(attempt: Attempt) -> Document | None:
     """The baseline's document, or None: where there is none yet, and where (`because`) something cannot be trusted."""
     attempt.because = attempt.chain.problem
     if attempt.because or not attempt.chain.records:

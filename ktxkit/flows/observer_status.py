@@ -21,15 +21,18 @@ CONTRACT = "observer-status"
 MILLISECOND = 1_000_000
 
 
-def of(attempt: Attempt) -> Document:
-    """The status document. A chain with a problem is told; its last trusted state is not taken for the present."""
+def of(attempt: Attempt, damage: str = "") -> Document:
+    """The status document. A chain with a problem is told; its last trusted state is not taken for the present.
+
+    `damage`: what is wrong beside the chain, as with the baseline's own files.
+    """
     state, now = attempt.state, attempt.line_now().at
     seen = attempt.read_state()
     made: Document = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": CONTRACT,
         "at": timestamp(attempt.world.clock.now()),
-        "verdict": verdict(attempt, now),
+        "verdict": "unknown" if damage else verdict(attempt, now),
         "authority": state.authority,
         "standing": standing(attempt.domain, attempt.lease_now()).value,
         "domain": attempt.domain,
@@ -38,7 +41,7 @@ def of(attempt: Attempt) -> Document:
         "deadlines": deadline_facts(state, now),
         "observer": _observer(attempt, seen, now),
         "lateWrites": _late(state),
-        "journal": _journal(attempt),
+        "journal": _journal(attempt, damage),
         "process": liveness.look(attempt.lease["nonce"], path_of(attempt.lease)).document(),
     }
     if state.holds:
@@ -167,12 +170,16 @@ def _late(state: Projection) -> Document:
     return made
 
 
-def _journal(attempt: Attempt) -> Document:
+def _journal(attempt: Attempt, damage: str) -> Document:
     chain = attempt.chain
     made: Document = {"segment": chain.segment, "seq": len(chain.records), "attempt": attempt.name}
     if chain.head:
         made["head"] = chain.head
-    return {**made, **({"problem": chain.problem} if chain.problem else {})}
+    lost = attempt.state.lost
+    if lost:
+        made["lost"] = {"segment": max(1, chain.segment - 1), "why": lost, "at": rfc3339(attempt.state.baseline_at)}
+    problem = chain.problem or damage
+    return {**made, **({"problem": problem} if problem else {})}
 
 
 def who(lease: Document) -> str:

@@ -32,7 +32,8 @@ def settings(seconds: Mapping[str, float | None]) -> Settings | None:
 
 def outcome(status: Document) -> str:
     """The outcome word of a status: what cannot be trusted or is quarantined is for a person to look at."""
-    if status["journal"].get("problem"):
+    journal = status["journal"]
+    if journal.get("problem") or journal.get("lost", {}).get("foundNow"):
         return "broken_contract"
     foreign = any(hold.startswith(BLOCKING) for hold in status.get("attemptHolds", ()))
     return "blocked" if foreign or status["lateWrites"]["quarantined"] else "done"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -145,6 +146,61 @@ def test_proof_of_somebody_else_is_refused_and_nothing_is_written(tree: Repo) ->
     ran = call("trace-append", *UNIT, "--phase", "p", "--event", "e", "--proof", cwd=main)
     assert (ran.status, "not the attempt" in ran.err) == (1, True)
     assert not (main / ".ktx/ingest-traces/j1/trace.jsonl").exists()
+
+
+# -- damage ----------------------------------------------------------------------------------------
+
+
+def _observer(tree: Repo) -> Path:
+    return next((tree.path.parents[2] / "attempts").glob("*/worktree-observer"))
+
+
+def _edited(observer: Path) -> None:
+    journal = observer / "activity.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b"creat", b"xxxxx"))
+
+
+def _rolled_back(observer: Path) -> None:
+    journal = observer / "activity.jsonl"
+    journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0])
+
+
+DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "edited": ("corrupt", _edited),
+    "rolled back": ("rollback", _rolled_back),
+    "missing": ("missing", lambda observer: (observer / "activity.jsonl").unlink()),
+    "emptied": ("missing", lambda observer: (observer / "activity.jsonl").write_bytes(b"")),
+    "no directory": ("missing", shutil.rmtree),
+    "baseline": ("baseline_lost", lambda observer: (observer / "baseline.json").write_bytes(b"garbage")),
+    "tracked": ("baseline_lost", lambda observer: (observer / "tracked").write_bytes(b"garbage")),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_the_look_that_finds_damage_says_so_and_ends_with_5(tree: Repo, name: str) -> None:
+    why, damage = DAMAGE[name]
+    call("worktree-watch", "--once", cwd=tree.path)
+    tree.write("new.md", "new\n")
+    call("worktree-watch", "--once", cwd=tree.path)
+    damage(_observer(tree))
+    before = call("worktree-status", cwd=tree.path)
+    words = why.replace("_", " ")
+    assert (before.status, f"Journal: segment 1 cannot be trusted ({words})" in before.out) == (5, True)
+    found = call("worktree-watch", "--once", cwd=tree.path)
+    assert (found.status, f"Journal: segment 1 was lost ({words}), found by this look" in found.out) == (5, True)
+    after = call("worktree-status", "--json", cwd=tree.path)
+    lost = after.document["journal"]["lost"]
+    assert (after.status, lost["segment"], lost["why"], "foundNow" in lost) == (0, 1, why, False)
+    assert f"was lost ({words}), found {lost['at']}" in call("worktree-status", cwd=tree.path).out
+    again = call("worktree-watch", "--once", cwd=tree.path)
+    assert (again.status, "found by this look" in again.out) == (0, False)
+
+
+def test_a_watch_that_finds_damage_ends_with_5(tree: Repo) -> None:
+    call("worktree-watch", "--once", cwd=tree.path)
+    (_observer(tree) / "tracked").write_bytes(b"garbage")
+    ran = call("worktree-watch", "--for", "0", "--poll", cwd=tree.path)
+    assert (ran.status, "was lost (baseline lost), found by this look" in ran.out) == (5, True)
 
 
 # -- live ------------------------------------------------------------------------------------------

@@ -552,6 +552,7 @@ def test_a_new_segment_is_told_by_its_records(o: Observed) -> None:
     first = o.records[0]
     assert (first["segment"], first["baselineTime"], first["previous"]["seq"]) == (2, "unknown", 2)
     assert observe.status(o.place, o.lease)["verdict"] == "unknown"
+    assert o.status()["journal"]["lost"] == {"segment": 1, "why": "corrupt", "at": first["at"]}
     assert o.proof("new") is not None  # only new proof starts a window
     assert o.suspect_in() == 300
     observer_records.fence(o.attempt, "ended")

@@ -26,6 +26,7 @@ class Projection:
     manifest: str = ""
     baseline_at: int = 0
     baseline_known: bool = False
+    lost: str = ""  # why the segment before this one was given up
     window: Window = field(default_factory=lambda: Window(0, known=False))
     line: Timeline = field(default_factory=lambda: Timeline(0, Reading("", 0, 0)))
     authority: str = "current"  # current, revoked, reaped
@@ -69,6 +70,8 @@ class Projection:
         self.baseline_known = record["baselineTime"] == "known"
         self.window = Window(record["timelineNs"], known=self.baseline_known)
         self.holds = tuple(record.get("holds", ()))
+        given_up = (hold.removeprefix("journal_") for hold in self.holds if hold.startswith("journal_"))
+        self.lost = next(given_up, "")
 
     def _attach(self, record: Mapping[str, Any]) -> None:
         self.epoch = record["domain"]["observerEpoch"]

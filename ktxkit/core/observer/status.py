@@ -44,8 +44,21 @@ def lines(status: Mapping[str, Any]) -> list[str]:
         f"Proven progress: {_proven(status['proven'])}",
         f"Deadlines: {_deadlines(status)}",
         f"Observer: {_observer(status)}",
+        *_journal(status["journal"]),
         f"Next: {_next(status['next'])}",
     ]
+
+
+def _journal(found: Mapping[str, Any]) -> list[str]:
+    """A line where something of it was lost, or cannot be trusted."""
+    if found.get("problem"):
+        return [f"Journal: segment {found['segment']} cannot be trusted ({found['problem'].replace('_', ' ')})"]
+    lost = found.get("lost")
+    if not lost:
+        return []
+    when = "found by this look" if lost.get("foundNow") else f"found {lost['at']}"
+    what = f"segment {lost['segment']} was lost ({lost['why'].replace('_', ' ')}), {when}"
+    return [f"Journal: {what}; segment {found['segment']} claims nothing of the time before"]
 
 
 def clock_facts(clocks: Mapping[str, Any]) -> dict[str, str]:
