@@ -64,7 +64,7 @@ def _check(world: World, args: Namespace) -> tuple[Document, Content]:
         touched, earlier = _named(world, args, after, kept, objects, root) if args.files else (None, None)
         unchanged = touched is None and before is not None and not args.changed_since
         unchanged = unchanged and before is not None and not gates.changed(before, after)
-        if unchanged and not args.index:
+        if unchanged and not args.index and "GIT_INDEX_FILE" not in world.env:  # git names it to its hooks
             before = None  # nothing is staged: an empty check would pass for an answer, so everything is charged
         everything = args.all or unchanged or (before is None and touched is None)
         asked = Asked(after, before, touched, everything, also, earlier)

@@ -18,7 +18,7 @@ from tests.support.repos import Repo
 
 MANAGERS = ("pre-commit", "prek")
 KEYS = {
-    "id", "name", "description", "entry", "language", "files", "types_or", "pass_filenames", "stages",
+    "id", "name", "description", "entry", "language", "files", "types_or", "pass_filenames", "always_run", "stages",
     "minimum_pre_commit_version",
 }  # fmt: skip
 STAGES = {"pre-commit", "pre-merge-commit", "commit-msg", "pre-push", "manual"}
@@ -48,6 +48,9 @@ def test_the_manifest_is_strict() -> None:
         "gate-check-message": True,
         "gate-check-system": False,
     }
+    for hook in manifest():  # what a change deletes has no type, and sources in Python are gated too
+        assert hook.get("always_run", False) == (not whole[hook["id"]])
+        assert ("types_or" in hook) == (hook["id"] == "gate-check-files")
 
 
 @pytest.mark.parametrize("name", MANAGERS)
@@ -146,6 +149,23 @@ def test_commits_and_pushes(layer: Repo, published: Path, name: str, tmp_path: P
     status, said = run(layer, "push", "origin", "main", ":old")
     assert status == 1 and FINDING in said, said
     assert run(layer, "push", "origin", ":old")[0] == 0
+
+
+@pytest.mark.parametrize("name", MANAGERS)
+def test_a_commit_that_only_deletes_or_only_touches_python(layer: Repo, published: Path, name: str) -> None:
+    layer.write("ktx-gates.yaml", "schemaVersion: 1\ngates: [{gate: artifacts}, {gate: swallow}]\n")
+    configured(layer, published, name, "gate-check-system")
+    layer.git("rm", "-q", ORDERS)
+    status, said = run(layer, "commit", "-m", "only a deletion")
+    assert status == 1 and f"{PAGE_PATH}:5:12: error unknown-source" in said, said
+    layer.git("reset", "-q", "--hard")
+    layer.write("tool.py", "try:\n    pass\nexcept Exception:\n    pass\n")
+    layer.git("add", "tool.py")
+    status, said = run(layer, "commit", "-m", "only Python")
+    assert status == 1 and "tool.py:3" in said, said
+    layer.git("commit", "-qm", "a debt", "--no-verify")
+    status, said = run(layer, "commit", "--amend", "-m", "only the message")
+    assert status == 0, said
 
 
 TOLD = re.compile(r"^ *(?:\S+:\d+:\d+|\S+): (?:error|warning) .*$", re.MULTILINE)
