@@ -12,8 +12,8 @@ from ktxkit.core.patch import entries_of, parse_staged, staged
 from ktxkit.core.paths_policy import CandidatePathPolicy, PathClass
 from ktxkit.core.status import Status
 from ktxkit.core.text import path_fields, plural, printable
-from ktxkit.effects.git import Git
-from ktxkit.effects.staging import stage
+from ktxkit.effects.git import Git, GitFailed
+from ktxkit.effects.staging import is_plain_directory, stage
 from ktxkit.errors import Refused
 
 NAMED = 5  # names in one message
@@ -105,7 +105,8 @@ def tree_of_worktree(git: Git, index: Path, paths: Sequence[bytes], head: str) -
 def is_as(git: Git, scratch: Path, paths: Sequence[bytes], patch: Mapping[str, Any]) -> bool:
     """Whether those uncommitted paths stand in the worktree exactly as a patch document has them, and no others differ.
 
-    Both must count from the same commit. Much less work than a tree of the whole repository.
+    Both must count from the same commit. Much less work than a tree of the whole repository, and only a shortcut to it:
+    what fails here is False, and fails there too where it must.
     """
     try:
         entries = entries_of(patch)
@@ -114,8 +115,13 @@ def is_as(git: Git, scratch: Path, paths: Sequence[bytes], patch: Mapping[str, A
     if {entry.path for entry in entries} != set(paths):
         return False
     private = git.having(GIT_INDEX_FILE=str(scratch / "index-of-paths"))
-    stage(private, paths)
-    return parse_staged(private.run("ls-files", "-s", "-z").out) == staged(entries)
+    top = os.fsencode(git.cwd)
+    try:
+        # A file that became a directory is a deletion: an empty index has nothing to delete, and git stops there.
+        stage(private, [path for path in paths if not is_plain_directory(top, path)])
+        return parse_staged(private.run("ls-files", "-s", "-z").out) == staged(entries)
+    except GitFailed:
+        return False
 
 
 def _is_file(path: bytes) -> bool:

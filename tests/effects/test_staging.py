@@ -37,6 +37,11 @@ def a_directory(repo: Repo) -> None:
     repo.write("README/in/it", "x\n")
 
 
+def a_repository(repo: Repo) -> None:
+    (repo.path / "README").unlink()
+    Repo.init(repo.path / "README").git("commit", "-q", "--allow-empty", "-m", "inside")
+
+
 @pytest.fixture
 def tree(repo: Repo) -> Repo:
     repo.write("d/e/a", "a\n")
@@ -47,7 +52,7 @@ def tree(repo: Repo) -> Repo:
     return repo
 
 
-@pytest.mark.parametrize("edit", [linked, linked_below, a_file, a_directory])
+@pytest.mark.parametrize("edit", [linked, linked_below, a_file, a_directory, a_repository])
 def test_what_is_staged_is_what_git_add_would(tree: Repo, edit: Callable[[Repo], None], tmp_path: Path) -> None:
     edit(tree)
     state = tree.git_bytes("status", "--porcelain=v1", "-z", "-uall", "--no-renames").split(b"\0")[:-1]
