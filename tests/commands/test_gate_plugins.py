@@ -53,6 +53,22 @@ def test_schema_gate_has_places_for_yaml_and_json(repo: Repo) -> None:
     assert told == [("conf/b.yaml", "schema-type", 2), ("conf/c.json", "schema-unknown-key", 2)]
 
 
+def test_schema_gate_judges_files_without_content(repo: Repo) -> None:
+    """An empty file is not JSON; an empty YAML document is null, and the schema says whether that will do."""
+    config = 'gates:\n  - {gate: schema, schema: s.json, files: ["conf/*"]}\n'
+    repo.write("conf/empty.json", "")
+    repo.write("conf/blank.json", "\n")
+    repo.write("conf/empty.yaml", "")
+    repo.write("conf/comments.yaml", "# nothing\n")
+    configured(repo, config, s_dot_json=SCHEMA)
+    told = [(one["path"], one["rule"]) for one in found(call("gate-check", "--all", "--json", cwd=repo.path))]
+    json_ones = [("conf/blank.json", "yaml-syntax"), ("conf/empty.json", "yaml-syntax")]
+    assert sorted(told) == sorted([*json_ones, ("conf/comments.yaml", "schema-type"), ("conf/empty.yaml", "schema-type")])
+    configured(repo, config, s_dot_json='{"type": ["object", "null"]}')
+    told = [(one["path"], one["rule"]) for one in found(call("gate-check", "--all", "--json", cwd=repo.path))]
+    assert told == json_ones
+
+
 def test_a_new_schema_judges_files_that_nobody_touched(repo: Repo) -> None:
     config = 'gates:\n  - {gate: schema, schema: service.schema.json, files: ["conf/*"]}\n'
     repo.write("service.schema.json", "{}")

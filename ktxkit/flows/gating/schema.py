@@ -37,11 +37,11 @@ def problems(path: bytes, data: bytes, validator: contracts.Foreign) -> list[Pro
     parsed = strict_yaml.read(data)
     if parsed.root is not None:
         return [*parsed.problems, *shape.judged("", parsed.root, validator)]
-    if not path.endswith(b".json"):
-        return list(parsed.problems)
+    if not path.endswith(b".json"):  # a YAML document without content is null
+        return list(parsed.problems) or shape.judged("", Node("scalar", 1, 1, 0, 0, None), validator)
     try:  # JSON that YAML does not take (tabs, surrogate pairs): judged without places
         value = json.loads(data)
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):  # no JSON either, or half a character (a lone surrogate)
-        return list(parsed.problems)
+        return list(parsed.problems) or [Problem("yaml-syntax", 1, 1, "an empty file is not JSON")]
     return shape.judged("", Node("scalar", 1, 1, 0, 0, value), validator)
