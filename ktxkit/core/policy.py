@@ -193,11 +193,26 @@ def collisions(added: Iterable[bytes], siblings: Mapping[bytes, Iterable[bytes]]
     `siblings` gives the names in each directory (`b""` is the root) on the way to an added path.
     """
     found = set()
-    for path in added:
-        parts = path.split(b"/")
-        for depth, part in enumerate(parts):
-            parent = b"/".join(parts[:depth])
-            for other in siblings.get(parent, ()):
-                if other != part and fold(text(other)) == fold(text(part)):
-                    found.add((b"/".join(parts[: depth + 1]), (parent + b"/" if parent else b"") + other))
+    alike: dict[bytes, dict[str, list[bytes]]] = {}  # of each directory
+    for path in {way for one in added for way in _ways(one)}:
+        parent, _, name = path.rpartition(b"/")
+        if parent not in alike:
+            alike[parent] = _by_fold(siblings.get(parent, ()))
+        others = alike[parent].get(fold(text(name)), ()) if alike[parent] else ()
+        found |= {(path, (parent + b"/" if parent else b"") + other) for other in others if other != name}
     return sorted(found)
+
+
+def _ways(path: bytes) -> Iterable[bytes]:
+    """The path and every directory on the way to it."""
+    while path:
+        yield path
+        path = path.rpartition(b"/")[0]
+
+
+def _by_fold(names: Iterable[bytes]) -> dict[str, list[bytes]]:
+    """The names by what they fold to."""
+    made: dict[str, list[bytes]] = {}
+    for name in names:
+        made.setdefault(fold(text(name)), []).append(name)
+    return made
