@@ -1,9 +1,12 @@
 """Show what is known of a leased worktree: observed activity, proven progress, deadlines, the observer's health.
 
-reads    the lease of the unit or of the worktree that this is, .ktx/attempts/A/worktree-observer/
+reads    the lease of the unit or of the worktree that this is, .ktx/attempts/A/worktree-observer/; where none is named
+         and none stands here, of every open worktree (--job JOB: of one job), as a table
 writes   nothing
-exits    0 shown, 2 no such worktree, 4 not the leased worktree, or late writes are quarantined; 5 a damaged journal
+exits    0 shown, 2 no such worktree or job, 4 not the leased worktree, or late writes are quarantined;
+         5 a damaged journal, baseline or lease
 example  worktree-status --job j1 --unit orders
+         worktree-status
          worktree-status --watch
 """
 
@@ -25,12 +28,13 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    if args.watch:
-        from ktxkit import status_view
-
-        return status_view.watch(args, world)
+    from ktxkit import status_view
     from ktxkit.flows import observe, observer_text, worktree_close
 
+    if args.watch:
+        return status_view.watch(args, world)
+    if status_view.of_all(args, world):
+        return status_view.once(args, world)
     place = worktree_close.place(world, args.name, args.job, args.unit)
     return cli.Result(**observer_text.facts(observe.status(place, observer_text.lease_of(place))))
 

@@ -12,7 +12,7 @@ from ktxkit import cli
 from ktxkit.core.observer import board
 from ktxkit.effects.clock import timestamp
 from ktxkit.errors import CannotRun, KtxError
-from ktxkit.flows import observe, observer_text, worktree_close
+from ktxkit.flows import jobs, observe, observer_text, worktree_close
 from ktxkit.flows.leases import LEASE, Place, every_place, lease_here
 from ktxkit.world import World
 
@@ -33,6 +33,23 @@ def watch(args: argparse.Namespace, world: World) -> cli.Result:
     if isinstance(status, dict):
         return cli.Result(**observer_text.facts(status))
     return cli.Result(lines=[] if last else ["no worktree is open"])
+
+
+def of_all(args: argparse.Namespace, world: World) -> bool:
+    """Whether all open worktrees are meant (of the job that is named): no other is, and none is stood in."""
+    return _single(args, world) is None
+
+
+def once(args: argparse.Namespace, world: World) -> cli.Result:
+    """Every open worktree as it is now. Raises CannotRun for an unknown job."""
+    if args.job:
+        jobs.load(world, args.job)
+    now = looks(world, None, args.job)
+    shown = board.table(now, cli.columns()) if now else ["no worktree is open; worktree-open opens one"]
+    damaged = any(isinstance(status, str) for _, status in now)
+    key = {True: "problem", False: "status"}
+    data = {"worktrees": [{"name": name, key[isinstance(status, str)]: status} for name, status in now]}
+    return cli.Result("broken_contract" if damaged else "done", lines=shown, data=data)
 
 
 def _single(args: argparse.Namespace, world: World) -> Place | None:

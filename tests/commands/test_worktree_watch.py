@@ -120,9 +120,41 @@ def test_names_cannot_drive_the_terminal(tree: Repo) -> None:
 
 
 def test_without_a_lease_it_cannot_run(repo: Repo) -> None:
-    for command in ("worktree-watch", "worktree-status"):
-        ran = call(command, cwd=repo.path)
-        assert (ran.status, "hint" in ran.err) == (2, True)
+    ran = call("worktree-watch", cwd=repo.path)
+    assert (ran.status, "hint" in ran.err) == (2, True)
+
+
+def test_before_any_look_nothing_is_called_lost(tree: Repo) -> None:
+    text = call("worktree-status", cwd=tree.path).out
+    assert "lost" not in text and "Deadlines: none yet: nobody has looked" in text
+    assert text.splitlines()[-1] == "Next: nobody is watching: watch it: worktree-watch --job j1 --unit u1"
+
+
+def test_after_the_lease_is_over_the_next_step_is_one_that_works(tree: Repo) -> None:
+    main = tree.path.parents[3]
+    assert call("worktree-close", *UNIT, "--outcome", "crash", cwd=main).status == 0
+    ran = call("worktree-status", *UNIT, cwd=main)
+    end = "Next: nothing to watch, the lease is over: to go on, open it again with worktree-open"
+    assert (ran.status, ran.out.splitlines()[-1]) == (0, end)
+    assert call("worktree-open", *UNIT, cwd=main).status == 0
+    assert call("worktree-watch", "--once", *UNIT, cwd=main).status == 0
+
+
+def test_where_no_worktree_is_meant_the_open_ones_are_listed(tree: Repo) -> None:
+    main = tree.path.parents[3]
+    call("worktree-open", "--job", "j2", "--unit", "u2", cwd=main)
+    ran = call("worktree-status", cwd=main)
+    assert ran.status == 0, ran.err
+    assert [line.split()[:3] for line in ran.out.splitlines()] == [
+        ["unit", "verdict", "proven"], ["j1", "u1", "unknown"], ["j2", "u2", "unknown"],
+    ]  # fmt: skip
+    found = call("worktree-status", "--job", "j2", "--json", cwd=main).json["data"]["worktrees"]
+    assert [(row["name"], row["status"]["verdict"]) for row in found] == [("j2 u2", "unknown")]
+    assert call("worktree-status", "--job", "nosuch", cwd=main).status == 2
+    for job, unit in (("j1", "u1"), ("j2", "u2")):
+        call("worktree-close", "--job", job, "--unit", unit, "--outcome", "crash", cwd=main)
+    ran = call("worktree-status", cwd=main)
+    assert (ran.status, ran.out) == (0, "no worktree is open; worktree-open opens one\n")
 
 
 # -- proof -----------------------------------------------------------------------------------------

@@ -32,6 +32,14 @@ def screen(shown: Shown, at: str, columns: int, height: int) -> list[str]:
     return [head, "", *rows, *more]
 
 
+def table(shown: Shown, columns: int) -> list[str]:
+    """All of them, the most urgent first; what keeps one from being read stands below."""
+    wide = max(12, columns - sum(WIDTHS) - 2 * len(WIDTHS))
+    ordered = sorted(shown, key=lambda one: _urgency(one[1]))
+    rows = [_row(HEADS, wide), *(_row(_cells(*one), wide) for one in ordered)]
+    return [*rows, *(f"{printable(name)}: {printable(why)}" for name, why in ordered if isinstance(why, str))]
+
+
 def _row(cells: Sequence[str], wide: int) -> str:
     name, *rest = cells
     short = name if len(name) <= wide else name[: wide // 2 - 1] + ".." + name[len(name) - (wide - wide // 2 - 1) :]

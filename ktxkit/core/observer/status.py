@@ -7,6 +7,7 @@ from typing import Any
 
 from ktxkit.core.text import plural, printable
 
+AGAIN = "to go on, open it again with worktree-open"
 SHOWN = 3  # paths of a change in a line
 _VERBS = {
     "create": "creating", "delete": "deleting", "content-change": "writing", "mode-change": "changing the mode of",
@@ -115,6 +116,8 @@ def _deadlines(status: Mapping[str, Any]) -> str:
     found = status["deadlines"]
     if status["authority"] != "current":
         return f"over: the attempt's authority is {status['authority']}"
+    if "baseline" not in status and not status["journal"].get("problem"):
+        return "none yet: nobody has looked; the first look takes the baseline"
     if "suspectInMs" not in found:
         return "unknown: the record of progress was lost; only new proof starts a new window"
     proof = _until("proof deadline", found["proofInMs"])
@@ -177,6 +180,9 @@ def _next(found: Mapping[str, Any]) -> str:
 def next_action(status: Mapping[str, Any], who: str) -> dict[str, str]:
     """The next safe action. `who` names the attempt in options of a command (`--job j1 --unit a`)."""
     journal, late, observer = status["journal"], status["lateWrites"], status["observer"]
+    over = status["standing"] in ("lease_revoked", "lease_superseded")
+    if journal.get("problem") and over:
+        return _act(f"the journal cannot be trusted ({journal['problem']}), and its lease is over: {AGAIN}")
     if journal.get("problem"):
         action = f"the journal cannot be trusted ({journal['problem']}): look who wrote to it, and begin a new segment"
         return _act(action, f"worktree-watch --once {who}")
@@ -187,6 +193,8 @@ def next_action(status: Mapping[str, Any], who: str) -> dict[str, str]:
         return _act("late writes are quarantined: keep them, then close", f"worktree-watch --once --preserve {who}")
     if status["authority"] != "current":
         return _act("nothing to watch: collect or close the attempt")
+    if over:
+        return _act(f"nothing to watch, the lease is over: {AGAIN}")
     if status["verdict"] == "suspect":
         return _act("no proven progress for too long: look at the unit; its work is kept if you stop it")
     if observer["health"] == "unwatched":
