@@ -18,7 +18,7 @@ from ktxkit.core import names
 from ktxkit.core.digests import digest
 from ktxkit.core.ledger import chain, scan
 from ktxkit.core.ledger.fold import Fold, Life
-from ktxkit.core.ledger.scope import against_authority, derive
+from ktxkit.core.ledger.scope import against_authority, derive, less_than
 from ktxkit.effects import event_log, files, process
 from ktxkit.effects.artifacts import Artifacts
 from ktxkit.effects.clock import timestamp
@@ -141,10 +141,43 @@ def kept_ids(world: World, name: str | None) -> list[str] | None:
 def record_of(world: World, fold: Fold, life: Life) -> Document:
     """The record: the fold's facts, with scope and authority derived."""
     record = fold.result(life, ids_of(world, fold))
-    record["scope"] = derive(record)
+    record["scope"] = _compared(world, record, derive(record))
     against = against_authority(record)
     record["authoritative"] = not against
     return record | ({"against": against} if against else {})
+
+
+def _compared(world: World, record: Document, scope: Document) -> Document:
+    """A run that lacks what the last full run on the very same tree had is not full."""
+    if scope["kind"] != "full" or "ids" not in record:
+        return scope
+    before = _last_full(world, record.get("project", "unknown"), record.get("tree", {}).get("tree"))
+    if before is None or before.get("ids") in (None, record["ids"]):
+        return scope
+    return less_than(scope, kept_ids(world, before["ids"]), kept_ids(world, record["ids"]))
+
+
+def _last_full(world: World, project: str, tree: str | None) -> Document | None:
+    """The record of the last full run of a tree; the ledger is searched from its end for the tree's digest."""
+    path = world.store.path(names.LEDGER)
+    if tree is None or not path.exists():
+        return None
+    data = files.read(path, limit=1 << 40)
+    end = len(data)
+    while (at := data.rfind(tree.encode("ascii"), 0, end)) >= 0:
+        end = data.rfind(NEWLINE, 0, at) + 1
+        close = data.find(NEWLINE, at)
+        if close < 0:
+            continue  # torn: the next append sees to it
+        try:
+            line = contracts.loads(CONTRACT, data[end:close], str(path))
+        except BrokenContract:
+            continue  # gate-ok: a damaged line is told of by whoever reads the ledger; this run is closed in spite
+        found: Document = line.get("record", {})
+        same = line["project"] == project and found.get("tree", {}).get("tree") == tree
+        if same and found["scope"]["kind"] == "full":
+            return found
+    return None
 
 
 def settle(world: World, run: str, *, imported: bool = False) -> Document | None:

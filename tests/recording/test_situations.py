@@ -322,6 +322,25 @@ def test_t26_started_below_the_root_is_not_full(place: Path) -> None:
     assert suite.record["scope"]["why"] == ["directory sub"]
 
 
+def test_a_run_that_lacks_tests_of_the_same_tree_is_no_full_run(place: Path) -> None:
+    suite = five(place, "pass")
+    quick = "import os\ncollect_ignore = ['test_slow.py'] if os.environ.get('QUICK') else []\n"
+    suite.repo.write("conftest.py", quick)
+    suite.repo.write("test_slow.py", "def test_s(): pass\n")
+    for set_to in ("", "1", "1", ""):
+        suite.run(QUICK=set_to)
+    suite.repo.write("test_slow.py", "def test_other(): pass\n")
+    suite.run()
+    lacks = {"kind": "partial", "why": ["lacks 1 tests of the last full run of this tree"]}
+    assert [one["scope"] for one in suite.records] == [
+        {"kind": "full"},
+        lacks,
+        lacks,
+        {"kind": "full"},
+        {"kind": "full"},
+    ]
+
+
 @pytest.mark.parametrize("ini", [False, True])
 def test_a_root_directory_below_the_top_is_no_full_run(tmp_path: Path, ini: bool) -> None:
     files = {f"tests/{name}.py": "def test(): pass\n" for name in ("test_a", "sub/test_b")}

@@ -6,7 +6,7 @@ and all that was selected started and finished. Whatever is not known is not ful
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ktxkit.core.ledger.states import FINISHED
@@ -68,6 +68,15 @@ def uncovered(record: Mapping[str, Any]) -> list[str]:
     if any(lost.get(key) for key in ("dropped", "faults", "torn")):
         why.append("the recording is incomplete")
     return why
+
+
+def less_than(scope: dict[str, Any], before: Sequence[str] | None, ids: Sequence[str] | None) -> dict[str, Any]:
+    """The scope of a full run whose tree ran in full before: partial where it lacks ids, or they are not known."""
+    if before is None or ids is None:
+        why = "whether it lacks tests of the last full run of this tree is not known: a list of ids is gone"
+        return {"kind": "partial", "why": [why]}
+    lacks = len(set(before) - set(ids))
+    return {"kind": "partial", "why": [f"lacks {lacks} tests of the last full run of this tree"]} if lacks else scope
 
 
 def against_authority(record: Mapping[str, Any]) -> list[str]:
