@@ -91,6 +91,20 @@ def test_a_named_test_and_a_word(suite: Suite) -> None:
     assert commit(suite, "Change\n\ntest_b fails with `assert 0`").returncode == 0
 
 
+def test_a_later_failure_of_the_same_content_is_no_green_suite(suite: Suite) -> None:
+    suite.repo.write("test_m.py", "import os\ndef test_a(): assert not os.environ.get('BAD')\ndef test_b(): pass\n")
+    suite.repo.write("test_n.py", "def test_c(): pass\n")
+    suite.repo.git("add", "-A")
+    suite.run()
+    suite.run("test_m.py", BAD="1")
+    suite.run("test_n.py")
+    for said in ("All tests pass", "The suite is green"):
+        done = commit(suite, said)
+        assert done.returncode == 1 and "test_m.py::test_a failed there" in done.stdout + done.stderr
+    suite.run("test_m.py::test_a")
+    assert commit(suite, "The suite is green; all tests pass").returncode == 0
+
+
 def test_a_linked_worktree_shares_the_ledger(suite: Suite, tmp_path: Path) -> None:
     suite.run()
     suite.repo.git("worktree", "add", "-q", tmp_path / "w")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import Any
@@ -16,6 +16,7 @@ from ktxkit.core.ledger.rows import tally
 Record = Mapping[str, Any]
 PROSE = ("*.md", "*.rst", "*.txt", "*.adoc", "docs/*", "doc/*", "LICENSE*", "CHANGELOG*", "AUTHORS*", "NEWS*")
 PATHS_SHOWN = 5
+FAILED = ("failed", "error", "crashed")
 ALIKE = 0.75  # from this similarity on, a quoted error is the recorded one, altered
 
 
@@ -71,6 +72,11 @@ def _run(claim: Claim, facts: Facts) -> Ruling:
     here = [run for run in facts.runs if facts.tree is not None and _tree(run) == facts.tree]
     fitting = [run for run in here if not claim.full or run["scope"]["kind"] == "full"]
     good = next((run for run in _candidates(claim, fitting) if satisfied(claim, run)), None)
+    later = here[: here.index(good)] if good is not None and claim.kind == "green" and claim.full else ()
+    failed = next(_failing(later, facts), None)
+    if failed is not None:
+        run, test = failed
+        return _false(claim, run, f"{test} failed there, and has not passed since on this content")
     if good is not None:
         return _left_out(claim, good)
     if fitting:
@@ -88,6 +94,21 @@ def _run(claim: Claim, facts: Facts) -> Ruling:
         return _false(claim, facts.runs[0], f"no full run is recorded: the last one is {_scope(facts.runs[0])}")
     hint = "run the tests (test-run), or say that they were not run"
     return Ruling(claim, "unknown", "claim-unknown", "error", "no run is recorded that could bear this out", hint)
+
+
+def _failing(runs: Sequence[Record], facts: Facts) -> Iterator[tuple[Record, str]]:
+    """Each failure of these runs of the content whose test has not passed in a still later run of it."""
+    for run in runs:
+        for failure in run.get("failures", ()):
+            newest = _newest(failure["test"], facts)
+            if newest is None or newest[1] in FAILED:
+                yield run, failure["test"]
+
+
+def _newest(test: str, facts: Facts) -> tuple[Record, str] | None:
+    """The newest execution of a test on the content."""
+    ran = facts.outcomes(test)
+    return next((one for one in ran if facts.tree is not None and _tree(one[0]) == facts.tree), None)
 
 
 def _candidates(claim: Claim, runs: Sequence[Record]) -> Sequence[Record]:
@@ -178,7 +199,7 @@ def _test(claim: Claim, facts: Facts) -> Ruling | None:
         return None  # not a test that the ledger knows, or several: nothing to hold it against
     ran = facts.outcomes(named[0])
     here = [(run, outcome) for run, outcome in ran if facts.tree is not None and _tree(run) == facts.tree]
-    wanted = {"passed": ("passed", "xpassed"), "failed": ("failed", "error", "crashed")}[claim.outcome]
+    wanted = {"passed": ("passed", "xpassed"), "failed": FAILED}[claim.outcome]
     if here:
         run, outcome = here[0]
         if outcome in wanted:
