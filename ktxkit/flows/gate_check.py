@@ -11,6 +11,7 @@ from typing import Any
 from ktxkit.contracts import Document
 from ktxkit.core.formats import Content
 from ktxkit.core.formats.common import no_content
+from ktxkit.core.gates.verdict import idle
 from ktxkit.core.text import plural
 from ktxkit.effects import files
 from ktxkit.effects.objects import Objects
@@ -42,6 +43,9 @@ def check(world: World, args: Namespace) -> tuple[Document, Content]:
         verdict, content = _check(world, args)
     if args.require_input and not any(gate.get("looked") for gate in verdict["gates"]):
         raise CannotRun("nothing was looked at", hint="no semantic-layer/ or wiki/ here? --root names their place")
+    if args.require_input and idle(verdict):
+        hint = "its `files` in ktx-gates.yaml match nothing, or --root names another place"
+        raise CannotRun(f"nothing was looked at by {', '.join(idle(verdict))}", hint=hint)
     return verdict, content
 
 

@@ -70,6 +70,27 @@ def test_schema_gate_judges_files_without_content(repo: Repo) -> None:
     assert told == json_ones
 
 
+def test_a_gate_that_looks_at_nothing_is_named(repo: Repo) -> None:
+    config = """gates:
+  - {gate: artifacts}
+  - {gate: schema, name: right, schema: s.json, files: ["conf/*.yaml"]}
+  - {gate: schema, name: misspelt, schema: s.json, files: ["cnf/*.yaml"]}
+"""
+    repo.write("conf/a.yaml", "port: 1\n")
+    repo.write("wiki/global/a.md", "---\nsummary: A\n---\ntext\n")
+    configured(repo, config, s_dot_json="{}")
+    ran = call("gate-check", "--all", cwd=repo.path)
+    assert ran.status == 0 and "looked at 1 page, 1 file by right, nothing by misspelt: " in ran.err
+    ran = call("gate-check", "--all", "--require-input", cwd=repo.path)
+    assert ran.status == 2 and "nothing was looked at by misspelt" in ran.err
+    ran = call("gate-check", "--all", "--root", "nosuch", "--require-input", cwd=repo.path)
+    assert ran.status == 2 and "nothing was looked at by artifacts, misspelt" in ran.err
+    repo.write("wiki/global/a.md", "---\nsummary: A\n---\nother\n")
+    repo.git("add", "-A")
+    ran = call("gate-check", "--require-input", cwd=repo.path)  # a change need not touch what every gate looks at
+    assert ran.status == 0 and "nothing by" not in ran.err
+
+
 def test_a_new_schema_judges_files_that_nobody_touched(repo: Repo) -> None:
     config = 'gates:\n  - {gate: schema, schema: service.schema.json, files: ["conf/*"]}\n'
     repo.write("service.schema.json", "{}")

@@ -59,10 +59,16 @@ def summary(verdict: Mapping[str, Any]) -> str:
     gates = verdict["gates"] if "messages" not in looked else ()
     others = [gate for gate in gates if gate["name"] != "artifacts" and gate.get("looked")]
     seen += [f"{plural(gate['looked'], 'file')} by {gate['name']}" for gate in others]
+    seen += [f"nothing by {name}" for name in idle(verdict)] if seen else []
     said = [plural(counts[level], level) for level in LEVELS[:2] if counts[level]]
     said += [f"{counts['advice']} advice"] if counts["advice"] else []
     said += [f"{counts[word]} {word}" for word in ("inherited", "suppressed", "baselined") if counts.get(word)]
     return f"looked at {', '.join(seen) if seen else 'nothing'}: {', '.join(said) if said else 'nothing found'}"
+
+
+def idle(verdict: Mapping[str, Any]) -> list[str]:
+    """The gates that looked at nothing though everything was asked for: a pattern or a root may be misspelt."""
+    return [gate["name"] for gate in verdict["gates"] if not gate.get("looked")] if verdict["scope"] == "all" else []
 
 
 def together(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
