@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ktxkit.core.text import printable
+
+NAMED = 3  # names in one hint
 KEPT = ("conflict", "crash")  # outcomes that keep the checkout as evidence
 OUTCOMES = ("success", "empty", *KEPT)
 
@@ -92,6 +95,18 @@ def unsaved(work: Work) -> str:
     commits = work.commits and not work.branch
     parts = [*(["commits"] if commits else []), *(["uncommitted work"] if work.uncommitted else [])]
     return " and ".join(parts)
+
+
+def way_out(work: Work) -> str:
+    """What lets a closing go on that would lose work."""
+    keep = "or close as conflict or crash, which leaves everything where it is"
+    names = [printable(path.removesuffix(b"/")) for path in (work.nested or work.submodules)]
+    shown = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    if work.nested:
+        return f"no attic holds a repository: move {shown} out of the worktree, then close again; {keep}"
+    if work.submodules:
+        return f"no attic holds a submodule's work: commit and push it in {shown}, then close again; {keep}"
+    return "collect it, or close with --discard (it goes to the attic first), or as conflict or crash to keep it"
 
 
 def can_be_kept(work: Work) -> bool:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ktxkit.contracts import Document
-from ktxkit.core.worktrees import Work, can_be_kept, unsaved
+from ktxkit.core.worktrees import Work, can_be_kept, unsaved, way_out
 from ktxkit.effects import child, snapshot
 from ktxkit.effects.git import Git
 from ktxkit.effects.identity import identify
@@ -101,7 +101,7 @@ def to_attic(place: Place, lease: Document, path: Path, *, branch_goes: bool = F
         return head_to_attic(place, lease)
     work = work or work_in(place, lease, path)
     if not can_be_kept(work):
-        raise Refused(f"it holds {unsaved(work)}", where=str(path), hint="move that away or push it first")
+        raise Refused(f"it holds {unsaved(work)}", where=str(path), hint=way_out(work))
     if not unsaved(work) and not (work.commits and (branch_goes or not work.branch)):
         return ""
     message = f"kept from {place.name}, attempt {lease['attempt']}, of {place.job}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core.text import path_fields
-from ktxkit.core.worktrees import KEPT, Work, can_be_kept, unsaved
+from ktxkit.core.worktrees import KEPT, Work, can_be_kept, unsaved, way_out
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.identity import identify
 from ktxkit.effects.worktrees import delete
@@ -52,10 +52,7 @@ def _remove(place: Place, lease: Document, outcome: str, discard: bool) -> Docum
         work = work_in(place, lease, path)
         lost = unsaved(work)
         if lost and (not discard or not can_be_kept(work)):
-            hint = (
-                "collect it, or close with --discard (it goes to the attic first), or as conflict or crash to keep it"
-            )
-            raise Refused(f"closing would lose {lost}", where=str(path), hint=hint)
+            raise Refused(f"closing would lose {lost}", where=str(path), hint=way_out(work))
         if work.left_out and not discard:
             sample = [path_fields(name) for name in work.left_out[:SAMPLE]]
             return closed(place, lease, outcome, leftOut={"count": len(work.left_out), "sample": sample})

@@ -125,8 +125,17 @@ def test_a_repository_inside_is_never_discarded(repo: Repo, unit: Repo, commit: 
     for more in ((), ("--discard",)):
         refused = close(repo, *more)
         assert refused.status == 1 and "a repository inside it" in refused.json["error"]["message"]
+        hint = refused.json["error"]["hint"]
+        assert "move inner out of the worktree" in hint and "--discard" not in hint
     assert (unit.path / "inner/x").exists()
     assert close(repo, outcome="crash").status == 0
+
+
+def test_a_repository_that_was_moved_out_is_in_no_way(repo: Repo, unit: Repo) -> None:
+    nested(unit, commit=True)
+    assert close(repo, "--discard").status == 1
+    (unit.path / "inner").rename(repo.path.parent / "inner")
+    assert close(repo, "--discard").status == 0 and not unit.path.exists()
 
 
 def with_submodule(repo: Repo, unit: Repo) -> Repo:

@@ -13,9 +13,11 @@ from ktxkit.core.worktrees import (
     Standing,
     Work,
     base_candidates,
+    can_be_kept,
     decide_open,
     isolated,
     unsaved,
+    way_out,
     why_dead,
 )
 
@@ -110,6 +112,9 @@ LOST = {
 def test_what_would_be_lost(name: str) -> None:
     work, expected = LOST[name]
     assert unsaved(work) == expected
+    assert ("--discard" in way_out(work)) == can_be_kept(work)
+    assert not can_be_kept(work) or "attic first" in way_out(work)
+    assert can_be_kept(work) or " x" in way_out(work)
 
 
 ISOLATION = {
