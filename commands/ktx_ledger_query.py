@@ -77,9 +77,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         from ktxkit.flows.banner import lines
 
         return cli.Result(document=document, contract="answer", lines=lines(document))
-    refused = args.question == "compare" and str(document.get("reason")).startswith("not comparable")
     shown = answers.lines(document, questions.QUESTIONS[args.question].columns, cli.columns())
-    return cli.Result("refused" if refused else "done", document=document, contract="answer", lines=shown)
+    return cli.Result(answers.outcome(document), document=document, contract="answer", lines=shown)
 
 
 def _export(args: argparse.Namespace, world: World, made: bytes) -> cli.Result:

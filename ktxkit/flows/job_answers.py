@@ -11,6 +11,7 @@ from ktxkit.core import names
 from ktxkit.core.ledger.answers import Row, Verdict, answer
 from ktxkit.core.trace import LEVELS
 from ktxkit.effects.journal import Journal
+from ktxkit.errors import BrokenContract
 from ktxkit.flows import jobs, tracing
 from ktxkit.flows.asking import Ask
 from ktxkit.world import World
@@ -20,10 +21,16 @@ REASON_SHOWN = 400  # characters of a reason
 
 
 def all_jobs(world: World, ask: Ask) -> Document:
-    """Every job of the store, oldest first."""
-    found = [jobs.load(world, name) for name in world.store.children("jobs")]
-    found.sort(key=lambda job: (job["createdAt"], job["jobId"]))
-    return answer("jobs", [_job_row(world, job) for job in found], facts={"jobs": len(found)})
+    """Every job of the store, oldest first; those with a document that cannot be read are `damaged`, by its name."""
+    found, damaged = [], []
+    for name in world.store.children("jobs"):
+        try:
+            job = world.store.read(jobs.CONTRACT, names.job_doc(name))
+            found.append((job["createdAt"], name, _job_row(world, job)))
+        except BrokenContract as error:
+            damaged.append({"job": name, "where": error.where, "message": error.message})
+    rows = [row for _, _, row in sorted(found, key=lambda one: one[:2])]
+    return answer("jobs", rows, facts={"jobs": len(rows), "damaged": damaged or None})
 
 
 def _job_row(world: World, job: Document) -> Row:

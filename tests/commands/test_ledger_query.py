@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,26 @@ def test_a_narrowed_trace_says_how_much_it_left_out(job: Repo, narrow: list[str]
     document = ask(job, "trace", "j1", "--json", *narrow).document
     assert [row["event"] for row in document["rows"]] == events
     assert document["facts"]["events"] == 3 and document["facts"]["shown"] == len(events)
+
+
+@pytest.mark.parametrize("damage", ["gone", "garbage", "unit"])
+def test_one_damaged_job_does_not_hide_the_others(job: Repo, damage: str) -> None:
+    root = job.path / ".ktx/jobs/x1"
+    shutil.copytree(job.path / ".ktx/jobs/j1", root)
+    victim = root / ("units/0001-a/patch.json" if damage == "unit" else "job.json")
+    victim.write_bytes(b"garbage")
+    document = json.loads((job.path / ".ktx/jobs/j1/job.json").read_bytes())
+    if damage == "gone":
+        shutil.rmtree(root)
+        root.mkdir()
+    if damage == "unit":
+        (root / "job.json").write_text(json.dumps({**document, "jobId": "x1"}))
+    asked = ask(job, "jobs", "--json")
+    assert (asked.status, [row["job"] for row in asked.document["rows"]]) == (5, ["j1"])
+    (told,) = asked.document["facts"]["damaged"]
+    assert (told["job"], told["where"]) == ("x1", str(victim))
+    text = ask(job, "jobs")
+    assert text.status == 5 and "x1" in text.out and "j1" in text.out
 
 
 def test_the_same_store_gives_the_same_bytes(job: Repo) -> None:

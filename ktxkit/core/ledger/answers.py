@@ -66,6 +66,13 @@ def lines(document: Mapping[str, Any], columns: Sequence[str] = (), width: int =
     return said or ["nothing recorded"]
 
 
+def outcome(document: Mapping[str, Any]) -> str:
+    """The word of an answer: runs that cannot be compared are refused; a list without what is damaged is not whole."""
+    if document["question"] == "compare" and str(document.get("reason")).startswith("not comparable"):
+        return "refused"
+    return "broken_contract" if "damaged" in document.get("facts", {}) else "done"
+
+
 def tree(node: Mapping[str, Any], width: int = WIDTH, depth: int = 0) -> list[str]:
     """A derivation, indented: each goal with its verdict, what it follows from, and at the leaves the rows."""
     lead = "  " * depth
