@@ -36,7 +36,6 @@ from collections.abc import Sequence
 
 from ktxkit import cli
 from ktxkit.core.trace import LEVELS
-from ktxkit.errors import CannotRun
 from ktxkit.flows import questions
 from ktxkit.world import World
 
@@ -65,11 +64,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
     if args.follow:
         return live_view.follow(args, world)
-    more = {"limit": max(0, args.limit), "event": args.event, "unit": args.unit, "level": args.level}
+    question = questions.variant(args.question, args.format, bool(args.html), args.prolog, args.limit)
+    more = {"limit": args.limit, "event": args.event, "unit": args.unit, "level": args.level}
     args.json |= args.format == "json"
-    question = "ctrf" if args.format == "ctrf" else "prolog" if args.prolog else "page" if args.html else args.question
-    if args.html and args.question != "report":
-        raise CannotRun("--html is of `report`", hint="ledger-query report --html FILE")
     document = questions.ask(world, question, args.subject, args.project, **more)
     if isinstance(document, bytes):
         return _export(args, world, document)

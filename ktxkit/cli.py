@@ -88,6 +88,8 @@ class Parser(argparse.ArgumentParser):
         if self.takes_command and "--" in words:
             cut = words.index("--")
             words, command = words[:cut], words[cut + 1 :]
+            if not command:
+                self.error("no command follows --")
         args = self.parse_args(words)
         if self.takes_command:
             args.command = command

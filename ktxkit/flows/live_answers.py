@@ -15,16 +15,21 @@ from ktxkit.effects.clock import timestamp
 from ktxkit.flows import ledger
 from ktxkit.flows.asking import Ask
 from ktxkit.flows.ledger_index import ensure
-from ktxkit.flows.picking import running
+from ktxkit.flows.picking import find, running
 from ktxkit.world import World
 
 FLYING_SHOWN = 20
 
 
 def live(world: World, ask: Ask) -> Document:
-    """Each run that goes on: scope asked for, elapsed time, tests done of the total, tallies, tests in flight."""
+    """Each run that goes on: scope asked for, elapsed time, tests done of the total, tallies, tests in flight.
+
+    Raises CannotRun where a run is named that there is none of.
+    """
     index = ensure(world)
     found = [run for run in running(index, ask) if not ask.subject or run.startswith(ask.subject[0])]
+    if ask.subject and not found:
+        find(index, ask, ask.subject[0])
     now = world.clock.now()
     rows = [row for run in found if (row := live_row(world, run, now))]
     reason = "" if rows else "no run is going on"

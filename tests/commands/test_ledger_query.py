@@ -118,6 +118,30 @@ def test_one_damaged_job_does_not_hide_the_others(job: Repo, damage: str) -> Non
     assert text.status == 5 and "x1" in text.out and "j1" in text.out
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["live", "nosuch"], "no run begins with 'nosuch'"),
+        (["runs", "--format", "ctrf"], "--format ctrf is of `run` and `last`"),
+        (["last-full", "--format", "ctrf"], "--format ctrf is of `run` and `last`"),
+        (["runs", "--limit", "-1"], "it must not be negative"),
+    ],
+)
+def test_what_a_question_has_not_is_refused(job: Repo, words: list[str], said: str) -> None:
+    asked = ask(job, *words)
+    assert (asked.status, said in asked.err) == (2, True)
+
+
+def test_a_limit_of_nothing_is_the_usual_number(job: Repo) -> None:
+    assert (ask(job, "runs", "--limit", "0").status, ask(job, "live").status) == (0, 0)
+
+
+def test_a_command_must_follow_its_dashes(job: Repo) -> None:
+    made = call("trace-append", "--job", "j1", "--phase", "p", "--event", "e", "--", cwd=job.path)
+    assert (made.status, "no command follows --" in made.err) == (2, True)
+    assert len(ask(job, "trace", "j1", "--json").document["rows"]) == 3
+
+
 def test_the_same_store_gives_the_same_bytes(job: Repo) -> None:
     for question in (["jobs"], ["job", "j1"], ["trace", "j1"]):
         assert ask(job, *question, "--json").out == ask(job, *question, "--json").out
