@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ktxkit.effects.reading import OPEN_DIRECTORY, small_file
+
 # statx(2), linux/stat.h: a structure of 256 bytes, the mask first, the birth time at byte 80.
 _AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW = 0x100
@@ -48,6 +50,24 @@ def identify(path: Path) -> Identity | None:
     if not stat.S_ISDIR(info.st_mode):
         return None
     return Identity(info.st_dev, info.st_ino, birth_time_ns(path))
+
+
+def git_dir_of(path: Path) -> Path | None:
+    """The git directory that a checkout's own `.git` names, resolved, there or not; None where `.git` names none."""
+    own = path / ".git"
+    if identify(own) is not None:
+        return Path(os.path.realpath(own))
+    try:
+        fd = os.open(path, OPEN_DIRECTORY)
+    except OSError:
+        return None
+    try:
+        pointer = small_file(fd, b".git")
+    finally:
+        os.close(fd)
+    if pointer is None or not pointer.startswith(b"gitdir: "):
+        return None
+    return Path(os.path.realpath(path / os.fsdecode(pointer[8:].rstrip(b"\n"))))
 
 
 @cache

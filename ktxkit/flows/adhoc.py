@@ -16,7 +16,7 @@ from ktxkit.core.digests import digest
 from ktxkit.core.text import printable
 from ktxkit.core.worktrees import base_candidates, isolated
 from ktxkit.effects import remote
-from ktxkit.errors import CannotRun, Refused
+from ktxkit.errors import Blocked, CannotRun, Refused
 from ktxkit.flows.attic import head_to_attic
 from ktxkit.flows.leases import LEASE, OPENING, Place, lease_here, path_of, standing, worktrees
 from ktxkit.flows.opening import Wanted, make, make_in_place, recover_opening
@@ -70,7 +70,7 @@ def open_adhoc(world: World, asked: Asked) -> tuple[Document, list[str]]:
         recover_opening(place)
         old = place.read(LEASE)
         if old is not None and old["state"] == "open":
-            if standing(old, path).present:
+            if standing(world, old, path).present:
                 raise Refused(f"{place.name} is open already", where=str(path_of(old)), hint="work there, or close it")
             head_to_attic(place, old)
             worktrees(world).forget(path_of(old))
@@ -87,8 +87,8 @@ def _finish_killed(world: World) -> None:
             try:
                 with place.locked(wait=0):
                     recover_opening(place)
-            except Refused:
-                continue  # gate-ok: it is being opened now
+            except (Refused, Blocked):
+                continue  # gate-ok: it is being opened now, or another repository's: --list says which
 
 
 def _aim(world: World, asked: Asked) -> Aim:

@@ -50,10 +50,10 @@ def _worktrees(world: World, damaged: list[Document], *, do: bool) -> Iterator[D
     listed = housekeeping.listing(world, prune=do)
     damaged += listed.get("damaged", ())
     for row in listed["worktrees"]:
-        if "dead" in row:
+        if "dead" in row or "kept" in row:
             kept = {"kept": row["kept"]} if "kept" in row else {}
             attic = {"atticRef": row["atticRef"]} if "atticRef" in row else {}
-            yield _item("worktree", row["path"], row["dead"], **kept, **attic)
+            yield _item("worktree", row["path"], row.get("dead", housekeeping.NOT_OURS), **kept, **attic)
 
 
 def _finished(world: World, damaged: list[Document]) -> Iterator[Document]:

@@ -16,7 +16,7 @@ from ktxkit.effects.identity import identify
 from ktxkit.effects.worktrees import delete
 from ktxkit.errors import Blocked, CannotRun, Refused
 from ktxkit.flows.attic import NAMED, to_attic, work_in
-from ktxkit.flows.leases import LEASE, SENTINEL, Place, path_of, standing, worktrees
+from ktxkit.flows.leases import LEASE, SENTINEL, Place, must_be_ours, path_of, standing, worktrees
 from ktxkit.flows.observe import sealing_hold
 from ktxkit.flows.observer_status import who
 from ktxkit.flows.opening import recover_opening
@@ -39,12 +39,13 @@ def close(place: Place, outcome: str, *, discard: bool = False, reason: str = ""
             raise Refused(said, where=str(path_of(lease)), hint="worktree-open opens the unit again")
         if lease["mode"] == "in-place":
             return closed(place, lease, outcome)
+        must_be_ours(place.world, lease)
         return _keep(place, lease, outcome, reason) if outcome in KEPT else _remove(place, lease, outcome, discard)
 
 
 def _remove(place: Place, lease: Document, outcome: str, discard: bool) -> Document:
     path, work = path_of(lease), None
-    found = standing(lease, path)
+    found = standing(place.world, lease, path)
     if found.present and not found.same:
         raise Blocked("another directory stands where the lease's worktree was", where=str(path), hint="move it away")
     if found.present:

@@ -19,11 +19,22 @@ from ktxkit.effects.worktrees import Registered, delete
 from ktxkit.errors import BrokenContract, KtxError, Refused
 from ktxkit.flows import jobs
 from ktxkit.flows.closing import closed, remove
-from ktxkit.flows.leases import LEASE, OPENING, Place, every_place, holder_is_dead, path_of, standing, worktrees
+from ktxkit.flows.leases import (
+    LEASE,
+    OPENING,
+    Place,
+    every_place,
+    foreign,
+    holder_is_dead,
+    path_of,
+    standing,
+    worktrees,
+)
 from ktxkit.flows.opening import recover_opening
 from ktxkit.world import World
 
 CONTRACT = "worktrees"
+NOT_OURS = "it belongs to another repository"
 
 
 def listing(world: World, *, prune: bool = False) -> Document:
@@ -82,6 +93,9 @@ def _row(world: World, place: Place, registered: dict[str, Registered], *, prune
         **({"branch": entry.branch} if entry is not None and entry.branch else {}),
         **({"busy": busy} if busy else {}),
     }
+    theirs = foreign(world, about)
+    if theirs:
+        return {**row, "kept": f"{NOT_OURS}: {theirs}"}
     why = why_dead(seen)
     if why:
         row["dead"] = why
@@ -93,7 +107,7 @@ def _row(world: World, place: Place, registered: dict[str, Registered], *, prune
 def _seen(world: World, place: Place, lease: Document | None, note: Document | None) -> tuple[Seen, list[int]]:
     about = lease or note
     assert about is not None
-    found = standing(lease, path_of(about))
+    found = standing(world, lease, path_of(about))
     busy = processes_inside(path_of(about)) if found.present else []
     noted = note is not None and (lease is None or lease["nonce"] != note["nonce"]) and _nobody_holds(place)
     job = world.store.read_optional(jobs.CONTRACT, names.job_doc(place.job)) if lease and "jobId" in lease else None

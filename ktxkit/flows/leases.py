@@ -13,11 +13,11 @@ from ktxkit.core import names
 from ktxkit.core.text import path_bytes
 from ktxkit.core.worktrees import Standing
 from ktxkit.effects import process
-from ktxkit.effects.identity import identify, processes_inside
+from ktxkit.effects.identity import git_dir_of, identify, processes_inside
 from ktxkit.effects.lock import flocked
 from ktxkit.effects.neutral import sweep
 from ktxkit.effects.worktrees import Worktrees
-from ktxkit.errors import BrokenContract
+from ktxkit.errors import Blocked, BrokenContract
 from ktxkit.flows.jobs import Unit
 from ktxkit.world import World
 
@@ -90,14 +90,38 @@ def holder_is_dead(lease: Document) -> bool:
     return owner is not None and process.is_dead(process.Owner(owner["bootId"], owner["pid"], owner["startTime"]))
 
 
-def standing(lease: Document | None, wanted: Path) -> Standing:
+def foreign(world: World, document: Document) -> str:
+    """The git directory that the worktree of a lease (or note) leads to, where it is another repository's; else `""`.
+
+    Documents are copied with their repository (`cp -a`), and then name the worktrees of the original.
+    """
+    found, common = git_dir_of(path_of(document)), world.repository.common_dir
+    if found is None or found == common or found.parent == common / "worktrees":
+        return ""
+    owner = found.parent.parent if found.parent.name == "worktrees" else found
+    here, there = identify(common), identify(owner)  # one directory may have two paths
+    return "" if here is not None and here == there else str(found)
+
+
+def must_be_ours(world: World, document: Document) -> None:
+    """Before a worktree is touched. Raises Blocked where it belongs to another repository."""
+    theirs = foreign(world, document)
+    if not theirs:
+        return
+    hint = "work in that repository; in a copy of one, its worktrees are not yours"
+    if not os.path.lexists(theirs):
+        hint = "if this repository was moved: git worktree repair, with the worktree's path"
+    raise Blocked(f"the worktree belongs to another repository: {theirs}", where=str(path_of(document)), hint=hint)
+
+
+def standing(world: World, lease: Document | None, wanted: Path) -> Standing:
     """What stands where a worktree belongs."""
     path = path_of(lease) if lease is not None else wanted
     found = identify(path)
     dead = lease is not None and holder_is_dead(lease)
     return Standing(
         present=os.path.lexists(path),
-        same=found is not None and lease is not None and found.matches(lease),
+        same=found is not None and lease is not None and found.matches(lease) and not foreign(world, lease),
         holder_dead=dead,
         busy=dead and bool(processes_inside(path)),
     )

@@ -18,7 +18,7 @@ from ktxkit.effects.manifest_file import Stored
 from ktxkit.effects.scanned import Level, Scan
 from ktxkit.errors import Blocked, BrokenContract, Refused
 from ktxkit.flows import observer_root as root_
-from ktxkit.flows.leases import Place, path_of
+from ktxkit.flows.leases import Place, must_be_ours, path_of
 from ktxkit.flows.observer_attempt import BASELINE, Attempt, chain_of
 
 TRIES = 5  # looks at a worktree that changes while its baseline is taken
@@ -45,6 +45,7 @@ def attach(
     `settings` count where the attempt has none yet; other ones for an attempt that has are refused. A journal that
     cannot be trusted, or is gone, is left as it is: a new segment begins, whose baseline has no known time.
     """
+    must_be_ours(place.world, lease)
     attempt = Attempt.of(place, lease)
     baseline = trusted_baseline(attempt)
     damage = attempt.because

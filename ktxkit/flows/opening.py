@@ -22,7 +22,7 @@ from ktxkit.effects.lock import nonce
 from ktxkit.effects.store import ensure_ignored
 from ktxkit.effects.worktrees import delete
 from ktxkit.errors import CannotRun
-from ktxkit.flows.leases import LEASE, OPENING, Place, path_of, worktrees
+from ktxkit.flows.leases import LEASE, OPENING, Place, must_be_ours, path_of, worktrees
 from ktxkit.flows.path_policy import opening_facts
 from ktxkit.world import World
 
@@ -136,6 +136,7 @@ def recover_opening(place: Place) -> bool:
     lease = place.read(LEASE)
     undo = lease is None or lease["nonce"] != note["nonce"]
     if undo:
+        must_be_ours(place.world, note)
         made = worktrees(place.world)
         made.settle(path_of(note))
         delete(made.let_go(path_of(note)))

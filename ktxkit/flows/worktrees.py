@@ -18,7 +18,7 @@ from ktxkit.errors import Blocked, CannotRun, Refused
 from ktxkit.flows.attic import to_attic
 from ktxkit.flows.closing import close
 from ktxkit.flows.jobs import Unit
-from ktxkit.flows.leases import LEASE, Place, path_of, standing, worktrees
+from ktxkit.flows.leases import LEASE, Place, must_be_ours, path_of, standing, worktrees
 from ktxkit.flows.opening import Wanted, make, recover_opening
 from ktxkit.world import World
 
@@ -45,7 +45,7 @@ def open_unit(
         recover_opening(place)
         old = place.read(LEASE)
         usual = world.writable_store.path(names.worktree_dir(job["jobId"], unit.position, unit.key))
-        what = decide_open(old, standing(old, usual), base)
+        what = decide_open(old, standing(world, old, usual), base)
         if what is Open.REUSE:
             assert old is not None
             return old
@@ -69,6 +69,8 @@ def _facts(job: Document, unit: Unit, policy: Mapping[str, Any]) -> Document:
 def make_way(place: Place, what: Open, old: Document | None, usual: Path) -> Path:
     """Free the path for a new worktree, or refuse; returns where it goes. The lock is held."""
     path = path_of(old) if old is not None else usual
+    if old is not None and what is not Open.BESIDE:
+        must_be_ours(place.world, old)
     if what is Open.OTHER_BASE:
         assert old is not None
         raise Refused(f"the worktree is open at base {old['base']}", where=str(path), hint="close it first")
