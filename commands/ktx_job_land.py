@@ -28,7 +28,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.flows import jobs, land
 
     job = jobs.need_job(world, args.job)
-    return answers.landed(land.land(world, job, message=args.message, rebase=args.rebase))
+    made = land.land(world, job, message=args.message, rebase=args.rebase)
+    return answers.landed(made, [unit.key for unit in jobs.units(job) if unit.key not in land.units_in(made)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

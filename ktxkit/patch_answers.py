@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ktxkit.cli import Result
 from ktxkit.contracts import Document
 from ktxkit.core.text import plural, printable
@@ -47,12 +49,13 @@ def applied(receipt: Document) -> Result:
     return Result(outcome=receipt["outcome"], document=receipt, contract="receipt", lines=lines)
 
 
-def landed(landing: Document) -> Result:
-    """The answer of job-land."""
+def landed(landing: Document, left: Sequence[str] = ()) -> Result:
+    """The answer of job-land. `left`: keys of units that are not in it."""
     where = f"{landing['commit']} on {landing['target']}" if "commit" in landing else "nothing to land"
     count = sum(1 for unit in landing["units"] if unit["outcome"] == "accepted")
     lines = [f"{landing['outcome']}: {where}, {plural(count, 'unit')}, {plural(len(landing.get('paths', ())), 'path')}"]
-    return Result(outcome=landing["outcome"], document=landing, contract="landing", lines=lines)
+    notes = [f"{plural(len(left), 'unit')} of the job not in it: {', '.join(left[:SHOWN])}"] if left else []
+    return Result(outcome=landing["outcome"], document=landing, contract="landing", lines=lines, notes=notes)
 
 
 def verified(made: Document) -> Result:

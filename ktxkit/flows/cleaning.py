@@ -72,11 +72,31 @@ def _finished(world: World, damaged: list[Document]) -> Iterator[Document]:
             yield job
 
 
+def _beside(world: World, job: Document) -> list[str]:
+    """Units whose collected work is not what was integrated, and the job itself where more was than has landed."""
+    git = world.git.at(world.repository.place)
+    landing = world.store.read_optional("landing", names.job_part(job["jobId"], "landing"))
+    head = git.resolve(job["integrationRef"])
+    found = [] if landing is None or head in (None, landing["integrationHead"]) else ["the integration branch"]
+    for unit in jobs.units(job):
+        place = (job["jobId"], unit.position, unit.key)
+        receipt = world.store.read_optional("receipt", names.unit_doc(*place, "receipt"))
+        tree = git.resolve(names.unit_ref(*place), "tree")
+        if tree is not None and (receipt is None or receipt.get("patchTree") != tree):
+            found.append(unit.key)
+    return found
+
+
 def _job(world: World, job: Document, *, do: bool, records: bool) -> Iterator[Document]:
     job_id = str(job["jobId"])
     git = world.git.at(world.repository.place)
     listed = git.text("for-each-ref", "--format=%(refname) %(objectname)", *names.job_refs(job_id))
     refs = [line.split(" ") for line in listed.splitlines()]
+    beside = _beside(world, job) if refs else []
+    if beside:
+        why = f"collected work that has not landed: {', '.join(beside)}"
+        yield _item("refs", job_id, why, count=len(refs), kept="apply it in a job of its own, or take it from its ref")
+        return
     if refs:
         if do:
             lines = "".join(f"delete {ref} {oid}\n" for ref, oid in refs)

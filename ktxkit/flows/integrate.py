@@ -77,6 +77,7 @@ def begin(world: World, job: Document, unit: jobs.Unit, held: Held, options: Opt
     old = world.store.read_optional("receipt", names.unit_doc(*place, "receipt"))
     if old is not None and old["outcome"] in DONE:
         return _same_receipt(old, patch, unit)
+    jobs.require_not_landed(world, job)
     before = recover.expected_head(world, job, held)
     if options.expect_head and options.expect_head != before:
         raise Refused(

@@ -14,7 +14,7 @@ from ktxkit.core.text import nearest
 from ktxkit.core.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.lock import flocked
-from ktxkit.errors import CannotRun
+from ktxkit.errors import CannotRun, Refused
 from ktxkit.flows.tracing import Tracer
 from ktxkit.world import World
 
@@ -122,10 +122,21 @@ def add_unit(world: World, job_id: str, key: str, after: Sequence[str] = ()) -> 
 
     def edit(document: Document) -> None:
         if all(entry["key"] != key for entry in document["units"]):
+            require_not_landed(world, document)
             position = max((entry["position"] for entry in document["units"]), default=0) + 1
             document["units"].append(_entry(Unit(position, key, tuple(after))))
 
     return unit_of(change(world, job_id, edit), key)
+
+
+def require_not_landed(world: World, job: Document) -> None:
+    """Raises Refused where the job has landed: what is added to it now would be accepted and never land."""
+    if job["state"] == "landed" or world.store.exists(names.job_part(job["jobId"], "landing")):
+        raise Refused(
+            f"job {job['jobId']} has landed already; what is added to it would not land",
+            where=job["target"],
+            hint="give the change a job of its own: worktree-open --job OTHER",
+        )
 
 
 def commit_of(world: World, revision: str) -> str:

@@ -12,7 +12,7 @@ from ktxkit.core.text import path_fields, plural
 from ktxkit.effects import merging
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.neutral import Neutral, open_neutral
-from ktxkit.errors import CannotRun, Refused
+from ktxkit.errors import CannotRun, Conflict, Refused
 from ktxkit.flows import integrate, jobs, recover, target
 from ktxkit.flows.aftermath import naming_what_moved
 from ktxkit.flows.branch_lock import Held
@@ -59,6 +59,7 @@ def land(world: World, job: Document, *, message: str = "", rebase: bool = False
             recover.mark_landed(world, job, old)
             return old
         head = recover.expected_head(world, job, inner)
+        _require_not_failed(world, job, head)
         intent, again = names.job_part(job["jobId"], "landing-intent"), f"job-land --job {job['jobId']}"
         with (
             naming_what_moved(world, held, intent, f"job {job['jobId']} has landed", again),
@@ -67,6 +68,23 @@ def land(world: World, job: Document, *, message: str = "", rebase: bool = False
             made = _land(world, job, held, message, head, began, rebase=rebase)
             told |= {"outcome": made["outcome"], "commit": made.get("commit"), "before": made["before"]}
         return made
+
+
+def units_in(landing: Document) -> set[str]:
+    """Keys of the units that a landing has, or that had nothing to add."""
+    return {unit["unitKey"] for unit in landing["units"] if unit["outcome"] in integrate.DONE}
+
+
+def _require_not_failed(world: World, job: Document, head: str) -> None:
+    """Raises Conflict where the last verification of the whole job failed on exactly this head."""
+    found = world.store.read_optional("verification", names.job_part(job["jobId"], "verification"))
+    if found is not None and found["head"] == head and found.get("outcome") == "verification_failed":
+        raise Conflict(
+            f"job-verify failed on {head[:12]}, which is what would land",
+            outcome="verification_failed",
+            where=job["target"],
+            hint=f"job-verify --job {job['jobId']} -- COMMAND once more: a pass lets it land",
+        )
 
 
 def _check(message: str) -> None:

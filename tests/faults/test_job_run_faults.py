@@ -71,7 +71,7 @@ def held(path: Path) -> bool:
 def next_of(path: Path) -> Callable[[Repo], list[str | Path]]:
     def after(repo: Repo) -> list[str | Path]:
         """What a person does after a kill: resume, or start where nothing had begun."""
-        begun = (repo.path / ".ktx/jobs/j1/job-file.json").exists()
+        begun = (repo.path / ".ktx/jobs/j1/job.json").exists()
         return ["--resume", "j1"] if begun else ["--job", "j1", str(path)]
 
     return after

@@ -96,6 +96,8 @@ def start(world: World, document: Document, name: str, how: How) -> Ended:
         )
     units = [jobs.Unit(number, key, after) for number, (key, after) in enumerate(_listed(plan), start=1)]
     facts = {"syncId": plan.sync_id} if plan.sync_id else {}
+    # The file before the job: a job without it could neither be resumed nor begun again.
+    world.writable_store.write(FILE, f"{names.job_dir(job_id)}/job-file.json", whole)
     job = jobs.create(
         world,
         job_id,
@@ -106,7 +108,6 @@ def start(world: World, document: Document, name: str, how: How) -> Ended:
         jobFileDigest=plan.digest,
         **facts,
     )
-    world.writable_store.write(FILE, f"{names.job_dir(job_id)}/job-file.json", whole)
     return execute(world, plan, job, how, resumed=False)
 
 

@@ -1,0 +1,83 @@
+"""A job that has landed takes nothing more, and what was collected beside it is never cleared away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import call
+from tests.support.repos import Repo
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    made = Repo.init(tmp_path / "repo")
+    made.write("base", "base\n")
+    made.commit()
+    unit(made, "a", "x")
+    assert call("patch-apply", "--job", "j", "--unit", "a", cwd=made.path).status == 0
+    return made
+
+
+def unit(repo: Repo, key: str, name: str) -> Path:
+    """A unit that adds a file, collected."""
+    opened = call("worktree-open", "--job", "j", "--unit", key, "--target", "main", cwd=repo.path)
+    assert opened.status == 0, opened.err
+    child = Path(opened.out.strip())
+    (child / name).write_text(f"{name}\n")
+    assert call("patch-collect", "--job", "j", "--unit", key, cwd=repo.path).status == 0
+    return child
+
+
+def land(repo: Repo) -> None:
+    done = call("job-land", "--job", "j", cwd=repo.path)
+    assert done.status == 0, done.err
+
+
+def test_a_new_unit_is_refused(repo: Repo) -> None:
+    land(repo)
+    refused = call("worktree-open", "--job", "j", "--unit", "late", cwd=repo.path)
+    assert refused.status == 1 and "has landed already" in refused.err and "a job of its own" in refused.err
+    assert "late" not in (repo.path / ".ktx/jobs/j/job.json").read_text()
+
+
+def test_a_unit_that_was_collected_before_is_refused_and_kept(repo: Repo) -> None:
+    unit(repo, "b", "y")
+    landed = call("job-land", "--job", "j", cwd=repo.path)
+    assert landed.status == 0 and "1 unit of the job not in it: b" in landed.out + landed.err
+    refused = call("patch-apply", "--job", "j", "--unit", "b", cwd=repo.path)
+    assert refused.status == 1 and "has landed already" in refused.err
+    assert call("git-ktx", "clean", "--yes", "--records", cwd=repo.path).status == 0
+    assert repo.show("refs/ktx/units/j/0002-b", "y") == b"y\n"
+
+
+def test_what_is_collected_again_after_its_integration_is_not_cleared(repo: Repo) -> None:
+    child = repo.path / ".ktx/worktrees/j/0001-a"
+    (child / "more").write_text("more\n")
+    assert call("patch-collect", "--job", "j", "--unit", "a", cwd=repo.path).status == 0
+    land(repo)
+    assert call("worktree-close", "--job", "j", "--unit", "a", "--outcome", "success", cwd=repo.path).status == 0
+    cleared = call("git-ktx", "clean", "--yes", "--json", cwd=repo.path)
+    assert cleared.status == 0, cleared.err
+    items = json.loads(cleared.out)["document"]["items"]
+    assert [item["why"] for item in items if item["what"] == "refs"] == ["collected work that has not landed: a"]
+    assert repo.show("refs/ktx/units/j/0001-a", "more") == b"more\n"
+
+
+def test_where_all_is_in_the_refs_go(repo: Repo) -> None:
+    land(repo)
+    assert call("worktree-close", "--job", "j", "--unit", "a", "--outcome", "success", cwd=repo.path).status == 0
+    assert call("git-ktx", "clean", "--yes", cwd=repo.path).status == 0
+    assert repo.git("for-each-ref", "refs/ktx") == ""
+
+
+def test_what_failed_its_verification_does_not_land(repo: Repo) -> None:
+    assert call("job-verify", "--job", "j", "--", "false", cwd=repo.path).status == 3
+    refused = call("job-land", "--job", "j", cwd=repo.path)
+    assert refused.status == 3 and "job-verify failed" in refused.err
+    assert repo.git("rev-list", "--count", "main") == "1"
+    assert call("job-verify", "--job", "j", "--", "true", cwd=repo.path).status == 0
+    land(repo)
+    assert repo.git("rev-list", "--count", "main") == "2"
