@@ -105,6 +105,24 @@ def test_a_later_failure_of_the_same_content_is_no_green_suite(suite: Suite) -> 
     assert commit(suite, "The suite is green; all tests pass").returncode == 0
 
 
+def test_before_and_after(suite: Suite) -> None:
+    suite.run(BAD="1")
+    for said in ("Before: 9 passed, 1 failed. After: 2 passed.", "9 passed, 1 failed -> 2 passed"):
+        assert commit(suite, f"Change\n\n{said}").returncode == 0
+    for said in ("Before: 1 passed, 1 failed. After: 3 passed.", "1 passed -> 3 passed", "Before: red; 3 passed"):
+        assert commit(suite, f"Change\n\n{said}").returncode == 1, said
+
+
+def test_a_name_that_stands_for_several_ids(suite: Suite) -> None:
+    suite.repo.write("tests/test_f.py", "import os\ndef test_flip(): assert not os.environ.get('BAD')\n")
+    suite.repo.git("add", "-A")
+    suite.run("tests")
+    suite.run("--rootdir", "tests", "tests", BAD="1")
+    assert commit(suite, "Change\n\ntest_flip is failing").returncode == 0
+    done = commit(suite, "Change\n\ntest_flip is order-dependent")
+    assert done.returncode == 0 and "not shown" in done.stdout + done.stderr
+
+
 def test_a_linked_worktree_shares_the_ledger(suite: Suite, tmp_path: Path) -> None:
     suite.run()
     suite.repo.git("worktree", "add", "-q", tmp_path / "w")

@@ -114,6 +114,8 @@ _UNKNOWN = re.compile(
     r"(?:been\s)?(?:run|re-?run|tested|verified|checked)|untested|unverified|unknown|no\stests?\s(?:were|was|have\sbeen)\srun|not\sknown)\b",
     re.IGNORECASE,
 )
+_LABELLED = re.compile(r"\b(?P<older>before|previously)\s?:|\b(?:after|now|afterwards)\s?:|;", re.IGNORECASE)
+_ARROW = re.compile(r"\s?(?:->|=>|\u2192)\s?\d")
 WORDS = {
     "pass": "passed", "succ": "passed", "gree": "passed", "clea": "passed", "fail": "failed", "red": "failed",
     "brea": "failed", "brok": "failed", "erro": "errors", "skip": "skipped", "xfai": "xfailed", "xpas": "xpassed",
@@ -152,9 +154,17 @@ def claims(sentence: Sentence) -> Iterator[Claim]:
     yield from (claim for claim in kept if asserted(sentence, claim))
 
 
+def _older(plain: str, at: int) -> bool:
+    """Whether what is said there is of an older run: labelled `before:`, or left of an arrow to other numbers."""
+    labels = list(_LABELLED.finditer(plain, 0, at))
+    return bool(labels and labels[-1]["older"]) or _ARROW.search(plain, at) is not None
+
+
 def asserted(sentence: Sentence, claim: Claim) -> bool:
     """Whether it is said of a run that was made here: nothing before it in its clause supposes, nothing places it."""
     plain = sentence.plain
+    if _older(plain, claim.start):
+        return False
     marks = [plain.rfind(mark, 0, claim.start) for mark in (";", ":", " but ", " however ", "(")]
     clause = max(0, *marks)
     near = max(clause, plain.rfind(",", 0, claim.start), plain.rfind(" and ", 0, claim.start))
@@ -196,7 +206,7 @@ def _counts(sentence: Sentence) -> Iterator[Claim]:
         yield Claim("counts", sentence, *found.span(), numbers=numbers)
     for found in _PASSES.finditer(plain):
         yield Claim("counts", sentence, *found.span(), numbers={"passed": number(found["n"])})
-    summary = list(_SUMMARY.finditer(plain))
+    summary = [found for found in _SUMMARY.finditer(plain) if not _older(plain, found.start())]
     words = [found["word"].lower() for found in summary]
     about_tests = re.search(r"\btests?\b|\bsuite\b|pytest", plain, re.IGNORECASE)
     sure = "passed" in words or ("passing" in words and about_tests) or (about_tests and "pass" in words)
