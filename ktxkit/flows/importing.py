@@ -20,6 +20,7 @@ from ktxkit.flows import ledger, projects
 from ktxkit.world import World
 
 FORMATS = ("events", "reportlog", "junit", "ctrf")
+REPORTS = {"reportlog": "reportlog line", "junit": "JUnit XML report", "ctrf": "CTRF report"}
 SIZE_LIMIT = 4 << 30  # bytes
 
 
@@ -99,15 +100,25 @@ def _start(world: World, run: str, kind: str, where: str, project: str, modified
 
 
 def _events(kind: str, data: bytes, where: str, keep: importers.Keep) -> Iterator[Document]:
-    if kind == "reportlog":
-        yield from importers.from_reportlog(_lines(data, where), keep)
-    elif kind == "junit":
-        yield from importers.from_junit(_cases(data, where), keep)
-    else:
-        yield from importers.from_ctrf(contracts.parse(data, where), keep)
+    """The events of a file. Raises BrokenContract, with file and line, for what is not of its kind."""
+    at = [0]
+    try:
+        if kind == "reportlog":
+            yield from importers.from_reportlog(_lines(data, where, at), keep)
+        elif kind == "junit":
+            yield from importers.from_junit(_cases(data, where), keep)
+        else:
+            yield from importers.from_ctrf(contracts.parse(data, where), keep)
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        said = f"{error.args[0]!r} is missing or no known word" if isinstance(error, KeyError) else str(error)
+        raise BrokenContract(
+            f"not a {REPORTS[kind]}: {said}",
+            where=f"{where}:{at[0]}" if at[0] else where,
+            hint="the file may be truncated, or of another format (--from)",
+        ) from error
 
 
-def _lines(data: bytes, where: str) -> Iterator[dict[str, Any]]:
+def _lines(data: bytes, where: str, at: list[int]) -> Iterator[dict[str, Any]]:
     """reportlog writes NaN and lone surrogates, and its last line may be torn: then there is nothing after it."""
     lines = data.split(b"\n")
     for number, line in enumerate(lines, start=1):
@@ -129,6 +140,7 @@ def _lines(data: bytes, where: str) -> Iterator[dict[str, Any]]:
                 where=f"{where}:{number}",
                 hint="the file may be truncated, or of another format (--from)",
             )
+        at[0] = number
         yield record
 
 

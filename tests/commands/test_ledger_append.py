@@ -246,3 +246,27 @@ def test_a_fresh_store_has_no_note(suite: Suite) -> None:
 def test_banner_outside_a_repository(tmp_path: Path) -> None:
     ran = call("ledger-query", "banner", cwd=tmp_path)
     assert ran.status == 0 and "run state unknown" in ran.out
+
+
+REPORT = '{"$report_type":"TestReport","nodeid":"t.py::a","when":"teardown","outcome":"passed","duration":%s}'
+NO_REPORTS = {
+    "reportlog": [
+        '\n{"$report_type":"TestReport"}\n',
+        "\n" + REPORT % "NaN",
+        "\n" + REPORT % "null",
+        '\n{"exitstatus":"x"}\n',
+    ],
+    "ctrf": ["{}", "[]", '{"results":{}}', '{"results":{"tests":[{"name":"a","status":"odd","duration":1}]}}'],
+    "junit": ['<testsuite><testcase name="a" time="inf"/></testsuite>'],
+}
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in NO_REPORTS.items() for text in texts])
+def test_what_is_no_report_is_said_with_its_place(suite: Suite, tmp_path: Path, kind: str, text: str) -> None:
+    path = tmp_path / "report"
+    path.write_text(text)
+    ran = append(suite, kind, path)
+    place = f"{path}:2" if kind == "reportlog" else str(path)
+    assert ran.status == 5 and place in ran.out + ran.err, (ran.out, ran.err)
+    assert "Error" not in ran.out + ran.err and "not a " in ran.out + ran.err
+    assert suite.records == []
