@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
-from ktxkit.core import checkup
+from ktxkit.core import checkup, names
 from ktxkit.core.checkup import Finding
 from ktxkit.core.text import plural
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.git import version
 from ktxkit.effects.store import is_ignored
-from ktxkit.errors import CannotRun
-from ktxkit.flows import config, overview
+from ktxkit.errors import BrokenContract, CannotRun
+from ktxkit.flows import config, ledger, overview
 from ktxkit.world import World
 
 CONTRACT = "checkup"
@@ -33,7 +33,7 @@ def checkup_of(world: World, scripts: Iterable[str]) -> Document:
     else:
         kind = f"{'bare ' if repository.bare else ''}{repository.object_format} repository"
         found.append(Finding("repository", "ok", kind, where=str(repository.common_dir)))
-        for look in (_shape, _store, _state, _hooks, _configuration, _ours):
+        for look in (_shape, _store, _state, _ledger, _hooks, _configuration, _ours):
             found.extend(look(world))
     found.sort(key=lambda finding: ORDER[finding.level])
     return {
@@ -113,6 +113,19 @@ def _state(world: World) -> Iterator[Finding]:
     if prunable:
         hint = "git worktree prune, when you are sure that no disk is missing"
         yield Finding("worktrees", "advice", f"git knows {plural(prunable, 'worktree')} whose directory is gone", hint)
+
+
+def _ledger(world: World) -> Iterator[Finding]:
+    """Every line of the ledger of test runs, with its link."""
+    if not world.store.exists(names.LEDGER):
+        return
+    where = str(world.store.path(names.LEDGER))
+    try:
+        count = sum(1 for _ in ledger.lines(world))
+    except BrokenContract as error:
+        yield Finding("ledger", "error", error.message, ledger.MEND, error.where)
+    else:
+        yield Finding("ledger", "ok", f"{plural(count, 'line')}, each follows the one before", where=where)
 
 
 def _hooks(world: World) -> Iterator[Finding]:

@@ -68,14 +68,16 @@ def new_lines(path: Path, start: int, previous: dict[str, Any] | None) -> Iterat
             if not raw.endswith(b"\n"):
                 return  # torn, or being written
             where = f"{path}: byte {offset}"
-            line = contracts.parse(raw, where)
-            if not check(line):
-                contracts.validate(ledger.CONTRACT, line, where)
             try:
+                line = contracts.parse(raw, where)
+                if not check(line):
+                    contracts.validate(ledger.CONTRACT, line, where)
                 list(chain.checked([line], previous))
+            except BrokenContract as error:
+                hint = f"{error.hint}; {ledger.MEND}" if error.hint else ledger.MEND
+                raise BrokenContract(error.message, where=error.where, hint=hint) from error
             except ValueError as error:
-                hint = "it was edited; the lines before the broken one still hold"
-                raise BrokenContract(str(error), where=str(path), hint=hint) from error
+                raise BrokenContract(str(error), where=str(path), hint=ledger.MEND) from error
             yield offset, raw, line
             offset += len(raw)
             previous = line

@@ -28,6 +28,9 @@ from ktxkit.errors import BrokenContract
 from ktxkit.world import World
 
 CONTRACT = "ledger-line"
+MEND = (
+    "put the file back from a copy; without one move it aside, and a new ledger begins (its runs are not answered from)"
+)
 EVENT = "run-event"
 FEW = 100  # records that are judged without importing an engine for it
 NEWLINE = b"\n"
@@ -64,8 +67,7 @@ def lines(world: World) -> Iterator[Document]:
     try:
         yield from cast(Iterator[Document], chain.checked(journal(world).records()))
     except ValueError as error:
-        hint = "it was edited; the lines before the broken one still hold"
-        raise BrokenContract(str(error), where=str(path), hint=hint) from error
+        raise BrokenContract(str(error), where=str(path), hint=MEND) from error
 
 
 def events_path(world: World, run: str) -> Path:

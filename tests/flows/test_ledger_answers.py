@@ -13,6 +13,7 @@ from ktxkit.core import names
 from ktxkit.flows import ledger
 from tests.support.commands import Ran, call
 from tests.support.ledgers import PROJECT, Past
+from tests.support.repos import Repo
 
 ABC = {"t.py::a": "passed", "t.py::b": "passed", "t.py::c": "passed"}
 
@@ -181,6 +182,36 @@ def test_history_names_the_runs_it_could_not_read(past: Past) -> None:
     found = answer(past, "history", "a")
     assert [row["outcome"] for row in found["rows"]] == ["passed"]
     assert lost in found["reason"] and "gone" in found["reason"] and found["facts"]["notIngested"] == 1
+
+
+@pytest.mark.parametrize("damage", ["gone", "changed"])
+def test_the_closing_line_is_the_record_of_a_run_whatever_becomes_of_its_events(past: Past, damage: str) -> None:
+    run = past.run({"a": "passed"})
+    path = ledger.events_path(past.world, run)
+    path.unlink() if damage == "gone" else path.write_bytes(path.read_bytes().replace(b"passed", b"failed"))
+    assert answer(past, "last")["verdict"] == answer(past, "run", run)["verdict"] == "true"
+    assert answer(past, "explain", f"passed({run})")["verdict"] == "true"
+    assert damage in answer(past, "slowest", run)["reason"]
+
+
+@pytest.mark.parametrize("damage", ["removed", "edited", "garbage"])
+def test_a_damaged_ledger_names_the_way_out_and_doctor_finds_it(past: Past, damage: str) -> None:
+    past.run({"a": "passed"})
+    past.run({"a": "passed"})
+    path = past.world.store.path(names.LEDGER)
+    first, second, *rest = path.read_bytes().splitlines(keepends=True)
+    second = {"removed": b"", "edited": second.replace(b"passed", b"failed"), "garbage": b"{garbage\n"}[damage]
+    path.write_bytes(b"".join([first, second, *rest]))
+    asked = ask(past, "last")
+    assert (asked.status, "move it aside, and a new ledger begins" in asked.err.replace("\n", " ")) == (5, True)
+    git = Repo.init(past.root / "repository")
+    checked = call("git-ktx", "doctor", "--json", "--ktx-dir", str(past.world.store.root), cwd=git.path)
+    (told,) = [one for one in checked.document["findings"] if one["check"] == "ledger"]
+    assert (checked.status, told["level"]) == (1, "error") and "move it aside" in told["hint"]
+    path.rename(path.with_suffix(".old"))
+    assert ask(past, "last").status == 0
+    past.run({"a": "passed"})
+    assert answer(past, "last")["verdict"] == "true"
 
 
 def test_events_that_were_changed_later_are_no_evidence(past: Past) -> None:
