@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ktxkit.core.merge import Merged, parse_merge
 from ktxkit.core.patch import Entry, index_info, parse_raw, parse_staged, staged
+from ktxkit.core.text import printable
 from ktxkit.effects import files, process
-from ktxkit.effects.git import Git
+from ktxkit.effects.git import Answer, Git
 from ktxkit.effects.neutral import Neutral
 from ktxkit.effects.tree_diff import RAW
 from ktxkit.errors import BrokenContract, CannotRun
@@ -144,11 +145,16 @@ def reproduces(neutral: Neutral, entries: Iterable[Entry], patch: Path) -> bool:
         return parse_staged(git.run("ls-files", "-s", "-z").out) == staged(entries)
 
 
-def tree_with_patch(neutral: Neutral, base_tree: str, patch: Path) -> str:
-    """The tree that the patch makes of the base tree. Raises BrokenContract (invalid_patch) where it does not apply."""
+def tree_with_patch(neutral: Neutral, base_tree: str, patch: Path, *, bare: bool = False) -> str:
+    """The tree that the patch makes of the base tree. Raises BrokenContract (invalid_patch) where it does not apply.
+
+    `bare`: no document of ours names that base, a person does.
+    """
     with _new_index(neutral, "apply") as git:
         git.run("read-tree", base_tree)
         if not _applied(git, patch) and not _applied_when_fetched(neutral, git, patch):
+            if bare:
+                raise _not_taken(git.run("apply", "--cached", "--check", os.fspath(patch), ok=None), patch)
             raise BrokenContract(
                 "the patch does not apply to the base tree that its document names",
                 where=str(patch),
@@ -156,6 +162,24 @@ def tree_with_patch(neutral: Neutral, base_tree: str, patch: Path) -> str:
                 outcome="invalid_patch",
             )
         return git.text("write-tree")
+
+
+def _not_taken(answer: Answer, patch: Path) -> BrokenContract:
+    """Why git does not take a patch that came from elsewhere."""
+    said = next(iter(answer.err.splitlines()), b"").removeprefix(b"error: ")
+    if b"No valid patches" in said or b"unrecognized input" in said:
+        return BrokenContract(
+            "there is no patch in it that git can read",
+            where=str(patch),
+            hint="PATCH is what `git diff --binary` or `patch-collect -o FILE` writes",
+            outcome="invalid_patch",
+        )
+    return BrokenContract(
+        f"the patch does not apply to --base: {printable(said)}",
+        where=str(patch),
+        hint="name the commit that it was made from with --base REV",
+        outcome="invalid_patch",
+    )
 
 
 def _applied(git: Git, patch: Path) -> bool:

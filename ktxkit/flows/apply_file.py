@@ -95,6 +95,9 @@ def offer_from(world: World, neutral: Neutral, objects: Objects, patch: Path, ho
             raise Refused(
                 f"--base is not the patch's base {document['base']}", where=str(beside), hint="leave --base out"
             )
+    elif not patch.is_file():
+        said = "a patch is a regular file; this is none" if patch.exists() else "no such patch file"
+        raise CannotRun(said, where=str(patch), hint="patch-collect -o FILE writes one")
     elif how.base:
         document = bare_document(world, neutral, patch, how.base)
     else:
@@ -106,13 +109,11 @@ def offer_from(world: World, neutral: Neutral, objects: Objects, patch: Path, ho
 
 def bare_document(world: World, neutral: Neutral, patch: Path, revision: str) -> Document:
     """The document of a patch that came from elsewhere: what it makes of the base tree decides."""
-    if not patch.is_file():
-        raise CannotRun("no such patch file", where=str(patch), hint="patch-collect -o FILE writes one")
     base = jobs.commit_of(world, revision)
     base_tree = neutral.tree_of(base)
     assert base_tree is not None, "a commit has a tree"
     digest, size = merging.file_digest(patch)
-    tree = merging.tree_with_patch(neutral, base_tree, patch)
+    tree = merging.tree_with_patch(neutral, base_tree, patch, bare=True)
     entries = merging.changes(neutral, base_tree, tree)
     return {
         "schemaVersion": SCHEMA_VERSION,

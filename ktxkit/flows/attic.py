@@ -101,7 +101,8 @@ def to_attic(place: Place, lease: Document, path: Path, *, branch_goes: bool = F
         return head_to_attic(place, lease)
     work = work or work_in(place, lease, path)
     if not can_be_kept(work):
-        raise Refused(f"it holds {unsaved(work)}", where=str(path), hint=way_out(work))
+        hint = way_out(work)
+        raise Refused(f"it holds {unsaved(work)}", where=str(path), hint=hint)
     if not unsaved(work) and not (work.commits and (branch_goes or not work.branch)):
         return ""
     message = f"kept from {place.name}, attempt {lease['attempt']}, of {place.job}"

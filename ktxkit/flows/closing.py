@@ -53,7 +53,8 @@ def _remove(place: Place, lease: Document, outcome: str, discard: bool) -> Docum
         work = work_in(place, lease, path)
         lost = unsaved(work)
         if lost and (not discard or not can_be_kept(work)):
-            raise Refused(f"closing would lose {lost}", where=str(path), hint=way_out(work))
+            hint = way_out(work)
+            raise Refused(f"closing would lose {lost}", where=str(path), hint=hint)
         if work.left_out and not discard:
             sample = [path_fields(name) for name in work.left_out[:SAMPLE]]
             return closed(place, lease, outcome, leftOut={"count": len(work.left_out), "sample": sample})
