@@ -127,6 +127,7 @@ class Seen:
     holder_dead: bool = False
     job_state: str = ""
     busy: bool = False
+    resumable: bool = False  # a command continues its job
 
 
 OVER = ("landed", "aborted", "closed")  # states of a job after which none of its units can be at work
@@ -135,7 +136,8 @@ OVER = ("landed", "aborted", "closed")  # states of a job after which none of it
 def why_dead(seen: Seen) -> str:
     """Why a worktree is provably dead; empty where it is not. Age is no reason, and neither is silence.
 
-    A job that failed can be resumed: its units are not dead. A process inside is alive, whatever the documents say.
+    A job that failed, or was killed or interrupted, can be resumed: its units are not dead. A process inside is alive,
+    whatever the documents say.
     """
     if seen.busy:
         return ""
@@ -147,7 +149,9 @@ def why_dead(seen: Seen) -> str:
         return "its directory is gone" if seen.state == "open" else ""
     if not seen.same or not seen.state:
         return ""
-    if seen.job_state in OVER:
+    if seen.resumable and seen.state == "open":  # resuming takes it over, and keeps its work
+        return ""
+    if seen.job_state in OVER and not seen.resumable:
         return f"its job is {seen.job_state}"
     if seen.state == "closed":
         return "" if seen.outcome in KEPT else "its lease is closed"

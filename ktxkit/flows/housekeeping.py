@@ -121,8 +121,16 @@ def _seen(world: World, place: Place, lease: Document | None, note: Document | N
         holder_dead=lease is not None and holder_is_dead(lease),
         job_state=job["state"] if job is not None else "",
         busy=bool(busy),
+        resumable=job is not None and _resumable(world, job),
     )
     return seen, busy
+
+
+def _resumable(world: World, job: Document) -> bool:
+    """Whether `--resume` continues the job. An ingestion that was aborted may be one that a later one has settled."""
+    folder = names.job_dir(job["jobId"])
+    aborted = job["state"] == "aborted" and not world.store.exists(f"{folder}/ingest.json")
+    return (aborted or job["state"] in ("open", "failed")) and world.store.exists(f"{folder}/job-file.json")
 
 
 def _nobody_holds(place: Place) -> bool:

@@ -273,6 +273,8 @@ def test_interrupted_and_resumed(repo: Repo, tmp_path: Path) -> None:
     assert child.returncode == 130, err
     assert repo.git("rev-parse", "main") == before
     assert b"--resume j1" in err
+    status = spawn("git-ktx", "status", "--json", cwd=repo.path).document
+    assert (status["jobs"][0]["next"], status["worktrees"]["dead"]) == ("job-run --resume j1", 0)
 
     flag.touch()
     ran = spawn("job-run", "--resume", "j1", cwd=repo.path)

@@ -99,6 +99,18 @@ def owner_dead(repo: Repo, _: Repo) -> None:
 DEAD = {"its job is closed": job_over, "its owner is dead": owner_dead}
 
 
+@pytest.mark.parametrize("state", ["open", "failed", "aborted"])
+def test_a_unit_of_a_job_that_can_be_resumed_is_not_dead(repo: Repo, state: str) -> None:
+    tree = opened(repo, "u")
+    owner_dead(repo, tree)
+    edit(repo.path / ".ktx/jobs/j1/job.json", state=state)
+    assert "dead" in rows(repo)[1], "by hand, nothing resumes it"
+    (repo.path / ".ktx/jobs/j1/job-file.json").write_text("{}")
+    assert [row.get("dead") for row in rows(repo, "--prune")] == [None, None] and tree.path.is_dir()
+    status = call("git-ktx", "status", "--json", cwd=repo.path).document
+    assert status["worktrees"]["dead"] == 0
+
+
 @pytest.mark.parametrize("why", DEAD)
 def test_what_is_dead_goes_and_its_work_is_kept(repo: Repo, why: str) -> None:
     tree = opened(repo, "u")
