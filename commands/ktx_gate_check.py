@@ -58,10 +58,10 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     outcome = verdict["outcome"]
     notes = [f"gate-check: {summary(verdict)}"]
     notes = [*gate_check.told(verdict, args.tree), *notes]
-    if args.write_baseline:
+    if args.write_baseline is not None:
         path = gate_check.write_baseline(world, args.write_baseline, verdict)
         outcome, notes = "done", [*notes, f"gate-check: wrote the baseline {path}"]
-    if args.update_baseline:
+    if args.update_baseline is not None:
         notes = [*notes, gate_check.update_baseline(world, args.update_baseline, verdict)]
     lines = [] if args.json else render(args.format, verdict, content)
     return cli.Result(outcome=outcome, document=verdict, contract="verdict", lines=lines, notes=notes)

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
 def _page(args: argparse.Namespace, world: World, report: Document) -> tuple[bytes | None, list[str]]:
     """The page for stdout, or what to say of the file it was written to."""
-    if not args.html:
+    if args.html is None:
         return None, []
     from ktxkit.flows import report_page
 

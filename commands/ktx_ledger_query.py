@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
     if args.follow:
         return live_view.follow(args, world)
-    question = questions.variant(args.question, args.format, bool(args.html), args.prolog, args.limit)
+    question = questions.variant(args.question, args.format, args.html is not None, args.prolog, args.limit)
     more = {"limit": args.limit, "event": args.event, "unit": args.unit, "level": args.level}
     args.json |= args.format == "json"
     document = questions.ask(world, question, args.subject, args.project, **more)
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
 def _export(args: argparse.Namespace, world: World, made: bytes) -> cli.Result:
     """What other programs read."""
-    if not args.html:
+    if args.html is None:
         return cli.Result(raw=made, data={"text": made.decode("utf-8")})
     from ktxkit.flows import report_page
 

@@ -92,6 +92,35 @@ def write_atomic(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, durable: 
         write_all(fd, data)
 
 
+def write_named(cwd: Path, name: str, data: bytes) -> Path:
+    """Write a file that a user named; returns its path. No directory is made for it.
+
+    What a symbolic link names is replaced, not the link; a FIFO or device is opened and written to. Raises CannotRun
+    where no file can be there, OSError as the system gives it.
+    """
+    if not name:
+        raise CannotRun("the name of the file to write is empty", hint="name a file")
+    path = cwd / name
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        mode = 0
+    if stat.S_ISDIR(mode):
+        raise CannotRun("a directory stands where the file would be written", where=str(path), hint="name a file")
+    if mode and not stat.S_ISREG(mode):
+        fd = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            write_all(fd, data)
+        finally:
+            os.close(fd)
+        return path
+    real = Path(os.path.realpath(path))
+    if not real.parent.is_dir():
+        raise CannotRun(f"there is no directory {real.parent}", where=name, hint="make it first, or name another file")
+    write_atomic(real, data, mode=stat.S_IMODE(mode) or 0o644)
+    return path
+
+
 @contextmanager
 def written_aside(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True) -> Iterator[int]:
     """A descriptor to write `path`'s new content to; renamed into place when the block ends well, removed when not.

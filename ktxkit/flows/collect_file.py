@@ -41,6 +41,8 @@ def _output(named: str) -> Path:
     path = Path(os.path.realpath(named))
     if not path.parent.is_dir():
         raise CannotRun(f"there is no directory {path.parent}", where=named, hint="make it first, or give another -o")
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise CannotRun("a FIFO or device takes no patch", where=named, hint="name a file with -o")
     if path.is_dir():
         raise CannotRun("a directory stands where the patch would be written", where=named, hint="name a file with -o")
     return path
@@ -73,5 +75,5 @@ def collect_by_hand(world: World, args: Namespace) -> Document:
             data={"outcome": document["outcome"], **_why(document)},
         )
     beside = path.with_name(path.name + ".json")
-    files.write_atomic(beside, contracts.dumps(CONTRACT, document, str(beside)))
+    files.write_named(beside.parent, beside.name, contracts.dumps(CONTRACT, document, str(beside)))
     return document

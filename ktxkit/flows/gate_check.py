@@ -123,7 +123,7 @@ def options_of(args: Namespace) -> dict[str, Any]:
             said[key] = getattr(args, key)
     if args.update_baseline:
         said["baseline"] = args.update_baseline
-    if args.write_baseline:
+    if args.write_baseline is not None:
         said["baseline"] = ""  # every finding is written, those that are known among them
     if args.gate:
         said["only"] = args.gate
@@ -156,7 +156,7 @@ def _standing(world: World, objects: Objects) -> Entries:
 def beside(world: World, path: bytes) -> bytes | None:
     """A file that is named on the command line and not in the tree: as it lies there."""
     try:
-        return files.read(world.cwd / os.fsdecode(path))
+        return files.read(Path(os.path.realpath(world.cwd / os.fsdecode(path))))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
 
@@ -258,18 +258,15 @@ def told(verdict: Document, tree: str | None) -> list[str]:
 
 def update_baseline(world: World, name: str, verdict: Document) -> str:
     """Take the debts that are paid out of a baseline; says how many."""
-    path = world.cwd / name
-    old = files.read(path)
+    old = files.read(Path(os.path.realpath(world.cwd / name)))
     new = gate_config.left_of(old, name, verdict)
     if verdict["scope"] != "all":
         raise CannotRun("--update-baseline needs a look at everything", hint="add --all")
-    files.write_atomic(path, new, mode=0o644)
+    files.write_named(world.cwd, name, new)
     count = sum(1 for one in verdict["findings"] if one["rule"] == "baseline-paid")
     return f"gate-check: took {plural(count, 'paid debt')} out of {name}"
 
 
 def write_baseline(world: World, name: str, verdict: Document) -> Path:
     """Write the baseline that has every finding of the verdict."""
-    path = world.cwd / name
-    files.write_atomic(path, gate_config.baseline_of(verdict), mode=0o644)
-    return path
+    return files.write_named(world.cwd, name, gate_config.baseline_of(verdict))

@@ -52,8 +52,7 @@ def deliver(world: World, made: bytes, where: str) -> tuple[bytes | None, list[s
     """The page for stdout (`-`), or what to say of the file that it was written to."""
     if where == "-":
         return made, []
-    path = world.cwd / where
-    files.write_atomic(path, made, mode=0o644, durable=False)
+    path = files.write_named(world.cwd, where, made)
     return None, [f"wrote {path} ({len(made) / 1e6:.1f} MB)"]
 
 

@@ -35,9 +35,10 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     every = all_commands()
     pages = {manpage.page_name(command): manpage.render(command, every, __version__) for command in every}
     if args.to:
-        for name, text in pages.items():
-            files.write_atomic(world.cwd / args.to / f"{name}.1", text.encode("utf-8"), mode=0o644, durable=False)
         where = world.cwd / args.to
+        files.make_dirs(where, 0o755)
+        for name, text in pages.items():
+            files.write_named(where, f"{name}.1", text.encode("utf-8"))
         return cli.Result(lines=[f"wrote {plural(len(pages), 'page')} to {where}"], data={"pages": sorted(pages)})
     wanted = (args.name or "git-ktx").replace(" ", "-")
     if wanted not in pages:
