@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ktxkit.effects.git import Git, GitFailed
+from ktxkit.core.text import printable
+from ktxkit.effects.git import Answer, Git, GitFailed
 from ktxkit.errors import CannotRun
 
 
@@ -61,7 +62,7 @@ def discover(git: Git) -> Repository:
     lines = answer.lines
     within = lines[4:5] == ["true"]  # else the next question ends it with 128, after the answers that are wanted
     if answer.status != 0 and (within or len(lines) != 5 or lines[4] != "false"):
-        raise GitFailed(answer)
+        raise _none(answer) or GitFailed(answer)
     if (within and (len(lines) not in (7, 8) or lines[6] != "false")) or lines[2] not in ("true", "false"):
         raise CannotRun("the repository's path holds a line break", where=str(git.cwd), hint="move the repository")
     top, outer = (lines[5], "".join(lines[7:])) if within else ("", "")
@@ -73,6 +74,19 @@ def discover(git: Git) -> Repository:
         object_format=lines[3],
         superproject=_real(outer) if outer else None,
     )
+
+
+def _none(answer: Answer) -> CannotRun | None:
+    """Outside of any repository, or where `.git` names one that is not there; None where git says something else."""
+    said = answer.err.partition(b"fatal: not a git repository")
+    if not said[1]:
+        return None
+    named = said[2].partition(b"\n")[0]
+    if named.startswith(b": "):
+        hint = "`git worktree repair` in the repository mends a checkout that was moved; -C DIR names another place"
+        return CannotRun(f"not a git repository{printable(named)}", where=str(answer.cwd), hint=hint)
+    hint = "run this inside a git repository, or name one with -C DIR; `git init` makes one"
+    return CannotRun("not a git repository", where=str(answer.cwd), hint=hint)
 
 
 def _real(text: str) -> Path:

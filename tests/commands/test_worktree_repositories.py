@@ -130,7 +130,15 @@ def test_a_repository_that_git_refuses(tmp_path: Path) -> None:
 
 
 def test_outside_of_any_repository(tmp_path: Path) -> None:
-    assert "not a git repository" in refused(tmp_path)
+    said = refused(tmp_path)
+    assert said.startswith(f"worktree-open: {tmp_path}: not a git repository\n  hint: run this inside"), said
+    assert "rev-parse" not in said and "-C DIR" in said
+
+
+def test_where_the_repository_is_gone(tmp_path: Path) -> None:
+    (tmp_path / ".git").write_text("gitdir: /nowhere\n")
+    said = refused(tmp_path)
+    assert said.startswith(f"worktree-open: {tmp_path}: not a git repository: /nowhere\n  hint: `git worktree"), said
 
 
 def test_an_old_git(tmp_path: Path) -> None:
