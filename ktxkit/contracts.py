@@ -214,7 +214,8 @@ def loads(name: str, data: bytes, where: str = "") -> Document:
 def parse(data: bytes, where: str) -> Any:
     """Strict JSON: UTF-8, no duplicate keys, no NaN, bounded nesting. Raises BrokenContract."""
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+        text = data.decode("utf-8")
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
     except UnicodeDecodeError as error:
         raise BrokenContract(
             f"not UTF-8 at byte {error.start}",
@@ -242,6 +243,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> Document:
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"the key {twice!r} stands twice in one object")
     return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{text[:40]} is beyond the range of numbers")
+    return value
 
 
 def _no_constant(word: str) -> Any:

@@ -53,6 +53,16 @@ def job(repo: Repo) -> Path:
     return repo.path / ".ktx/ingest-traces/j1/trace.jsonl"
 
 
+def test_a_number_out_of_range_is_refused(repo: Repo, job: Path) -> None:
+    words = ["--phase", "plan", "--event", "counted", "--data", "n:=1e999"]
+    done = call("trace-append", "--job", "j1", *words, cwd=repo.path)
+    assert done.status == 2 and "--data n: not JSON: 1e999 is beyond the range of numbers" in done.err
+    line = json.dumps({**WHOLE, "data": {"n": 7}}).replace("7}", "-1e999}").encode()
+    done = feed(repo.path, "--job", "j1", stdin=line)
+    assert done.status == 5 and "stdin:1" in done.err and "-1e999 is beyond the range of numbers" in done.err
+    assert not job.exists() or events(job) == []
+
+
 def test_an_event_says_whose_it_is(repo: Repo, job: Path) -> None:
     words = ["--phase", "routing", "--event", "connector_chosen", "--data", "connector=metabase", "--data", "cards:=12"]
     done = call("trace-append", "--job", "j1", "--unit", "pages/one", "--duration-ms", "12.5", *words, cwd=repo.path)
