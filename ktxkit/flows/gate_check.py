@@ -29,6 +29,8 @@ def check(world: World, args: Namespace) -> tuple[Document, Content]:
     Raises CannotRun for a revision or file that is none, and where nothing was looked at but had to be.
     """
     content: Content = no_content
+    if args.all and args.files:
+        raise CannotRun(f"--all is everything, {args.files[0]} is a part", hint="leave out one of them")
     if _of_messages(args.gate) and args.message is None and len(args.files) == 1:
         args.message = args.files[0]  # `--gate claims FILE`: a text, not a file of the tree
     if args.message is not None:

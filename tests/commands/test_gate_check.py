@@ -115,6 +115,11 @@ def test_what_a_change_leaves_behind(layer: Repo, wanted: str, change: str, told
     assert {(one["rule"], one["path"]) for one in found} == told
 
 
+def test_everything_and_a_part_is_refused(layer: Repo) -> None:
+    ran = call("gate-check", "--all", "wiki", cwd=layer.path)
+    assert ran.status == 2 and "--all is everything, wiki is a part" in ran.err and "leave out one" in ran.err
+
+
 def test_nothing_to_look_at_is_said(repo: Repo) -> None:
     ran = call("gate-check", cwd=repo.path)
     assert ran.status == 0
