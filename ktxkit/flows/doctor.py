@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from ktxkit.core.checkup import Finding
 from ktxkit.core.text import plural
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.git import version
+from ktxkit.effects.identity import git_dir_of
 from ktxkit.effects.store import is_ignored
 from ktxkit.errors import BrokenContract, CannotRun
 from ktxkit.flows import config, ledger, overview
@@ -106,12 +108,23 @@ def _state(world: World) -> Iterator[Finding]:
         yield Finding(
             "documents", "error", row["message"], "it was damaged from outside, or by a full disk", row["where"]
         )
-    dead = made["worktrees"]["dead"]
+    yield from _worktrees(world, made["worktrees"]["dead"])
+
+
+def _worktrees(world: World, dead: int) -> Iterator[Finding]:
+    moved = _moved(world)
+    first = f"git worktree repair {shlex.join(moved)}" if moved else ""
+    if moved:
+        text = f"{plural(len(moved), 'worktree')} moved with the repository: git knows the old place"
+        yield Finding("worktrees", "warning", text, first)
     if dead:
-        yield Finding("worktrees", "warning", f"{plural(dead, 'worktree')} dead", "worktree-open --prune clears them")
+        hint = (
+            "first the repair named above, then worktree-open --prune" if moved else "worktree-open --prune clears them"
+        )
+        yield Finding("worktrees", "warning", f"{plural(dead, 'worktree')} dead", hint)
     prunable = world.git.at(world.repository.place).text("worktree", "list", "--porcelain").count("\nprunable")
     if prunable:
-        hint = "git worktree prune, when you are sure that no disk is missing"
+        hint = first or "git worktree prune, when you are sure that no disk is missing or directory moved"
         yield Finding("worktrees", "advice", f"git knows {plural(prunable, 'worktree')} whose directory is gone", hint)
 
 
@@ -126,6 +139,17 @@ def _ledger(world: World) -> Iterator[Finding]:
         yield Finding("ledger", "error", error.message, ledger.MEND, error.where)
     else:
         yield Finding("ledger", "ok", f"{plural(count, 'line')}, each follows the one before", where=where)
+
+
+def _moved(world: World) -> list[str]:
+    """Worktrees in the store whose `.git` names a place that is gone, while git here still has their registration."""
+    known = world.repository.common_dir / "worktrees"
+    found = []
+    for own in sorted(world.store.path("worktrees").glob("*/*/.git")):
+        named = git_dir_of(own.parent)
+        if named is not None and not named.exists() and (known / named.name).is_dir():
+            found.append(str(own.parent))
+    return found
 
 
 def _hooks(world: World) -> Iterator[Finding]:

@@ -122,3 +122,18 @@ def test_a_worktree_of_a_repository_that_was_moved_is_to_be_repaired(repo: Repo)
     assert ran.status == 4 and "git worktree repair" in ran.err, (ran.out, ran.err)
     moved.git("worktree", "repair", made["path"])
     assert call("worktree-close", "work", "--outcome", "success", cwd=moved.path).status == 0
+
+
+def test_doctor_has_a_moved_repository_repaired_before_anything_is_pruned(repo: Repo) -> None:
+    call("worktree-open", "--job", "j1", "--unit", "one", cwd=repo.path)
+    moved = Repo(repo.path.parent / "moved")
+    shutil.move(repo.path, moved.path)
+    there = next(moved.path.glob(".ktx/worktrees/*/*/.git")).parent
+    (there / "only-here").write_text("work\n")
+    said = ktx(moved, "doctor").out
+    assert f"git worktree repair {there}\n" in said and "git worktree prune" not in said
+    assert "first the repair named above, then worktree-open --prune" in said
+    moved.git("worktree", "repair", str(there))
+    assert "repair" not in ktx(moved, "doctor").out
+    assert call("worktree-open", "--prune", cwd=moved.path).status == 0
+    assert (there / "only-here").read_text() == "work\n" and "only-here" in Repo(there).git("status", "--short")
