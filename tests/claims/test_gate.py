@@ -123,6 +123,22 @@ def test_a_name_that_stands_for_several_ids(suite: Suite) -> None:
     assert done.returncode == 0 and "not shown" in done.stdout + done.stderr
 
 
+def test_a_module_by_its_path(suite: Suite) -> None:
+    suite.repo.write("tests/test_a.py", "def test_x(): assert 0\n")
+    suite.repo.git("add", "-A")
+    suite.run()
+    done = commit(suite, "Change\n\ntests/test_a.py passes")
+    assert done.returncode == 1 and "tests/test_a.py::test_x failed" in done.stdout + done.stderr
+    assert commit(suite, "Change\n\ntest_m.py passes").returncode == 0
+
+
+def test_a_place_counts_what_was_typed(suite: Suite) -> None:
+    suite.run()
+    suite.repo.write("lib.py", "x = 4\n")
+    (found,) = findings(asked(suite, "First line\n\nIt  **works**, and\n  all   tests pass.\n"))
+    assert (found["line"], found["column"]) == (4, 3)
+
+
 def test_a_linked_worktree_shares_the_ledger(suite: Suite, tmp_path: Path) -> None:
     suite.run()
     suite.repo.git("worktree", "add", "-q", tmp_path / "w")

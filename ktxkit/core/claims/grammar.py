@@ -109,6 +109,11 @@ _ELSEWHERE = re.compile(
     r"without\s|under\s|against\s|if\s|when\s|unless\s|except|only\s|using\s)",
     re.IGNORECASE,
 )
+_CI_CLAUSE = re.compile(r"[;,]\s(?:(?:and|but|the)\s)*ci\b[^;,]*|^(?:the\s)?ci\b[^;]*(?=;)", re.IGNORECASE)
+_SAID = re.compile(
+    r"\bafter\s(?:this|that)(?:\s(?:change|fix|commit|patch))?\s*$|(?P<because>\bbecause\s*$)", re.IGNORECASE
+)
+_PAST = re.compile(r"\b(?:passed|was|were|succeeded)\b", re.IGNORECASE)
 _UNKNOWN = re.compile(
     r"\b(?:not\s(?:been\s)?(?:run|verified|tested|checked|re-?run)|(?:haven't|have\snot|did\snot|didn't|were\snot|was\snot|weren't|wasn't)\s(?:yet\s)?"
     r"(?:been\s)?(?:run|re-?run|tested|verified|checked)|untested|unverified|unknown|no\stests?\s(?:were|was|have\sbeen)\srun|not\sknown)\b",
@@ -116,6 +121,9 @@ _UNKNOWN = re.compile(
 )
 _LABELLED = re.compile(r"\b(?P<older>before|previously)\s?:|\b(?:after|now|afterwards)\s?:|;", re.IGNORECASE)
 _ARROW = re.compile(r"\s?(?:->|=>|\u2192)\s?\d")
+_FILE = re.compile(
+    rf"(?<![\w./-])(?P<file>[\w./-]*(?:test_\w+|\w_test)\.py)\s(?:{NOW}\s)*(?:passes|passed|is\s(?:{NOW}\s)?(?:passing|green)){TAIL}"
+)
 WORDS = {
     "pass": "passed", "succ": "passed", "gree": "passed", "clea": "passed", "fail": "failed", "red": "failed",
     "brea": "failed", "brok": "failed", "erro": "errors", "skip": "skipped", "xfai": "xfailed", "xpas": "xpassed",
@@ -125,7 +133,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim. `kind`: counts, green, ran, test. `full`: of the whole suite. `numbers` by our words."""
+    """One claim. `kind`: counts, green, ran, test, file. `full`: of the whole suite. `numbers` by our words."""
 
     kind: str
     sentence: Sentence
@@ -144,7 +152,7 @@ class Claim:
 def claims(sentence: Sentence) -> Iterator[Claim]:
     """The claims of a sentence; none where it is a question, a wish, a condition, or says itself that it is unknown."""
     plain = sentence.plain
-    if plain.rstrip().endswith("?") or _UNKNOWN.search(plain):
+    if plain.rstrip().endswith("?") or _UNKNOWN.search(_without_ci(plain)):
         return
     found = [*_counts(sentence), *_greens(sentence), *_rest(sentence)]
     kept: list[Claim] = []
@@ -169,11 +177,21 @@ def asserted(sentence: Sentence, claim: Claim) -> bool:
     clause = max(0, *marks)
     near = max(clause, plain.rfind(",", 0, claim.start), plain.rfind(" and ", 0, claim.start))
     told = _TOLD.search(plain[: claim.start].rstrip() + " ")
-    if _STRONG.search(plain, clause, claim.start) or (not told and _WEAK.search(plain, near, claim.start)):
+    said = _SAID.search(plain, near, claim.start)
+    stop = claim.start if said is None or (said["because"] and _PAST.search(claim.text)) else said.start()
+    if _STRONG.search(plain, clause, claim.start) or (not told and _WEAK.search(plain, near, stop)):
         return False
     if sentence.subject and claim.kind != "counts" and _imperative(plain):
         return False
-    return not _ELSEWHERE.search(plain, claim.end) and not _ELSEWHERE.search(plain, 0, claim.start)
+    ours = _without_ci(plain)
+    if not ours[claim.start : claim.end].strip():
+        return False  # it stands in the clause about CI itself
+    return not _ELSEWHERE.search(ours, claim.end) and not _ELSEWHERE.search(ours, 0, claim.start)
+
+
+def _without_ci(plain: str) -> str:
+    """The sentence with a clause of its own about CI blanked out: it places nothing that is said beside it."""
+    return _CI_CLAUSE.sub(lambda found: " " * len(found[0]), plain)
 
 
 def _imperative(text: str) -> bool:
@@ -240,6 +258,8 @@ def _rest(sentence: Sentence) -> Iterator[Claim]:
         said = (found["what"] or found["noun"]).lower()
         full = said.startswith("all") or bool(re.search(r"full|whole|entire|complete|suite", said))
         yield Claim("ran", sentence, *found.span(), full=full)
+    for found in _FILE.finditer(plain):
+        yield Claim("file", sentence, *found.span(), test=found["file"])
     for found in _NAMED.finditer(sentence.text):
         outcome = "failed" if "fail" in found["word"] else "passed"
         yield Claim("test", sentence, *found.span(), test=found["test"], outcome=outcome)

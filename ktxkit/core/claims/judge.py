@@ -60,6 +60,8 @@ def judge(claim: Claim, facts: Facts) -> Ruling | None:
         return _word(claim, facts)
     if claim.kind == "quote":
         return _quote(claim, facts)
+    if claim.kind == "file":
+        return _file(claim, facts)
     if claim.kind == "test":
         return _test(claim, facts)
     return _run(claim, facts)
@@ -218,6 +220,14 @@ def _test(claim: Claim, facts: Facts) -> Ruling | None:
         return _stale(claim, older, facts)
     message = f"{named[0]} has not passed in any recorded run"
     return Ruling(claim, "false", "claim-false", "error", message, "run it", tuple(_row(run) for run, _ in ran[:1]))
+
+
+def _file(claim: Claim, facts: Facts) -> Ruling | None:
+    """A module by its path: held against the failures of its tests on the content, and against nothing else."""
+    here = [run for run in facts.runs if facts.tree is not None and _tree(run) == facts.tree]
+    of_it = (one for one in _failing(here, facts) if one[1].partition("::")[0] == claim.test.removeprefix("./"))
+    found = next(of_it, None)
+    return None if found is None else _false(claim, found[0], f"{found[1]} failed, and has not passed since")
 
 
 # -- words and quotations

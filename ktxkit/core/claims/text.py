@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 LINE_LIMIT = 2000  # characters of a line that are read
@@ -27,23 +27,34 @@ _MASKED = (
 )
 
 
+_SPACES = re.compile(r"\s+")
+_MARKS = (
+    re.compile(r"(?<![\w*/])(?P<mark>\*{1,3})(?=\w)[^*\n]+(?<=[\w.,;:!])(?P<end>(?P=mark))(?![\w*/])"),
+    re.compile(r"(?<![\w/])(?P<mark>_{1,3})(?=[A-Za-z])[^_\n]+(?<=[\w.,;:!])(?P<end>(?P=mark))(?![\w/])"),
+    re.compile(
+        r"(?<![`\w])(?P<mark>`)(?:all|every|tests?|suite|pass(?:es|ed)?|green)(?P<end>`)(?![`\w])", re.IGNORECASE
+    ),
+)
+
+
 @dataclass(frozen=True)
 class Sentence:
-    """`plain` is the text with quoted and coded parts blanked out, of the same length; line and column count from 1."""
+    """`plain` is the text with quoted and coded parts blanked out, of the same length; line and column count from 1.
+
+    `origin` has the offset in the paragraph of each character; `places` those at which each of its lines begins.
+    """
 
     text: str
     plain: str
-    line: int
-    column: int
-    subject: bool = False
-    places: tuple[tuple[int, int], ...] = ()  # offsets in the text at which each of its lines begins
+    subject: bool
+    origin: Sequence[int]
+    places: Sequence[tuple[int, int]]
 
     def place(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset in the text."""
-        if not self.places:
-            return self.line, self.column + offset
-        begun = [at for at in self.places if at[0] <= offset][-1]
-        return begun[1], offset - begun[0] + 1
+        found = self.origin[offset]
+        begun = [at for at in self.places if at[0] <= found][-1]
+        return begun[1], found - begun[0] + 1
 
 
 def sentences(message: str) -> Iterator[Sentence]:
@@ -54,20 +65,29 @@ def sentences(message: str) -> Iterator[Sentence]:
         for number, line in paragraph:
             starts.append((at, number))
             at += len(line) + 1
+        text, origin = normalised(text)
         masked = mask(text)
         begin = 0
         for cut in [*_END.finditer(masked), None]:
             end = cut.start() if cut else len(text)
             if text[begin:end].strip():
-                yield _sentence(text, masked, begin, end, starts)
+                subject = [line for at, line in starts if at <= origin[begin]][-1] == 1
+                yield Sentence(text[begin:end], masked[begin:end], subject, origin[begin:end], starts)
             begin = cut.end() if cut else end
 
 
-def _sentence(text: str, masked: str, begin: int, end: int, starts: list[tuple[int, int]]) -> Sentence:
-    first = [start for start in starts if start[0] <= begin][-1]
-    inside = [(max(0, at - begin), number) for at, number in starts if begin < at < end]
-    places = ((first[0] - begin, first[1]), *inside)
-    return Sentence(text[begin:end], masked[begin:end], first[1], begin - first[0] + 1, first[1] == 1, places)
+def normalised(text: str) -> tuple[str, list[int]]:
+    """The text with one space for any white space and without emphasis; and where each of its characters stood."""
+    gone = {
+        at
+        for pattern in _MARKS
+        for found in pattern.finditer(text)
+        for group in ("mark", "end")
+        for at in range(*found.span(group))
+    }
+    gone.update(at for found in _SPACES.finditer(text) for at in range(found.start() + 1, found.end()))
+    kept = [at for at in range(len(text)) if at not in gone]
+    return "".join(" " if text[at].isspace() else text[at] for at in kept), kept
 
 
 def mask(text: str) -> str:
