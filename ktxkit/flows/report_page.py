@@ -53,7 +53,11 @@ def deliver(world: World, made: bytes, where: str) -> tuple[bytes | None, list[s
     if where == "-":
         return made, []
     path = files.write_named(world.cwd, where, made)
-    return None, [f"wrote {path} ({len(made) / 1e6:.1f} MB)"]
+    return None, [f"wrote {path} ({_size(len(made))})"]
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1_000_000 else f"{-(-count // 1000)} kB"
 
 
 def asset(name: str) -> str:

@@ -91,6 +91,15 @@ def test_a_gate_that_looks_at_nothing_is_named(repo: Repo) -> None:
     assert ran.status == 0 and "nothing by" not in ran.err
 
 
+def test_a_command_that_is_not_there_or_is_killed_is_named(repo: Repo) -> None:
+    configured(repo, "gates:\n  - {gate: command, name: mine, run: [no-such-program]}\n")
+    ran = call("gate-check", "--all", cwd=repo.path)
+    assert ran.status == 2 and "the gate mine: cannot start no-such-program" in ran.err
+    configured(repo, "gates:\n  - {gate: command, name: mine, run: [sh, -c, 'kill -9 $$']}\n")
+    (one,) = found(call("gate-check", "--all", "--json", cwd=repo.path))
+    assert one["message"] == "mine was ended by signal SIGKILL"
+
+
 def test_a_new_schema_judges_files_that_nobody_touched(repo: Repo) -> None:
     config = 'gates:\n  - {gate: schema, schema: service.schema.json, files: ["conf/*"]}\n'
     repo.write("service.schema.json", "{}")

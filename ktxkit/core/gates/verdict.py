@@ -14,6 +14,7 @@ NOUNS = {
     "sources": ("source", "sources"),
     "references": ("reference", "references"),
     "joins": ("join", "joins"),
+    "messages": ("message", "messages"),
     "rows": ("provenance row", "provenance rows"),
 }
 

@@ -11,6 +11,7 @@ import json
 import os
 import posixpath
 import re
+import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from ktxkit.core.digests import digest
 from ktxkit.core.text import printable, truncated
 from ktxkit.effects import files, gate_process, process
 from ktxkit.effects.gate_process import OUTPUT_LIMIT
+from ktxkit.errors import CannotRun
 from ktxkit.gates import Answer, Finding, Subject
 
 TIME_LIMIT = 600.0  # seconds, unless the settings say otherwise
@@ -39,8 +41,11 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     run = settings["run"]
     argv = ["/bin/sh", "-c", run] if isinstance(run, str) else list(run)
     name = str(settings.get("name") or printable(argv[-1] if isinstance(run, str) else argv[0]))[:128]
-    with subject.checkout() as top:
-        done = run_in(subject, top, argv, chosen, float(settings.get("timeLimit", TIME_LIMIT)))
+    try:
+        with subject.checkout() as top:
+            done = run_in(subject, top, argv, chosen, float(settings.get("timeLimit", TIME_LIMIT)))
+    except CannotRun as error:
+        raise CannotRun(error.message, where=f"the gate {name}", hint=error.hint) from error
     return Answer(list(_findings(done, name, settings.get("output") == "findings")), max(len(chosen), 1))
 
 
@@ -82,10 +87,17 @@ def failed(rule: str, name: str, done: process.Completed, *, why: str = "") -> F
     """A finding on the tree as a whole; the same output, but for the time it took, is the same finding."""
     said = (done.out + done.err).decode("utf-8", "replace").strip()
     shown = truncated(" / ".join(line.strip() for line in said.splitlines() if line.strip()), OUTPUT_SHOWN)
-    status = "did not end in time" if done.timed_out else f"ended with status {done.status}"
+    status = "did not end in time" if done.timed_out else _ended(done.status)
     message = f"{name} {why or status}{f': {shown}' if shown else ''}"
     same = digest(_DURATION.sub("", said).encode())[3:19]
     return Finding(rule, b"", message, reference=f"{name}: {same}", gate=name)
+
+
+def _ended(status: int) -> str:
+    if status < 0:
+        number = -status
+        return f"was ended by signal {signal.Signals(number).name if number in set(signal.Signals) else number}"
+    return f"ended with status {status}"
 
 
 def parse(out: bytes, name: str) -> Iterator[Finding]:
