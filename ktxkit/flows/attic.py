@@ -63,8 +63,8 @@ def _content(place: Place, lease: Document, git: Git, head: str) -> tuple[str, t
         reader = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
         status = child.read_status(reader, ignored="traditional")
         chosen = selection.choose(status, {}, (), of_lease(place.world, lease))
-        nested = tuple(path for path in chosen.take if path.endswith(b"/"))
-        taken = tuple(path for path in chosen.take if not path.endswith(b"/"))
+        nested = tuple(path for path in chosen.take if path.endswith(b"/") or _is_repository(reader, path))
+        taken = tuple(path for path in chosen.take if path not in nested)
         left_out = tuple(path for path, _ in chosen.excluded)
         patch = _patch_of(place, lease)
         if (
@@ -74,6 +74,17 @@ def _content(place: Place, lease: Document, git: Git, head: str) -> tuple[str, t
         ):
             return patch["tree"], nested, left_out
         return selection.tree_of_worktree(reader, scratch / "index", taken, head), nested, left_out
+
+
+def _is_repository(git: Git, path: bytes) -> bool:
+    """A repository stands where a tracked file was: git lists it as that file's change or deletion, not as nested.
+
+    A submodule of the commit is none: what it holds is looked at by itself.
+    """
+    place = os.fsencode(git.cwd) + b"/" + path
+    if os.path.islink(place) or not os.path.lexists(place + b"/.git"):  # noqa: PTH114
+        return False
+    return not git.run("ls-tree", "-z", "HEAD", "--", path).out.startswith(b"160000 ")
 
 
 def _collected(place: Place, lease: Document) -> tuple[str, ...]:

@@ -81,3 +81,17 @@ def test_what_failed_its_verification_does_not_land(repo: Repo) -> None:
     assert call("job-verify", "--job", "j", "--", "true", cwd=repo.path).status == 0
     land(repo)
     assert repo.git("rev-list", "--count", "main") == "2"
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_repository_in_a_tracked_files_place_is_not_thrown_away(repo: Repo, committed: bool) -> None:
+    child = repo.path / ".ktx/worktrees/j/0001-a"
+    (child / "base").unlink()
+    inner = Repo.init(child / "base")
+    inner.write("precious", "precious\n")
+    if committed:
+        inner.commit()
+    for words in ((), ("--discard",)):
+        closed = call("worktree-close", "--job", "j", "--unit", "a", "--outcome", "success", *words, cwd=repo.path)
+        assert closed.status == 1 and "repository inside it" in closed.err, closed.err
+        assert (child / "base/precious").read_text() == "precious\n"
