@@ -35,7 +35,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Past:
     made.run({**tests, HOSTILE: "failed>passed"}, seconds=0.2)
     made.run({"t.py::a": "passed"}, selection=SCOPED)
     made.run(tests, end={"stop": "stopping after 1 failures"}, selected=[*tests, "t.py::never"])
-    made.run({**tests, "t.py::new": "failed"}, seconds=2.0, workers=8)
+    made.run({**tests, "t.py::new": "failed"}, seconds=2.0, workers=8, tree={"tree": "7" * 40})
     made.run(tests, managed=True, trigger="manual", seconds=1.0, preconditions=[])
     made.run({"t.py::a": "running"}, finish=False)
     return made
