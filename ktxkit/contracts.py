@@ -120,6 +120,9 @@ def foreign(data: bytes, where: str) -> Foreign:
     return lambda _, value: _violations(validator, rules, value)
 
 
+FORBIDDEN = "not"  # what a schema that is `false` says of every value: as {"not": {}} would
+
+
 def _fetches_nothing(uri: str) -> Any:
     raise ValueError(f"{uri} is not in the schema itself; nothing is fetched")
 
@@ -133,7 +136,7 @@ def _violations(validator: Any, rules: Any, value: Any) -> list[Violation]:
         holder: Any = rules
         for part in place[:-1]:
             holder = _step(holder, part)
-        keyword, here = str(place[-1]), value
+        keyword, here = str(place[-1]) if place else FORBIDDEN, value
         for part in path:
             here = here[part]
         known = tuple(holder.get("properties", ())) if isinstance(holder, dict) else ()

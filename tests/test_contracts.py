@@ -167,3 +167,9 @@ def test_damage_is_status_5(name: str) -> None:
             contracts.loads(name, data, f"{name} {what}")
         assert caught.value.status == 5
         assert caught.value.where == f"{name} {what}"
+
+
+@pytest.mark.parametrize(("schema", "keyword"), [(b"false", "not"), (b'{"not": {}}', "not"), (b"true", "")])
+def test_a_schema_that_is_a_word_is_judged_by(schema: bytes, keyword: str) -> None:
+    for value in ({"a": 1}, 3, None):
+        assert [found.keyword for found in contracts.foreign(schema, "x")("x", value)] == ([keyword] if keyword else [])

@@ -76,7 +76,7 @@ def test_a_fragment_is_never_the_last_full_run(past: Past) -> None:
 
 def test_a_full_run_says_what_it_lacks_against_the_one_before(past: Past) -> None:
     past.run(ABC)
-    past.run({"t.py::a": "passed", "t.py::d": "passed"})
+    past.run({"t.py::a": "passed", "t.py::d": "passed"}, tree={"tree": "7" * 40})
     facts = answer(past, "last-full")["facts"]
     assert facts["lacks"] == ["t.py::b", "t.py::c"] and facts["lacksCount"] == 2
 
@@ -149,7 +149,7 @@ def test_slowest_and_fixtures(past: Past) -> None:
 
 def test_compare(past: Past) -> None:
     first = past.run({"a": "passed", "b": "passed", "gone": "passed"}, seconds=0.1)
-    second = past.run({"a": "failed", "b": "passed", "new": "passed"}, seconds=0.3)
+    second = past.run({"a": "failed", "b": "passed", "new": "passed"}, seconds=0.3, tree={"tree": "7" * 40})
     found = answer(past, "compare", first, second)
     changes = {(row["test"], row["change"]) for row in found["rows"]}
     assert {("a", "passed -> failed"), ("gone", "gone"), ("new", "new"), ("b", "time")} <= changes
