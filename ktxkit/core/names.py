@@ -71,7 +71,7 @@ def report_doc(job: str) -> str:
 
 
 def job_part(job: str, name: str) -> str:
-    """A document of a job: `landing`, `landing-intent`, `verification`, `verification-intent`."""
+    """A document of a job by its name: `job-file`, `landing`, `landing-intent`, `verification` and their kin."""
     return f"jobs/{job}/{name}.json"
 
 

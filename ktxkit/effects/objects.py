@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,6 +10,7 @@ from types import TracebackType
 from typing import IO
 
 from ktxkit.core.patch import Content
+from ktxkit.effects import process
 from ktxkit.effects.git import Git
 from ktxkit.effects.listing import LISTED_KEPT, Below, Listed, in_runs
 from ktxkit.effects.listing import TreeEntry as TreeEntry
@@ -44,11 +44,7 @@ class Objects:
 
     def close(self) -> None:
         """End the reader."""
-        for stream in (self._child.stdin, self._child.stdout, self._child.stderr):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):  # it ended by itself before
-                    stream.close()
-        self._child.wait()
+        process.end_reader(self._child)
 
     @property
     def _out(self) -> IO[bytes]:

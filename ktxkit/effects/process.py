@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -82,6 +83,15 @@ def start(
         raise CannotRun(
             f"cannot start {name}: {reason}", where=str(cwd), hint="check the command's name and PATH"
         ) from error
+
+
+def end_reader(child: Child) -> None:
+    """Close the pipes of a child that answers over them, and wait for its end; it may have ended by itself before."""
+    for stream in (child.stdin, child.stdout, child.stderr):
+        if stream is not None:
+            with suppress(BrokenPipeError):
+                stream.close()
+    child.wait()
 
 
 def run(

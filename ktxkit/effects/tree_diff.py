@@ -6,6 +6,7 @@ import threading
 from typing import IO
 
 from ktxkit.core.patch import Entry, parse_raw
+from ktxkit.effects import process
 from ktxkit.effects.git import Git
 
 RAW = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
@@ -24,10 +25,7 @@ class TreeDiff:
 
     def close(self) -> None:
         """End the reader."""
-        for stream in (self._child.stdin, self._child.stdout, self._child.stderr):
-            if stream is not None:
-                stream.close()
-        self._child.wait()
+        process.end_reader(self._child)
 
     def entries(self, old: str, new: str) -> list[Entry]:
         """What differs between two trees, by the paths git reports. Raises GitFailed where one cannot be read."""

@@ -57,7 +57,7 @@ def apply_file(world: World, patch: Path, how: How) -> Document:
     if not ref:
         raise Refused("HEAD is detached: which branch?", where=str(top), hint="switch to the branch first")
     began = world.clock.monotonic()
-    with recover.holding(world, ref) as held, open_neutral(world) as neutral, Objects(neutral.git) as objects:
+    with recover.holding(world, ref) as held, open_neutral(world) as neutral:
         before = git.resolve("HEAD")
         if before is None:
             raise Refused("the branch has no commit yet", where=str(top), hint="commit something first")
@@ -65,8 +65,8 @@ def apply_file(world: World, patch: Path, how: How) -> Document:
             raise Refused(
                 f"HEAD is {before}, expected {how.expect_head}", where=str(top), hint=MOVED, outcome="target_moved"
             )
-        offer, document = offer_from(world, neutral, objects, patch, how)
-        work = Work(world, held, neutral, objects, top, ref, before, how, patch, began)
+        offer, document = offer_from(world, neutral, neutral.objects, patch, how)
+        work = Work(world, held, neutral, neutral.objects, top, ref, before, how, patch, began)
         return _applied(work, offer, document)
 
 

@@ -128,9 +128,9 @@ def _seen(world: World, place: Place, lease: Document | None, note: Document | N
 
 def _resumable(world: World, job: Document) -> bool:
     """Whether `--resume` continues the job. An ingestion that was aborted may be one that a later one has settled."""
-    folder = names.job_dir(job["jobId"])
-    aborted = job["state"] == "aborted" and not world.store.exists(f"{folder}/ingest.json")
-    return (aborted or job["state"] in ("open", "failed")) and world.store.exists(f"{folder}/job-file.json")
+    aborted = job["state"] == "aborted" and not world.store.exists(names.job_part(job["jobId"], "ingest"))
+    there = world.store.exists(names.job_part(job["jobId"], "job-file"))
+    return there and (aborted or job["state"] in ("open", "failed"))
 
 
 def _nobody_holds(place: Place) -> bool:

@@ -84,7 +84,7 @@ def _next_of_job(world: World, job: Document, made: Document, running: bool) -> 
         return ""
     if running:
         return "it is running: wait, or watch its trace"
-    if world.store.exists(f"{names.job_dir(job['jobId'])}/job-file.json"):
+    if world.store.exists(names.job_part(job["jobId"], "job-file")):
         return f"job-run --resume {job['jobId']}"
     if job["state"] != "open":
         return f"job-report {job['jobId']}"

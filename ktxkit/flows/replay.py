@@ -29,17 +29,16 @@ def replay(world: World, job: Document, neutral: Neutral, onto: str, head: str) 
     base_tree = neutral.tree_of(onto)
     assert base_tree is not None, "the target is a commit"
     tree, parent, made = base_tree, onto, dict[str, str]()
-    with Objects(neutral.git) as objects:
-        for commit in commits:
-            key = owners.get(commit, commit)
-            judged = _again(world, neutral, objects, commit, tree, base_tree, options)
-            if judged.outcome not in ("candidate", "subsumed"):
-                raise _no_longer(key, judged)
-            if judged.outcome == "candidate":
-                seconds = int(world.clock.now().timestamp())
-                tree = judged.tree
-                parent = merging.commit_tree(neutral, tree, parent, f"{key}: replayed by ktxkit\n", seconds)
-                made[key] = parent
+    for commit in commits:
+        key = owners.get(commit, commit)
+        judged = _again(world, neutral, neutral.objects, commit, tree, base_tree, options)
+        if judged.outcome not in ("candidate", "subsumed"):
+            raise _no_longer(key, judged)
+        if judged.outcome == "candidate":
+            seconds = int(world.clock.now().timestamp())
+            tree = judged.tree
+            parent = merging.commit_tree(neutral, tree, parent, f"{key}: replayed by ktxkit\n", seconds)
+            made[key] = parent
     return tree, made
 
 
@@ -54,7 +53,7 @@ def _owners(world: World, job: Document) -> dict[str, str]:
 
 def gate_options(world: World, job: Document) -> Mapping[str, Any]:
     """How the gates run for this job, by its job file; nothing for a job that was made by hand."""
-    document = world.store.read_optional("job-file", f"{names.job_dir(job['jobId'])}/job-file.json")
+    document = world.store.read_optional("job-file", names.job_part(job["jobId"], "job-file"))
     if document is None:
         return {}
     plan = plan_of(document)

@@ -56,7 +56,7 @@ def build(world: World, job: Document, more: Mapping[str, Any] | None = None) ->
 def _ingestion(world: World, job: Document, problems: list[Document]) -> Document:
     """What an ingestion wrote down beside its units; nothing for another job."""
     try:
-        found = world.store.read_optional("ingest-outcome", f"{names.job_dir(job['jobId'])}/ingest-outcome.json")
+        found = world.store.read_optional("ingest-outcome", names.job_part(job["jobId"], "ingest-outcome"))
     except BrokenContract as error:
         problems.append({"where": error.where, "message": error.message})
         return {}

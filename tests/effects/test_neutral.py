@@ -107,6 +107,16 @@ def test_a_missing_tree_is_an_error_and_the_next_answer_is_right(repo: Repo) -> 
             assert [entry.path for entry in one.differ.entries(empty, full)] == [b"a"]
 
 
+def test_a_comparer_that_was_killed_is_started_again(repo: Repo) -> None:
+    with open_neutral(world_at(repo.path)) as one:
+        empty, full = tree_with(one, []), tree_with(one, [b"a"])
+        assert len(one.differ.entries(empty, full)) == 1
+        one.differ._child.kill()
+        one.differ._child.wait()
+        assert [entry.path for entry in one.differ.entries(empty, full)] == [b"a"]
+        one.differ._child.kill()
+
+
 def test_a_reader_remembers_the_trees_used_last(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "ENTRIES_KEPT", 10)
     with open_neutral(world_at(repo.path)) as one:

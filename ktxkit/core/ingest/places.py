@@ -7,11 +7,11 @@ from ktxkit.core.ingest.raw_paths import journal_name
 
 
 def ingest_doc(job: str) -> str:
-    return f"{names.job_dir(job)}/ingest.json"
+    return names.job_part(job, "ingest")
 
 
 def snapshot_doc(job: str) -> str:
-    return f"{names.job_dir(job)}/raw-snapshot.json"
+    return names.job_part(job, "raw-snapshot")
 
 
 def raw_dir(job: str) -> str:
@@ -20,19 +20,19 @@ def raw_dir(job: str) -> str:
 
 
 def index_doc(job: str) -> str:
-    return f"{names.job_dir(job)}/knowledge-index.json"
+    return names.job_part(job, "knowledge-index")
 
 
 def projected_doc(job: str) -> str:
-    return f"{names.job_dir(job)}/projected.json"
+    return names.job_part(job, "projected")
 
 
 def outcome_doc(job: str) -> str:
-    return f"{names.job_dir(job)}/ingest-outcome.json"
+    return names.job_part(job, "ingest-outcome")
 
 
 def job_file(job: str) -> str:
-    return f"{names.job_dir(job)}/job-file.json"
+    return names.job_part(job, "job-file")
 
 
 def rows_journal(connection: str, source: str) -> str:

@@ -97,7 +97,7 @@ def start(world: World, document: Document, name: str, how: How) -> Ended:
     units = [jobs.Unit(number, key, after) for number, (key, after) in enumerate(_listed(plan), start=1)]
     facts = {"syncId": plan.sync_id} if plan.sync_id else {}
     # The file before the job: a job without it could neither be resumed nor begun again.
-    world.writable_store.write(FILE, f"{names.job_dir(job_id)}/job-file.json", whole)
+    world.writable_store.write(FILE, names.job_part(job_id, "job-file"), whole)
     job = jobs.create(
         world,
         job_id,
@@ -116,9 +116,9 @@ def resume(world: World, job_id: str, how: How) -> Ended:
     job = jobs.load(world, job_id)
     if job["state"] == "landed" and "finishedAt" in job and world.store.exists(names.report_doc(job_id)):
         raise Refused(f"job {job_id} has landed already", where=job["target"], hint=f"job-report --job {job_id}")
-    if world.store.exists(f"{names.job_dir(job_id)}/ingest.json"):
+    if world.store.exists(names.job_part(job_id, "ingest")):
         raise Refused(f"job {job_id} is an ingestion", hint=f"ingest-run --resume {job_id} continues it")
-    document = world.store.read(FILE, f"{names.job_dir(job_id)}/job-file.json")
+    document = world.store.read(FILE, names.job_part(job_id, "job-file"))
     return execute(world, plan_of(document), job, how, resumed=True)
 
 
