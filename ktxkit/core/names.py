@@ -17,6 +17,8 @@ SLUG_LIMIT = 100  # characters of a key in a file name; longer keys end in a par
 
 
 FACTS = "cache/facts.sqlite"  # may be deleted at any moment
+STORE = "store.json"  # whose store it is, where it is kept elsewhere
+STORE_LOCK = "locks/store.lock"
 
 
 def check_job(job: str) -> str:

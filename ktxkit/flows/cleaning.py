@@ -16,7 +16,7 @@ from ktxkit.effects import neutral
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.worktrees import delete
 from ktxkit.errors import BrokenContract, Refused
-from ktxkit.flows import housekeeping, jobs, leases, report
+from ktxkit.flows import housekeeping, jobs, leases, report, store_owner
 from ktxkit.world import World
 
 CONTRACT = "cleaning"
@@ -24,6 +24,7 @@ CONTRACT = "cleaning"
 
 def clean(world: World, *, do: bool, records: bool) -> Document:
     """What can be cleared, and with `do` what was. `records`: also documents, patches, traces of finished jobs."""
+    store_owner.require_ours(world)
     damaged: list[Document] = []
     items = [*_worktrees(world, damaged, do=do)]
     if do and world.store.root.is_dir():

@@ -15,6 +15,7 @@ from ktxkit.core.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.lock import flocked
 from ktxkit.errors import CannotRun, Refused
+from ktxkit.flows import store_owner
 from ktxkit.flows.tracing import Tracer
 from ktxkit.world import World
 
@@ -37,8 +38,13 @@ def locked(world: World, job_id: str, wait: float | None = 60.0) -> AbstractCont
 
 
 def load(world: World, job_id: str) -> Document:
-    """The job's document. Raises CannotRun for an unknown job, BrokenContract for a damaged document."""
+    """The job's document.
+
+    Raises CannotRun for an unknown job, BrokenContract for a damaged document, Refused where the store is another
+    repository's.
+    """
     names.check_job(job_id)
+    store_owner.require_ours(world)
     found = world.store.read_optional(CONTRACT, names.job_doc(job_id))
     if found is None:
         known = nearest(job_id, world.store.children("jobs"))
@@ -60,11 +66,13 @@ def create(
 ) -> Document:
     """Make the job's document, or return the one that is there. `target` is a full ref; `base` a commit id.
 
-    Raises CannotRun where the target does not exist, or an existing job has another target or base.
+    Raises CannotRun where the target does not exist, or an existing job has another target or base, and Refused where
+    the store is another repository's.
     """
     names.check_job(job_id)
     if job_id == "adhoc":
         raise CannotRun("the job id 'adhoc' is taken: worktrees without a job lie there", hint="use another id")
+    store_owner.claim(world)
     with locked(world, job_id):
         old = world.store.read_optional(CONTRACT, names.job_doc(job_id))
         if old is not None:

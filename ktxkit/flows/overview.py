@@ -12,7 +12,7 @@ from ktxkit.effects import process
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.lock import flocked
 from ktxkit.errors import BrokenContract, Refused
-from ktxkit.flows import damage, housekeeping, jobs, report
+from ktxkit.flows import damage, housekeeping, jobs, report, store_owner
 from ktxkit.world import World
 
 CONTRACT = "overview"
@@ -23,6 +23,7 @@ DAMAGED = "look at its damaged documents, named below: what they said is not gue
 
 def overview(world: World) -> Document:
     """Everything at once. Damaged documents are rows of `damaged`, never an end. Writes nothing."""
+    store_owner.require_ours(world)
     damaged: list[Document] = []
     found = list(_jobs(world, damaged))
     made: Document = {
