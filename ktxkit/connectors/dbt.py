@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ class Dbt:
             return ""
         if (place / PROJECT).is_file():
             return f"it has {PROJECT}"
-        name = next((name for name, path, regular in _yaml_files(place) if regular and _declares(path)), "")
+        name = next((one.name for one in _yaml_files(place) if one.kind == directory.FILE and _declares(one.path)), "")
         return f"{name} declares models or sources" if name else ""
 
     def stage(self, origin: Origin, sink: Sink) -> Staged:
@@ -66,9 +67,13 @@ class Dbt:
 
 
 def _manifest(place: Path, name: str) -> Path | None:
-    """A manifest: the place itself, in it, or in its `target/`."""
+    """A manifest: the place itself, in it, or in its `target/`. Raises CannotRun where something else has its name: the
+    project's YAML would be read in its place, and all that the manifest said be taken for deleted."""
     options = [place / name, place / "target" / name] if place.is_dir() else [place] if place.name == name else []
-    return next((path for path in options if path.is_file()), None)
+    found = next((path for path in options if os.path.lexists(path)), None)
+    if found is not None and not found.is_file():
+        raise CannotRun("it is no file", where=str(found), hint="run `dbt parse`, or remove it")
+    return found
 
 
 def _parsed(path: Path) -> Mapping[str, Any]:
@@ -83,10 +88,14 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     return value
 
 
-def _yaml_files(place: Path) -> Iterator[tuple[str, Path, bool]]:
-    for name, path, regular in directory.walk(place):
-        if name.endswith((".yml", ".yaml")) and not any(name.startswith(one) or f"/{one}" in name for one in IGNORED):
-            yield name, path, regular
+def _yaml_files(place: Path) -> Iterator[directory.Found]:
+    """YAML of the project, and links to directories: dbt follows them."""
+    for one in directory.walk(place):
+        if any(f"{one.name}/".startswith(name) or f"/{name}" in f"{one.name}/" for name in IGNORED):
+            continue
+        linked = one.kind == directory.LINK and one.path.is_dir()
+        if linked or (one.name.endswith((".yml", ".yaml")) and one.kind != directory.DIRECTORY):
+            yield one
 
 
 def _declares(path: Path) -> bool:
@@ -96,11 +105,13 @@ def _declares(path: Path) -> bool:
 
 def _stage_yaml(place: Path, sink: Sink) -> Staged:
     staged = Staged()
-    for name, path, regular in _yaml_files(place):
-        if regular and (name == PROJECT or _declares(path)):
-            sink.put(name, directory.content(path))
+    for one in _yaml_files(place):
+        if one.kind != directory.FILE:
+            raise directory.no_file(one, "the project's own file or directory")
+        if one.name == PROJECT or _declares(one.path):
+            sink.put(one.name, directory.content(one.path))
         else:
-            staged.not_read.append(name.encode("utf-8", "backslashreplace").decode("utf-8"))
+            staged.not_read.append(one.name.encode("utf-8", "backslashreplace").decode("utf-8"))
     staged.not_read = staged.not_read[:NOT_READ_KEPT]
     return staged
 

@@ -26,7 +26,7 @@ class Metabase:
     def detect(self, place: Path) -> str:
         if not place.is_dir():
             return ""
-        cards = next((name for name, _, _ in directory.walk(place) if bundles.CARD.match(name)), "")
+        cards = next((one.name for one in directory.walk(place) if bundles.CARD.match(one.name)), "")
         if (place / bundles.CONFIG).is_file() and not cards:
             return f"it has {bundles.CONFIG}"
         return f"it has {cards}" if cards else ""
@@ -56,9 +56,14 @@ def _check_options(origin: Origin) -> None:
 def stage_directory(place: Path, sink: Sink) -> Staged:
     """The raw files of a directory in either layout. Archived cards are no part of it."""
     staged = Staged()
-    for name, path, regular in directory.walk(place):
-        if not regular or not bundles.wanted(name):
-            staged.not_read.append(name.encode("utf-8", "backslashreplace").decode("utf-8"))
+    for one in directory.walk(place):
+        name, path, kind = one
+        expected = directory.FILE if bundles.wanted(name) else directory.DIRECTORY if bundles.holds(name) else kind
+        if kind != expected:
+            raise directory.no_file(one, f"a {expected} of Metabase's")
+        if not bundles.wanted(name):
+            if kind != directory.DIRECTORY:
+                staged.not_read.append(name.encode("utf-8", "backslashreplace").decode("utf-8"))
             continue
         value = kept(name, directory.content(path), str(path))
         if isinstance(value, dict) and value.get("archived") is True and bundles.CARD.match(name):

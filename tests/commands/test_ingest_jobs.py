@@ -533,3 +533,28 @@ def test_a_model_that_is_renamed_takes_its_page_with_it(place: Place) -> None:
     assert ran.status == 3
     explained(place.repo, ran, "gates", before)
     assert "hourly" in ran.document["failure"]["message"]
+
+
+def test_what_a_sync_does_not_look_at_stays_as_it_is(place: Place) -> None:
+    """Neither deleted nor projected away: its source, the pages that name it, and the names of others."""
+    model = {"type": "model", "resultMetadata": [{"name": "n", "base_type": "type/Integer"}]}
+    place.card(1, **{**model, "name": "Daily"})
+    place.card(2, referencedCardIds=[1])
+    assert place.run().status == 0
+    config = {"syncMode": "ONLY", "selections": [{"selectionType": "collection", "metabaseObjectId": 2}]}
+    (place.bundle / "sync-config.json").write_text(json.dumps(config))
+    card = place.bundle / "cards/1.json"
+    kept = card.read_bytes()
+    card.unlink()
+    place.card(2, referencedCardIds=[1], resolvedSql="select 22")
+    before = place.repo.git("ls-tree", "-r", "main", "--", "semantic-layer", "wiki/global/daily-card-1.md")
+    ran = place.run()
+    assert ran.status == 0, ran.out + ran.err
+    assert [one["key"] for one in ran.document["workUnits"]] == ["card-2", "reconcile"]
+    assert place.repo.git("ls-tree", "-r", "main", "--", "semantic-layer", "wiki/global/daily-card-1.md") == before
+    page = place.repo.show("main", "wiki/global/card-2.md")
+    assert b"w/daily" in page and b"select 22" in page
+    assert ran.document["diffSummary"] == {"added": 1, "modified": 1, "deleted": 0, "unchanged": 1}
+    assert place.run().json["outcome"] == "noop"
+    card.write_bytes(kept)
+    assert place.run().json["outcome"] == "noop", "in scope again, and what it was"

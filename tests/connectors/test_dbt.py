@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ktxkit.core.ingest.planning import check_proposals
 from ktxkit.errors import CannotRun
 from tests.support.shared import shared
-from tests.support.staging import Held, read, stage
+from tests.support.staging import STANDS_FOR_A_FILE, Held, Stand, read, stage
 
 
 def node(name: str, kind: str = "model", **more: Any) -> dict[str, Any]:
@@ -235,3 +235,22 @@ def test_the_real_project(tmp_path: Path) -> None:
     assert len(made) == 30 and made["stg_accounts.yaml"]["grain"] == ["account_id"]
     assert made["stg_accounts.yaml"]["columns"][1]["enum_values"] == {"dbt": ["na", "emea", "apac"]}
     assert [one.key for one in read("dbt", held).plan()] == ["schema.yml"]
+
+
+@pytest.mark.parametrize("make", STANDS_FOR_A_FILE.values(), ids=STANDS_FOR_A_FILE)
+@pytest.mark.parametrize("name", ["manifest.json", "target/manifest.json", "models/a.yml", "models"])
+def test_what_stands_for_a_file_is_refused_and_never_called_deleted(tmp_path: Path, name: str, make: Stand) -> None:
+    """Links among a project's files dbt would follow; a snapshot does not, and says so."""
+    (tmp_path / "dbt_project.yml").write_text("name: shop")
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    make(path)
+    refused = path.is_dir() if name == "models" else True
+    if make is STANDS_FOR_A_FILE["a directory"] and not name.endswith(".json"):
+        refused = False
+    if not refused:
+        assert list(stage("dbt", tmp_path)[0].files) == ["dbt_project.yml"]
+        return
+    with pytest.raises(CannotRun) as caught:
+        stage("dbt", tmp_path)
+    assert caught.value.where == str(path) and caught.value.hint

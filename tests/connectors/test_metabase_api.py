@@ -17,7 +17,7 @@ from ktxkit.connectors.http import Client, Forbidden, Unavailable
 from ktxkit.effects.clock import FixedClock
 from ktxkit.errors import CannotRun
 from tests.support.shared import shared
-from tests.support.staging import Held, read, stage
+from tests.support.staging import STANDS_FOR_A_FILE, Held, Stand, read, stage
 
 KEY = {"METABASE_API_KEY": "mb_secret"}
 Answer = tuple[int, Any, dict[str, str]]
@@ -299,13 +299,25 @@ def test_damaged_directories_are_named(tmp_path: Any) -> None:
         stage("metabase", tmp_path / "nowhere")
 
 
-def test_links_are_not_followed_and_archived_cards_are_not_there(tmp_path: Any) -> None:
+def test_archived_cards_and_people_are_not_there(tmp_path: Any) -> None:
     (tmp_path / "cards").mkdir()
     (tmp_path / "cards/1.json").write_text(json.dumps({"metabaseId": 1, "name": "a", "resolvedSql": "select 1"}))
-    (tmp_path / "cards/2.json").symlink_to(tmp_path / "cards/1.json")
     (tmp_path / "cards/3.json").write_text(json.dumps({"metabaseId": 3, "name": "b", "archived": True}))
     (tmp_path / "user").mkdir()
     (tmp_path / "user/1.json").write_text("{}")
+    (tmp_path / "about").symlink_to("/nowhere")
     held, staged = stage("metabase", tmp_path)
     assert isinstance(held, Held) and list(held.files) == ["cards/1.json"]
-    assert staged.not_read == ["cards/2.json", "user/1.json"]
+    assert staged.not_read == ["about", "user/1.json"]
+
+
+@pytest.mark.parametrize("make", STANDS_FOR_A_FILE.values(), ids=STANDS_FOR_A_FILE)
+@pytest.mark.parametrize("name", ["cards/1.json", "cards", "databases/2", "collection.json", "sync-config.json"])
+def test_what_stands_for_a_file_is_refused_and_never_called_deleted(tmp_path: Any, name: str, make: Stand) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    if path.suffix or make is not STANDS_FOR_A_FILE["a directory"]:
+        make(path)
+        with pytest.raises(CannotRun, match=r"it is a .* is expected") as caught:
+            stage("metabase", tmp_path)
+        assert caught.value.where == str(path) and "remove it if it is gone" in caught.value.hint

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ktxkit.connectors.find import connector
 from ktxkit.connectors.interface import Origin, Reading, Setting, Staged
 from ktxkit.core.ingest.raw_paths import check, sort_key
 from ktxkit.effects.clock import Clock, SystemClock
+
+Stand = Callable[[Path], None]
+STANDS_FOR_A_FILE: dict[str, Stand] = {
+    "a link": lambda path: path.symlink_to(__file__),
+    "a link that leads nowhere": lambda path: path.symlink_to("nowhere"),
+    "a link to a directory": lambda path: path.symlink_to("/"),
+    "a FIFO": os.mkfifo,
+    "a directory": Path.mkdir,
+}
 
 
 class Held:

@@ -6,7 +6,7 @@ skipped: what failed is tried again. A file that is gone counts as deleted only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,16 +76,21 @@ def everywhere(_path: str) -> bool:
 
 
 def difference(
-    current: Mapping[str, str], known: Mapping[str, Known], in_scope: Callable[[str], bool] = everywhere
+    current: Mapping[str, str],
+    known: Mapping[str, Known],
+    in_scope: Callable[[str], bool] = everywhere,
+    carried: Collection[str] = (),
 ) -> Difference:
     """Compare a snapshot (raw path to digest) with what is known. `in_scope` is asked of absent paths only.
 
-    A path whose deletion is known and settled is in no list.
+    A path whose deletion is known and settled is in no list. `carried` were not looked at: they did not change.
     """
     added, modified, deleted, unchanged = [], [], [], []
     for path, digest in current.items():
         before = known.get(path)
-        if before is None or before.deleted:
+        if path in carried:
+            unchanged.append(path)
+        elif before is None or before.deleted:
             added.append(path)
         elif before.digest == digest and before.settled:
             unchanged.append(path)

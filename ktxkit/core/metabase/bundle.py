@@ -19,6 +19,7 @@ CARD = re.compile(r"cards?/[0-9]+\.json\Z")
 COLLECTION = re.compile(r"collections?/[0-9]+\.json\Z")
 DATABASE = re.compile(r"databases?/[0-9]+(/metadata)?\.json\Z")
 DASHBOARD = re.compile(r"dashboards?/[0-9]+\.json\Z")
+HOLDER = re.compile(r"(cards?|collections?|dashboards?|databases?(/[0-9]+)?)\Z")
 LISTED = {"collection.json": content.collection, "database.json": content.database, "table.json": content.table}
 _CONFIG_KEYS = ("metabaseConnectionId", "metabaseDatabaseId", "syncMode", "selections", "defaultTagNames", "mapping")
 
@@ -26,6 +27,11 @@ _CONFIG_KEYS = ("metabaseConnectionId", "metabaseDatabaseId", "syncMode", "selec
 def wanted(path: str) -> bool:
     """Whether a file of a bundle is part of its snapshot. People (`user/`) and listings of what is there never are."""
     return path == CONFIG or path in LISTED or any(p.match(path) for p in (CARD, COLLECTION, DATABASE, DASHBOARD))
+
+
+def holds(path: str) -> bool:
+    """Whether a directory at this path holds files of a bundle."""
+    return HOLDER.match(path) is not None
 
 
 def kept(path: str, value: Any) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ktxkit.connectors.find import connector
-from ktxkit.connectors.interface import Origin
+from ktxkit.connectors.interface import Origin, Reading
 from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.digests import digest_of
@@ -66,9 +66,10 @@ class Ingestion(Hooks):
             origin = Origin(place, self.asked.url, run.world.env, self.asked.options, run.world.clock)
             said = connector(self.asked.connector).stage(origin, sink)
             ids = staging.blobs(run.world, sink.top, list(sink.files))
-            notes = {"notRead": said.not_read, "warnings": said.warnings, "unfetched": said.unfetched}
+            notes = {"notRead": said.not_read, "warnings": said.warnings}
             kept: Document = {key: value[: staging.NOTES_KEPT] for key, value in notes.items() if value}
-            kept |= {"scope": said.scope} if said.scope else {}
+            whole = {"scope": said.scope, "unfetched": said.unfetched}
+            kept |= {key: value for key, value in whole.items() if value}
             document = staging.document(run.world, run.job, self.asked.connector, sink.files, ids, kept)
             facts |= {"rawFiles": len(sink.files), "bytes": sum(one.size for one in sink.files.values())}
             facts |= {"unfetched": len(said.unfetched), "notRead": said.not_read[:20]}
@@ -79,12 +80,11 @@ class Ingestion(Hooks):
         """The difference and the plan; False where there is nothing to do."""
         world, asked = run.world, self.asked
         tree = run.git.text("rev-parse", "--verify", f"{run.job['targetAtStart']}^{{tree}}")
-        staged = staging.Staged(world.store.path(places.raw_dir(run.job_id)), list(self.digests))
         with run.tracer.timed("snapshot", "compute_diff_set") as facts:
             self.known = knowledge.of_tree(world, tree)
-            reading = planning.read_snapshot(asked, staged, self.known)
-            found = planning.differ(world, asked, self.snapshot, reading, self.baseline, self.known)
+            reading, found = self._differ(run, self.known)
             facts |= {"diffSummary": found.summary(), "warnings": list(reading.warnings)[:100]}
+            facts |= {"carried": list(self.snapshot.get("carried", ()))[:100]}
         run.phase = "plan"
         planned = planning.plan(world, asked, self.snapshot, reading, self.baseline, self.known, found)
         self.planned, self.told.difference = planned, found
@@ -98,6 +98,19 @@ class Ingestion(Hooks):
         if not world.store.exists(places.job_file(run.job_id)):
             self._write_plan(run, planned)
         return True
+
+    def _differ(self, run: JobRun, known: Knowledge) -> tuple[Reading, Difference]:
+        """The snapshot as it is read, and what changed. What was not looked at is taken from the snapshots before."""
+        world, asked = run.world, self.asked
+        top = world.store.path(places.raw_dir(run.job_id))
+        while True:
+            reading = planning.read_snapshot(asked, staging.Staged(top, list(self.digests)), known)
+            found = planning.differ(world, asked, self.snapshot, reading, self.baseline, known)
+            missing = planning.not_looked_at(asked, self.snapshot, found, self.baseline, known)
+            if not missing:
+                return reading, found
+            self.snapshot = staging.carry(world, top, self.snapshot, missing)
+            self.digests = {one["rawPath"]: one["digest"] for one in self.snapshot["files"]}
 
     def _write_plan(self, run: JobRun, planned: Planned) -> None:
         document = planning.job_file(self.asked, run.job, planned)

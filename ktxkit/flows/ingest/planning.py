@@ -68,22 +68,31 @@ def differ(
     unfetched = set(snapshot.get("unfetched", ()))
     with Objects(world.git) as objects:
 
-        def before(path: str) -> Callable[[], bytes | None]:
-            return lambda: _before(objects, asked, base, known, path)
+        def before(path: str) -> bytes | None:
+            blob = _before(asked, base, known, path)
+            return objects.read(blob) if blob else None
 
-        return difference(
-            current, base.known, lambda path: path not in unfetched and reading.in_scope(path, before(path))
-        )
+        def in_scope(path: str) -> bool:
+            return path not in unfetched and reading.in_scope(path, lambda: before(path))
+
+        return difference(current, base.known, in_scope, set(snapshot.get("carried", ())))
 
 
-def _before(objects: Objects, asked: Asked, base: Baseline, known: Knowledge, path: str) -> bytes | None:
-    """A raw file's content in the snapshot that its last unit had, or in the newest that the tree keeps it in."""
+def not_looked_at(
+    asked: Asked, snapshot: Document, found: Difference, base: Baseline, known: Knowledge
+) -> dict[str, str]:
+    """Raw files that this sync had not (out of scope, or not to be had) and that are not deleted: path to blob in the
+    last snapshot with them. What they led to stays only where they are read with the rest."""
+    there = {one["rawPath"] for one in snapshot["files"]} | set(found.deleted)
+    absent = [path for path, one in base.known.items() if path not in there and not one.deleted]
+    return {path: blob for path in absent if (blob := _before(asked, base, known, path))}
+
+
+def _before(asked: Asked, base: Baseline, known: Knowledge, path: str) -> str:
+    """The blob of a raw file in the snapshot that its last unit had, or in the newest that has it; empty for none."""
     kept = [base.known[path].sync_id, *reversed(syncs(known.files, asked.connection, asked.source))]
-    for sync in kept:
-        oid = known.files.get(f"{snapshot_root(asked.connection, asked.source, sync)}/{path}")
-        if oid is not None:
-            return objects.read(oid)
-    return None
+    places = (f"{snapshot_root(asked.connection, asked.source, sync)}/{path}" for sync in kept)
+    return next((known.files[place] for place in places if place in known.files), "")
 
 
 def plan(
@@ -104,7 +113,7 @@ def plan(
     applied = apply(projection, asked.owner, known.texts)
     removed = {path for path, text in applied.changes.items() if text is None}
     gone = planning.Evictions(tuple(p for p in gone.paths if p not in removed), gone.kept, gone.again)
-    again = paths if asked.everything else gone.again
+    again = paths - set(snapshot.get("carried", ())) if asked.everything else gone.again
     return Planned(found, reading, applied, planning.select(proposals, found, base.known, again), gone)
 
 

@@ -16,6 +16,7 @@ from ktxkit.core.text import printable
 from ktxkit.effects import files
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.neutral import open_neutral
+from ktxkit.effects.objects import Objects
 from ktxkit.errors import BrokenContract, CannotRun
 from ktxkit.world import World
 
@@ -68,6 +69,18 @@ class Staged:
 
     def read(self, raw_path: str) -> bytes:
         return files.read(self.top / raw_path)
+
+
+def carry(world: World, top: Path, snapshot: Document, blobs: Mapping[str, str]) -> Document:
+    """The snapshot with raw files of earlier ones (path to blob), staged beside those that were had."""
+    entries = {one["rawPath"]: one for one in snapshot["files"]}
+    with Objects(world.git) as objects:
+        for path, blob in blobs.items():
+            data = objects.read(blob)
+            files.write_atomic(top / path, data, durable=False)
+            entries[path] = {"rawPath": path, "digest": digest(data), "blob": blob, "bytes": len(data)}
+    carried = sorted({*snapshot.get("carried", ()), *blobs}, key=sort_key)
+    return snapshot | {"files": [entries[path] for path in sorted(entries, key=sort_key)], "carried": carried}
 
 
 def changed(top: Path, snapshot: Document) -> list[str]:
