@@ -106,7 +106,8 @@ def _of_result(result: Facts | None) -> str:
     if result.get("message"):
         return str(result["message"])
     if result["outcome"] == "failed" and "exitStatus" in result:
-        return f"its command ended with status {result['exitStatus']}"
+        status = result["exitStatus"]
+        return f"its command was ended by signal {-status}" if status < 0 else f"its command ended with status {status}"
     return ""
 
 

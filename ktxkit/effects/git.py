@@ -68,7 +68,7 @@ class GitFailed(CannotRun):
             if stream.strip()
         )
         super().__init__(
-            f"git ended with status {answer.status}: {truncated(argv, 600)}{streams}",
+            f"git {process.ending(answer.status)}: {truncated(argv, 600)}{streams}",
             where=str(answer.cwd),
             hint=hint or _hint(answer.err),
         )

@@ -39,6 +39,16 @@ class Completed:
     timed_out: bool = False
 
 
+def signal_name(number: int) -> str:
+    """`SIGKILL`; the number of one that has no name (real-time signals, signal(7))."""
+    return signal.Signals(number).name if number in set(signal.Signals) else str(number)
+
+
+def ending(status: int) -> str:
+    """How a child ended, for people: `ended with status 3`, `was ended by signal SIGKILL`."""
+    return f"was ended by signal {signal_name(-status)}" if status < 0 else f"ended with status {status}"
+
+
 @dataclass(frozen=True)
 class Owner:
     """A process that can be told from a later one with the same pid."""

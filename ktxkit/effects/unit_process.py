@@ -83,7 +83,7 @@ def _told(reason: str, status: int, limit: float | None) -> Ended:
         return Ended(reason, status, f"it did not end within {limit:g} seconds")
     if reason:
         return Ended(reason, status, "it was stopped with the job")
-    return Ended("failed", status, _said(status)) if status != 0 else Ended("finished", 0)
+    return Ended("failed", status, f"it {process.ending(status)}") if status != 0 else Ended("finished", 0)
 
 
 def _watched(
@@ -124,12 +124,6 @@ def _wait(child: process.Child, logs: Sequence[UnitLog], clock: Clock, limit: fl
         os.close(ended)
     child.wait()
     return ""
-
-
-def _said(status: int) -> str:
-    if status < 0:
-        return f"it was ended by signal {signal.Signals(-status).name}"
-    return f"it ended with status {status}"
 
 
 def end_strays(nonce: str) -> tuple[str, ...]:

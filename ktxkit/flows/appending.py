@@ -183,7 +183,7 @@ def timed_command(
         facts |= {"signal": -ended} if ended < 0 else {"exitStatus": ended}
         status = ended if ended >= 0 else 128 - ended
         if ended != 0:
-            problem = CommandFailed(_ending(argv[0], ended))
+            problem = CommandFailed(f"{argv[0]} {process.ending(ended)}")
     except CannotRun as error:
         status, problem = process.NOT_STARTED, error
     spent = (to.clock.monotonic() - began) * 1000
@@ -197,7 +197,3 @@ def timed_command(
 
 class CommandFailed(Exception):
     """A timed command that ended badly, as its event names it."""
-
-
-def _ending(command: str, ended: int) -> str:
-    return f"{command} was ended by signal {-ended}" if ended < 0 else f"{command} ended with status {ended}"

@@ -73,5 +73,5 @@ def _tell(world: World, command: str, notice: Document) -> str:
         return f"the notify command did not end within {TIME_LIMIT:.0f} seconds"
     if done.status != 0:
         said = done.err.decode("utf-8", "replace").strip()[-500:]
-        return f"the notify command ended with status {done.status}{f': {said}' if said else ''}"
+        return f"the notify command {process.ending(done.status)}{f': {said}' if said else ''}"
     return ""

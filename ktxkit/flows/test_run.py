@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -127,7 +126,7 @@ def _close(world: World, run_id: str, status: int, seconds: float) -> Document |
         return None
     event: dict[str, Any] = {"event": "runner_ended", "t": round(seconds, 6), "at": timestamp(world.clock.now())}
     if status < 0:
-        event["signal"] = signal.Signals(-status).name
+        event["signal"] = process.signal_name(-status)
     else:
         event["exitStatus"] = status
     event["peakRssBytes"] = process.peak_rss_of_children()

@@ -45,7 +45,7 @@ def why_not(run: Document) -> str:
     if run.get("timedOut"):
         return "the verification did not end in time"
     if run["status"] != 0:
-        return f"the verification ended with status {run['status']}; its output is in {run.get('log', 'no log')}"
+        return f"the verification {process.ending(run['status'])}; its output is in {run.get('log', 'no log')}"
     return f"the verification changed its checkout ({', '.join(run['changed'])}); that is a failure whatever it answers"
 
 

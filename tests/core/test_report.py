@@ -87,6 +87,13 @@ CASES: list[tuple[str, UnitDocs, dict[str, str], str, str]] = [
         "failed",
         "its command ended with status 3",
     ),
+    (
+        "killed",
+        UnitDocs(1, "u", result=result("failed", exitStatus=-9)),
+        {},
+        "failed",
+        "its command was ended by signal 9",
+    ),
     ("late", UnitDocs(1, "u", result=result("timed_out", message="60 s were over")), {}, "timed_out", "60 s were over"),
     (
         "skipped",

@@ -11,7 +11,6 @@ import json
 import os
 import posixpath
 import re
-import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -87,17 +86,10 @@ def failed(rule: str, name: str, done: process.Completed, *, why: str = "") -> F
     """A finding on the tree as a whole; the same output, but for the time it took, is the same finding."""
     said = (done.out + done.err).decode("utf-8", "replace").strip()
     shown = truncated(" / ".join(line.strip() for line in said.splitlines() if line.strip()), OUTPUT_SHOWN)
-    status = "did not end in time" if done.timed_out else _ended(done.status)
+    status = "did not end in time" if done.timed_out else process.ending(done.status)
     message = f"{name} {why or status}{f': {shown}' if shown else ''}"
     same = digest(_DURATION.sub("", said).encode())[3:19]
     return Finding(rule, b"", message, reference=f"{name}: {same}", gate=name)
-
-
-def _ended(status: int) -> str:
-    if status < 0:
-        number = -status
-        return f"was ended by signal {signal.Signals(number).name if number in set(signal.Signals) else number}"
-    return f"ended with status {status}"
 
 
 def parse(out: bytes, name: str) -> Iterator[Finding]:

@@ -33,7 +33,7 @@ def planned_units(world: World, step: Step, job_id: str) -> list[Document]:
     )
     if done.status != 0:
         said = done.err.decode("utf-8", "replace").strip()[-2000:]
-        ended = "did not end in time" if done.timed_out else f"ended with status {done.status}"
+        ended = "did not end in time" if done.timed_out else process.ending(done.status)
         why = f": {said}" if said else ", without a word on its stderr"
         raise Conflict(f"the plan command {ended}{why}", outcome="failed", hint="run it by hand to see why")
     lines = enumerate(done.out.splitlines(), start=1)
