@@ -85,13 +85,16 @@ def _next_of_job(world: World, job: Document, made: Document, running: bool) -> 
         return ""
     if running:
         return "it is running: wait, or watch its trace"
+    waiting = [unit for unit in made["workUnits"] if unit["outcome"] in WAITING]
+    ready = bool(made["workUnits"]) and not waiting
+    if ready and world.git.resolve(job["target"]) not in (None, job["targetAtStart"]):
+        return f"job-land --rebase --job {job['jobId']}"
     if world.store.exists(names.job_part(job["jobId"], "job-file")):
         return f"job-run --resume {job['jobId']}"
     if job["state"] != "open":
         return f"job-report {job['jobId']}"
-    waiting = [unit for unit in made["workUnits"] if unit["outcome"] in WAITING]
     if not waiting:
-        return f"job-land --job {job['jobId']}" if made["workUnits"] else ""
+        return f"job-land --job {job['jobId']}" if ready else ""
     command = "patch-apply" if waiting[0]["outcome"] == "collected" else "patch-collect"
     return f"{command} --job {job['jobId']} --unit {waiting[0]['key']}"
 

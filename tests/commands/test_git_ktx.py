@@ -62,8 +62,20 @@ def test_status_names_the_next_step(repo: Repo) -> None:
         steps.append(step[0])
         assert call(step[0], *step[1:], cwd=repo.path).status == 0
     assert steps == ["patch-collect", "patch-apply", "job-land"]
+
     done = ktx(repo, "status")
     assert done.status == 0 and "Last: j1, done, 1 of 1 unit in." in done.out
+
+
+def test_status_names_the_rebase_where_the_target_moved(repo: Repo) -> None:
+    """It named the landing that is refused."""
+    a_job(repo, "j1", {"one": "text"}, land=False)
+    repo.write("beside", "beside\n")
+    repo.commit()
+    step = document(repo, "status")["jobs"][0]["next"].split(" ")
+    assert step == ["job-land", "--rebase", "--job", "j1"]
+    assert call(*step, cwd=repo.path).status == 0
+    assert (repo.path / "beside").exists() and "next" not in document(repo, "status")["jobs"][0]
 
 
 def lock(repo: Repo, **facts: Any) -> Path:
