@@ -125,6 +125,9 @@ def runner(world: World, request: Request) -> Git:
 def _same_repository(world: World, top: Path) -> None:
     if not top.is_dir():
         raise CannotRun("the worktree is gone", where=str(top), hint="open the unit again")
+    if not os.path.lexists(top / ".git"):
+        hint = "its files are as they were; `git worktree repair` puts it back"
+        raise CannotRun("the worktree's .git is gone: it is no checkout any more", where=str(top), hint=hint)
     here = world.at(top).repository
     if here.common_dir != world.repository.common_dir:
         raise CannotRun("this worktree belongs to another repository", where=str(top), hint="-C names the repository")

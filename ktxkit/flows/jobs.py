@@ -14,7 +14,7 @@ from ktxkit.core.text import nearest
 from ktxkit.core.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.lock import flocked
-from ktxkit.errors import CannotRun, Refused
+from ktxkit.errors import BrokenContract, CannotRun, Refused
 from ktxkit.flows import store_owner
 from ktxkit.flows.tracing import Tracer
 from ktxkit.world import World
@@ -47,10 +47,24 @@ def load(world: World, job_id: str) -> Document:
     store_owner.require_ours(world)
     found = world.store.read_optional(CONTRACT, names.job_doc(job_id))
     if found is None:
-        known = nearest(job_id, world.store.children("jobs"))
+        require_not_lost(world, job_id)
+        known = nearest(job_id, [name for name in world.store.children("jobs") if name != job_id])
         hint = f"did you mean {known[0]}?" if known else "`ledger-query jobs` lists those there are"
         raise CannotRun(f"no job {job_id!r} here", where=str(world.store.root), hint=hint)
     return found
+
+
+def require_not_lost(world: World, job_id: str) -> None:
+    """Where there is no document: raises BrokenContract if other documents of the job are there, so that it was lost.
+
+    A job file alone is no loss: a process was killed before it wrote the job's own document.
+    """
+    if set(world.store.children(names.job_dir(job_id))) - {"job-file.json"}:
+        raise BrokenContract(
+            "the job's own document is gone, others of the job are there",
+            where=str(world.store.path(names.job_doc(job_id))),
+            hint=f"put it back; what its units collected is kept: git for-each-ref refs/ktx/units/{job_id}",
+        )
 
 
 def create(

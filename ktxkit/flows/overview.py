@@ -47,6 +47,8 @@ def _jobs(world: World, damaged: list[Document]) -> Iterator[Document]:
     for name in world.store.children("jobs"):
         try:
             job = world.store.read_optional(jobs.CONTRACT, names.job_doc(name))
+            if job is None:
+                jobs.require_not_lost(world, name)
         except BrokenContract as error:
             damaged.append({"where": error.where, "message": error.message})
             continue

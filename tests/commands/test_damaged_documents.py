@@ -103,3 +103,29 @@ def test_the_others_are_listed_and_the_damaged_one_is_named(stopped: Path, tmp_p
     assert (place / ".ktx/worktrees/j2/0001-other").is_dir() and document.exists()
     inside = call("worktree-close", "--outcome", "crash", cwd=place / ".ktx/worktrees/j2/0001-other")
     assert inside.status == 0, inside
+
+
+def test_a_job_that_lost_its_document_is_named(stopped: Path, tmp_path: Path) -> None:
+    """`git ktx status` passed over it, and the error asked whether j1 was meant by j1."""
+    place = tmp_path / "repo"
+    shutil.copytree(stopped, place, symlinks=True)
+    document = place / ".ktx/jobs/j1/job.json"
+    document.unlink()
+    for command in (["job-run", "--resume", "j1"], ["job-land", "--job", "j1"], ["git-ktx", "clean", "--yes"]):
+        ran = call(command[0], *command[1:], cwd=place)
+        assert (ran.status, str(document) in ran.out + ran.err) == (5, True), ran
+        assert "did you mean j1" not in ran.err
+    shown = call("git-ktx", "status", cwd=place)
+    assert shown.status == 1 and f"Damaged: {document}: the job's own document is gone" in shown.out
+    assert Repo(place).git("for-each-ref", "--format=%(refname)", "refs/ktx/units/j1") != ""
+
+
+def test_a_job_file_alone_is_no_damage(stopped: Path, tmp_path: Path) -> None:
+    """What a process leaves that was killed before it wrote the job's document: the job can be begun again."""
+    place = tmp_path / "repo"
+    shutil.copytree(stopped, place, symlinks=True)
+    (place / ".ktx/jobs/j2").mkdir()
+    shutil.copy(place / ".ktx/jobs/j1/job-file.json", place / ".ktx/jobs/j2/job-file.json")
+    assert "Damaged" not in call("git-ktx", "status", cwd=place).out
+    unknown = call("job-land", "--job", "j2", cwd=place)
+    assert unknown.status == 2 and "no job 'j2' here" in unknown.err

@@ -141,3 +141,28 @@ def test_keys_that_look_alike_and_files_where_none_belong(repo: Repo) -> None:
     assert len(ran.document["warnings"]) == 6
     assert "checkout mine.txt" in [one["what"] for one in result(repo, "0007-strays")["touched"]]
     assert (repo.path / ".ktx/worktrees/j1/0006-late/p.txt").read_text() == "planted\n", "nobody's file is removed"
+
+
+GONE = {
+    "no-git": ("rm .git; echo x > x.txt", "the worktree's .git is gone: it is no checkout any more"),
+    "no-worktree": ('rm -rf "$PWD"', "the worktree is gone"),
+    "moved": ('mv "$PWD" "$PWD-else"', "the worktree is gone"),
+}
+
+
+def test_a_unit_that_takes_its_own_worktree_away_says_so_and_stops_no_other(repo: Repo) -> None:
+    units = [unit(key, command) for key, (command, _) in GONE.items()] + [unit("well", "echo w > w.txt")]
+    ran = spawn("job-run", str(job_file(repo, {"units": units})), "--job", "j1", cwd=repo.path)
+    assert outcomes(repo) == {**dict.fromkeys(GONE, "failed"), "well": "accepted"}, ran
+    reasons = {entry["key"]: entry["reason"] for entry in report(repo)["failedWorkUnits"]}
+    assert reasons == {key: said for key, (_, said) in GONE.items()}
+    assert (repo.path / ".ktx/worktrees/j1/0001-no-git/x.txt").exists(), "its files are as they were"
+
+
+def test_a_unit_that_removes_the_jobs_documents_is_named(repo: Repo) -> None:
+    units = [unit("a", "rm -rf $KTX_DIR/jobs; echo a > a.txt")]
+    before = repo.head
+    ran = spawn("job-run", str(job_file(repo, {"units": units})), "--job", "j1", cwd=repo.path)
+    assert ran.status == 5 and str(repo.path / ".ktx/jobs/j1/job.json") in ran.err, ran
+    assert "the job's own document is gone" in ran.err or "missing" in ran.err
+    assert repo.head == before and "did you mean" not in ran.err
