@@ -14,6 +14,8 @@ from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core import names
 from ktxkit.effects import neutral
 from ktxkit.effects.clock import timestamp
+from ktxkit.effects.identity import processes_inside
+from ktxkit.effects.lock import flocked
 from ktxkit.effects.worktrees import delete
 from ktxkit.errors import BrokenContract, Refused
 from ktxkit.flows import housekeeping, jobs, leases, report, store_owner
@@ -100,6 +102,7 @@ def _job(world: World, job: Document, *, do: bool, records: bool) -> Iterator[Do
         why = f"collected work that has not landed: {', '.join(beside)}"
         yield _item("refs", job_id, why, count=len(refs), kept="apply it in a job of its own, or take it from its ref")
         return
+    yield from _verified_in(world, job, do=do)
     if refs:
         if do:
             lines = "".join(f"delete {ref} {oid}\n" for ref, oid in refs)
@@ -108,6 +111,28 @@ def _job(world: World, job: Document, *, do: bool, records: bool) -> Iterator[Do
         yield _item("refs", job_id, "every unit of the job is in", count=len(refs))
     if records:
         yield from _records(world, job_id, do=do)
+
+
+def _verified_in(world: World, job: Document, *, do: bool) -> Iterator[Document]:
+    """The checkout that candidates of the job were verified in. What lies there, verifications have made."""
+    path = world.store.path(names.integration_dir(job["jobId"]))
+    if not path.is_dir() or leases.foreign(world, {"path": str(path)}):
+        return
+    item = _item("worktree", str(path), "its job is in; candidates were verified here")
+    if do:
+        lock = world.store.path(f"locks/{names.branch_lock(job['target'])}.lock")
+        try:
+            with flocked(lock, clock=world.clock, wait=0, what=job["target"]):
+                inside = processes_inside(path)
+                gone = not inside and delete(leases.worktrees(world).let_go(path))
+            item |= (
+                {}
+                if gone
+                else {"kept": f"processes are at work in it: {inside}" if inside else "some of it will not go"}
+            )
+        except Refused as error:
+            item |= {"kept": error.message}
+    yield item
 
 
 def _records(world: World, job_id: str, *, do: bool) -> Iterator[Document]:

@@ -14,6 +14,7 @@ from ktxkit.effects import process
 from ktxkit.flows import jobs
 from ktxkit.world import World
 from tests.support.commands import Ran, call
+from tests.support.jobs import job_file, unit
 from tests.support.repos import Repo
 
 
@@ -251,3 +252,18 @@ def test_each_subcommand_answers(repo: Repo, name: str) -> None:
     assert ktx(repo, name, "--no-such").status == 2
     assert name in (Path(__file__).parents[2] / "docs/commands/git-ktx.md").read_text()
     assert name in ktx(repo).out
+
+
+def test_clean_takes_the_checkout_that_candidates_were_verified_in(repo: Repo) -> None:
+    """It stayed for ever, with what the verifications had installed, and held the job's records up."""
+    wish = {"verify": {"run": "true"}, "units": [unit("a", "echo x > x")]}
+    assert call("job-run", job_file(repo, wish), "--job", "j1", cwd=repo.path).status == 0
+    checkout = repo.path / ".ktx" / names.integration_dir("j1")
+    assert checkout.is_dir()
+    shown = document(repo, "clean")
+    assert [item["name"] for item in shown["items"] if item["what"] == "worktree"] == [str(checkout)]
+    assert checkout.is_dir()
+    assert ktx(repo, "clean", "--yes", "--records").status == 0
+    assert not checkout.exists() and not (repo.path / ".ktx/jobs/j1").exists()
+    assert repo.git("worktree", "list", "--porcelain").count("worktree ") == 1
+    assert ktx(repo, "clean", "--yes", "--records").out == "Nothing to clear.\n"
