@@ -26,6 +26,8 @@ ON = ("on", "1", "yes", "true")
 def pytest_configure(config: pytest.Config) -> None:
     """Register the recorder that belongs into this process, or none."""
     try:
+        if "_ktxkit_tracer" in sys.modules:
+            _follow(config)
         if hasattr(config, "workerinput"):
             if config.workerinput.get("ktxkit"):
                 from ktxkit.recording.worker import WorkerRecorder
@@ -39,6 +41,15 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(Recorder(config, world), "ktxkit-recorder")
     except Exception as error:  # noqa: BLE001 - a fault of the recording must not stop the tests; it is said
         sys.stderr.write(f"ktxkit: this run is not recorded: {error}\n")
+
+
+def _follow(config: pytest.Config) -> None:
+    """In a run of `test-run --trace`: tell the tracer which test it is at."""
+    from ktxkit.recording import contexts
+
+    found = contexts.tracer()
+    if found is not None:
+        config.pluginmanager.register(contexts.Contexts(found), "ktxkit-contexts")
 
 
 @pytest.hookimpl(optionalhook=True)

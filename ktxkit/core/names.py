@@ -164,6 +164,22 @@ LEDGER_INDEX = "ledger/index.sqlite"  # disposable
 ARTIFACTS = "ledger/artifacts"
 
 
+AFFECTED_TRACES = "affected/traces"  # runtime maps: what traced runs saw
+
+
+def affected_trace(run: str) -> str:
+    """The runtime map that a traced run left."""
+    return f"{AFFECTED_TRACES}/{run}.ndjson"
+
+
+AFFECTED_RAW = "affected/raw"
+
+
+def affected_raw(run: str) -> str:
+    """What the processes of a traced run write while it goes on; folded and removed at its end."""
+    return f"{AFFECTED_RAW}/{run}"
+
+
 def events_file(run: str) -> str:
     """The event file of a test run."""
     return f"ledger/events/{run}.ndjson"

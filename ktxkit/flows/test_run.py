@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit import __version__
 from ktxkit.contracts import Document
@@ -22,6 +22,9 @@ from ktxkit.flows.ledger_index import ensure
 from ktxkit.flows.run_ids import new_run_id
 from ktxkit.world import World
 
+if TYPE_CHECKING:
+    from ktxkit.flows.runtime.keep import Kept
+
 PRECONDITION_LIMIT = 60.0  # seconds
 PROFILES = "ledger/profiles"
 
@@ -33,6 +36,7 @@ class Wish:
     pytest: tuple[str, ...]
     scope: tuple[str, ...] = ()
     cprofile: bool = False
+    trace: bool = False
     profile: str = ""
     trigger: str = ""
     python: str = ""
@@ -47,6 +51,7 @@ class Ran:
     status: int
     line: Document | None
     preconditions: tuple[Document, ...]
+    kept: Kept | None = None
 
 
 def run(world: World, wish: Wish) -> Ran:
@@ -69,10 +74,15 @@ def run(world: World, wish: Wish) -> Ran:
     env = {**world.env, "KTX_RUNNER": json.dumps(runner), "KTX_LEDGER": str(world.store.root)}
     if wish.profile:
         env["KTX_ENV_PROFILE"] = wish.profile
+    if wish.trace:
+        from ktxkit.flows.runtime import keep
+
+        env |= keep.environment(world, run_id)
     began = world.clock.monotonic()
     status = process.attached(argv(world, wish, run_id), cwd=world.cwd, env=env)
     line = _close(world, run_id, status, world.clock.monotonic() - began)
-    return Ran(run_id, 128 - status if status < 0 else status, line, preconditions)
+    kept = keep.keep(world, run_id, line) if wish.trace else None
+    return Ran(run_id, 128 - status if status < 0 else status, line, preconditions, kept)
 
 
 def argv(world: World, wish: Wish, run_id: str) -> list[str]:

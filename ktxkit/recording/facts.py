@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from ktxkit.core.digests import digest_of
 from ktxkit.core.ledger.payload import clean
+from ktxkit.recording.traced.begin import DIRECTORY
 
 ARGUMENTS_SHOWN = 1000
 # Options that leave tests out. The value is what the option is when it is not used.
@@ -133,13 +134,25 @@ def environment(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, A
         "host": platform.node()[:255] or "unknown",
         "processors": len(os.sched_getaffinity(0)),
         "packages": digest_of(packages(sys.path)),
-        "variables": {name: clean(env[name])[0][:1000] for name in VARIABLES if name in env}
+        "variables": {name: clean(value)[0][:1000] for name, value in variables(env)}
         | {name: "set" for name in MARKED if name in env}
         | {name: digest_of(clean(env[name])[0]) for name in more if name in env},
     }
     if env.get("KTX_ENV_PROFILE"):
         made["profile"] = env["KTX_ENV_PROFILE"][:200]
     return made | {"digest": digest_of(made)}
+
+
+def variables(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The variables of the profile, without what `test-run --trace` puts before PYTHONPATH."""
+    for name in VARIABLES:
+        value = env.get(name)
+        if value and name == "PYTHONPATH" and DIRECTORY in env:
+            value = (
+                os.pathsep.join(one for one in value.split(os.pathsep) if not one.startswith(env[DIRECTORY])) or None
+            )
+        if value is not None:
+            yield name, value
 
 
 def packages(places: list[str]) -> list[str]:
