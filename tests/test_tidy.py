@@ -19,8 +19,9 @@ SCRIPTS: dict[str, str] = PYPROJECT["project"]["scripts"]
 # What the pure core may import of the standard library: nothing with a clock, file, process or environment.
 PURE = {
     "__future__", "array", "ast", "base64", "bisect", "collections", "copy", "dataclasses", "difflib", "enum",
-    "fnmatch", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json", "math", "operator", "re", "string",
-    "textwrap", "tokenize", "typing", "unicodedata", "warnings", "urllib.parse", "datetime", "struct", "statistics",
+    "fnmatch", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json", "math", "operator", "re",
+    "string", "textwrap", "tokenize", "typing", "unicodedata", "warnings", "urllib.parse", "datetime", "struct",
+    "statistics",
 }  # fmt: skip
 PURE_PACKAGES = {"_ruamel_yaml", "blake3", "markdown_it", "mdit_py_plugins", "ruamel", "sqlglot"}
 HEAVY = {
