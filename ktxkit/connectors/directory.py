@@ -66,14 +66,20 @@ def _kind(entry: os.DirEntry[str]) -> str:
 
 
 def _unreadable(path: Path, error: OSError) -> CannotRun:
-    hint = "check permissions, and that nobody removed it meanwhile"
-    return CannotRun(f"cannot read it: {error.strerror}", where=str(path), hint=hint)
+    return CannotRun(
+        f"cannot read it: {error.strerror}",
+        where=str(path),
+        hint="check permissions, and that nobody removed it meanwhile",
+    )
 
 
 def no_file(one: Found, expected: str = "a file of the source") -> CannotRun:
     """The error for what stands in a raw file's place and is none: left out, it would be taken for deleted."""
-    hint = "put the file or directory itself there (links are not followed), or remove it if it is gone at the source"
-    return CannotRun(f"it is a {one.kind}, where {expected} is expected", where=str(one.path), hint=hint)
+    return CannotRun(
+        f"it is a {one.kind}, where {expected} is expected",
+        where=str(one.path),
+        hint="put the file or directory itself there (no link is followed), or remove it if it is gone at the source",
+    )
 
 
 def content(path: Path) -> bytes:

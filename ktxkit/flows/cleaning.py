@@ -1,7 +1,7 @@
 """Clearing what nobody needs any more: shown first, done when asked. Never unmerged work, never an open job's evidence.
 
-A job's private refs and records go only when the job has ended and every unit of it is in. Everything else of a job is
-evidence or unmerged, and stays whatever its age.
+A job's private refs and records go only when the job has ended and every unit of it is in, or it ended before it had
+any. Everything else of a job is evidence or unmerged, and stays whatever its age.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core import names
+from ktxkit.core.ingest import places
 from ktxkit.effects import neutral
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.identity import processes_inside
@@ -31,8 +32,8 @@ def clean(world: World, *, do: bool, records: bool) -> Document:
     items = [*_worktrees(world, damaged, do=do)]
     if do and world.store.root.is_dir():
         items += [_item("temporary", name, "its process is dead") for name in neutral.sweep(world.store.path("tmp"))]
-    for job in _finished(world, damaged):
-        items += _job(world, job, do=do, records=records)
+    for job, why in _finished(world, damaged):
+        items += _job(world, job, why, do=do, records=records or "failure" in job)
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": CONTRACT,
@@ -59,8 +60,9 @@ def _worktrees(world: World, damaged: list[Document], *, do: bool) -> Iterator[D
             yield _item("worktree", row["path"], row.get("dead", housekeeping.NOT_OURS), **kept, **attic)
 
 
-def _finished(world: World, damaged: list[Document]) -> Iterator[Document]:
-    """Jobs that have ended and of which every unit is in. A damaged one is none of them, and is named."""
+def _finished(world: World, damaged: list[Document]) -> Iterator[tuple[Document, str]]:
+    """Jobs that have ended, every unit of which is in, or that ended before they had any; and which of the two. A
+    damaged one is none of them, and is named."""
     for name in world.store.children("jobs"):
         try:
             job = world.store.read_optional(jobs.CONTRACT, names.job_doc(name))
@@ -69,12 +71,16 @@ def _finished(world: World, damaged: list[Document]) -> Iterator[Document]:
         except BrokenContract as error:
             damaged.append({"where": error.where, "message": error.message})
             continue
-        if job is None or job["state"] not in ("landed", "closed"):
+        if job is None or job["state"] == "open":
             continue
         made = report.build(world, job)
         damaged += [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
-        if made.get("outcome") == "done" and "problems" not in made:
-            yield job
+        if "problems" in made:
+            continue
+        if made.get("outcome") == "done":
+            yield job, "every unit of the job is in"
+        elif job["state"] != "landed" and "failure" in job and not made["workUnits"]:
+            yield job, f"it ended in {job['failure']['phase']}: no unit of it ran"
 
 
 def _beside(world: World, job: Document) -> list[str]:
@@ -92,15 +98,15 @@ def _beside(world: World, job: Document) -> list[str]:
     return found
 
 
-def _job(world: World, job: Document, *, do: bool, records: bool) -> Iterator[Document]:
+def _job(world: World, job: Document, why: str, *, do: bool, records: bool) -> Iterator[Document]:
     job_id = str(job["jobId"])
     git = world.git.at(world.repository.place)
     listed = git.text("for-each-ref", "--format=%(refname) %(objectname)", *names.job_refs(job_id))
     refs = [line.split(" ") for line in listed.splitlines()]
     beside = _beside(world, job) if refs else []
     if beside:
-        why = f"collected work that has not landed: {', '.join(beside)}"
-        yield _item("refs", job_id, why, count=len(refs), kept="apply it in a job of its own, or take it from its ref")
+        left = f"collected work that has not landed: {', '.join(beside)}"
+        yield _item("refs", job_id, left, count=len(refs), kept="apply it in a job of its own, or take it from its ref")
         return
     yield from _verified_in(world, job, do=do)
     if refs:
@@ -108,9 +114,9 @@ def _job(world: World, job: Document, *, do: bool, records: bool) -> Iterator[Do
             lines = "".join(f"delete {ref} {oid}\n" for ref, oid in refs)
             given = lines.encode("utf-8", "surrogateescape")
             leases.worktrees(world).on_own("update-ref", "--no-deref", "--stdin", git=git, stdin=given)
-        yield _item("refs", job_id, "every unit of the job is in", count=len(refs))
+        yield _item("refs", job_id, why, count=len(refs))
     if records:
-        yield from _records(world, job_id, do=do)
+        yield from _records(world, job, why, do=do)
 
 
 def _verified_in(world: World, job: Document, *, do: bool) -> Iterator[Document]:
@@ -135,13 +141,16 @@ def _verified_in(world: World, job: Document, *, do: bool) -> Iterator[Document]
     yield item
 
 
-def _records(world: World, job_id: str, *, do: bool) -> Iterator[Document]:
-    places = [world.store.path(place) for place in names.job_records(job_id)]
-    found = [place for place in places if place.is_dir()]
+def _records(world: World, job: Document, why: str, *, do: bool) -> Iterator[Document]:
+    job_id = str(job["jobId"])
+    waiting = places.pending_doc(job["connectionId"], job["sourceKey"], job_id)
+    if world.store.exists(waiting):
+        return  # its provenance is put into the journal, or dropped, by the next ingestion, which reads these
+    found = [place for name in names.job_records(job_id) if (place := world.store.path(name)).is_dir()]
     if world.store.children(f"worktrees/{job_id}"):
         return  # a checkout still stands: its lease is in the records
     size = sum(_size(place) for place in found)
-    item = _item("records", job_id, "every unit of the job is in", bytes=size)
+    item = _item("records", job_id, why, bytes=size)
     if do:
         try:
             with jobs.locked(world, job_id, wait=0):

@@ -121,16 +121,9 @@ def _seen(world: World, place: Place, lease: Document | None, note: Document | N
         holder_dead=lease is not None and holder_is_dead(lease),
         job_state=job["state"] if job is not None else "",
         busy=bool(busy),
-        resumable=job is not None and _resumable(world, job),
+        resumable=job is not None and bool(jobs.resuming(world, job)),
     )
     return seen, busy
-
-
-def _resumable(world: World, job: Document) -> bool:
-    """Whether `--resume` continues the job. An ingestion that was aborted may be one that a later one has settled."""
-    aborted = job["state"] == "aborted" and not world.store.exists(names.job_part(job["jobId"], "ingest"))
-    there = world.store.exists(names.job_part(job["jobId"], "job-file"))
-    return there and (aborted or job["state"] in ("open", "failed"))
 
 
 def _nobody_holds(place: Place) -> bool:

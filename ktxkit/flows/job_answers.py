@@ -23,7 +23,7 @@ REASON_SHOWN = 400  # characters of a reason
 def all_jobs(world: World, ask: Ask) -> Document:
     """Every job of the store, oldest first; those with a document that cannot be read are `damaged`, by its name."""
     found, damaged = [], []
-    for name in world.store.children("jobs"):
+    for name in jobs.begun(world):
         try:
             job = world.store.read(jobs.CONTRACT, names.job_doc(name))
             found.append((job["createdAt"], name, _job_row(world, job)))

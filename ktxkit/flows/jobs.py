@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core import names
+from ktxkit.core.ingest import places
 from ktxkit.core.text import nearest
 from ktxkit.core.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.effects.clock import timestamp
@@ -35,6 +36,35 @@ def locked(world: World, job_id: str, wait: float | None = 60.0) -> AbstractCont
     """The lock on a job's documents, for short changes. Raises Refused where it is held for `wait` seconds."""
     path = world.writable_store.path(f"locks/{names.job_lock(job_id)}.lock")
     return flocked(path, clock=world.clock, wait=wait, what=f"job {job_id}")
+
+
+def begun(world: World) -> list[str]:
+    """Ids of the jobs that have begun. A directory without a job's document is left of a start that was killed."""
+    return [name for name in world.store.children("jobs") if world.store.exists(names.job_doc(name))]
+
+
+def resuming(world: World, job: Document) -> str:
+    """The command that continues a job; empty where none does: it landed, was made by hand, or a later one took it up.
+
+    Raises BrokenContract for a damaged document.
+    """
+    job_id, store = str(job["jobId"]), world.store
+    if job["state"] not in ("open", "failed", "aborted") or superseded_by(world, job_id):
+        return ""
+    known = store.exists(places.ingest_doc(job_id)) or store.exists(names.job_part(job_id, "job-file"))
+    return resume_command(world, job_id) if known else ""
+
+
+def resume_command(world: World, job_id: str) -> str:
+    """How a job is resumed: an ingestion by the command that made it."""
+    command = "ingest-run" if world.store.exists(places.ingest_doc(job_id)) else "job-run"
+    return f"{command} --resume {job_id}"
+
+
+def superseded_by(world: World, job_id: str) -> str:
+    """The later ingestion that took up what this one left; empty for none."""
+    outcome = world.store.read_optional("ingest-outcome", places.outcome_doc(job_id)) or {}
+    return str(outcome.get("supersededBy", ""))
 
 
 def load(world: World, job_id: str) -> Document:

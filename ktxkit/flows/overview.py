@@ -68,6 +68,8 @@ def _job(world: World, job: Document, damaged: list[Document]) -> Document:
     words = made["isolatedDiff"]["outcomes"]
     suspect = [unit for unit in made["failedWorkUnits"] if unit["outcome"] in ("suspect_revert", "blocked")]
     next_step = DAMAGED if told and not running else _next_of_job(world, job, made, running)
+    failure = job.get("failure")
+    ended = {"endedIn": failure["phase"]} if failure else {}
     return {
         "jobId": job["jobId"],
         "state": job["state"],
@@ -77,6 +79,7 @@ def _job(world: World, job: Document, damaged: list[Document]) -> Document:
         "units": len(made["workUnits"]),
         "outcomes": words,
         **({"outcome": made["outcome"]} if "outcome" in made else {}),
+        **ended,
         **({"next": next_step} if next_step else {}),
         "suspects": [{"jobId": job["jobId"], **unit, "next": _next_of_suspect(job, unit)} for unit in suspect],
     }
@@ -87,12 +90,18 @@ def _next_of_job(world: World, job: Document, made: Document, running: bool) -> 
         return ""
     if running:
         return "it is running: wait, or watch its trace"
+    if "supersededBy" in made:
+        return ""
     waiting = [unit for unit in made["workUnits"] if unit["outcome"] in WAITING]
     ready = bool(made["workUnits"]) and not waiting
-    if ready and world.git.resolve(job["target"]) not in (None, job["targetAtStart"]):
-        return f"job-land --rebase --job {job['jobId']}"
-    if world.store.exists(names.job_part(job["jobId"], "job-file")):
-        return f"job-run --resume {job['jobId']}"
+    moved = ready and world.git.resolve(job["target"]) not in (None, job["targetAtStart"])
+    resuming = jobs.resuming(world, job)
+    if moved:  # an ingestion lands by its own command, which accounts for what it landed
+        return f"{resuming} --rebase" if resuming.startswith("ingest") else f"job-land --rebase --job {job['jobId']}"
+    if resuming and job["state"] != "open" and not made["workUnits"]:
+        return f"{resuming}, or start anew; git ktx clean --yes clears it: no unit of it ran"
+    if resuming:
+        return resuming
     if job["state"] != "open":
         return f"job-report {job['jobId']}"
     if not waiting:

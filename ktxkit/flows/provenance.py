@@ -72,7 +72,7 @@ def _abbreviates(what: str, whole: str) -> bool:
 def _jobs(world: World, what: str) -> list[Row]:
     """Jobs that started from it or landed as it, and units whose receipt or patch names it."""
     rows: list[Row] = []
-    for job_id in world.store.children("jobs"):
+    for job_id in jobs.begun(world):
         job = jobs.load(world, job_id)
         ids = {
             "base": job.get("base"),

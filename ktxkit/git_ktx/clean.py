@@ -1,7 +1,8 @@
 """Clear dead worktrees, and the private refs of finished jobs; shows what it would do until --yes is given.
 
-Unmerged work and the evidence of jobs that are open, partial or failed are never touched, whatever their age. What
-did not land of a dead worktree goes to refs/ktx/attic first.
+Unmerged work and the evidence of jobs that are open, partial or failed are never touched, whatever their age; what is
+left of a job that ended before any unit of it ran (a source that could not be read) is. What did not land of a dead
+worktree goes to refs/ktx/attic first.
 
 reads    .ktx/, refs/ktx/
 writes   with --yes: removes what it names

@@ -9,6 +9,7 @@ example  git ktx status
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ktxkit import cli
@@ -33,17 +34,28 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     return cli.Result(outcome, made, overview.CONTRACT, lines=_lines(made))
 
 
+def _jobs(jobs: Sequence[Document]) -> Iterator[str]:
+    from ktxkit.flows.overview import went_in
+
+    for job in jobs[:JOBS_SHOWN]:
+        state = "running" if job["running"] else job["state"]
+        where = f" in {job['endedIn']}" if "endedIn" in job else ""
+        yield f"  {job['jobId']}  {state}{where}, {went_in(job)} of {plural(job['units'], 'unit')} in"
+        if "next" in job:
+            yield f"    next: {printable(job['next'])}"
+
+
 def _lines(made: Document) -> list[str]:
     from ktxkit.flows.overview import last_ended, went_in
 
     if not made["present"]:
         return ["Nothing has run here yet. job-run JOBFILE starts a job; git ktx init writes a configuration."]
-    going = [job for job in made["jobs"] if job["state"] == "open" or "next" in job]
+    going = [job for job in made["jobs"] if job["state"] == "open" or job["running"]]
+    ended = [job for job in made["jobs"] if job not in going and "next" in job]
     lines = [plural(len(going), "job") + " not finished" + (":" if going else ".")]
-    for job in going[:JOBS_SHOWN]:
-        state = "running" if job["running"] else job["state"]
-        lines.append(f"  {job['jobId']}  {state}, {went_in(job)} of {plural(job['units'], 'unit')} in")
-        lines += [f"    next: {printable(job['next'])}"] if "next" in job else []
+    lines += _jobs(going)
+    if ended:
+        lines += [f"{plural(len(ended), 'job')} ended without landing:", *_jobs(ended)]
     trees = made["worktrees"]
     lines.append(f"Worktrees: {trees['open']} open, {trees['kept']} kept as evidence, {trees['dead']} dead.")
     lines += [f"  next: {trees['next']}"] if "next" in trees else []

@@ -6,6 +6,8 @@ import json
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -246,6 +248,8 @@ def test_provenance_is_answered_in_both_directions(place: Place) -> None:
     body = "page('both', 'x ' + key) if key == 'card-1' else None\nresult(actions=[{'path': 'wiki/global/both.md', "
     body += "'rawPaths': ['cards/1.json']}] if key == 'card-1' else [])"
     assert place.run(worker=place.worker(body)).status == 0
+    (place.repo.path / ".ktx/jobs/begun").mkdir()  # what a start that was killed left
+    assert spawn("ledger-query", "jobs", cwd=place.repo.path).status == 0
 
     def asked(what: str) -> list[tuple[str, str | None, str]]:
         answer = spawn("ledger-query", "provenance", what, "--json", cwd=place.repo.path)
@@ -347,24 +351,49 @@ def test_duplicates_are_subsumed_and_near_ones_listed(place: Place) -> None:
     assert [(row["artifact"], row["action"]) for row in answer.document["rows"]] == [("card-1", "subsumed")]
 
 
+def killed_when(place: Place, words: list[str], reached: Callable[[], bool]) -> None:
+    """An ingestion that is killed as soon as something is on the disk."""
+    running = subprocess.Popen([script("ingest-run"), *words], cwd=place.repo.path, stderr=subprocess.DEVNULL)
+    while not reached():
+        assert running.poll() is None
+        time.sleep(0.02)
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+
+
 def test_a_killed_ingestion_resumes_with_every_collected_patch(place: Place) -> None:
+    """What its report says of the source is what it would have said without the kill."""
+    place.repo.write(".ktx-config.yaml", "ingest:\n  keepSnapshots: 1\n")
+    place.repo.commit()
+    place.card(7)
+    assert place.run().status == 0
+    page = place.repo.show("main", "wiki/global/card-2.md")
+    place.repo.write("wiki/global/card-2.md", page + b"\nBy hand.\n")
+    place.repo.commit()
+    for number in (2, 7):
+        (place.bundle / f"cards/{number}.json").unlink()
     for number in range(3, 7):
         place.card(number)
     body = "while key == 'card-5' and not (here / 'go').exists():\n    time.sleep(0.05)\n" + GOOD
     worker = place.worker(body)
+    job = place.repo.path / ".ktx/jobs/j"
+
+    def reached() -> bool:
+        """The fifth card's worker is at work, and all before it are in."""
+        receipts = len(list(job.glob("units/*/receipt.json")))
+        return receipts == 3 and (place.top / "ran").exists() and "card-5" in (place.top / "ran").read_text()
+
     words = ["metabase", str(place.bundle), "--connection", "w", "--job", "j", "--max-parallel", "1", "--", *worker]
-    running = subprocess.Popen([script("ingest-run"), *words], cwd=place.repo.path, stderr=subprocess.PIPE)
-    assert running.stderr is not None
-    while b"card-4" not in running.stderr.readline():
-        assert running.poll() is None
-    running.send_signal(signal.SIGKILL)
-    running.communicate()
+    killed_when(place, words, reached)
     place.ran()
     (place.top / "go").touch()
     assert spawn("job-run", "--resume", "j", cwd=place.repo.path).status == 1
     ran = spawn("ingest-run", "--resume", "j", "--json", cwd=place.repo.path)
     assert ran.status == 0 and sorted(place.ran()) == ["card-5", "card-6"]
     assert set(outcomes(ran).values()) <= {"accepted", "noop"}
+    assert len(ran.document["snapshotsRemoved"]) == 1
+    assert ran.document["evictionsApplied"] == ["wiki/global/card-7.md"]
+    assert ran.document["evictionsKept"] == ["wiki/global/card-2.md"]
     assert spawn("ingest-run", "--resume", "j", cwd=place.repo.path).status == 1
 
 
@@ -558,3 +587,43 @@ def test_what_a_sync_does_not_look_at_stays_as_it_is(place: Place) -> None:
     assert place.run().json["outcome"] == "noop"
     card.write_bytes(kept)
     assert place.run().json["outcome"] == "noop", "in scope again, and what it was"
+
+
+def ktx(place: Place, *args: str) -> str:
+    return spawn("git-ktx", *args, cwd=place.repo.path).out
+
+
+def test_a_job_that_ended_in_its_snapshot_is_shown_as_ended_and_can_be_cleared(place: Place) -> None:
+    (place.bundle / "cards/2.json").write_text("{")
+    assert place.run("--job", "bad").status == 2
+    told = ktx(place, "status")
+    assert told.startswith("0 jobs not finished.\n1 job ended without landing:\n  bad  failed in snapshot, 0 of 0")
+    assert "next: ingest-run --resume bad, or start anew; git ktx clean --yes clears it" in told
+    assert "records  bad: it ended in snapshot: no unit of it ran" in ktx(place, "clean")
+    ktx(place, "clean", "--yes")
+    assert "ended without" not in ktx(place, "status") and not (place.repo.path / ".ktx/jobs/bad").exists()
+    assert place.run("--job", "bad").status == 2
+    place.card(2)
+    assert place.run("--job", "good").document["overrideOf"] == "bad"
+    assert "ended without" not in ktx(place, "status"), "a later one took it up"
+    assert not (place.repo.path / ".ktx/jobs/bad/raw").exists()
+    ran = spawn("ingest-run", "--resume", "bad", cwd=place.repo.path)
+    assert ran.status == 1 and "job good took up what bad left" in ran.err
+
+
+def test_an_interrupted_ingestion_keeps_its_worktrees_until_it_is_taken_up(place: Place) -> None:
+    worker = place.worker("while not (here / 'go').exists():\n    time.sleep(0.05)\n" + GOOD)
+    words = ["metabase", str(place.bundle), "--connection", "w", "--job", "one", "--", *worker]
+    running = subprocess.Popen([script("ingest-run"), *words], cwd=place.repo.path, stderr=subprocess.DEVNULL)
+    while not (place.top / "ran").exists():
+        assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    assert running.wait() == 130
+    told = ktx(place, "status")
+    assert "  one  aborted in units" in told and "next: ingest-run --resume one\n" in told and " 0 dead." in told
+    assert "worktree" not in ktx(place, "clean")
+    (place.top / "go").touch()
+    assert place.run("--job", "two", worker=worker).status == 0
+    assert "ended without" not in ktx(place, "status")
+    ktx(place, "clean", "--yes")
+    assert not list((place.repo.path / ".ktx/worktrees/one").glob("*"))

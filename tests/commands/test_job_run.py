@@ -220,7 +220,9 @@ def test_a_bad_line_of_a_plan_is_named(repo: Repo) -> None:
     [
         ("exit 3", "the plan command ended with status 3, without a word on its stderr"),
         ("echo no database >&2; exit 3", "the plan command ended with status 3: no database"),
+        ("no-such-command-at-all", "the plan command ended with status 127"),
         ("kill -9 $$", "the plan command was ended by signal SIGKILL, without a word on its stderr"),
+        ("yes | head -c 40000000", "the plan command printed 40000000 bytes, which is more than are read"),
     ],
 )
 def test_a_plan_that_fails_says_why_or_that_it_said_nothing(repo: Repo, plan: str, message: str) -> None:

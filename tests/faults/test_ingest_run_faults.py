@@ -6,14 +6,15 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.commands import spawn
+from tests.support.commands import call
 from tests.support.faults import Killed, count_effects, run_killed
+from tests.support.recovering import PART
 from tests.support.repos import Repo
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
@@ -63,20 +64,22 @@ def check(repo: Repo) -> None:
     assert not list(store.rglob("pending/*.json")), "no provenance waits"
     assert not [path for path in (store / "tmp").glob("*") if path.name != "trash"]
     assert not list(store.rglob(".*.tmp")), "no half-written file is left"
-    again = spawn("ingest-run", *words(repo), "--json", cwd=repo.path)
+    assert call("ledger-query", "jobs", cwd=repo.path).status == 0
+    assert call("git-ktx", "status", cwd=repo.path).status == 0
+    again = call("ingest-run", *words(repo), "--json", cwd=repo.path)
     assert again.json["outcome"] == "noop", again.out
 
 
 def answered(repo: Repo, raw: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = spawn("ledger-query", "provenance", raw, "--json", cwd=repo.path).document["rows"]
+    rows: list[dict[str, Any]] = call("ledger-query", "provenance", raw, "--json", cwd=repo.path).document["rows"]
     return rows
 
 
 def resumed(repo: Repo) -> None:
     """What a person does after a kill: resume, or start where nothing had begun."""
-    ran = spawn("ingest-run", "--resume", "j1", cwd=repo.path)
+    ran = call("ingest-run", "--resume", "j1", cwd=repo.path)
     if ran.status == 2 and ("no job" in ran.err or "is no ingestion" in ran.err):
-        ran = spawn("ingest-run", *words(repo), cwd=repo.path)
+        ran = call("ingest-run", *words(repo), cwd=repo.path)
     assert ran.status == 0 or "has landed already" in ran.err, (ran.status, ran.err, ran.out)
     if (repo.path / ".ktx/worktrees/j1").exists():
         assert not list((repo.path / ".ktx/worktrees/j1").iterdir()), "no worktree is left"
@@ -85,7 +88,7 @@ def resumed(repo: Repo) -> None:
 
 def anew(repo: Repo) -> None:
     """What tonight's schedule does after a kill last night: it starts a new one."""
-    ran = spawn("ingest-run", *words(repo), cwd=repo.path)
+    ran = call("ingest-run", *words(repo), cwd=repo.path)
     assert ran.status == 0, (ran.status, ran.err, ran.out)
 
 
@@ -97,10 +100,12 @@ def effects(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return found
 
 
-def chosen(effects: list[str], when: str) -> list[tuple[int, Callable[[Repo], None]]]:
-    """Which effects to be killed at, and what comes next: everything in the full form, else one of each kind."""
+def chosen(effects: list[str], when: str) -> Sequence[tuple[int, Callable[[Repo], None]]]:
+    """Which effects to be killed at, and what comes next: everything in the full form (of which KTX_TEST_PART=k/n is a
+    part), else one of each kind."""
     if FULL:
-        return [(n, after) for n in range(len(effects)) for after in (resumed, anew)]
+        part, parts = PART
+        return [(n, (resumed, anew)[(n + turn) % 2]) for turn in (0, 1) for n in range(len(effects))][part::parts]
     begun = next(n for n, effect in enumerate(effects) if effect.startswith("os.open .ingest.json"))
     landing = max(n for n, effect in enumerate(effects) if effect.startswith("spawn git"))
     one = {"before": (len(effects) // 2, resumed), "after": (begun, anew), "torn": (landing, anew)}

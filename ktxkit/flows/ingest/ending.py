@@ -18,6 +18,7 @@ from ktxkit.effects.objects import Objects
 from ktxkit.errors import BrokenContract, Refused
 from ktxkit.flows import jobs, report
 from ktxkit.flows.ingest import baseline as baselines
+from ktxkit.flows.ingest import staging
 from ktxkit.flows.ingest.account import Account, pending, pending_place
 from ktxkit.flows.ingest.asked import Asked
 from ktxkit.flows.ingest.baseline import Baseline
@@ -41,6 +42,26 @@ class Told:
     near: list[Document] = field(default_factory=list)
     resolutions: list[Document] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
+
+    def document(self) -> Document:
+        """What of it is known before units run, for the report of a job that is resumed."""
+        return {
+            "warnings": [one[:60_000] for one in self.warnings][:KEPT],
+            "evictions": list(self.evictions.paths),
+            "evictionsKept": list(self.evictions.kept),
+            "snapshotsRemoved": self.snapshots,
+        }
+
+    @classmethod
+    def of(cls, snapshot: Document) -> Told:
+        """From the snapshot's document of a job that has its base."""
+        told = snapshot["told"]
+        return cls(
+            Difference(**{key: tuple(paths) for key, paths in snapshot["difference"].items()}),
+            Evictions(tuple(told["evictions"]), tuple(told["evictionsKept"])),
+            list(told["warnings"]),
+            snapshots=list(told["snapshotsRemoved"]),
+        )
 
 
 def account(run: JobRun, snapshot: Document, known: Baseline, outcomes: Mapping[str, str], told: Told) -> None:
@@ -162,11 +183,12 @@ def unfinished(world: World, connection: str, source: str) -> list[str]:
 
 
 def _supersede(world: World, job_id: str, by: str) -> None:
-    """Name the later job in an earlier one's report."""
+    """Name the later job in an earlier one's report. It is never resumed again: what it staged goes."""
     outcome = world.store.read(CONTRACT, places.outcome_doc(job_id)) | {"supersededBy": by}
     world.writable_store.write(CONTRACT, places.outcome_doc(job_id), outcome)
     made = report.build(world, jobs.load(world, job_id))
     world.writable_store.write(report.CONTRACT, names.report_doc(job_id), made)
+    staging.remove(world, job_id)
 
 
 def told_of(count: int) -> str:

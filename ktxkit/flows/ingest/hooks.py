@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,7 +50,7 @@ class Ingestion(Hooks):
         self.snapshot = store.read_optional("raw-snapshot", places.snapshot_doc(run.job_id)) or self._take(run)
         self.digests = {one["rawPath"]: one["digest"] for one in self.snapshot["files"]}
         if "base" in run.job:
-            self.told.difference = Difference(**{key: tuple(v) for key, v in self.snapshot["difference"].items()})
+            self.told = ending.Told.of(self.snapshot)
         elif not self._plan(run):
             return False
         document = store.read("job-file", places.job_file(run.job_id))
@@ -137,6 +136,8 @@ class Ingestion(Hooks):
         edited = edits.of_pages(run.git, self.asked, self.planned, self.baseline, self.known)
         self.told.warnings += [edits.said(path, blob) for path, blob in edited.items()]
         run.update(unitBase=trees.for_units(run.world, run.job_id, base, edited))
+        self.snapshot |= {"told": self.told.document()}
+        run.world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job_id), self.snapshot)
         return base
 
     def _outdated(self, run: JobRun) -> list[str]:
@@ -249,4 +250,4 @@ class Ingestion(Hooks):
     def closing(self, run: JobRun, outcome: str, failure: Document | None) -> None:
         ending.close(run, self.asked, self.override, self.told, failure)
         if failure is None:
-            shutil.rmtree(run.world.store.path(places.raw_dir(run.job_id)), ignore_errors=True)
+            staging.remove(run.world, run.job_id)

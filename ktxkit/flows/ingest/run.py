@@ -58,6 +58,9 @@ def resume(world: World, job_id: str, how: How, *, wait: float = WAIT) -> Ended:
         raise CannotRun(f"job {job_id} is no ingestion", hint=f"job-run --resume {job_id}")
     if job["state"] == "landed" and "finishedAt" in job:
         raise Refused(f"job {job_id} has landed already", where=job["target"], hint=f"job-report --job {job_id}")
+    later = jobs.superseded_by(world, job_id)
+    if later:
+        raise Refused(f"job {later} took up what {job_id} left", hint=f"job-report --job {later}")
     asked = Asked.of(document)
     lock = world.writable_store.path(places.lock(asked.connection, asked.source))
     with flocked(lock, clock=world.clock, wait=wait, what=f"the ingestion of {asked.owner}"):

@@ -71,6 +71,11 @@ class Staged:
         return files.read(self.top / raw_path)
 
 
+def remove(world: World, job_id: str) -> None:
+    """What a job staged goes: its snapshot has landed, or nobody resumes it."""
+    shutil.rmtree(world.store.path(places.raw_dir(job_id)), ignore_errors=True)
+
+
 def carry(world: World, top: Path, snapshot: Document, blobs: Mapping[str, str]) -> Document:
     """The snapshot with raw files of earlier ones (path to blob), staged beside those that were had."""
     entries = {one["rawPath"]: one for one in snapshot["files"]}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.job_file import PROJECT, JobPlan, Step, UnitPlan, plan_of
-from ktxkit.effects import process
+from ktxkit.effects import files, unit_process
 from ktxkit.effects.git import for_others
+from ktxkit.effects.neutral import scratch_dir
 from ktxkit.errors import Conflict, KtxError
 from ktxkit.flows import collect, integrate, jobs, leases, worktrees
 from ktxkit.flows.job.state import JobRun
@@ -22,21 +25,31 @@ RAW_SHOWN = 100  # raw paths in the trace
 def planned_units(world: World, step: Step, job_id: str) -> list[Document]:
     """Run the plan command at the repository's top; each line of its stdout is a unit.
 
-    Raises Conflict (`failed`) where it fails, BrokenContract with the line where one is not a unit.
+    Raises Conflict (`failed`) where it fails or prints without end, BrokenContract with the line where one is no unit.
     """
-    env = for_others(world.env)
-    done = process.run(
-        step.argv,
-        cwd=world.repository.place,
-        env={**env, "KTX_JOB": job_id},
-        timeout=step.time_limit or PLAN_LIMIT,
-    )
-    if done.status != 0:
-        said = done.err.decode("utf-8", "replace").strip()[-2000:]
-        ended = "did not end in time" if done.timed_out else process.ending(done.status)
-        why = f": {said}" if said else ", without a word on its stderr"
-        raise Conflict(f"the plan command {ended}{why}", outcome="failed", hint="run it by hand to see why")
-    lines = enumerate(done.out.splitlines(), start=1)
+    with scratch_dir(world) as place:
+        ended = unit_process.run_unit(
+            step.argv,
+            cwd=world.repository.place,
+            env={**for_others(world.env), "KTX_JOB": job_id},
+            out=place / "stdout",
+            err=place / "stderr",
+            clock=world.clock,
+            limit=step.time_limit or PLAN_LIMIT,
+            stop=threading.Event(),
+        )
+        said = files.read(place / "stderr").decode("utf-8", "replace").strip()[-2000:]
+        if ended.reason == "finished" and ended.cut[0]:
+            raise Conflict(
+                f"the plan command printed {ended.printed[0]} bytes, which is more than are read",
+                outcome="failed",
+                hint="one line for each unit: what a unit needs beside it belongs into a file",
+            )
+        if ended.reason != "finished":
+            why = f": {said}" if said else ", without a word on its stderr"
+            how = ended.message.replace("it ", "", 1)
+            raise Conflict(f"the plan command {how}{why}", outcome="failed", hint="run it by hand to see why")
+        lines = enumerate(files.read(place / "stdout").splitlines(), start=1)
     return [contracts.loads("job-unit", line, f"plan command, line {number}") for number, line in lines if line.strip()]
 
 

@@ -208,11 +208,12 @@ def end_left(world: World, job: Document, tracer: Tracer) -> None:
 
 
 def _refuse_stopped(run: JobRun) -> None:
+    resume = jobs.resume_command(run.world, run.job_id)
     if run.aborting == "interrupted":
         raise Conflict(
             "the job was interrupted; finished units are kept",
             outcome="interrupted",
-            hint=f"job-run --resume {run.job_id} continues it",
+            hint=f"{resume} continues it",
         )
     if run.aborting:
         run.phase = "units" if run.aborting == "failure" else "integration"
@@ -220,5 +221,5 @@ def _refuse_stopped(run: JobRun) -> None:
         raise Conflict(
             f"{why} and the job file says to stop; nothing landed",
             outcome=run.stopped_by,
-            hint=f"job-report {run.job_id} shows it; put it right, then job-run --resume {run.job_id}",
+            hint=f"job-report {run.job_id} shows it; put it right, then {resume}",
         )
