@@ -70,6 +70,19 @@ def git_dir_of(path: Path) -> Path | None:
     return Path(os.path.realpath(path / os.fsdecode(pointer[8:].rstrip(b"\n"))))
 
 
+def admin_names(admin: Path) -> Path | None:
+    """The `.git` that a worktree's administrative directory names (gitrepository-layout(5), worktrees/<id>/gitdir)."""
+    try:
+        fd = os.open(admin, OPEN_DIRECTORY)
+    except OSError:
+        return None
+    try:
+        named = small_file(fd, b"gitdir")
+    finally:
+        os.close(fd)
+    return None if named is None else Path(os.fsdecode(named.rstrip(b"\n")))
+
+
 @cache
 def _statx() -> Any:
     return getattr(ctypes.CDLL(None, use_errno=True), "statx", None)

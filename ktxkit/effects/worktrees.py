@@ -196,6 +196,11 @@ class Worktrees:
             if answer.status != 0 and self.registered(path) is not None:
                 raise GitFailed(answer)
 
+    def repair(self, path: Path) -> None:
+        """Tie a worktree that was moved to the repository again, in both directions (git-worktree(1), repair)."""
+        with self._alone():
+            self._run("worktree", "repair", path)
+
     def branch_create(self, ref: str, commit: str, zero: str, note: str) -> None:
         """Create a branch that must not exist. `note` goes to its reflog and proves later who made it."""
         self._run("update-ref", "--create-reflog", "-m", note, ref, commit, zero)

@@ -55,7 +55,7 @@ def collect_unit(world: World, job: Document, unit: jobs.Unit, *, include_uncomm
     The unit's commit is kept at its ref before the documents are written.
     """
     place = (job["jobId"], unit.position, unit.key)
-    lease = world.store.read("lease", names.unit_doc(*place, "lease"))
+    lease = leases.at_hand(world, job, unit)
     request = request_of(world, job, unit, lease, require_clean=not include_uncommitted)
     trace = jobs.tracer(world, job).bound(unitKey=unit.key)
     began = world.clock.monotonic()

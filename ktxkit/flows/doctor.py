@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -112,19 +111,16 @@ def _state(world: World) -> Iterator[Finding]:
 
 
 def _worktrees(world: World, dead: int) -> Iterator[Finding]:
-    moved = _moved(world)
-    first = f"git worktree repair {shlex.join(moved)}" if moved else ""
+    moved = len(_moved(world))
+    tell = "worktree-open --prune tells git where they are" if moved else ""
     if moved:
-        text = f"{plural(len(moved), 'worktree')} moved with the repository: git knows the old place"
-        yield Finding("worktrees", "warning", text, first)
+        text = f"{plural(moved, 'worktree')} moved with the repository: git knows the old place"
+        yield Finding("worktrees", "warning", text, tell)
     if dead:
-        hint = (
-            "first the repair named above, then worktree-open --prune" if moved else "worktree-open --prune clears them"
-        )
-        yield Finding("worktrees", "warning", f"{plural(dead, 'worktree')} dead", hint)
+        yield Finding("worktrees", "warning", f"{plural(dead, 'worktree')} dead", "worktree-open --prune clears them")
     prunable = world.git.at(world.repository.place).text("worktree", "list", "--porcelain").count("\nprunable")
     if prunable:
-        hint = first or "git worktree prune, when you are sure that no disk is missing or directory moved"
+        hint = tell or "git worktree prune, when you are sure that no disk is missing or directory moved"
         yield Finding("worktrees", "advice", f"git knows {plural(prunable, 'worktree')} whose directory is gone", hint)
 
 

@@ -73,6 +73,8 @@ def _plain_row(entry: Registered, *, main: bool) -> Document:
 
 def _row(world: World, place: Place, registered: dict[str, Registered], *, prune: bool) -> Document:
     """What is known of one place; empty where it holds no worktree any more."""
+    if prune:
+        place.settle()
     lease, note = place.read(LEASE), place.read(OPENING)
     if lease is None and note is None:
         return {}

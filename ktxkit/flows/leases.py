@@ -10,10 +10,10 @@ from pathlib import Path
 
 from ktxkit.contracts import Document
 from ktxkit.core import names
-from ktxkit.core.text import path_bytes
+from ktxkit.core.text import path_bytes, path_fields
 from ktxkit.core.worktrees import Standing
 from ktxkit.effects import process
-from ktxkit.effects.identity import git_dir_of, identify, processes_inside
+from ktxkit.effects.identity import admin_names, git_dir_of, identify, processes_inside
 from ktxkit.effects.lock import flocked
 from ktxkit.effects.neutral import sweep
 from ktxkit.effects.worktrees import Worktrees
@@ -53,9 +53,29 @@ class Place:
         with flocked(path, clock=self.world.clock, wait=wait, what=f"the worktree of {self.name}"):
             worktrees(self.world).empty_trash()
             sweep(self.world.writable_store.path("tmp"))
+            self._follow()
             yield
 
+    def settle(self) -> None:
+        """Let git and the lease follow a worktree that was moved. No lock is taken where it was not."""
+        lease = self._read(LEASE)
+        if lease is not None and relocated(self.world, lease) is not lease:
+            with self.locked():
+                return  # gate-ok: whoever takes the lock follows
+
+    def _follow(self) -> None:
+        lease = self._read(LEASE)
+        here = relocated(self.world, lease) if lease is not None else None
+        if here is not None and here is not lease:
+            worktrees(self.world).repair(path_of(here))
+            self.write(LEASE, here)
+
     def read(self, contract: str) -> Document | None:
+        """A document; a lease names where its worktree is now."""
+        found = self._read(contract)
+        return relocated(self.world, found) if found is not None and contract == LEASE else found
+
+    def _read(self, contract: str) -> Document | None:
         return self.world.store.read_optional(contract, f"{self.directory}/{contract}.json")
 
     def write(self, contract: str, document: Document, *, durable: bool = True) -> None:
@@ -79,9 +99,37 @@ def worktrees(world: World) -> Worktrees:
     return Worktrees.of(world.git, world.repository.common_dir, world.writable_store, world.clock)
 
 
-def path_of(document: Document) -> Path:
-    """Where the worktree of a lease (or note) is."""
-    return Path(os.fsdecode(path_bytes(document)))
+def path_of(document: Document, key: str = "path") -> Path:
+    """Where the worktree of a lease (or note) is; with `adminDir`, its administrative directory."""
+    return Path(os.fsdecode(path_bytes(document, key)))
+
+
+def at_hand(world: World, job: Document, unit: Unit) -> Document:
+    """The lease of a unit that must have one, for work in its worktree. Raises BrokenContract where it is not there."""
+    place = Place.of_unit(world, job, unit)
+    place.settle()
+    return world.store.read(LEASE, f"{place.directory}/{LEASE}.json")
+
+
+def relocated(world: World, lease: Document) -> Document:
+    """The lease itself; where its worktree was moved with the store (`mv` of the repository), one of where it is now.
+
+    Proven by git's own two links: its `.git` names the administrative directory that is the lease's, and that one names
+    the old place. A copy is no move: the old place still stands.
+    """
+    recorded = path_of(lease)
+    if lease["mode"] == "in-place" or os.path.lexists(recorded):
+        return lease
+    here = world.store.path(f"worktrees/{'/'.join(recorded.parts[-2:])}")
+    admin = world.repository.common_dir / "worktrees" / path_of(lease, "adminDir").name
+    named, found = git_dir_of(here), identify(here)
+    if named is None or found is None or named.name != admin.name or (named != admin and os.path.lexists(named)):
+        return lease
+    if admin_names(admin) not in (recorded / ".git", here / ".git"):
+        return lease
+    stale = ("path", "pathB64", "adminDir", "adminDirB64", "device", "inode", "birthTimeNs")
+    kept = {key: value for key, value in lease.items() if key not in stale}
+    return {**kept, **path_fields(bytes(here)), **path_fields(bytes(admin), "adminDir"), **found.document()}
 
 
 def holder_is_dead(lease: Document) -> bool:
@@ -98,6 +146,9 @@ def foreign(world: World, document: Document) -> str:
     found, common = git_dir_of(path_of(document)), world.repository.common_dir
     if found is None or found == common or found.parent == common / "worktrees":
         return ""
+    own = path_of(document, "adminDir") if "adminDir" in document else None
+    if own == common / "worktrees" / found.name and not os.path.lexists(found):
+        return ""  # moved with this repository, and git is not told yet
     owner = found.parent.parent if found.parent.name == "worktrees" else found
     here, there = identify(common), identify(owner)  # one directory may have two paths
     return "" if here is not None and here == there else str(found)

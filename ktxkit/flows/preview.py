@@ -15,7 +15,7 @@ from ktxkit.effects.clock import timestamp
 from ktxkit.effects.neutral import Neutral, open_neutral, scratch_dir
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import KtxError
-from ktxkit.flows import candidate, collect, jobs, selection
+from ktxkit.flows import candidate, collect, jobs, leases, selection
 from ktxkit.flows.candidate import Judged, Offer
 from ktxkit.world import World
 
@@ -85,7 +85,8 @@ class Look:
             place = (self.job["jobId"], unit.position, unit.key)
             if self.world.store.exists(names.unit_doc(*place, "receipt")):
                 continue
-            lease = self.world.store.read_optional("lease", names.unit_doc(*place, "lease"))
+            there = self.world.store.exists(names.unit_doc(*place, "lease"))
+            lease = leases.at_hand(self.world, self.job, unit) if there else None
             patch = self.world.store.read_optional("patch", names.unit_doc(*place, "patch"))
             if lease is not None and lease["state"] == "open":
                 found.append(self._working(unit, lease))

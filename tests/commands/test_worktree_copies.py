@@ -124,16 +124,67 @@ def test_a_worktree_of_a_repository_that_was_moved_is_to_be_repaired(repo: Repo)
     assert call("worktree-close", "work", "--outcome", "success", cwd=moved.path).status == 0
 
 
-def test_doctor_has_a_moved_repository_repaired_before_anything_is_pruned(repo: Repo) -> None:
-    call("worktree-open", "--job", "j1", "--unit", "one", cwd=repo.path)
-    moved = Repo(repo.path.parent / "moved")
-    shutil.move(repo.path, moved.path)
-    there = next(moved.path.glob(".ktx/worktrees/*/*/.git")).parent
-    (there / "only-here").write_text("work\n")
+@pytest.fixture
+def moved(repo: Repo) -> Repo:
+    """A repository that was renamed while a unit was at work: a commit, something staged, something untracked."""
+    there = Repo(Path(call("worktree-open", "--job", "j1", "--unit", "one", cwd=repo.path).out.strip()))
+    there.write("committed", "1\n")
+    there.commit()
+    there.write("staged", "2\n")
+    there.git("add", "staged")
+    there.write("only-here", "work\n")
+    return Repo(repo.path.rename(repo.path.parent / "moved"))
+
+
+def test_after_a_move_the_unit_goes_on_where_it_was(moved: Repo) -> None:
+    """Its worktree was called dead, and cleared from git, with what was staged."""
+    assert "Worktrees: 1 open, 0 kept as evidence, 0 dead." in ktx(moved, "status").out
+    assert ktx(moved, "clean", "--yes").status == 0
+    there = Repo(next(moved.path.glob(".ktx/worktrees/j1/*")))
+    assert there.git("status", "--porcelain").splitlines() == ["A  staged", "?? only-here"]
+    assert call("patch-collect", "--job", "j1", "--unit", "one", cwd=moved.path).status == 0
+    for command in (("patch-apply", "--job", "j1", "--unit", "one"), ("job-land", "--job", "j1")):
+        assert call(*command, cwd=moved.path).status == 0
+    assert moved.git("ls-tree", "--name-only", "main").split() == ["README", "committed", "only-here", "staged"]
+    assert call("worktree-close", "--job", "j1", "--unit", "one", "--outcome", "success", cwd=moved.path).status == 0
+    assert not there.path.exists() and moved.git("worktree", "list").count("\n") == 0
+
+
+COMMANDS = {
+    "collect": ("patch-collect", "--job", "j1", "--unit", "one"),
+    "open again": ("worktree-open", "--job", "j1", "--unit", "one"),
+    "close": ("worktree-close", "--job", "j1", "--unit", "one", "--outcome", "crash"),
+    "preview": ("job-preview", "--job", "j1"),
+    "prune": ("worktree-open", "--prune"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_each_command_follows_the_move(moved: Repo, command: tuple[str, ...]) -> None:
+    ran = call(*command, cwd=moved.path)
+    assert ran.status == 0, ran
+    there = Repo(next(moved.path.glob(".ktx/worktrees/j1/*")))
+    assert there.git("rev-parse", "HEAD^") == moved.head
+    lease = json.loads(next(moved.path.glob(".ktx/jobs/j1/units/*/lease.json")).read_text())
+    assert lease["path"] == str(there.path) and lease["adminDir"].startswith(f"{moved.path}/.git/worktrees/")
+    assert not (moved.path.parent / "repo").exists(), "nothing is made at the old place"
+
+
+def test_doctor_says_that_a_worktree_moved(moved: Repo) -> None:
     said = ktx(moved, "doctor").out
-    assert f"git worktree repair {there}\n" in said and "git worktree prune" not in said
-    assert "first the repair named above, then worktree-open --prune" in said
-    moved.git("worktree", "repair", str(there))
-    assert "repair" not in ktx(moved, "doctor").out
+    assert "1 worktree moved with the repository" in said and "worktree-open --prune tells git" in said
+    assert "git worktree prune" not in said and "dead" not in said
     assert call("worktree-open", "--prune", cwd=moved.path).status == 0
-    assert (there / "only-here").read_text() == "work\n" and "only-here" in Repo(there).git("status", "--short")
+    assert "moved" not in ktx(moved, "doctor").out
+
+
+def test_a_copy_is_no_move(repo: Repo) -> None:
+    """Also where the place of the original's worktree is gone: git there has its registration."""
+    there = Path(call("worktree-open", "--job", "j1", "--unit", "one", cwd=repo.path).out.strip())
+    copy = Repo(repo.path.parent / "copy")
+    shutil.copytree(repo.path, copy.path, symlinks=True)
+    there.rename(repo.path.parent / "elsewhere")
+    assert "1 dead" in ktx(repo, "status").out
+    pointer = (copy.path / ".ktx/worktrees/j1/0001-one/.git").read_text()
+    call("worktree-open", "--prune", cwd=copy.path)
+    assert (copy.path / ".ktx/worktrees/j1/0001-one/.git").read_text() == pointer
