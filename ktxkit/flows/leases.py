@@ -61,7 +61,7 @@ class Place:
         lease = self._read(LEASE)
         if lease is not None and relocated(self.world, lease) is not lease:
             with self.locked():
-                return  # gate-ok: whoever takes the lock follows
+                pass  # whoever takes the lock follows
 
     def _follow(self) -> None:
         lease = self._read(LEASE)
