@@ -18,7 +18,8 @@ SCRIPTS: dict[str, str] = PYPROJECT["project"]["scripts"]
 
 # What the pure core may import of the standard library: nothing with a clock, file, process or environment.
 PURE = {
-    "__future__", "array", "ast", "base64", "bisect", "collections", "copy", "dataclasses", "difflib", "enum",
+    "__future__", "array", "ast", "base64", "bisect", "builtins", "collections", "copy", "dataclasses", "difflib",
+    "enum",
     "fnmatch", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json", "math", "operator", "re",
     "string", "textwrap", "tokenize", "typing", "unicodedata", "warnings", "urllib.parse", "datetime", "struct",
     "statistics",

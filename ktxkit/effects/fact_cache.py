@@ -41,7 +41,7 @@ class FactCache:
         try:
             return self._checked()
         except sqlite3.Error as error:
-            if not _damaged(error):
+            if not is_damaged(error):
                 raise
             files.remove(self.path)
             return self._checked()
@@ -105,7 +105,7 @@ class FactCache:
         if self._db is not None:
             self._db.close()
             self._db = None
-        if _damaged(error):
+        if is_damaged(error):
             files.remove(self.path)
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class FactCache:
             self._db = None
 
 
-def _damaged(error: sqlite3.Error) -> bool:
+def is_damaged(error: sqlite3.Error) -> bool:
     """Whether a file is to blame, and not a lock, a full disk or a directory that cannot be written."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH)

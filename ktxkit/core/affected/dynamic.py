@@ -1,0 +1,172 @@
+"""What names cannot tell: imports by a string, source that is run, processes, files, the environment.
+
+What is written as a literal is taken from it; a pattern is kept as one; the rest is marked `opaque`, with what it does:
+whoever reaches it can never be left out.
+"""
+
+from __future__ import annotations
+
+import ast
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from ktxkit.core.affected import literals
+from ktxkit.core.affected.scopes import Scope
+from ktxkit.core.affected.sink import ANYTHING, OWN, Units
+
+if TYPE_CHECKING:
+    from ktxkit.core.affected.visitor import Visitor
+
+IMPORTERS = {
+    "import_module", "__import__", "run_module", "find_spec", "import_string", "resolve_name", "importorskip",
+    "find_module", "load_module", "import_object", "import_by_path", "autodiscover_modules",
+}  # fmt: skip
+BY_PATH = {"run_path", "spec_from_file_location", "SourceFileLoader", "load_source", "execfile", "ExtensionFileLoader"}
+RUN = {"exec", "eval"}
+LISTERS = {"listdir", "scandir", "walk", "iterdir", "copytree", "fwalk"}
+GLOBS = {"glob", "iglob", "rglob"}
+READERS = {"open", "read_text", "read_bytes", "open_text", "open_binary", "get_data", "files", "joinpath", "FileIO"}
+OF_SOURCE = {
+    "getsource", "getsourcelines", "findsource", "getsourcefile", "getlines", "tb_lineno", "co_firstlineno", "f_lineno",
+    "extract_stack", "extract_tb", "currentframe", "getframeinfo",
+}  # fmt: skip
+FIXTURES = {"usefixtures", "getfixturevalue", "getfuncargvalue", "lazy_fixture", "lf"}
+ENTRIES = {"entry_points", "iter_entry_points"}
+OWN_NAMES = {"__name__", "__package__", "__file__"}
+OPAQUE = "opaque"
+
+
+def name_of(node: ast.AST) -> str:
+    """The last name of what is called or subscripted."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
+    """What a call does besides using its parts."""
+    name = name_of(node.func)
+    if name in IMPORTERS:
+        _import(visitor, node, units)
+    elif name in BY_PATH:
+        _opaque_unless_named(visitor, node, units, "runs a file of a computed name")
+    elif name in RUN and isinstance(node.func, ast.Name):
+        _run_source(visitor, node, units)
+    elif name in LISTERS:
+        visitor.sink.mark("does", "lists", units)
+    elif name in GLOBS:
+        if literals.is_open(_first(node)):
+            visitor.sink.mark("does", "lists", units)
+    elif name in READERS:
+        _read(visitor, node, units)
+    elif name in FIXTURES:
+        for argument in node.args:
+            visitor.sink.mark("parameters", _constant(argument) or ANYTHING, units)
+    elif name in ENTRIES:
+        groups = [_constant(one.value) for one in node.keywords if one.arg == "group"] or [""]
+        visitor.sink.mark("entries", groups[0] or ANYTHING, units)
+    elif name == "vars" and not node.args:
+        visitor.sink.use(ANYTHING, OWN, units)
+    if name in ("getenv", "getenvb") or _is_environ(getattr(node.func, "value", None)):
+        visitor.sink.mark("environment", _constant(node.args[0]) if node.args else ANYTHING, units)
+
+
+def attribute(visitor: Visitor, node: ast.Attribute, units: Units) -> None:
+    """Attributes that reach further than their value."""
+    if node.attr == "__subclasses__":
+        visitor.sink.mark(OPAQUE, "asks a class for its subclasses", units)
+    elif node.attr in OF_SOURCE:
+        visitor.sink.mark("does", "reads source", units)
+
+
+def subscript(visitor: Visitor, node: ast.Subscript, units: Units) -> None:
+    """`os.environ[...]` and `sys.modules[...]`."""
+    if _is_environ(node.value):
+        visitor.sink.mark("environment", _constant(node.slice) or ANYTHING, units)
+    elif name_of(node.value) == "modules" and isinstance(node.ctx, ast.Load):
+        named = _constant(node.slice)
+        if named:
+            visitor.sink.use(ANYTHING, named, units)
+            visitor.sink.mark("imports", named, units)
+        elif name_of(node.slice) in OWN_NAMES:
+            visitor.sink.use(ANYTHING, OWN, units)
+        else:
+            visitor.sink.mark(OPAQUE, "takes a module of a computed name", units)
+
+
+def started_module(visitor: Visitor, elements: list[ast.expr], units: Units) -> None:
+    """`-m` and what follows: a module that runs as a program."""
+    for flag, named in pairwise(elements):
+        if _constant(flag) != "-m":
+            continue
+        text = _constant(named)
+        if text:
+            visitor.sink.mark("named", text, units)
+        elif name_of(named) not in OWN_NAMES:
+            visitor.sink.mark(OPAQUE, "starts a module of a computed name", units)
+
+
+def _import(visitor: Visitor, node: ast.Call, units: Units) -> None:
+    first = _first(node)
+    package = [_constant(one.value) for one in node.keywords if one.arg == "package"]
+    if first.startswith(".") and package and package[0]:
+        first = package[0] + first
+    if not node.args and not node.keywords:
+        return
+    if name_of(node.args[0] if node.args else node) in OWN_NAMES:
+        visitor.sink.use(ANYTHING, OWN, units)
+    elif literals.is_open(first) or first.startswith("*"):
+        if first.endswith("*.") or not first.startswith("."):
+            visitor.sink.mark(OPAQUE, "imports a module of a computed name", units)
+        else:  # f".{name}" of this package
+            visitor.sink.mark("named", ".*", units)
+            visitor.sink.use(ANYTHING, ".*", units)
+    else:
+        visitor.sink.mark("named", first, units)
+        visitor.sink.use(ANYTHING, first, units)
+
+
+def _run_source(visitor: Visitor, node: ast.Call, units: Units) -> None:
+    source = node.args[0] if node.args else node
+    text = _constant(source)
+    if not text:
+        visitor.sink.mark(OPAQUE, f"runs computed source by {name_of(node.func)}", units)
+        return
+    try:
+        visitor.all(ast.parse(text).body, units)
+    except (SyntaxError, ValueError, RecursionError):
+        visitor.sink.mark(OPAQUE, "runs source that cannot be read", units)
+
+
+def _read(visitor: Visitor, node: ast.Call, units: Units) -> None:
+    """A file that is read. What is named is among the words; what is not may be any."""
+    place = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+    inside = [part for one in place for part in ast.walk(one)]
+    if any(isinstance(part, ast.Name) and part.id == "__file__" for part in inside):
+        visitor.sink.mark("does", "reads source" if not _texts(inside) else "reads", units)
+    elif not _texts(inside):
+        visitor.sink.mark("does", "reads", units)
+
+
+def _texts(nodes: list[ast.AST]) -> list[str]:
+    texts = [one.value for one in nodes if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    return [text for text in texts if "." in text or "/" in text]
+
+
+def _opaque_unless_named(visitor: Visitor, node: ast.Call, units: Units, what: str) -> None:
+    parts = [part for one in node.args for part in ast.walk(one)]
+    if not _texts(parts):
+        visitor.sink.mark(OPAQUE, what, units)
+
+
+def _first(node: ast.Call) -> str:
+    every = [*node.args[:1], *(one.value for one in node.keywords if one.arg in ("name", "pattern", "modname"))]
+    return literals.pattern(every[0]) if every else literals.HOLE
+
+
+def _constant(node: ast.AST) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _is_environ(node: ast.AST | None) -> bool:
+    return node is not None and name_of(node) in ("environ", "environb")

@@ -1,0 +1,229 @@
+"""All files of two trees as one map: who uses a name, who imports a file, who names one in a string."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any
+
+from ktxkit.core.affected.literals import is_pattern
+from ktxkit.core.affected.modules import Modules, parts_of
+from ktxkit.core.affected.project import Project
+from ktxkit.core.affected.sink import MAKE, Facts
+
+Unit = tuple[str, str]  # path, name
+TOUCHES_FILES = {
+    "subprocess", "pathlib", "os", "shutil", "glob", "runpy", "importlib", "asyncio", "tempfile", "zipfile", "tarfile",
+    "sh", "pexpect", "plumbum", "invoke", "py_compile", "compileall",
+}  # fmt: skip
+
+# Bases of the standard library that keep no list by which a subclass could be found.
+SILENT_BASES = {
+    "object", "dict", "list", "set", "frozenset", "tuple", "str", "int", "float", "bytes", "bool", "type", "NamedTuple",
+    "TypedDict", "Protocol", "Generic", "Enum", "IntEnum", "StrEnum", "Flag", "IntFlag", "ABC", "Thread", "Process",
+    "UserDict", "UserList", "UserString", "OrderedDict", "defaultdict", "Counter", "deque", "Mapping", "MutableMapping",
+    "Sequence", "Iterator", "Iterable", "Callable", "NodeVisitor", "NodeTransformer", "HTMLParser", "ArgumentParser",
+    "JSONEncoder", "JSONDecoder", "Action", "Formatter", "Handler", "Logger", "StringIO", "BytesIO", "RawIOBase",
+    "contextmanager", "ContextDecorator", "SimpleNamespace", "local", "property", "namedtuple",
+}  # fmt: skip
+
+
+class Graph:
+    """`versions`: each Python file with its facts, of both trees where they differ, the new ones last.
+
+    `paths`: every path of either tree; `gone`: those that only the old one has."""
+
+    def __init__(
+        self, versions: Mapping[str, list[Facts]], paths: Iterable[str], project: Project, gone: Iterable[str] = ()
+    ) -> None:
+        self.versions = versions
+        self.project = project
+        self.present = set(versions) - set(gone)
+        self.paths = sorted(paths)
+        anywhere = any("path" in facts["uses"] and "sys" in facts["uses"]["path"] for _, facts in self.each())
+        self.modules = Modules(self.paths, anywhere=anywhere, mapped=project.mapped)
+        self._accepted: dict[tuple[str, str, str, str], bool] = {}
+
+    def each(self) -> Iterator[tuple[str, Facts]]:
+        for path, versions in self.versions.items():
+            for facts in versions:
+                yield path, facts
+
+    @cached_property
+    def users(self) -> dict[str, list[tuple[str, Facts]]]:
+        """A name to the files that use it."""
+        made: dict[str, list[tuple[str, Facts]]] = defaultdict(list)
+        for pair in self.each():
+            for name in pair[1]["uses"]:
+                made[name].append(pair)
+        return made
+
+    @cached_property
+    def importers(self) -> dict[str, list[Unit]]:
+        """A file to the units that import it."""
+        made: dict[str, list[Unit]] = defaultdict(list)
+        for path, facts in self.each():
+            for name, units in facts["marks"].get("imports", {}).items():
+                for target in self.modules.loaded(path, name):
+                    made[target] += [(path, facts["units"][unit][0]) for unit in units]
+        return made
+
+    @cached_property
+    def namers(self) -> dict[str, list[Unit]]:
+        """A file to the units that name it in a string: as a path, the end of one, a directory around it, a module."""
+        made: dict[str, list[Unit]] = defaultdict(list)
+        tokens = self._tokens()
+        for path, facts in self.each():
+            words = facts["marks"].get("words", {})
+            touches = TOUCHES_FILES & {name.partition(".")[0] for name in facts["marks"].get("imports", {})}
+            for word in words.keys() & tokens.keys():
+                units = [(path, facts["units"][unit][0]) for unit in words[word]]
+                for target, weak in tokens[word]:
+                    if touches or not weak:
+                        made[target] += units
+            for name, found in facts["marks"].get("named", {}).items():
+                units = [(path, facts["units"][unit][0]) for unit in found]
+                for target in (*self.modules.loaded(path, name), *self.modules.resolve(path, f"{name}.__main__")):
+                    made[target] += units
+        return made
+
+    def _tokens(self) -> dict[str, list[tuple[str, bool]]]:
+        """Each word to the files that it names, and whether it does so weakly: a plain word that is a directory."""
+        made: dict[str, list[tuple[str, bool]]] = defaultdict(list)
+        for path in self.paths:
+            python = path.endswith(".py")
+            parts = path.split("/")
+            for start in range(len(parts)):
+                made["/".join(parts[start:])].append((path, False))
+                for end in range(start + 1, len(parts)):
+                    made["/".join(parts[start:end])].append((path, python and end == start + 1))
+            if python and len(parts_of(path)) == 1:
+                made[parts_of(path)[0]].append((path, True))
+        for script, (module, _) in self.project.scripts.items():
+            made[script] += [(path, False) for path in self.modules.resolve("", module)]
+        return made
+
+    @cached_property
+    def _patterns(self) -> list[tuple[str, str, str]]:
+        """Patterns in strings: pattern, path and unit of who has it."""
+        return [
+            (word, path, facts["units"][unit][0])
+            for path, facts in self.each()
+            for word, units in facts["marks"].get("words", {}).items()
+            if is_pattern(word)
+            for unit in units
+        ]
+
+    @cached_property
+    def test_files(self) -> list[str]:
+        return [path for path in self.versions if self.project.is_test_file(path)]
+
+    @property
+    def present_tests(self) -> list[str]:
+        """The files with tests that are in the new tree."""
+        return [path for path in self.test_files if path in self.present]
+
+    @cached_property
+    def always(self) -> set[str]:
+        """Files that pytest's own configuration loads: plugins, settings."""
+        places = [self.modules.loaded("", word) for word in self.project.always]
+        groups = self.project.entries.get("pytest11", ())
+        return {path for found in (*places, *(self.modules.loaded("", one) for one in groups)) for path in found}
+
+    def is_test(self, path: str, owner: str, member: str) -> bool:
+        """Whether a member of a class is a test that pytest collects from there."""
+        return self.project.is_test_file(path) and self.project.is_test_function(member) and not owner.endswith(MAKE)
+
+    def in_scope(self, path: str) -> list[tuple[str, Facts]]:
+        """The files in which a fixture of that file can be asked for."""
+        folder, _, last = path.rpartition("/")
+        if last == "conftest.py":
+            return [pair for pair in self.each() if not folder or pair[0].startswith(f"{folder}/")]
+        if self.project.is_test_file(path):
+            return [pair for pair in self.each() if pair[0] == path]
+        return list(self.each())
+
+    def tests_in_scope(self, path: str) -> list[str]:
+        return [one for one in self.test_files if any(one == user for user, _ in self.in_scope(path))]
+
+    @cached_property
+    def classes(self) -> dict[str, list[dict[str, Any]]]:
+        """A name to the classes that have it."""
+        made: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for _, facts in self.each():
+            for name, about in facts["classes"].items():
+                made[name].append(about)
+        return made
+
+    def is_kept(self, path: str, name: str) -> bool:
+        """Whether something may keep a list of a class: a metaclass, a base that is told of its subclasses."""
+        found = [facts["classes"][name] for facts in self.versions.get(path, ()) if name in facts["classes"]]
+        return any(self._is_hooked(about, set()) for about in found)
+
+    def _is_hooked(self, about: dict[str, Any], seen: set[str]) -> bool:
+        if any(last_name(one) != "ABCMeta" for one in about["made_by"]):
+            return True
+        for base in about["origins"]:
+            if base in seen or base in SILENT_BASES or base.endswith(("Error", "Exception", "Warning", "TestCase")):
+                continue
+            seen.add(base)
+            known = self.classes.get(base, ())
+            if not known or any("__init_subclass__" in one["members"] or self._is_hooked(one, seen) for one in known):
+                return True
+        return False
+
+    def naming(self, path: str) -> list[Unit]:
+        """Every unit that may name a path."""
+        return [*self.namers.get(path, ()), *((user, unit) for word, user, unit in self._patterns if fits(word, path))]
+
+    def marked(self, what: str, name: str) -> list[Unit]:
+        """The units that do something named so."""
+        return [
+            (p, facts["units"][u][0]) for p, facts in self.each() for u in facts["marks"].get(what, {}).get(name, ())
+        ]
+
+    def accepts(self, user: str, facts: Facts, hint: str, unit: Unit) -> bool:
+        """Whether a use with this hint, in this file, may be of that unit."""
+        path, name = unit
+        if hint in ("", "%"):
+            return user == path or (bool(facts["stars"]) and name.rstrip(MAKE) not in defined(facts))
+        if hint == "?":
+            return True
+        key = (user.rpartition("/")[0], hint, path, name)
+        if key not in self._accepted:
+            targets = self.modules.resolve(user, hint.rstrip("%"))
+            self._accepted[key] = path in targets or any(self._passes(target, name) for target in targets)
+        return self._accepted[key]
+
+    def _passes(self, target: str, name: str) -> bool:
+        """Whether a module may have a name from elsewhere that no statement of it binds."""
+        versions = self.versions.get(target, ())
+        return any(
+            (facts["stars"] or "__getattr__" in defined(facts)) and name not in defined(facts) for facts in versions
+        )
+
+
+def last_name(text: str) -> str:
+    """`ABCMeta` of `abc.ABCMeta`."""
+    return text.rpartition(".")[2]
+
+
+def defined(facts: Facts) -> set[str]:
+    """The names that a module binds by its own statements."""
+    known: set[str] | None = facts.get("defined")
+    if known is None:
+        known = {unit[0] for unit in facts["units"]} | set(facts["marks"].get("binds", ()))
+        facts["defined"] = known
+    return known
+
+
+def fits(word: str, path: str) -> bool:
+    """Whether a pattern in a string may stand for a path, or the end of one."""
+    last = word.rpartition("/")[2]
+    if not fnmatchcase(path.rpartition("/")[2], last):
+        return False
+    if "/" not in word:
+        return bool(word.strip("*?"))
+    return fnmatchcase(path, word) or fnmatchcase(path, f"*/{word}") or fnmatchcase(path, word.replace("**/", ""))

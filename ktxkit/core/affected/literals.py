@@ -1,0 +1,75 @@
+"""What a string in a program may name: files, modules, patterns of either. `*` stands for what is only known later."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+HOLE = "*"
+LONGEST = 20_000  # characters of a string that are looked at
+_FORMAT = re.compile(r"\{[^{}]*\}")
+_PERCENT = re.compile(r"%(?:\([^)]*\))?[-#0 +]*[\d*]*(?:\.\d+)?[a-zA-Z]")
+_PLAIN = re.compile(r"[^\s\"'<>|;,=:()&`]+\Z")
+_WORD = re.compile(r"[\w.*?/\[\]~+-]+")
+_IMPORTED = re.compile(r"\b(?:import|from)\s+([\w.]+)")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
+_SUFFIX = re.compile(r"\.\w{1,12}\Z")
+
+
+def pattern(node: ast.AST) -> str:
+    """The text of an expression, with `*` for each part that is not written there."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else HOLE
+    if isinstance(node, ast.JoinedStr):
+        return "".join(pattern(part) for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return pattern(node.left) + pattern(node.right)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return f"{pattern(node.left)}/{pattern(node.right)}"
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and _is_text(node.left):
+        return _PERCENT.sub(HOLE, pattern(node.left))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        return _FORMAT.sub(HOLE, pattern(node.func.value)) if _is_text(node.func.value) else HOLE
+    return HOLE
+
+
+def is_open(text: str) -> bool:
+    """Whether nothing of a pattern is known."""
+    return not text.strip("*./ \\-_")
+
+
+def words(text: str) -> set[str]:
+    """The words of a string that may name a file, a directory or a module."""
+    text = text[:LONGEST]
+    if _PLAIN.match(text):
+        found = {text}
+    else:
+        found = {word for word in _WORD.findall(text) if "." in word or "/" in word}
+        found |= set(_IMPORTED.findall(text))
+        found |= set(_WORD.findall(text)) if len(text) <= 200 else set()
+    made = {normal(word) for word in found}
+    return {word for word in made if word.strip("*.-_?/[]")}
+
+
+def normal(word: str) -> str:
+    """A word as a path from nowhere in particular; a bare suffix stands for every file that has it."""
+    while word.startswith(("./", "../", "/", "*/")):
+        word = word.partition("/")[2]
+    word = word.rstrip("/.,")
+    word = re.sub(r"/(?:\./)+", "/", word)
+    while "/../" in word:
+        word = word.rpartition("/../")[2]
+    return f"*{word}" if _SUFFIX.match(word) else word
+
+
+def dotted(word: str) -> str:
+    """A word as a dotted name; empty where it is none."""
+    return word if _DOTTED.match(word) else ""
+
+
+def is_pattern(word: str) -> bool:
+    return any(char in word for char in "*?[")
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))

@@ -1,0 +1,59 @@
+"""What a project's own configuration says about its tests and its modules."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+SKIPPED = ("*.egg", ".*", "_darcs", "build", "CVS", "dist", "node_modules", "venv", "{arch}")
+
+
+@dataclass(frozen=True)
+class Project:
+    """pytest's choice of files and names (its defaults here), where packages lie, what is started by which name."""
+
+    python_files: tuple[str, ...] = ("test_*.py", "*_test.py")
+    python_classes: tuple[str, ...] = ("Test",)
+    python_functions: tuple[str, ...] = ("test",)
+    testpaths: tuple[str, ...] = ()
+    norecursedirs: tuple[str, ...] = SKIPPED
+    doctests: bool = False
+    root: str = ""  # the directory of pytest's configuration, from the top
+    mapped: dict[str, str] = field(default_factory=dict)  # dotted prefix to directory
+    scripts: dict[str, tuple[str, str]] = field(default_factory=dict)  # console script to module and function
+    entries: dict[str, tuple[str, ...]] = field(default_factory=dict)  # group of entry points to modules
+    always: tuple[str, ...] = ()  # words of pytest's configuration: plugins, settings modules
+    inert: tuple[str, ...] = ()  # patterns of paths that are declared to reach no test
+
+    def is_test_file(self, path: str) -> bool:
+        """Whether pytest would collect a file on its own."""
+        parts = path.split("/")
+        if not path.endswith(".py") or not any(
+            fnmatchcase(parts[-1], one.rpartition("/")[2]) for one in self.python_files
+        ):
+            return False
+        if self.testpaths and not any(
+            fnmatchcase(path, f"{one.strip('/')}/*") or path == one for one in self._places()
+        ):
+            return False
+        return not any(fnmatchcase(part, one) for part in parts[:-1] for one in self.norecursedirs)
+
+    def _places(self) -> list[str]:
+        return [
+            f"{self.root}/{one}".strip("/") if one not in (".", "./") else (self.root or "*") for one in self.testpaths
+        ]
+
+    def is_test_function(self, name: str) -> bool:
+        return any(_fits(name, one) for one in self.python_functions) or name.startswith("test")
+
+    def is_test_class(self, name: str) -> bool:
+        return any(_fits(name, one) for one in self.python_classes)
+
+    def is_inert(self, path: str) -> bool:
+        return any(fnmatchcase(path, one) for one in self.inert)
+
+
+def _fits(name: str, wanted: str) -> bool:
+    """As pytest does: a beginning, or a pattern."""
+    return name.startswith(wanted) or (bool(re.search(r"[*?\[]", wanted)) and fnmatchcase(name, wanted))

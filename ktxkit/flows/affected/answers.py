@@ -1,0 +1,58 @@
+"""A selection as text: the ids on stdout; counts, what could not be bounded and how many are meant beside it."""
+
+from __future__ import annotations
+
+from ktxkit.contracts import Document
+from ktxkit.core.text import plural, printable
+
+REASONS_SHOWN = 5
+UNIT_WORDS = {"": "(loading it)", "<main>": "(run as a program)"}
+
+
+def only(document: Document, test: str) -> Document:
+    """The same answer for one test: what names it, its class or its file."""
+    return {**document, "tests": [one for one in document["tests"] if covers(one["id"], test)]}
+
+
+def covers(picked: str, test: str) -> bool:
+    """Whether running what was picked runs that test."""
+    plain = test.partition("[")[0]
+    return picked == plain or plain.startswith(f"{picked}::") or picked.startswith(f"{plain}::")
+
+
+def lines(document: Document) -> list[str]:
+    """One id a line."""
+    return [printable(one["id"]) for one in document["tests"]]
+
+
+def chains(document: Document) -> list[str]:
+    """Each id with the steps from the change to it, indented."""
+    made: list[str] = []
+    for one in document["tests"]:
+        made.append(f"{printable(one['id'])} {one['verdict']}")
+        if one.get("why"):
+            made.append(f"  {printable(one['why'])}")
+        for step in one["chain"]:
+            made.append(f"  {printable(step['path'])} {_unit(step['unit'])}: {printable(step['how'])}")
+    return made or ["not selected: no chain of uses leads from the change to it"]
+
+
+def _unit(name: str) -> str:
+    if name.endswith("!"):
+        return f"{name[:-1]} (making a subclass)"
+    return UNIT_WORDS.get(name, name.rstrip("%^"))
+
+
+def notes(document: Document) -> list[str]:
+    """Counts, and what is not bounded."""
+    counts = document["counts"]
+    change = f"{plural(counts['paths'], 'path')} changed, {plural(counts['changes'], 'unit')} in them"
+    made = [f"test-select: {counts['selected']} of {plural(counts['total'], 'test')} selected; {change}"]
+    if document["verdict"] == "unknown":
+        why = [f"{printable(one['path'])}: {one['why']}" for one in document["unbounded"][:REASONS_SHOWN]]
+        if not why:
+            why = [f"{counts['unknown']} cannot be ruled out (--why TEST says what they do)"]
+        made += [f"test-select: unknown: {one}" for one in why]
+        more = len(document["unbounded"]) - REASONS_SHOWN
+        made += [f"test-select: unknown: and {plural(more, 'other path')}"] if more > 0 else []
+    return [*made, *(f"test-select: {note}" for note in document["notes"])]

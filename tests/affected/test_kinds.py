@@ -1,0 +1,116 @@
+"""Every kind of breaking change: the tests that break are selected, by the core and by the command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Collection
+
+import pytest
+
+from ktxkit.core.affected import changes, decision
+from ktxkit.core.affected.decision import ABSENT, Question, Touched
+from ktxkit.core.affected.graph import Graph
+from ktxkit.core.affected.project import Project
+from ktxkit.core.affected.reading import read
+from ktxkit.flows.affected.answers import covers
+from tests.affected.kinds import KINDS, SEVENTEEN, Kind
+from tests.support.commands import call
+from tests.support.repos import Repo
+from tests.support.suites import OFF
+
+each = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+
+
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+    """All projects side by side, committed."""
+    made = Repo.init(tmp_path_factory.mktemp("kinds") / "repo")
+    made.write("pytest.ini", "[pytest]\n")
+    made.write(".gitignore", "__pycache__\n")
+    for kind in KINDS:
+        for path, text in kind.before.items():
+            made.write(f"{kind.name}/{path}", text)
+    for name, value in {"name": "A", "email": "a@example.invalid"}.items():
+        made.git("config", f"user.{name}", value)
+    made.commit()
+    return made
+
+
+def put(repo: Repo, kind: Kind) -> None:
+    for path, text in kind.change.items():
+        if text is None:
+            (repo.path / kind.name / path).unlink()
+        else:
+            repo.write(f"{kind.name}/{path}", text)
+
+
+def outcomes(repo: Repo) -> set[str]:
+    """The node ids that do not pass, as a real pytest has them; a file that is not collected stands for its tests."""
+    off = [word for name in (*OFF, "ktxkit", "cacheprovider") for word in ("-p", f"no:{name}")]
+    argv = [sys.executable, "-B", "-m", "pytest", *off, "-q", "--continue-on-collection-errors", "-rfE", "--tb=no"]
+    done = subprocess.run(argv, cwd=repo.path, env=dict(os.environ), capture_output=True, text=True, check=False)
+    lines = [line.split(" ")[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return {line.partition("[")[0] for line in lines}
+
+
+def test_there_are_seventeen_and_the_hard_ones() -> None:
+    assert len(SEVENTEEN) == 17 and len({kind.name for kind in KINDS}) == len(KINDS)
+
+
+def test_they_do_break(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the changes everything passes; after them exactly what each kind says breaks."""
+    assert outcomes(repo) == set()
+    for kind in KINDS:
+        put(repo, kind)
+        for name, value in kind.environment.items():
+            monkeypatch.setenv(name, value)
+    broken = outcomes(repo)
+    repo.git("reset", "-q", "--hard")
+    repo.git("clean", "-qfd", "-e", ".ktx")
+    for kind in KINDS:
+        for test in kind.breaks:
+            assert any(covers(one, f"{kind.name}/{test}") for one in broken), (kind.name, broken)
+
+
+@each
+def test_the_command_selects_what_breaks(repo: Repo, kind: Kind) -> None:
+    put(repo, kind)
+    differing = [word for name in kind.environment for word in ("--environment", name)]
+    ran = call("test-select", "--json", *differing, cwd=repo.path)
+    repo.git("reset", "-q", "--hard")
+    repo.git("clean", "-qfd", "-e", ".ktx")
+    assert ran.status == 0, ran.out
+    picked = [one["id"] for one in ran.document["tests"]]
+    for test in kind.breaks:
+        assert any(covers(one, f"{kind.name}/{test}") for one in picked), (kind.name, picked)
+
+
+@each
+def test_the_core_selects_what_breaks_and_leaves_out_what_cannot(kind: Kind) -> None:
+    made = decided(kind.before, kind.after, kind.environment)
+    picked = [one.id for one in made.tests]
+    assert all(any(covers(one, test) for one in picked) for test in kind.breaks), picked
+    assert not [test for test in kind.keeps if any(covers(one, test) for one in picked)], picked
+    for one in made.tests:
+        assert one.chain or one.why, "each has its reason"
+
+
+def decided(before: dict[str, str], after: dict[str, str], environment: Collection[str] = ()) -> decision.Decision:
+    """The decision on two projects, without a repository."""
+    touched, changed, gone = [], [], set()
+    versions = {path: [read(text.encode())] for path, text in after.items() if path.endswith(".py")}
+    for path in sorted(before.keys() | after.keys()):
+        if before.get(path) == after.get(path):
+            continue
+        modes = (("100644" if path in before else ABSENT), ("100644" if path in after else ABSENT))
+        touched.append(Touched(path, modes))
+        if path.endswith(".py"):
+            old = read(before[path].encode()) if path in before else None
+            changed += changes.between(path, old, versions.get(path, [None])[0])
+            if old is not None:
+                gone |= {path} - versions.keys()
+                versions[path] = [old, *versions.get(path, [])]
+    graph = Graph(versions, before.keys() | after.keys(), Project(), gone)
+    return decision.decide(Question(graph, touched, changed, environment=environment))
