@@ -3,8 +3,10 @@
 reads    .ktx-config.yaml (ledger.preconditions: commands that must hold before a run can be relied upon)
 writes   .ktx/ledger/events/RUN.ndjson, .ktx/ledger/test-runs.ndjson; with --cprofile .ktx/ledger/profiles/RUN.prof,
          with --trace .ktx/affected/traces/RUN.ndjson
-exits    the status of pytest (128 + N where signal N ended it), 2 usage; with --guard 2 where the command is refused
+exits    the status of pytest (128 + N where signal N ended it; 0 where no test is affected), 2 usage; with --guard 2
+         where the command is refused
 example  test-run --scope full -- -q -n 4
+         test-run --scope affected --base main -- -q
          test-run --scope tests/test_a.py -- -x
 """
 
@@ -15,14 +17,15 @@ import sys
 from collections.abc import Sequence
 
 from ktxkit import cli
-from ktxkit.core.ledger.rows import run_row, tally
+from ktxkit.core.ledger.rows import run_row
 from ktxkit.errors import CannotRun
 from ktxkit.world import World
 
 
 def parser() -> cli.Parser:
     made = cli.Parser("test-run", __doc__, takes_command=True)
-    made.add_argument("--scope", nargs="+", default=[], metavar="SCOPE", help="`full`, or paths to run")
+    made.add_argument("--scope", nargs="+", default=[], metavar="SCOPE", help="`full`, `affected`, or paths to run")
+    made.add_argument("--base", default="HEAD", metavar="REV", help="of `affected`: what the change starts from")
     made.add_argument("--cprofile", action="store_true", help="run under cProfile and keep the profile")
     made.add_argument("--trace", action="store_true", help="record what each test runs, opens and starts (slow)")
     made.add_argument("--env-profile", default="", metavar="NAME", help="the environment's name, part of its identity")
@@ -35,17 +38,21 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.flows import lexicon, test_run
+    from ktxkit.flows.affected import running
 
     if args.guard:
         said = test_run.guard(sys.stdin.buffer.read())
         return cli.Result(notes=[said] if said else [], status=2 if said else 0)
-    if "full" in args.scope and args.scope != ["full"]:
-        raise CannotRun("--scope is `full` or paths", hint="leave `full` out, or the paths")
+    if {"full", "affected"} & set(args.scope) and len(args.scope) > 1:
+        raise CannotRun("--scope is `full`, `affected` or paths", hint="leave the word out, or the paths")
     if args.trace and args.cprofile:
         raise CannotRun("--trace and --cprofile both need the interpreter's profiler", hint="ask for one of them")
     if not args.quiet:
         sys.stderr.write("\n".join(["test-run: what may be said of this run", *lexicon.reminder(), ""]))
         sys.stderr.flush()
+    picked = running.arguments(world, args.base) if args.scope == ["affected"] else running.WHATEVER
+    if picked.nothing:
+        return cli.Result(notes=[*picked.notes, "test-run: nothing is run"], data={"affected": picked.facts})
     wish = test_run.Wish(
         pytest=tuple(args.command),
         scope=tuple(args.scope),
@@ -55,27 +62,11 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         trigger=args.trigger,
         python=args.python,
         project=args.project,
+        paths=picked.paths,
+        affected=picked.facts or None,
     )
     ran = test_run.run(world, wish)
-    return cli.Result(status=ran.status, notes=_notes(ran), data=_data(ran))
-
-
-def _notes(ran: object) -> list[str]:
-    from ktxkit.flows.test_run import Ran
-
-    assert isinstance(ran, Ran)
-    broken = [f"test-run: precondition {one['name']} does not hold" for one in ran.preconditions if not one["verified"]]
-    if ran.line is None:
-        return [*broken, f"test-run: run {ran.run} is NOT recorded: the plugin never started; nothing is known of it"]
-    record = ran.line["record"]
-    scope = " ".join([record["scope"]["kind"], *record["scope"].get("why", [])])
-    word = "authoritative" if record["authoritative"] else "not authoritative"
-    told = [f"test-run: {ran.run} {record['state']}, {tally(record['counts'])}; scope {scope}; {word}"]
-    if ran.kept is not None and ran.kept.path is None:
-        told.append(f"test-run: no trace is kept: {ran.kept.why}")
-    elif ran.kept is not None:
-        told.append(f"test-run: traced {ran.kept.tests} tests, {ran.kept.incomplete} of them not completely")
-    return [*broken, *told]
+    return cli.Result(status=ran.status, notes=[*picked.notes, *test_run.notes(ran)], data=_data(ran))
 
 
 def _data(ran: object) -> dict[str, object]:

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 PRECONDITION_LIMIT = 60.0  # seconds
 PROFILES = "ledger/profiles"
+WHOLE = (("full",), ("affected",))  # scopes that are no paths
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be run. `scope` is `full`, or paths."""
+    """What is to be run. `scope` is `full`, `affected`, or paths; of `affected`, `paths` are what is meant."""
 
     pytest: tuple[str, ...]
     scope: tuple[str, ...] = ()
@@ -41,6 +42,8 @@ class Wish:
     trigger: str = ""
     python: str = ""
     project: str = ""
+    paths: tuple[str, ...] = ()
+    affected: Document | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def run(world: World, wish: Wish) -> Ran:
     run_id = new_run_id(world.clock.now())
     config = settings.ledger(world)
     preconditions = tuple(verify(world, one) for one in config.get("preconditions", ()))
-    runner = {
+    runner: Document = {
         "run": run_id,
         "project": wish.project or projects.resolve(world),
         "trigger": wish.trigger or trigger(world.env),
@@ -70,7 +73,9 @@ def run(world: World, wish: Wish) -> Ran:
         | {"owner": process.this_owner().document() | {"machine": process.machine_id()}},
     }
     if wish.scope:
-        runner["declared"] = "full" if wish.scope == ("full",) else "paths"
+        runner["declared"] = wish.scope[0] if wish.scope in WHOLE else "paths"
+    if wish.affected is not None:
+        runner["runner"]["affected"] = wish.affected
     env = {**world.env, "KTX_RUNNER": json.dumps(runner), "KTX_LEDGER": str(world.store.root)}
     if wish.profile:
         env["KTX_ENV_PROFILE"] = wish.profile
@@ -93,7 +98,7 @@ def argv(world: World, wish: Wish, run_id: str) -> list[str]:
         place = world.store.path(f"{PROFILES}/{run_id}.prof")
         files.make_dirs(place.parent)
         profiled = ["-m", "cProfile", "-o", str(place)]
-    paths = [] if wish.scope in ((), ("full",)) else list(wish.scope)
+    paths = wish.paths if wish.scope in WHOLE else wish.scope
     return [python, *profiled, "-m", "pytest", "-p", "ktxkit", *wish.pytest, *paths]
 
 
@@ -147,6 +152,24 @@ def _close(world: World, run_id: str, status: int, seconds: float) -> Document |
     line = ledger.settle(world, run_id)
     ensure(world)
     return line
+
+
+def notes(ran: Ran) -> list[str]:
+    """What is to be said of it on stderr."""
+    from ktxkit.core.ledger.rows import tally
+
+    broken = [f"test-run: precondition {one['name']} does not hold" for one in ran.preconditions if not one["verified"]]
+    if ran.line is None:
+        return [*broken, f"test-run: run {ran.run} is NOT recorded: the plugin never started; nothing is known of it"]
+    record = ran.line["record"]
+    scope = " ".join([record["scope"]["kind"], *record["scope"].get("why", [])])
+    word = "authoritative" if record["authoritative"] else "not authoritative"
+    told = [f"test-run: {ran.run} {record['state']}, {tally(record['counts'])}; scope {scope}; {word}"]
+    if ran.kept is not None and ran.kept.path is None:
+        told.append(f"test-run: no trace is kept: {ran.kept.why}")
+    elif ran.kept is not None:
+        told.append(f"test-run: traced {ran.kept.tests} tests, {ran.kept.incomplete} of them not completely")
+    return [*broken, *told]
 
 
 def guard(data: bytes) -> str:

@@ -22,7 +22,7 @@ def asked(record: Mapping[str, Any]) -> dict[str, Any]:
     if record.get("mode", "run") != "run":
         return {"kind": "none", "why": [f"nothing is executed: {record['mode']}"]}
     if selection.get("declared") == "affected" or record.get("declared") == "affected":
-        return {"kind": "affected"}
+        return {"kind": "affected"} | ({"why": why[:WHY_SHOWN]} if why else {})
     if why:
         return {"kind": "partial", "why": why[:WHY_SHOWN]}
     source = selection.get("argsSource", "unknown")

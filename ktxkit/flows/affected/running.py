@@ -1,0 +1,53 @@
+"""`test-run --scope affected`: the arguments for pytest that run what is meant, and nothing that is not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from ktxkit.contracts import Document
+from ktxkit.flows.affected import answers, select
+from ktxkit.world import World
+
+ARGUMENT_BYTES = 100_000  # of ids; more are given as their files, which runs more than is meant
+
+
+class Arguments(NamedTuple):
+    """`paths`: for pytest, empty where all of it is meant; `nothing`: no test is. `facts`: for the run's record."""
+
+    paths: tuple[str, ...]
+    nothing: bool
+    facts: Document
+    notes: list[str]
+
+
+WHATEVER = Arguments((), False, {}, [])  # another scope
+
+
+def arguments(world: World, base: str) -> Arguments:
+    """What pytest is to run for the change from `base` to the checkout. Raises CannotRun where the base is none."""
+    made = select.select(world, select.Wish(base=base))
+    document = made.document
+    facts = {"base": document["base"], "verdict": document["verdict"], **_two(document["counts"])}
+    notes = answers.notes(document)
+    if made.decision.unbounded:
+        return Arguments((), False, facts, notes)
+    ids = [one.id for one in made.decision.tests]
+    if sum(map(len, ids)) > ARGUMENT_BYTES:
+        ids = list(dict.fromkeys(one.partition("::")[0] for one in ids))
+        notes.append(f"test-run: too many to name: the {len(ids)} files they are in are run whole")
+    if sum(map(len, ids)) > ARGUMENT_BYTES:
+        return Arguments((), False, facts, [*notes, "test-run: too many to name: everything is run"])
+    return Arguments(tuple(_from(world, one) for one in ids), not ids, facts, notes)
+
+
+def _two(counts: Document) -> Document:
+    return {"selected": counts["selected"], "total": counts["total"]}
+
+
+def _from(world: World, name: str) -> str:
+    """A node id as pytest takes it where we stand."""
+    top = world.repository.top or world.cwd
+    path, sep, rest = name.partition("::")
+    return os.path.relpath(Path(os.path.realpath(top)) / path, world.cwd) + sep + rest
