@@ -47,6 +47,8 @@ def parser() -> cli.Parser:
     made.add_argument(
         "--on-conflict", choices=["set-aside", "stop", "prune"], default="set-aside", help="as in job-run"
     )
+    made.add_argument("--isolate", action="store_true", help="units write nowhere but where their work is (Landlock)")
+    made.add_argument("--write", action="append", default=[], metavar="DIR", help="isolated units write there too")
     made.add_argument("--wait", type=float, default=5.0, metavar="S", help="seconds for another ingestion to end")
     made.add_argument("--rebase", action="store_true", help="replay on the target where it moved meanwhile")
     return made

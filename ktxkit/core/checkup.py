@@ -65,6 +65,14 @@ def git_version(version: tuple[int, ...]) -> Finding:
     return Finding("git", "ok", f"git {text}")
 
 
+def landlock(version: int, least: int) -> Finding:
+    """Whether units can be isolated (`isolate` in a job file)."""
+    if version < least:
+        hint = f"`isolate` needs Landlock {least} (Linux 5.19 or newer, `landlock` in its `lsm=`)"
+        return Finding("isolation", "advice", "this kernel cannot isolate units from each other", hint)
+    return Finding("isolation", "ok", f"units can be isolated (Landlock {version})")
+
+
 def disk(free: int, place: str) -> Finding:
     """Whether there is room; `free` is bytes."""
     text = f"{free / 1024**3:.1f} GiB free"

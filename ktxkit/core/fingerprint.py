@@ -30,14 +30,14 @@ class Change:
         return f"{self.kind} {self.name} {self.how}"
 
 
-def differences(before: Facts, after: Facts, busy: Collection[str] = ()) -> list[Change]:
+def differences(before: Facts, after: Facts, busy: Collection[str] = (), working: Collection[str] = ()) -> list[Change]:
     """Every change between two fingerprints, sorted.
 
-    `busy` names the units (`0001-key`) that were at work or were handled in between: their own worktrees and documents
-    may change. New documents and new jobs are no change; a journal that grew is none either.
+    `busy` names the units (`0001-key`) that were at work or were handled in between: their own documents may change;
+    `working` those at work: their worktrees may. New documents and new jobs are no change; a journal that grew is none.
     """
     units = [{name for kind, name in facts if kind == SIBLING and "/" not in name} for facts in (before, after)]
-    watched = (units[0] & units[1]) - set(busy)
+    watched = (units[0] & units[1]) - set(working)
     found = []
     for key in before.keys() | after.keys():
         kind, name = key

@@ -65,6 +65,7 @@ class JobPlan:
     copy: tuple[str, ...] = ()
     sparse: tuple[str, ...] = ()
     gates: Mapping[str, Any] = field(default_factory=dict)
+    isolate: tuple[str, ...] | None = None  # where isolated units may write beside their own places; None: anywhere
     document: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -83,6 +84,14 @@ def _observe(document: Mapping[str, Any]) -> Mapping[str, int] | None:
     if isinstance(asked, Mapping):
         return {f"{key}_ms": round(seconds * 1000) for key, seconds in asked.items() if key in INTERVALS}
     return {} if asked else None
+
+
+def isolate_of(document: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Where isolated units may write beside their own places; None where they are not isolated."""
+    asked = document.get("isolate", False)
+    if isinstance(asked, Mapping):
+        return tuple(asked.get("write", ()))
+    return () if asked else None
 
 
 def _step(value: Any, limit: float | None = None) -> Step | None:
@@ -129,6 +138,7 @@ def plan_of(document: Mapping[str, Any], planned: Sequence[Mapping[str, Any]] = 
         copy=tuple(document.get("copy", ())),
         sparse=tuple(document.get("sparse", ())),
         gates=document.get("gates", {}),
+        isolate=isolate_of(document),
         document=document,
     )
 

@@ -31,6 +31,7 @@ def clean(world: World, *, do: bool, records: bool) -> Document:
     damaged: list[Document] = []
     items = [*_worktrees(world, damaged, do=do)]
     if do and world.store.root.is_dir():
+        jobs.sweep_unbegun(world)
         items += [_item("temporary", name, "its process is dead") for name in neutral.sweep(world.store.path("tmp"))]
     for job, why in _finished(world, damaged):
         items += _job(world, job, why, do=do, records=records or "failure" in job)

@@ -11,6 +11,7 @@ from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core import checkup, names
 from ktxkit.core.checkup import Finding
 from ktxkit.core.text import plural
+from ktxkit.effects import landlock
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.git import version
 from ktxkit.effects.identity import git_dir_of
@@ -50,6 +51,7 @@ def _machine(world: World, scripts: Iterable[str]) -> Iterator[Finding]:
         yield checkup.git_version(version(world.env))
     except CannotRun as error:
         yield Finding("git", "error", error.message, "install git 2.38 or newer")
+    yield checkup.landlock(landlock.version(), landlock.LEAST)
     missing = [name for name in scripts if shutil.which(name, path=world.env.get("PATH", "")) is None]
     if missing:
         hint = "put the directory of the installed scripts into PATH (pipx ensurepath, or activate the environment)"

@@ -13,6 +13,7 @@ from ktxkit.core import names
 from ktxkit.core.ingest import places
 from ktxkit.core.text import nearest
 from ktxkit.core.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
+from ktxkit.effects import files
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.lock import flocked
 from ktxkit.errors import BrokenContract, CannotRun, Refused
@@ -41,6 +42,12 @@ def locked(world: World, job_id: str, wait: float | None = 60.0) -> AbstractCont
 def begun(world: World) -> list[str]:
     """Ids of the jobs that have begun. A directory without a job's document is left of a start that was killed."""
     return [name for name in world.store.children("jobs") if world.store.exists(names.job_doc(name))]
+
+
+def sweep_unbegun(world: World) -> None:
+    """Remove the half-written documents that killed starts of jobs left; their directories hold nothing else."""
+    for name in set(world.store.children("jobs")) - set(begun(world)):
+        files.sweep_asides(world.store.path(names.job_dir(name)))
 
 
 def resuming(world: World, job: Document) -> str:

@@ -9,6 +9,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from ktxkit.effects import landlock
 from tests.support.commands import script, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
@@ -166,3 +169,73 @@ def test_a_unit_that_removes_the_jobs_documents_is_named(repo: Repo) -> None:
     assert ran.status == 5 and str(repo.path / ".ktx/jobs/j1/job.json") in ran.err, ran
     assert "the job's own document is gone" in ran.err or "missing" in ran.err
     assert repo.head == before and "did you mean" not in ran.err
+
+
+# Each is one attempt; the unit goes on after it. What is expected: whether it can.
+ATTEMPTS = {
+    "its own worktree": ("echo > own.txt && mkdir d && mv own.txt d/ && ln -s d l && rm l", True),
+    "commits and branches": ("git add -A && git commit -qm x && git branch mine", True),
+    "a temporary file": ("echo > $(mktemp) && echo > $TMPDIR/x && rm $TMPDIR/x", True),
+    "devices": ("echo > /dev/null && echo x > /dev/shm/ktx-$$ && rm /dev/shm/ktx-$$", True),
+    "the trace": (f"{script('trace-append')} --phase work_unit --event own --data a=b", True),
+    "a place that is named": ("echo > $EVIL/named/x", True),
+    "a file beside that place": ("echo > $EVIL/x", False),
+    "another's file": ("echo mine > ../0002-other/README", False),
+    "a new file of another's": ("echo mine > ../0002-other/new.txt", False),
+    "another's file, cut to nothing": ("truncate -s 0 ../0002-other/README", landlock.version() < 3),
+    "another's file, removed": ("rm -f ../0002-other/README", False),
+    "another's file, moved here": ("mv ../0002-other/README stolen", False),
+    "another's commit": ("git -C ../0002-other commit -qm x --allow-empty", False),
+    "another's index": ("echo > $KTX_DIR/../.git/worktrees/0002-other/index", False),
+    "a worktree to come": ("mkdir ../0003-late", False),
+    "documents of the job": ("echo > $KTX_DIR/jobs/$KTX_JOB/job.json", False),
+    "the user's checkout": ("echo > $KTX_DIR/../README", False),
+    "the configuration": ("git config user.name Evil", False),
+    "a hook": ("echo > $KTX_DIR/../.git/hooks/pre-commit", False),
+    "a child of a child": ("sh -c 'setsid sh -c \"echo > ../0002-other/README\"'", False),
+}
+
+
+@pytest.mark.skipif(landlock.version() < landlock.LEAST, reason="this kernel has no Landlock")
+def test_isolated_units_write_nowhere_but_where_their_work_is(repo: Repo, tmp_path: Path) -> None:
+    evil = tmp_path / "evil"
+    (evil / "named").mkdir(parents=True)
+    repo.write("README", "as it was\n")
+    repo.commit()
+    lead = "while ! test -e ../0002-other/README -a -e $EVIL/named/running; do sleep 0.05; done\n"
+    tried = "".join(f"( {text} ) 2>> err; echo $? >> tried\n" for text, _ in ATTEMPTS.values())
+    other = "touch $EVIL/named/running; while ! test -e $EVIL/named/done; do sleep 0.05; done; cp README copy"
+    units = [unit("evil", f"{lead}{tried}touch $EVIL/named/done"), unit("other", other)]
+    document = {"maxParallel": 2, "isolate": {"write": [str(evil / "named")]}, "env": {"EVIL": str(evil)}}
+    before = (repo.path / ".git/config").read_bytes()
+    ran = spawn("job-run", str(job_file(repo, {**document, "units": units})), "--job", "j1", cwd=repo.path)
+    assert ran.status == 0, ran.err + ran.out
+    could = [line == "0" for line in repo.show("main", "tried").decode().split()]
+    assert dict(zip(ATTEMPTS, could, strict=True)) == {name: expected for name, (_, expected) in ATTEMPTS.items()}
+    assert repo.show("main", "copy") == b"as it was\n" and (repo.path / ".git/config").read_bytes() == before
+    assert {one["what"] for one in result(repo, "0001-evil")["touched"]} == {"refs refs/heads/mine"}
+    assert repo.git("status", "--porcelain") == ""
+    assert not list((repo.path / ".ktx/tmp").glob("scratch*"))
+
+
+def test_isolation_is_refused_where_it_would_be_none(repo: Repo) -> None:
+    for place, message in {"/": "are not", ".": "are not", "..": "are not", "none": "where nothing is"}.items():
+        document = {"isolate": {"write": [place]}, "units": [unit("a", "true")]}
+        ran = spawn("job-run", str(job_file(repo, document)), "--job", "j1", cwd=repo.path)
+        assert ran.status == 2 and message in ran.err and not (repo.path / ".ktx/jobs/j1").exists(), ran.err
+
+
+def test_what_is_written_into_a_worktree_outside_of_its_own_run_is_named(repo: Repo) -> None:
+    """Into the evidence of one that failed, and of one whose work is collected and waits for its turn."""
+    evil = """cd $KTX_DIR/jobs/j1/units
+    while ! test -e 0002-failed/result.json -a -e 0003-quick/patch.json; do sleep 0.05; done
+    cd $KTX_DIR/worktrees/j1; echo x > 0002-failed/planted; echo x > 0003-quick/planted; echo > 0001-evil/a"""
+    units = [unit("evil", evil), unit("failed", "exit 1"), unit("quick", "echo > q")]
+    path = job_file(repo, {"maxParallel": 3, "units": units})
+    ran = spawn("job-run", str(path), "--job", "j1", "--json", cwd=repo.path)
+    assert outcomes(repo) == {"evil": "accepted", "failed": "failed", "quick": "accepted"}
+    assert repo.git("ls-tree", "--name-only", "main").split() == ["README", "a", "q"]
+    named = [one["what"] for one in result(repo, "0001-evil")["touched"]]
+    assert "sibling 0002-failed/planted" in named
+    assert any("quick" in one and "after its work was collected" in one for one in ran.document["warnings"]), ran.out
+    assert (repo.path / ".ktx/worktrees/j1/0003-quick/planted").exists(), "and it is kept"

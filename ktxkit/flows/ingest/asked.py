@@ -10,6 +10,7 @@ from pathlib import Path
 from ktxkit import __file__ as package
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core.ingest.raw_paths import check_name
+from ktxkit.core.job_file import isolate_of
 
 CONTRACT = "ingest"
 POLICY: Document = {"allow": ["wiki", "semantic-layer"], "textRoots": ["wiki", "semantic-layer"]}
@@ -36,6 +37,7 @@ class Asked:
     allow_empty: bool = False
     cache: bool = True
     on_conflict: str = "set-aside"
+    isolate: tuple[str, ...] | None = None  # as in a job file
 
     @property
     def owner(self) -> str:
@@ -77,6 +79,7 @@ class Asked:
             "everything": self.everything,
             "allowEmpty": self.allow_empty,
             "cache": self.cache,
+            **({} if self.isolate is None else {"isolate": {"write": list(self.isolate)}}),
         }
 
     @classmethod
@@ -98,6 +101,7 @@ class Asked:
             document.get("allowEmpty", False),
             document.get("cache", True),
             on_conflict=document.get("onConflict", "set-aside"),
+            isolate=isolate_of(document),
         )
 
 

@@ -24,6 +24,7 @@ MESSAGE = "it was killed; a later ingestion of the same source found it"
 
 def settle(world: World, connection: str, source: str) -> list[str]:
     """Ids of the jobs that were cut off before their report."""
+    jobs.sweep_unbegun(world)
     found = []
     for job in list(_cut_off(world, connection, source)):
         job_id = str(job["jobId"])

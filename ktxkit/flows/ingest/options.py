@@ -37,6 +37,7 @@ def asked(world: World, args: argparse.Namespace) -> Asked:
         time_limit=args.time_limit,
         on_failure=args.on_failure,
         on_conflict=args.on_conflict,
+        isolate=tuple(args.write) if args.isolate or args.write else None,
         everything=args.everything,
         allow_empty=args.allow_empty,
         cache=not args.no_cache,

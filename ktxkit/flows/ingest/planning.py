@@ -156,6 +156,7 @@ def job_file(asked: Asked, job: Document, planned: Planned) -> Document:
         "message": message(asked, job, planned),
         **({"reconcile": {"run": reconcile, "timeLimit": RECONCILE_LIMIT}} if units and asked.reconciles else {}),
         **({"verify": {"run": [*asked.verify]}} if asked.verify else {}),
+        **({} if asked.isolate is None else {"isolate": {"write": list(asked.isolate)}}),
     }
     contracts.validate("job-file", made, "the planned job")
     return made

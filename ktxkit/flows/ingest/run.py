@@ -17,6 +17,7 @@ from ktxkit.flows import jobs
 from ktxkit.flows.ingest import baseline, ending, left, trees
 from ktxkit.flows.ingest.asked import CONTRACT, Asked
 from ktxkit.flows.ingest.hooks import Ingestion
+from ktxkit.flows.job import isolation
 from ktxkit.flows.job import run as job_run
 from ktxkit.flows.job.run import Ended, How
 from ktxkit.world import World
@@ -27,6 +28,7 @@ WAIT = 5.0  # seconds to wait for another ingestion of the same connection and s
 def start(world: World, asked: Asked, how: How, *, job: str = "", target: str = "", wait: float = WAIT) -> Ended:
     """Run a new ingestion. Raises KtxError where nothing started; whatever goes wrong later is in its report."""
     asked.check()
+    isolation.check(world, asked.isolate)
     _detected(asked)
     job_id = names.check_job(job) if job else job_run.new_job_id(world, asked.source)
     full = _target(world, target)

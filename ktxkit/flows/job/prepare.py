@@ -8,7 +8,7 @@ from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.job_file import PROJECT, JobPlan, Step, UnitPlan, plan_of
-from ktxkit.effects import files, unit_process
+from ktxkit.effects import files, landlock, unit_process
 from ktxkit.effects.git import for_others
 from ktxkit.effects.neutral import scratch_dir
 from ktxkit.errors import Conflict, KtxError
@@ -89,6 +89,8 @@ def fix_base(run: JobRun) -> None:
         run.update(base=base, **({"projection": base} if base != start else {}))
     integrate.ensure_integration(run.world, run.job, run.job["base"])
     facts = {"baseSha": run.job["base"], "projectionSha": run.job.get("projection"), "maxParallel": run.limit}
+    if run.plan.isolate is not None:
+        facts |= {"landlock": landlock.version(), "alsoWritable": list(run.plan.isolate)}
     run.tracer.emit("routing", "isolated_diff_enabled", facts, level="info")
 
 

@@ -19,7 +19,7 @@ from ktxkit.effects.store import ensure_ignored
 from ktxkit.effects.unit_process import end_strays
 from ktxkit.errors import CannotRun, Conflict, KtxError, Refused
 from ktxkit.flows import jobs, leases, recover
-from ktxkit.flows.job import finish, prepare, strays
+from ktxkit.flows.job import finish, isolation, prepare, strays
 from ktxkit.flows.job.guard import Guard
 from ktxkit.flows.job.hooks import Hooks
 from ktxkit.flows.job.loop import Loop
@@ -85,7 +85,7 @@ def new_job_id(world: World, stem: str) -> str:
 
 def start(world: World, document: Document, name: str, how: How) -> Ended:
     """Run a new job from its (valid) job-file document; `name` is the file's. Raises KtxError where nothing started."""
-    plan_of(document)  # names and circles are refused before anything is made
+    isolation.check(world, plan_of(document).isolate)  # names and circles too are refused before anything is made
     job_id = str(document.get("job") or new_job_id(world, Path(name).stem))
     target = jobs.target_ref(world, document.get("target", ""))
     whole, plan = prepare.with_planned(world, document, job_id)
@@ -135,6 +135,7 @@ def execute(world: World, plan: JobPlan, job: Document, how: How, *, resumed: bo
     printer = Fingerprinter(world.git.at(world.repository.place), world.repository, world.writable_store, job["jobId"])
     watch = Watch(printer, Guard(world, job["jobId"]))
     run = JobRun(world, plan, job, jobs.tracer(world, job), limit, how.notify, watch, hooks=how.hooks)
+    isolation.check(world, plan.isolate)
     lock = world.writable_store.path(f"locks/run-{run.job_id}.lock")
     with flocked(lock, clock=world.clock, wait=0, what=f"job {run.job_id}"), stopping(run.stop), watch.guarding():
         facts = {"resumed": resumed, "units": len(plan.units), "target": job["target"], "maxParallel": limit}

@@ -12,6 +12,7 @@ from ktxkit.effects.clock import timestamp
 from ktxkit.effects.git import for_others
 from ktxkit.errors import KtxError, Refused
 from ktxkit.flows import collect, jobs, worktrees
+from ktxkit.flows.job import isolation
 from ktxkit.flows.job.observing import observed
 from ktxkit.flows.job.state import JobRun
 from ktxkit.flows.leases import path_of
@@ -76,11 +77,11 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, diges
     began, started = run.world.clock.monotonic(), timestamp(run.world.clock.now())
     run.notify("unit_started", {"unit": plan.key})
     since = run.watch.started(unit) if run.watch else 0
-    with observed(run, plan, unit, lease) as stop:
+    with observed(run, plan, unit, lease) as stop, isolation.behind(run, unit, lease) as walls:
         ended = unit_process.run_unit(
-            plan.step.argv,
+            [*walls.before, *plan.step.argv],
             cwd=path_of(lease),
-            env=_environment(run, plan, unit, lease),
+            env={**_environment(run, plan, unit, lease), **walls.env},
             out=out,
             err=err,
             clock=run.world.clock,
@@ -159,4 +160,7 @@ def close_or_keep(run: JobRun, unit: jobs.Unit, outcome: str) -> None:
     except Refused as error:
         told = {"unitKey": unit.key, "reason": error.message}
         run.tracer.emit("work_unit", "work_unit_late_work_kept", told, level="error", error=error)
+        place = names.worktree_dir(run.job_id, unit.position, unit.key)
+        late = f"{unit.key}: its worktree was written to after its work was collected; .ktx/{place} is kept"
+        run.update(warnings=[*run.job.get("warnings", ()), late][:10_000])
         worktrees.close_unit(run.world, run.job, unit, "crash", reason=error.message)

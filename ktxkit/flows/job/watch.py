@@ -51,12 +51,13 @@ class Watch:
     def ended(self, unit: Unit, since: int, evidence: Path | None = None) -> list[Document]:
         """Note an end; returns what changed while the unit ran. `evidence`: its worktree is kept and watched."""
         self.handling(unit)
-        self._look()
         name = names.unit_name(unit.position, unit.key)
         with self._state:
-            self._running.pop(name, None)
             if evidence is not None and len(self._evidence) < EVIDENCE_WATCHED:
-                self._evidence[name] = evidence
+                self._evidence[name] = evidence  # before the look: what is written there from now on differs from it
+        self._look()
+        with self._state:
+            self._running.pop(name, None)
             return _once([document for _, document in self._changes[since:]])[:CHANGES_KEPT]
 
     @contextmanager
@@ -105,12 +106,12 @@ class Watch:
             with self._state:
                 serves = self._asked
                 busy = self._handled | set(self._running)
-                running = sorted(self._running.values())
+                working, running = set(self._running) - set(self._evidence), sorted(self._running.values())
                 self._handled = set(self._running)
                 quiet = dict(self._evidence)
             self._put_back()  # first: a configuration that is broken makes every git call fail
             facts = self.printer.take(quiet, None if whole or self._last is None else busy)
-            found = differences(self._last, facts, busy) if self._last is not None else []
+            found = differences(self._last, facts, busy, working) if self._last is not None else []
             with self._state:
                 entries: Sequence[Document] = [{**_told(change), "running": running} for change in found]
                 self._changes += [(serves, entry) for entry in entries]
