@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ktxkit.effects import landlock
 from tests.support.commands import Ran, script, spawn
 from tests.support.repos import Repo
 
@@ -627,3 +628,17 @@ def test_an_interrupted_ingestion_keeps_its_worktrees_until_it_is_taken_up(place
     assert "ended without" not in ktx(place, "status")
     ktx(place, "clean", "--yes")
     assert not list((place.repo.path / ".ktx/worktrees/one").glob("*"))
+
+
+@pytest.mark.skipif(landlock.version() < landlock.LEAST, reason="this kernel has no Landlock")
+def test_units_of_an_ingestion_can_be_isolated(place: Place) -> None:
+    """The built-in workers need nothing more; a worker of one's own may write its account, and is stopped elsewhere."""
+    assert place.run("--isolate").status == 0
+    place.card(3)
+    body = "page('one', 'x')\nresult(actions=[{'path': 'wiki/global/one.md', 'rawPaths': ['cards/3.json']}])\n"
+    stopped = "try:\n    (here / 'elsewhere').touch()\nexcept PermissionError:\n    page('two', 'y')\n"
+    worker = place.worker(body + stopped)
+    (place.top / "ran").touch()
+    ran = place.run("--write", str(place.top / "ran"), worker=worker)
+    assert ran.status == 0 and place.has("wiki/global/one.md") and place.has("wiki/global/two.md"), ran.out
+    assert not (place.top / "elsewhere").exists()
