@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import ledger_store
-from harness import BIN, ENV, Row, Work, ours, run
+from harness import ENV, PEERS, PeerMissing, Row, Works, ours, run, shared
 
 PLUGINS_OFF = [
     word
-    for name in ("xdist", "timeout", "rerunfailures", "asyncio", "hypothesispytest")
+    for name in ("xdist", "timeout", "rerunfailures", "asyncio", "hypothesispytest", "hypofuzz")
     for word in ("-p", f"no:{name}")
 ]
 
 
-def trivial_suite(place: Path) -> Callable[..., object]:
-    """10,000 tests that do nothing, in a repository with a store; returns a function that runs them."""
+def trivial_suite(place: Path, tests: int) -> Callable[..., object]:
+    """Tests that do nothing, a hundred in a module, in a repository with a store; returns a function that runs them."""
     repo = place / "suite"
     repo.mkdir()
-    for module in range(100):
+    for module in range(-(-tests // 100)):
         (repo / f"test_m{module:03d}.py").write_text("".join(f"def test_{number}(): pass\n" for number in range(100)))
     (repo / "pytest.ini").write_text("[pytest]\n")
     (repo / ".gitignore").write_text("__pycache__\n.pytest_cache\n")
@@ -39,74 +35,78 @@ def trivial_suite(place: Path) -> Callable[..., object]:
     return lambda *options: run(*pytest, *options, cwd=repo)
 
 
-def plugin(place: Path) -> tuple[Work, Work]:
-    tests = trivial_suite(place)
+def plugin(place: Path, n: int) -> Works:
+    tests = trivial_suite(place, n)
     return lambda: tests("-p", "no:reportlog"), lambda: tests("-p", "no:ktxkit", "-p", "no:reportlog")
 
 
-def plugin_and_reportlog(place: Path) -> tuple[Work, Work]:
-    tests = trivial_suite(place)
+def plugin_and_reportlog(place: Path, n: int) -> Works:
+    tests = trivial_suite(place, n)
     return lambda: tests("-p", "no:reportlog"), lambda: tests("-p", "no:ktxkit", f"--report-log={place}/log.jsonl")
 
 
-STORE: list[Path] = []  # the big ledger, made once
 READ = (
     "read_ndjson('flat.ndjson', columns={run: 'VARCHAR', event: 'VARCHAR', test: 'VARCHAR', outcome: 'VARCHAR',"
     " setup: 'DOUBLE', call: 'DOUBLE', teardown: 'DOUBLE'}) WHERE event = 'test_result'"
 )
 TIMED = f"SELECT run, test, outcome, setup + call + teardown AS total FROM {READ}"
+RUNS, RECORDS = 63, 2_085_069  # of the whole store; a part of it has its first runs
 
 
-def big_ledger() -> Path:
-    """63 runs and 2,085,069 records; see ledger_store.py."""
-    if not STORE:
-        place = Path(tempfile.mkdtemp(prefix="ktx-bench-"))
-        atexit.register(shutil.rmtree, place)
-        ledger_store.make(place)
-        STORE.append(place)
+def store(records: int) -> Path:
+    """A store of so many records, indexed; see ledger_store.py."""
+
+    def build(place: Path) -> None:
+        run(sys.executable, Path(__file__).with_name("ledger_store.py"), place, str(records / RECORDS), cwd=place)
         query(place, "runs")  # the index is made
-    return STORE[0]
+
+    return shared(f"ledger-{records}", build)
 
 
 def query(place: Path, *words: str) -> None:
     env = {**ENV, "KTX_PROJECT": "bench", "KTX_DIR": str(place / ".ktx")}
-    done = subprocess.run([ours("ledger-query"), *words], cwd=place, env=env, capture_output=True, check=False)
-    assert done.returncode in (0, 1), done.stderr
+    run("env", *(f"{key}={value}" for key, value in env.items() if key.startswith("KTX_")),
+        ours("ledger-query"), *words, cwd=place, ok=(0, 1))  # fmt: skip
 
 
 def duckdb(place: Path, sql: str) -> None:
+    if not (PEERS / "python").exists():
+        raise PeerMissing("peer missing: duckdb")
     code = f"import duckdb, json\nprint(json.dumps(duckdb.sql({sql!r}).fetchall(), default=str))"
-    run(BIN / "../peers/bin/python", "-c", code, cwd=place)
+    run(PEERS / "python", "-c", code, cwd=place)
 
 
-def asked(words: tuple[str, ...], sql: str) -> Callable[[Path], tuple[Work, Work]]:
+def asked(question: Callable[[str, str], tuple[tuple[str, ...], str]]) -> Callable[[Path, int], Works]:
     """A question to a warm index, beside the same question to DuckDB over the same records, also warm."""
 
-    def make(_: Path) -> tuple[Work, Work]:
-        place = big_ledger()
+    def make(_: Path, n: int) -> Works:
+        place = store(n)
+        runs = sorted(path.stem for path in (place / ".ktx/ledger/events").iterdir())
+        full = [name for number, name in enumerate(runs) if number % 3 == 2]
+        words, sql = question(full[-2] if len(full) > 1 else runs[-2], full[-1])
         query(place, *words)
         return lambda: query(place, *words), lambda: duckdb(place, sql)
 
     return make
 
 
-def index_build(place: Path) -> tuple[Work, Work]:
-    store = big_ledger()
+def index_build(_: Path, n: int) -> Works:
+    place = store(n)
     loop = "import json\nfor line in open('flat.ndjson', 'rb'): json.loads(line)"
 
     def mine() -> None:
-        (store / ".ktx/ledger/index.sqlite").unlink()
-        query(store, "runs", "--limit", "1")
+        (place / ".ktx/ledger/index.sqlite").unlink()
+        query(place, "runs", "--limit", "1")
 
-    return mine, lambda: run(sys.executable, "-c", loop, cwd=store)
+    return mine, lambda: run(sys.executable, "-c", loop, cwd=place)
 
 
-def index_one(place: Path) -> tuple[Work, Work]:
+def index_one(place: Path, n: int) -> Works:
     """What the index pays for one more run, without the start of an interpreter; beside the run."""
     from ktxkit.flows.ledger_index import ensure
     from ktxkit.world import World
 
-    tests = trivial_suite(place)
+    tests = trivial_suite(place, n)
     tests("-p", "no:reportlog")
     env = {**ENV, "KTX_PROJECT": "bench"}
     ensure(World(place / "suite", {**env, "KTX_DIR": str(place / "other")}))  # what it loads is loaded
@@ -114,35 +114,33 @@ def index_one(place: Path) -> tuple[Work, Work]:
     return lambda: ensure(World(place / "suite", env)) and None, lambda: tests("-p", "no:reportlog")
 
 
-LAST, BEFORE, ONE = "20260102T030462Z", "20260102T030459Z", "tests/integration/area_03/test_module_100.py"
-ONE += "::TestThing::test_case_00100"
-SIDES = [f"(SELECT * FROM ({TIMED}) WHERE run LIKE '{run_id}%')" for run_id in (BEFORE, LAST)]
+def slowest(_: str, last: str) -> tuple[tuple[str, ...], str]:
+    return ("slowest", last), f"SELECT * FROM ({TIMED}) WHERE run = '{last}' ORDER BY total DESC LIMIT 10"
+
+
+def compare(before: str, last: str) -> tuple[tuple[str, ...], str]:
+    one, two = (f"(SELECT * FROM ({TIMED}) WHERE run = '{name}')" for name in (before, last))
+    return ("compare", before, last), (
+        f"SELECT a.test, a.outcome, b.outcome, b.total - a.total AS d FROM {one} a JOIN {two} b USING (test)"
+        " ORDER BY a.outcome = b.outcome, abs(d) DESC LIMIT 100"
+    )
+
+
+def history(_: str, __: str) -> tuple[tuple[str, ...], str]:
+    test = "tests/integration/area_03/test_module_100.py::TestThing::test_case_00100"
+    return ("history", test), f"SELECT * FROM ({TIMED}) WHERE test = '{test}'"
+
+
+PARTS = (RECORDS // 20, RECORDS // 5)
+DUCKDB = "DuckDB on the same NDJSON"
 ROWS = [
-    Row("pytest plugin, 10,000 tests", "pytest without it", 1.05, plugin),
-    Row("pytest plugin, 10,000 tests again", "pytest-reportlog", 1.0, plugin_and_reportlog),
-    Row("index: one run of 10,000 tests more", "the run itself", 0.01, index_one),
-    Row("index of 2,085,069 records", "a loop of json.loads", 1.0, index_build),
-    Row(
-        "ledger-query slowest, 2,085,069 records",
-        "DuckDB on the same NDJSON",
-        0.1,
-        asked(("slowest", LAST), f"SELECT * FROM ({TIMED}) WHERE run LIKE '{LAST}%' ORDER BY total DESC LIMIT 10"),
+    Row("pytest plugin", 10_000, "tests", "pytest without it", 1.05, plugin, growth=(100, 1_000), seconds=150),
+    Row("pytest plugin again", 10_000, "tests", "pytest-reportlog", 1.0, plugin_and_reportlog, rounds=3),
+    Row("index: one run more", 10_000, "tests", "the run itself", 0.01, index_one, rounds=1),
+    Row("index", RECORDS, "records", "a loop of json.loads", 1.0, index_build, rounds=2, growth=PARTS, seconds=150),
+    *(
+        Row(f"ledger-query {question.__name__}", RECORDS, "records", DUCKDB, 0.1, asked(question), rounds=4,
+            growth=PARTS if question is slowest else (), limit=0.06)
+        for question in (slowest, compare, history)
     ),
-    Row(
-        "ledger-query compare, 2,085,069 records",
-        "DuckDB on the same NDJSON",
-        0.1,
-        asked(
-            ("compare", BEFORE, LAST),
-            "SELECT a.test, a.outcome, b.outcome, b.total - a.total AS d"
-            f" FROM {SIDES[0]} a JOIN {SIDES[1]} b USING (test)"
-            " ORDER BY a.outcome = b.outcome, abs(d) DESC LIMIT 100",
-        ),
-    ),
-    Row(
-        "ledger-query history, 2,085,069 records",
-        "DuckDB on the same NDJSON",
-        0.1,
-        asked(("history", ONE), f"SELECT * FROM ({TIMED}) WHERE test = '{ONE}'"),
-    ),
-]
+]  # fmt: skip

@@ -47,14 +47,15 @@ class EventWriter:
 
     def put(self, record: str) -> None:
         """Append one record: a JSON text in ASCII without a newline."""
-        data = b"\n%b\n" % record.encode("ascii")
-        if self._handed or not self._lock.acquire(False):
+        data = f"\n{record}\n".encode("ascii")
+        lock = self._lock
+        if self._handed or not lock.acquire(False):
             self._handed.append(data)  # another thread is at it, or has left something
         else:
             try:
                 self._one(data)
             finally:
-                self._lock.release()
+                lock.release()
         if self._handed:
             self._drain()
 

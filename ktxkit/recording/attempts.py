@@ -19,7 +19,7 @@ SECTIONS_SHOWN = 8
 PROPERTIES_SHOWN = 100
 MESSAGE_SHOWN = 500  # characters
 
-PHASES = ("setup", "call", "teardown")
+TestReport = pytest.TestReport
 PASSED = '{"event":"test_result",%s"t":%.6f,"outcome":"passed","setup":%.6f,"call":%.6f,"teardown":%.6f}'
 
 
@@ -63,15 +63,14 @@ class Attempts:
         key = (nodeid, worker) if self.each else nodeid
         if key in self.running:  # a protocol that sends no teardown for an attempt that is retried
             self._end(key, worker)
-        again = self._again.pop(key, None)
-        if again is not None:
+        if self._again and (again := self._again.pop(key, None)) is not None:
             return self._open(nodeid, worker, *again)
         count = self._seen.get(nodeid, 0) + 1
         self._seen[nodeid] = count
         return self._open(nodeid, worker, count, 1)
 
     def _open(self, nodeid: str, worker: str, occurrence: int, attempt: int) -> Attempt:
-        lead = '"test":' + quoted(nodeid) + ","
+        lead = f'"test":{quoted(nodeid)},'
         if not nodeid.isascii():
             plain, escaped = payload.clean(nodeid)
             lead = '"test":' + quoted(plain) + (',"escaped":true,' if escaped else ",")
@@ -90,20 +89,24 @@ class Attempts:
         if (
             known is None
             or report.outcome != "passed"
-            or type(report) is not pytest.TestReport
+            or type(report) is not TestReport
             or known.retried
             or "wasxfail" in report.__dict__
-            or report.when not in PHASES
         ):
             self._report(report)
-        elif report.when == "setup":
+            return
+        when = report.when
+        if when == "setup":
             known.setup = report.duration
-        elif report.when == "call":
+        elif when == "call":
             known.call = report.duration
             known.outcome = known.outcome or "passed"
-        else:
+        elif when == "teardown":
             known.teardown = report.duration
-            self._end(report.nodeid, getattr(report, "worker_id", ""), report.user_properties)
+            del self.running[report.nodeid]
+            self._line(known, report.__dict__.get("worker_id", ""), report.user_properties)
+        else:
+            self._report(report)
 
     def _report(self, report: Any) -> None:
         worker = getattr(report, "worker_id", "") or _crashed_worker(report)
@@ -143,12 +146,12 @@ class Attempts:
         running = self.running.pop(key)
         if running.retried:
             self._again[key] = (running.occurrence, running.attempt + 1)
-        self._line(running, worker, properties or None)
+        self._line(running, worker, properties)
 
     def _line(self, running: Attempt, worker: str, properties: Any) -> None:
-        t, a, b, c = self._now() - self._start, running.setup, running.call, running.teardown
+        a, b, c = running.setup, running.call, running.teardown
         if running.outcome == "passed" and not (worker or properties or running.more) and a >= 0 <= b and c >= 0:
-            self._put(PASSED % (running.lead, t, a, b, c))
+            self._put(PASSED % (running.lead, self._now() - self._start, a, b, c))
         else:
             self._full_line(running, worker, properties)
 

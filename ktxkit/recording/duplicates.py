@@ -18,15 +18,19 @@ SHOWN = 1000
 
 def shadowed(items: Iterable[Any], root: Path) -> list[dict[str, Any]]:
     """Each hidden test function: `path`, `name`, `line` of the hidden one. Only files with a surplus are parsed."""
-    seen: dict[Path, set[tuple[Any, str]]] = defaultdict(set)
+    functions: dict[Any, set[str]] = {}  # by module or class: what is asked for each test is asked for each of them
     for item in items:
         function = getattr(item, "originalname", None)
-        if function and getattr(item, "path", None) is not None:
-            seen[item.path].add((getattr(item, "cls", None), function))
+        if function:
+            functions.setdefault(item.parent, set()).add(function)
+    seen: dict[Path, set[tuple[str, str]]] = defaultdict(set)
+    for parent, names in functions.items():
+        if getattr(parent, "path", None) is not None:
+            seen[parent.path].update((parent.nodeid, name) for name in names)
     found: list[dict[str, Any]] = []
-    for path, functions in sorted(seen.items()):
+    for path, collected in sorted(seen.items(), key=lambda pair: str(pair[0])):
         if path.suffix == ".py" and len(found) < SHOWN:
-            found += _of_file(path, len(functions), root)
+            found += _of_file(path, len(collected), root)
     return found[:SHOWN]
 
 
