@@ -33,7 +33,9 @@ def log_log(lines: list[Line]) -> str:
     ]
     for power in range(low_x, high_x + 1):
         parts += _rule(x(power), TOP, x(power), HEIGHT - BOTTOM)
-        parts.append(f'<text x="{x(power)}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle" style="{STYLE}">{10**power:,}</text>')
+        parts.append(
+            f'<text x="{x(power)}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle" style="{STYLE}">{10**power:,}</text>'
+        )
     for power in range(low_y, high_y + 1):
         parts += _rule(LEFT, y(power), right, y(power))
         word = f"{10**power:g} s" if power >= 0 else f"{10 ** (power + 3):g} ms"
@@ -46,7 +48,9 @@ def log_log(lines: list[Line]) -> str:
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
         parts += [f'<circle cx="{a}" cy="{b}" r="3" fill="{colour}"/>' for a, b in placed]
         at = TOP + 10 + number * 22
-        parts.append(f'<line x1="{right + 14}" y1="{at}" x2="{right + 38}" y2="{at}" stroke="{colour}" stroke-width="2"{dash}/>')
+        parts.append(
+            f'<line x1="{right + 14}" y1="{at}" x2="{right + 38}" y2="{at}" stroke="{colour}" stroke-width="2"{dash}/>'
+        )
         parts.append(f'<text x="{right + 44}" y="{at + 4}" style="{STYLE}">{escape(name)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 

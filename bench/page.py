@@ -111,7 +111,9 @@ def _growth(found: list[Found]) -> list[str]:
         sizes = ", ".join(f"{n:,}" for n, _ in known)
         took = ", ".join(figure([value], one.row.unit) for _, value in known)
         memory = ", ".join(f"{rss[n]:.0f}" for n, _ in known) + " MB" if any(rss.values()) else ""
-        lines.append(f"| {one.row.name} ({one.row.of}) | {sizes} | {took} | {memory} | {fit.exponent:.2f}, {fit.last:.2f} |")
+        lines.append(
+            f"| {one.row.name} ({one.row.of}) | {sizes} | {took} | {memory} | {fit.exponent:.2f}, {fit.last:.2f} |"
+        )
     return lines
 
 
@@ -129,7 +131,11 @@ def machine() -> str:
     kernel = ".".join(platform.release().split("-")[0].split(".")[:2])
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     python = f"Python {platform.python_version()}"
-    words = [f"{os.cpu_count()} cores ({model or platform.machine()})", f"{memory:.0f} GB", f"{platform.system()} {kernel}"]
+    words = [
+        f"{os.cpu_count()} cores ({model or platform.machine()})",
+        f"{memory:.0f} GB",
+        f"{platform.system()} {kernel}",
+    ]
     return ", ".join([*words, python, _said("git", "--version").replace(" version", ""), _said("jq", "--version")])
 
 
@@ -163,7 +169,10 @@ def text(found: list[Found], seconds: float) -> str:
     made = head + "\n".join(table) + "\n"
     if missed:
         made += "\n## What is missed, and why\n\n"
-        made += "\n".join(f"- **{one.row.title}** ({'; '.join(one.misses)}). {one.row.why}".rstrip() for one in missed) + "\n"
+        made += (
+            "\n".join(f"- **{one.row.title}** ({'; '.join(one.misses)}). {one.row.why}".rstrip() for one in missed)
+            + "\n"
+        )
     return made + GROWTH + "\n".join(_growth(found)) + "\n"
 
 

@@ -21,13 +21,14 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-import commands
 import gates
 import jobs
 import ledger
 import observer
 import page
 from harness import PLACE, Measured, PeerMissing, Row, measure
+
+import commands
 
 ROWS = [*commands.ROWS, *ledger.ROWS, *gates.ROWS, *jobs.ROWS, *observer.ROWS]
 GROUPS = (gates, jobs, observer)  # what the rows of one share is thrown away after it
@@ -103,7 +104,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="rows to measure: parts of their names")
     parser.add_argument("--check", action="store_true", help="status 1 where a target is missed")
-    parser.add_argument("--minutes", type=float, default=14.5, help="of wall time; rows that are not done by then say so")
+    parser.add_argument(
+        "--minutes", type=float, default=14.5, help="of wall time; rows that are not done by then say so"
+    )
     parser.add_argument("--write", type=Path, help="write the page, and its drawing beside it")
     parser.add_argument("--row", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--answer", type=Path, help=argparse.SUPPRESS)

@@ -178,8 +178,12 @@ class Objects:
 
     def tree(self, tree: str) -> list[TreeEntry]:
         """Every file of a tree (a tree id), in git's order; a subtree that any reader listed before costs nothing."""
+        return self.below(tree, b"")
+
+    def below(self, tree: str, prefix: bytes) -> list[TreeEntry]:
+        """As `tree`, of a subtree whose files' paths begin with `prefix`."""
         found: list[TreeEntry] = []
-        self._list(tree, b"", found)
+        self._list(tree, prefix, found)
         return found
 
     def _list(self, tree: str, prefix: bytes, found: list[TreeEntry]) -> None:

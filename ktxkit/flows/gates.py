@@ -13,8 +13,10 @@ from ktxkit.core.gates import scope as scoping
 from ktxkit.core.gates import verdict as core_verdict
 from ktxkit.core.gates.artifacts import Judged, Options, judge, looked_at
 from ktxkit.core.gates.findings import Finding, grouped, mark_inherited
+from ktxkit.core.gates.model import PLACES
 from ktxkit.effects import scratch
 from ktxkit.effects.objects import Objects
+from ktxkit.effects.tree_files import TREE, TreeFiles
 from ktxkit.flows import gate_config, gate_facts
 from ktxkit.flows.gate_comments import Comments
 from ktxkit.flows.gate_config import ARTIFACTS, Config, options_of
@@ -80,7 +82,7 @@ def check_tree(
     with Objects(world.git) as objects:
         config = gate_config.make({**(options or {}), **more}, lambda path: _file(objects, base_tree or tree, path))
         root, trees = config.options.root, [tree, *([base_tree] if base_tree else [])]
-        fetch_artifacts(world, trees, (entry for one in trees for entry in entries_of(objects, one)), root)
+        fetch_artifacts(world, trees, (entry for one in trees for entry in artifacts_of(objects, one, root)), root)
         after = read_tree(tree, objects, root)
         before = _base(base_tree, objects, root) if base_tree else None
         return verdict(world, objects, Asked(after, before, touched, everything), config)
@@ -98,12 +100,15 @@ def _base(tree: str, objects: Objects, root: bytes) -> Read:
     if key not in _bases:
         _bases.clear()
         _bases[key] = read_tree(tree, objects, root)
-    return _bases[key]
+    return replace(_bases[key], files=TreeFiles(objects, tree))
 
 
 def read_tree(tree: str, objects: Objects, root: bytes, kept: Reader | None = None) -> Read:
     """The facts of a tree of the object store. Raises BrokenContract where an object is missing."""
-    return read_entries(entries_of(objects, tree), objects, root, tree, kept)
+    if kept is not None:
+        return read_entries(entries_of(objects, tree), objects, root, tree, kept)
+    read = read_entries(artifacts_of(objects, tree, root), objects, root, tree)
+    return replace(read, files=TreeFiles(objects, tree))
 
 
 def reader(world: World, objects: Objects, entries: Entries, root: bytes) -> Reader | None:
@@ -122,6 +127,18 @@ def _remembered() -> dict[str, dict[str, Any]]:
 def entries_of(objects: Objects, tree: str) -> Entries:
     """The files of a tree."""
     return objects.tree(tree)
+
+
+def artifacts_of(objects: Objects, tree: str, root: bytes) -> Entries:
+    """The files of a tree where artifacts can be; the rest of it is not listed."""
+    found: list[tuple[str, bytes, str]] = []
+    for place in PLACES:
+        entry = objects.entry(tree, root + place)
+        if entry is not None and entry.mode == TREE:
+            found += objects.below(entry.oid, entry.path + b"/")
+        elif entry is not None:
+            found.append(entry)
+    return found
 
 
 def read_entries(entries: Entries, objects: Objects, root: bytes, tree: str = "", kept: Reader | None = None) -> Read:
@@ -238,9 +255,10 @@ def _subject(
     *,
     is_base: bool = False,
 ) -> Subject:
-    entries = [(mode, path, oid) for path, (mode, oid) in tree.files.items()]
     under = base.tree if base is not None else tree.tree
-    checkout: Callable[[], AbstractContextManager[Path]] = lambda: scratch.checkout(world, entries, under)  # noqa: E731
+    checkout: Callable[[], AbstractContextManager[Path]] = lambda: scratch.checkout(  # noqa: E731
+        world, [(mode, path, oid) for path, (mode, oid) in tree.files.items()], under
+    )
     chosen = None if touched is None else frozenset(touched)
     read: Callable[[bytes], bytes] = lambda path: objects.read(tree.files[path][1])  # noqa: E731
     each: Callable[[Sequence[bytes]], Iterator[bytes]] = lambda paths: objects.each(  # noqa: E731
@@ -251,14 +269,17 @@ def _subject(
 
 def changed(before: Read, after: Read) -> list[bytes]:
     """Paths that differ between two trees."""
-    paths = set(before.files) | set(after.files)
-    return sorted(path for path in paths if before.files.get(path) != after.files.get(path))
+    if isinstance(after.files, TreeFiles) and isinstance(before.files, TreeFiles):
+        return after.files.differing(before.files)
+    return sorted({path for path, _ in before.files.items() ^ after.files.items()})
 
 
 def moved(before: Read, after: Read) -> dict[bytes, bytes]:
     """New path to old path of each file that only moved."""
     gone: dict[str, bytes] = {}
-    for path, (_, oid) in before.files.items():
+    paths = changed(before, after)
+    for path in paths:
         if path not in after.files:
-            gone.setdefault(oid, path)
-    return {path: gone[oid] for path, (_, oid) in after.files.items() if path not in before.files and oid in gone}
+            gone.setdefault(before.files[path][1], path)
+    new = ((path, after.files[path][1]) for path in paths if path in after.files and path not in before.files)
+    return {path: gone[oid] for path, oid in new if oid in gone}

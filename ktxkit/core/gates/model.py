@@ -15,6 +15,7 @@ Facts = dict[str, Any]
 SEMANTIC_LAYER = b"semantic-layer/"
 WIKI = b"wiki/"
 PROVENANCE = b"links/provenance.json"
+PLACES = (PROVENANCE, b"semantic-layer", b"wiki")  # below the root: where artifacts are, directories or a file
 _YAML = (b".yaml", b".yml")
 _QUOTES = str.maketrans("", "", "\"`'[]")
 
