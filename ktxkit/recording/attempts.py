@@ -95,7 +95,7 @@ class Attempts:
         ):
             self._report(report)
             return
-        when = report.when
+        when: str = report.when
         if when == "setup":
             known.setup = report.duration
         elif when == "call":

@@ -200,14 +200,10 @@ class Fold:
 
     def not_run(self, ids: Sequence[str]) -> list[str]:
         """The selected tests that never started; `ids` may name one several times."""
-        begun = {test for test, _ in self.last}
-        begun.update([text.decode("ascii") for text in self.plain])
-        if len(begun) == len(ids) and begun == set(ids):
+        begun = [test for test, _ in self.last] + [text.decode("ascii") for text in self.plain]
+        if sorted(begun) == ids:
             return []  # as most runs end
-        started = Counter(test for test, _ in self.last)
-        started.update(text.decode("ascii") for text in self.plain)
-        missing = Counter(ids) - started
-        return sorted(missing.elements())
+        return sorted((Counter(ids) - Counter(begun)).elements())
 
     def flying(self) -> list[Attempt]:
         """The tests that have begun and not ended, in the order in which they began."""
