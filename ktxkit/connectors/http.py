@@ -6,7 +6,6 @@ Secrets go into a header of each request and nowhere else: not into an address, 
 from __future__ import annotations
 
 import http.client
-import json
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -14,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ktxkit import contracts
 from ktxkit.effects.clock import Clock
-from ktxkit.errors import CannotRun, KtxError
+from ktxkit.errors import BrokenContract, CannotRun, KtxError
 
 ANSWER_LIMIT = 64 * 1024 * 1024  # bytes
 TRIES = 5
@@ -42,8 +42,29 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         old, new = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
         if (old.scheme, old.netloc) != (new.scheme, new.netloc):
-            raise Unavailable(f"it redirects to {new.scheme}://{new.netloc}", where=_shown(req.full_url))
+            raise Unavailable(
+                f"it redirects to {new.scheme}://{new.netloc}",
+                where=_shown(req.full_url),
+                hint="credentials go to no other server: name that one, if it is the right one",
+            )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def check_address(url: str) -> None:
+    """A server's address, which may be kept and shown. Raises CannotRun where it is none, or could hold a secret."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        known = False
+    if not known:
+        raise CannotRun(f"{_shown(url)} is no address", hint="http://HOST or https://HOST")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise CannotRun(
+            "an address with a password, a query or a fragment in it",
+            where=_shown(url),
+            hint="credentials come from the environment only; the address is that of the server itself",
+        )
 
 
 @dataclass
@@ -60,11 +81,7 @@ class Client:
     _began: float = field(default=0.0)
 
     def __post_init__(self) -> None:
-        parts = urllib.parse.urlsplit(self.base)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise CannotRun(f"{_shown(self.base)} is no address", hint="http://HOST or https://HOST")
-        if parts.username or parts.password:
-            raise CannotRun("an address with a password in it", hint="credentials come from the environment only")
+        check_address(self.base)
         self.base = self.base.rstrip("/")
         self._began = self.clock.monotonic()
         # No proxy of the environment is meant for this machine itself; urllib honours no_proxy for the others.
@@ -98,35 +115,49 @@ class Client:
         except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
             return None, str(getattr(error, "reason", error)) or type(error).__name__, 0.0
         if len(body) > ANSWER_LIMIT:
-            raise Unavailable(f"an answer above {ANSWER_LIMIT} bytes", where=_shown(url))
+            raise Unavailable(
+                f"an answer above {ANSWER_LIMIT} bytes", where=_shown(url), hint="no document of a source is so large"
+            )
         return body, "", 0.0
 
     def _in_time(self, url: str) -> None:
-        if self.clock.monotonic() - self._began > self.time_limit:
-            raise Unavailable(f"not done within {self.time_limit:g} seconds", where=_shown(url))
+        self._enough(0.0, url)
 
     def _wait(self, seconds: float, url: str) -> None:
-        left = self.time_limit - (self.clock.monotonic() - self._began)
-        if seconds > left:
-            raise Unavailable(f"not done within {self.time_limit:g} seconds", where=_shown(url))
+        self._enough(seconds, url)
         self.waited += seconds
         self.clock.sleep(seconds)
+
+    def _enough(self, seconds: float, url: str) -> None:
+        """Whether so many seconds more can be spent. Raises Unavailable."""
+        if seconds > self.time_limit - (self.clock.monotonic() - self._began):
+            raise Unavailable(
+                f"not done within {self.time_limit:g} seconds",
+                where=_shown(url),
+                hint="try again later, or --option time-limit=SECONDS",
+            )
 
 
 def _parsed(body: bytes, url: str) -> Any:
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
+        return contracts.parse(body, _shown(url))
+    except BrokenContract as error:
         hint = "is the address that of the server itself, without a path?"
-        raise Unavailable("the answer is no JSON", where=_shown(url), hint=hint) from error
+        raise Unavailable(f"the answer is no JSON: {error.message}", where=_shown(url), hint=hint) from error
 
 
 def _refusal(status: int, url: str) -> KtxError:
     if status in (404, 410):
-        return Gone("there is nothing", where=_shown(url))
+        return Gone(
+            f"there is nothing (status {status})", where=_shown(url), hint="is it the address of the server itself?"
+        )
     if status in (401, 403):
-        return Forbidden(f"the server refuses these credentials (status {status})", where=_shown(url))
-    return Unavailable(f"the server answers with status {status}", where=_shown(url))
+        return Forbidden(
+            f"the server refuses these credentials (status {status})",
+            where=_shown(url),
+            hint="is the key or session still valid, and may it see this?",
+        )
+    return Unavailable(f"the server answers with status {status}", where=_shown(url), hint="look at the server's log")
 
 
 def _seconds(value: str | None) -> float:
@@ -136,5 +167,8 @@ def _seconds(value: str | None) -> float:
 
 def _shown(url: str) -> str:
     """An address without what could be secret in it."""
-    parts = urllib.parse.urlsplit(url)
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError:
+        return "what was given"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -80,7 +80,7 @@ def kept(name: str, data: bytes, where: str) -> Any:
         return bundles.kept(name, contracts.parse(data, where))
     except BrokenContract as error:
         raise CannotRun(error.message, where=error.where, hint="the source gave a damaged document") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except bundles.NO_DOCUMENT as error:
         raise CannotRun(
             f"it has not the shape of a Metabase document: {error}",
             where=where,

@@ -19,6 +19,9 @@ PAGE = 200  # items of a collection asked for at once
 MODELS = ["card", "dataset", "metric", "dashboard"]
 LOST_SHARE = 0.2  # where more of the cards than this cannot be had, the server is at fault and nothing is staged
 LOST_LEAST = 5
+LISTINGS = 3  # times that a collection is listed which changes while it is
+NO_SHAPE = "the answer has not the shape of a Metabase document"
+NO_SERVER = "is this a Metabase server, of a version that is known?"
 
 
 @dataclass
@@ -32,8 +35,13 @@ class Fetch:
     cards: set[int] = field(default_factory=set)
     dashboards: set[int] = field(default_factory=set)
 
-    def put(self, raw_path: str, value: Any) -> None:
-        self.sink.put(raw_path, content.encoded(bundles.kept(raw_path, value)))
+    def put(self, raw_path: str, value: Any, where: str) -> None:
+        """Hand a document over. Raises Unavailable where the answer at `where` is none of its kind."""
+        try:
+            data = content.encoded(bundles.kept(raw_path, value))
+        except bundles.NO_DOCUMENT as error:
+            raise Unavailable(f"{NO_SHAPE}: {error}", where=where, hint=NO_SERVER) from error
+        self.sink.put(raw_path, data)
 
 
 def stage(origin: Origin, sink: Sink) -> Staged:
@@ -81,23 +89,32 @@ def _number(origin: Origin, name: str, usual: float) -> float:
 
 
 def _databases(fetch: Fetch) -> None:
-    found = fetch.client.get("api/database")
+    where = "api/database"
+    found = fetch.client.get(where)
     listed = found.get("data", []) if isinstance(found, Mapping) else found
     only = fetch.options.get("database")
-    for one in _objects(listed, "api/database"):
+    for one in _objects(listed, where):
         if one.get("is_audit") or (only and only not in (str(one.get("id")), one.get("name"))):
             continue
-        number = int(one["id"])
+        number = _number_of(one.get("id"), where)
+        path = f"database/{number}/metadata"
         try:
-            fetch.put(f"database/{number}/metadata.json", fetch.client.get(f"api/database/{number}/metadata"))
+            fetch.put(f"{path}.json", fetch.client.get(f"api/{path}"), f"api/{path}")
         except (Gone, Forbidden) as error:
             fetch.staged.warnings.append(f"database {number}: {error.message}")
-            fetch.staged.unfetched.append(f"database/{number}/metadata.json")
+            fetch.staged.unfetched.append(f"{path}.json")
 
 
 def _objects(value: Any, where: str) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        raise Unavailable("a list of objects is expected", where=where, hint="is this a Metabase server?")
+        raise Unavailable("a list of objects is expected", where=where, hint=NO_SERVER)
+    return value
+
+
+def _number_of(value: Any, where: str) -> int:
+    """An id or a count. Raises Unavailable where it is none."""
+    if not isinstance(value, int) or value < 0:
+        raise Unavailable(f"{value!r} is no number", where=where, hint=NO_SERVER)
     return value
 
 
@@ -109,46 +126,71 @@ def _collections(fetch: Fetch) -> Iterator[int | str]:
         for one in found
         if not one.get("archived") and (personal or not (one.get("is_personal") or one.get("personal_owner_id")))
     ]
-    fetch.put("collection.json", kept)
+    fetch.put("collection.json", kept, "api/collection")
     yield "root"
     yield from sorted(int(one["id"]) for one in kept if isinstance(one.get("id"), int))
 
 
 def _listed(fetch: Fetch, collection: int | str) -> None:
-    """Note the cards and dashboards of a collection. A server without paging answers with all at once."""
-    offset = 0
+    """Note the cards and dashboards of a collection; anew where it changed meanwhile, since pages shift then."""
+    path = f"api/collection/{collection}/items"
+    for _ in range(LISTINGS):
+        items = _pages(fetch, path)
+        if items is not None:
+            break
+    else:
+        raise Unavailable(
+            f"collection {collection} changes while it is listed", where=path, hint="try again when less goes on there"
+        )
+    for one in items:
+        kind, number = one.get("model"), _number_of(one.get("id"), path)
+        if kind in ("card", "dataset", "metric") and not one.get("archived"):
+            fetch.cards.add(number)
+        elif kind == "dashboard" and not one.get("archived"):
+            fetch.dashboards.add(number)
+
+
+def _pages(fetch: Fetch, path: str) -> list[dict[str, Any]] | None:
+    """Every item of a listing, page by page; None where its total changed between two. A server without paging answers
+    with all at once. Raises Unavailable where some cannot be had: left out, they would be called deleted."""
+    found: list[dict[str, Any]] = []
+    totals: set[int] = set()
     while True:
-        path = f"api/collection/{collection}/items"
         try:
-            answer = fetch.client.get(path, models=MODELS, limit=PAGE, offset=offset)
+            answer = fetch.client.get(path, models=MODELS, limit=PAGE, offset=len(found))
         except (Gone, Forbidden) as error:
-            raise Unavailable(f"collection {collection} cannot be listed: {error.message}", where=path) from error
-        paged = isinstance(answer, Mapping)
-        items = _objects(answer.get("data") if isinstance(answer, Mapping) else answer, path)
-        for one in items:
-            if one.get("model") in ("card", "dataset", "metric") and not one.get("archived"):
-                fetch.cards.add(int(one["id"]))
-            elif one.get("model") == "dashboard" and not one.get("archived"):
-                fetch.dashboards.add(int(one["id"]))
-        offset += len(items)
-        if not paged or not items or offset >= int(answer.get("total") or 0):
-            return
+            raise Unavailable(f"it cannot be listed: {error.message}", where=path, hint=error.hint) from error
+        if not isinstance(answer, Mapping):
+            return _objects(answer, path)
+        items = _objects(answer.get("data"), path)
+        if items and items == found[-len(items) :]:
+            raise Unavailable("it gives the same page again and again", where=path, hint=NO_SERVER)
+        found += items
+        total = answer.get("total")
+        totals |= set() if total is None else {_number_of(total, path)}
+        if len(totals) > 1:
+            return None
+        if totals and not items and len(found) < max(totals):
+            lost = f"it lists {max(totals)} and gives {len(found)}"
+            raise Unavailable(lost, where=path, hint="try again; what it does not give would be taken for deleted")
+        if not items or (totals and len(found) >= max(totals)):
+            return found
 
 
 def _items(fetch: Fetch, kind: str, numbers: set[int]) -> None:
     """Each card or dashboard by itself. One that is gone meanwhile is deleted; one that cannot be had is not."""
     only = fetch.options.get("database")
     for number in sorted(numbers):
-        raw_path = f"{kind}/{number}.json"
+        raw_path, path = f"{kind}/{number}.json", f"api/{kind}/{number}"
         try:
-            value = fetch.client.get(f"api/{kind}/{number}")
+            (value,) = _objects([fetch.client.get(path)], path)
             if kind == "card" and only and only.isdigit() and value.get("database_id") != int(only):
                 continue
             if value.get("archived") is not True:
-                fetch.put(raw_path, value)
+                fetch.put(raw_path, value, path)
         except Gone:
             continue  # gate-ok: removed since it was listed: it is not in the snapshot
-        except (Forbidden, Unavailable, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (Forbidden, Unavailable) as error:
             _lost(fetch, raw_path, error, len(numbers))
 
 
@@ -157,4 +199,8 @@ def _lost(fetch: Fetch, raw_path: str, error: Exception, count: int) -> None:
     fetch.staged.warnings.append(f"{raw_path} could not be had: {error}")
     lost = len(fetch.staged.unfetched)
     if lost >= LOST_LEAST and lost > count * LOST_SHARE:
-        raise Unavailable(f"{lost} of {count} could not be had; the last: {error}", where=raw_path)
+        raise Unavailable(
+            f"{lost} of {count} could not be had; the last: {error}",
+            where=raw_path,
+            hint="try again when the server is well: nothing was taken over",
+        )

@@ -97,7 +97,11 @@ def _next_of_job(world: World, job: Document, made: Document, running: bool) -> 
     moved = ready and world.git.resolve(job["target"]) not in (None, job["targetAtStart"])
     resuming = jobs.resuming(world, job)
     if moved:  # an ingestion lands by its own command, which accounts for what it landed
-        return f"{resuming} --rebase" if resuming.startswith("ingest") else f"job-land --rebase --job {job['jobId']}"
+        return (
+            f"{resuming} --rebase, or start anew"
+            if resuming.startswith("ingest")
+            else f"job-land --rebase --job {job['jobId']}"
+        )
     if resuming and job["state"] != "open" and not made["workUnits"]:
         return f"{resuming}, or start anew; git ktx clean --yes clears it: no unit of it ran"
     if resuming:

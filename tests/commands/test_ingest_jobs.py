@@ -642,3 +642,10 @@ def test_units_of_an_ingestion_can_be_isolated(place: Place) -> None:
     ran = place.run("--write", str(place.top / "ran"), worker=worker)
     assert ran.status == 0 and place.has("wiki/global/one.md") and place.has("wiki/global/two.md"), ran.out
     assert not (place.top / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("url", ["http://me:hidden@127.0.0.1:9", "http://127.0.0.1:9/?key=hidden", "http://h/#hidden"])
+def test_an_address_that_could_hold_a_secret_is_refused_and_kept_nowhere(place: Place, url: str) -> None:
+    ran = spawn("ingest-run", "metabase", "--url", url, "--connection", "w", cwd=place.repo.path)
+    assert ran.status == 2 and "a password, a query or a fragment" in ran.err and "hidden" not in ran.err + ran.out
+    assert not (place.repo.path / ".ktx/jobs").exists()

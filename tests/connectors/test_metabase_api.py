@@ -15,7 +15,7 @@ import pytest
 
 from ktxkit.connectors.http import Client, Forbidden, Unavailable
 from ktxkit.effects.clock import FixedClock
-from ktxkit.errors import CannotRun
+from ktxkit.errors import CannotRun, KtxError
 from tests.support.shared import shared
 from tests.support.staging import STANDS_FOR_A_FILE, Held, Stand, read, stage
 
@@ -175,6 +175,56 @@ def test_a_server_that_loses_many_cards_gives_no_snapshot(serve: Callable[..., S
         stage("metabase", url=server.url, env=KEY, clock=clock())
 
 
+ODD: dict[str, Any] = {
+    "null": None, "a number": 5, "text": "x", "nothing": b"", "HTML": b"<html>",
+    "cut off": b'{"id": 1, "na', "deep": b"[" * 100_000, "objects without ids": [{}],
+    "an empty list": [], "an empty object": {}, "a list of numbers": [5], "a list of lists": [[]],
+    "ids that are none": [{"id": "x"}, {"id": None}, {"id": [1]}, {"id": 1e400}], "data that is none": {"data": 5},
+    "data of what is none": {"data": [5], "total": 1}, "a total that is none": {"data": [], "total": "many"},
+    "an object of lists": {"id": [], "name": [], "tables": 5, "type": {}, "dataset_query": [], "dashcards": 3},
+    "tables of what is none": {"id": 2, "tables": [5, {"id": []}, {"id": 1, "fields": 5}, {"id": 3, "fields": [7]}]},
+    "a query of what is none": {"id": 1, "type": "model", "dataset_query": {"native": 5, "query": [], "stages": {}},
+                                "result_metadata": [5, {}]},
+    "not UTF-8": b'{"id": 1, "name": "\xff"}', "not a number": b'{"id": NaN}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_answers_are_errors_or_cards_and_never_a_traceback(serve: Callable[..., Server], odd: str) -> None:
+    """Whatever the server says: it is a snapshot that can be read, or an error with a place and the next step."""
+    for path in metabase(card(1)):
+        server = serve({**metabase(card(1)), path: ODD[odd]})
+        try:
+            held, _ = stage("metabase", url=server.url, env=KEY, clock=clock())
+            reading = read("metabase", held)
+            assert reading.plan() is not None and reading.project() is not None
+        except KtxError as error:
+            assert error.where and error.hint, (path, error)
+
+
+def test_pages_are_asked_for_until_all_are_there(serve: Callable[..., Server]) -> None:
+    """A total that is missing, wrong, or changes meanwhile must not lose a card: it would be called deleted."""
+    cards = [card(number) for number in range(1, 451)]
+    items = [item(one["id"]) for one in cards]
+
+    def staged(answer: Callable[[int], Any]) -> int:
+        answers = metabase(*cards) | {"/api/collection/root/items": lambda asked: answer(int(asked["offset"][0]))}
+        held, _ = stage("metabase", url=serve(answers).url, env=KEY, clock=clock())
+        return sum(name.startswith("card/") for name in held.files)
+
+    assert staged(lambda offset: {"data": items[offset : offset + 200]}) == 450, "no total"
+    assert staged(lambda offset: {"data": items[offset : offset + 50], "total": 450}) == 450, "pages of its own size"
+    with pytest.raises(Unavailable, match="lists 450"):
+        staged(lambda offset: {"data": items[offset : offset + 200] if offset < 400 else [], "total": 450})
+    with pytest.raises(Unavailable, match="the same page"):
+        staged(lambda offset: {"data": items[:200], "total": 450})
+    totals = iter([450, 449, *[449] * 10])
+    assert (
+        staged(lambda offset: {"data": items[1 if offset else 0 :][offset : offset + 200], "total": next(totals)})
+        >= 449
+    )
+
+
 REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "no credentials": ({}, "no credentials"),
     "wrong credentials": ({"METABASE_API_KEY": "other"}, "refuses these credentials"),
@@ -190,7 +240,20 @@ def test_credentials(serve: Callable[..., Server], name: str) -> None:
     assert "other" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "metabase", "http://", "http://user:secret@host", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://x",
+        "metabase",
+        "http://",
+        "http://user:secret@host",
+        "file:///etc/passwd",
+        "http://[::1",
+        "http://h:x/",
+        "http://h/?key=secret",
+        "http://h/#secret",
+    ],
+)
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(CannotRun) as caught:
         stage("metabase", url=url, env=KEY)

@@ -50,7 +50,7 @@ def check(path: str) -> str:
     wrong = departure(path)
     if wrong:
         raise CannotRun(
-            f"raw path {printable(path)!r} is not in its normal form: {wrong}",
+            f"raw path '{printable(path)}' is not in its normal form: {wrong}",
             hint="a fault of the connector: raw paths are relative, single slashes, no dot components",
         )
     return path
@@ -70,7 +70,7 @@ def check_name(what: str, name: str) -> str:
     """A connection or source key that can be a directory. Raises CannotRun."""
     if not name or name != slug(name) or name.startswith((".", "-")) or name.endswith((".", ".lock")) or ".." in name:
         raise CannotRun(
-            f"{what} {printable(name)!r} cannot name a directory",
+            f"{what} '{printable(name)}' cannot name a directory",
             hint="letters, digits, '_', '-' and '.'; it begins with a letter, a digit or '_'",
         )
     return name

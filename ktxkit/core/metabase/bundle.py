@@ -20,6 +20,7 @@ COLLECTION = re.compile(r"collections?/[0-9]+\.json\Z")
 DATABASE = re.compile(r"databases?/[0-9]+(/metadata)?\.json\Z")
 DASHBOARD = re.compile(r"dashboards?/[0-9]+\.json\Z")
 HOLDER = re.compile(r"(cards?|collections?|dashboards?|databases?(/[0-9]+)?)\Z")
+NO_DOCUMENT = (ValueError, TypeError, KeyError, AttributeError)  # what `kept` raises for a document of another shape
 LISTED = {"collection.json": content.collection, "database.json": content.database, "table.json": content.table}
 _CONFIG_KEYS = ("metabaseConnectionId", "metabaseDatabaseId", "syncMode", "selections", "defaultTagNames", "mapping")
 

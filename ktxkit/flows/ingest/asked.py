@@ -49,9 +49,13 @@ class Asked:
         return [*self.worker] or built_in("pages")
 
     def check(self) -> None:
-        """Raises CannotRun for names that cannot be directories."""
+        """Raises CannotRun for names that cannot be directories, and an address that must not be kept."""
         check_name("connection", self.connection)
         check_name("source", self.source)
+        if self.url:
+            from ktxkit.connectors.http import check_address
+
+            check_address(self.url)
 
     def document(self, job_id: str, override: str) -> Document:
         """What is kept of it. Credentials are in the environment and never here."""
