@@ -27,6 +27,19 @@ class Kind(NamedTuple):
         return {path: text for path, text in {**self.before, **self.change}.items() if text is not None}
 
 
+def files_of(text: str) -> dict[str, str]:
+    """Files that stand in one, each behind a line `-- path`."""
+    found: dict[str, str] = {}
+    path = ""
+    for line in text.splitlines(keepends=True):
+        if line.startswith("-- "):
+            path = line[3:].strip()
+            found[path] = ""
+        else:
+            found[path] += line
+    return found
+
+
 def load(place: Path) -> Kind:
     """One kind from its file."""
     said: dict[str, list[str]] = {"kind": [], "breaks": [], "keeps": [], "environment": []}

@@ -5,16 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Collection
 
 import pytest
 
-from ktxkit.core.affected import changes, decision
-from ktxkit.core.affected.decision import ABSENT, Question, Touched
-from ktxkit.core.affected.graph import Graph
-from ktxkit.core.affected.project import Project
-from ktxkit.core.affected.reading import read
 from ktxkit.flows.affected.answers import covers
+from tests.affected.deciding import decided
 from tests.affected.kinds import KINDS, SEVENTEEN, Kind
 from tests.support.commands import call
 from tests.support.repos import Repo
@@ -95,22 +90,3 @@ def test_the_core_selects_what_breaks_and_leaves_out_what_cannot(kind: Kind) -> 
     assert not [test for test in kind.keeps if any(covers(one, test) for one in picked)], picked
     for one in made.tests:
         assert one.chain or one.why, "each has its reason"
-
-
-def decided(before: dict[str, str], after: dict[str, str], environment: Collection[str] = ()) -> decision.Decision:
-    """The decision on two projects, without a repository."""
-    touched, changed, gone = [], [], set()
-    versions = {path: [read(text.encode())] for path, text in after.items() if path.endswith(".py")}
-    for path in sorted(before.keys() | after.keys()):
-        if before.get(path) == after.get(path):
-            continue
-        modes = (("100644" if path in before else ABSENT), ("100644" if path in after else ABSENT))
-        touched.append(Touched(path, modes))
-        if path.endswith(".py"):
-            old = read(before[path].encode()) if path in before else None
-            changed += changes.between(path, old, versions.get(path, [None])[0])
-            if old is not None:
-                gone |= {path} - versions.keys()
-                versions[path] = [old, *versions.get(path, [])]
-    graph = Graph(versions, before.keys() | after.keys(), Project(), gone)
-    return decision.decide(Question(graph, touched, changed, environment=environment))

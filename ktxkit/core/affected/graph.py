@@ -11,7 +11,7 @@ from typing import Any
 from ktxkit.core.affected.literals import is_pattern
 from ktxkit.core.affected.modules import Modules, parts_of
 from ktxkit.core.affected.project import Project
-from ktxkit.core.affected.sink import MAKE, Facts
+from ktxkit.core.affected.sink import ANYTHING, MAKE, OWN, Facts
 
 Unit = tuple[str, str]  # path, name
 TOUCHES_FILES = {
@@ -59,6 +59,40 @@ class Graph:
             for name in pair[1]["uses"]:
                 made[name].append(pair)
         return made
+
+    @cached_property
+    def holders(self) -> dict[str, list[tuple[Unit, str]]]:
+        """A file to the units that have it as a value, or all of its names, each with its kind."""
+        made: dict[str, list[tuple[Unit, str]]] = defaultdict(list)
+        for path, facts in self.users.get(ANYTHING, ()):
+            for hint, units in facts["uses"][ANYTHING].items():
+                targets = self.modules.resolve(path, hint) if self.modules.may_be(hint) else ()
+                for target in (path,) if hint == OWN else targets:
+                    made[target] += [((path, facts["units"][unit][0]), facts["units"][unit][1]) for unit in units]
+        return made
+
+    @cached_property
+    def fixtures(self) -> list[tuple[str, Facts, str, int]]:
+        """Every fixture: file, facts, the name that it is asked for by, and its unit's number."""
+        return [
+            (path, facts, given, [unit[0] for unit in facts["units"]].index(name))
+            for path, facts in self.each()
+            for name, (given, _) in facts["fixtures"].items()
+        ]
+
+    def asking(self, names: Iterable[str]) -> set[str]:
+        """Names of fixtures, and those of all fixtures that ask for one of them: by whom, depends on the test."""
+        found = set(names)
+        grew = True
+        while grew:
+            more = {
+                given
+                for _, facts, given, number in self.fixtures
+                if any(number in facts["marks"].get("parameters", {}).get(name, ()) for name in (*found, ANYTHING))
+            }
+            grew = not more <= found
+            found |= more
+        return found
 
     @cached_property
     def importers(self) -> dict[str, list[Unit]]:
@@ -142,11 +176,11 @@ class Graph:
         if last == "conftest.py":
             return [pair for pair in self.each() if not folder or pair[0].startswith(f"{folder}/")]
         if self.project.is_test_file(path):
-            return [pair for pair in self.each() if pair[0] == path]
+            return [(path, facts) for facts in self.versions.get(path, ())]
         return list(self.each())
 
     def tests_in_scope(self, path: str) -> list[str]:
-        return [one for one in self.test_files if any(one == user for user, _ in self.in_scope(path))]
+        return sorted({user for user, _ in self.in_scope(path)} & set(self.test_files))
 
     @cached_property
     def classes(self) -> dict[str, list[dict[str, Any]]]:

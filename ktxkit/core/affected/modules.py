@@ -46,6 +46,10 @@ class Modules:
             self._found[key] = frozenset(self._resolved(folder, name))
         return self._found[key]
 
+    def may_be(self, name: str) -> bool:
+        """Whether a name could be a module of the project: a quick no for most."""
+        return "*" in name or name.startswith(".") or name.rpartition(".")[2] in self._last or bool(self.mapped)
+
     def loaded(self, user: str, name: str) -> frozenset[str]:
         """What importing a dotted name runs: it, or the longest beginning of it that is a module."""
         while name.strip("."):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import tokenize
 import warnings
 from collections.abc import Sequence
 
@@ -30,7 +31,9 @@ def read(data: bytes) -> Facts:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            data.decode(tokenize.detect_encoding(iter(data.splitlines(keepends=True)).__next__)[0])
             tree = ast.parse(data)
+            compile(tree, "<source>", "exec", dont_inherit=True)  # finds what parsing does not
         return _Reader(tree).facts()
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         empty = Sink()

@@ -121,10 +121,8 @@ class Spread:
         if name.endswith(MAKE):
             self._made_through(path, name, node)
             return
-        for user, facts in self.graph.users.get(ANYTHING, ()):
-            for hint, units in facts["uses"][ANYTHING].items():
-                if (user == path and hint == "") or (hint and path in self.graph.modules.resolve(user, hint)):
-                    self._whole(user, facts, units, node)
+        for (user, holder), kind in self.graph.holders.get(path, ()):  # an import only hands it on
+            self._reach((user, holder + BASE_ONLY if kind == "alias" else holder), node, "has its module")
 
     def _users(self, user: str, facts: Facts, units: Iterable[int], node: Unit, how: str) -> None:
         inside = node[1][:-1] + "." if node[1].endswith(TESTS) else ""
@@ -135,12 +133,6 @@ class Spread:
             if node[1].endswith(BASE_ONLY) and facts["units"][number][1] == "alias":
                 name += BASE_ONLY
             self._reach((user, name), node, how)
-
-    def _whole(self, user: str, facts: Facts, units: Iterable[int], node: Unit) -> None:
-        """Who has the module as a value; an import of it only hands it on."""
-        for number in units:
-            name, kind = facts["units"][number][:2]
-            self._reach((user, name + BASE_ONLY if kind == "alias" else name), node, "has its module")
 
     def _beside(self, user: str, hint: str, node: Unit) -> bool:
         """Whether a use takes only an attribute of an imported module, which has an entry of its own."""
@@ -175,11 +167,16 @@ class Spread:
             named.setdefault(name.rstrip(BASE_ONLY).rpartition(".")[2], False)
         if not named:
             return
+        asked = self.graph.asking(named)
         for user, facts in self.graph.in_scope(path):
             parameters = facts["marks"].get("parameters", {})
-            for wanted in (*named, ANYTHING):
+            for wanted in (*asked, ANYTHING):
                 self._each([(user, facts["units"][u][0]) for u in parameters.get(wanted, ())], node, "asks for it")
-        if any(named.values()):
+        always = any(
+            given in asked and facts["fixtures"][facts["units"][number][0]][1]
+            for _, facts, given, number in self.graph.fixtures
+        )
+        if always or any(named.values()):
             self._each([(other, MODULE) for other in self.graph.tests_in_scope(path)], node, "has it always")
 
     def _any_attribute(self, node: Unit) -> None:

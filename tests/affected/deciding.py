@@ -1,0 +1,38 @@
+"""The decision on two projects that are only files in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+
+from ktxkit.core.affected import changes, decision, reading
+from ktxkit.core.affected.decision import ABSENT, Question, Touched
+from ktxkit.core.affected.graph import Graph
+from ktxkit.core.affected.project import Project
+from ktxkit.core.affected.sink import Facts
+
+
+@lru_cache(maxsize=500)
+def read(text: str) -> Facts:
+    return reading.read(text.encode())
+
+
+def decided(
+    before: Mapping[str, str], after: Mapping[str, str], environment: Collection[str] = ()
+) -> decision.Decision:
+    """The decision on two projects, without a repository."""
+    touched, changed, gone = [], [], set()
+    versions = {path: [read(text)] for path, text in after.items() if path.endswith(".py")}
+    for path in sorted(before.keys() | after.keys()):
+        if before.get(path) == after.get(path):
+            continue
+        modes = (("100644" if path in before else ABSENT), ("100644" if path in after else ABSENT))
+        touched.append(Touched(path, modes))
+        if path.endswith(".py"):
+            old = read(before[path]) if path in before else None
+            changed += changes.between(path, old, versions.get(path, [None])[0])
+            if old is not None:
+                gone |= {path} - versions.keys()
+                versions[path] = [old, *versions.get(path, [])]
+    graph = Graph(versions, before.keys() | after.keys(), Project(), gone)
+    return decision.decide(Question(graph, touched, changed, environment=environment))

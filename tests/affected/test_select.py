@@ -1,0 +1,202 @@
+"""`test-select` on real repositories: what is compared, what has no bounds, what is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktxkit.flows.affected.answers import covers
+from tests.support.commands import call
+from tests.support.repos import Repo
+
+FILES = {
+    "pytest.ini": "[pytest]\n",
+    "pkg/__init__.py": "",
+    "pkg/a.py": "def f():\n    return 1\n\n\ndef g():\n    return 1\n",
+    "pkg/b.py": "LIMIT = 1\n",
+    "pkg/ext.c": "int main;\n",
+    "pkg/data.csv": "1\n",
+    "README": "read me\n",
+    "tests/test_a.py": "from pkg.a import f, g\n\n\ndef test_f():\n    f()\n\n\ndef test_g():\n    g()\n",
+    "tests/test_b.py": "from pkg import b\n\n\ndef test_b():\n    assert b.LIMIT\n\n\nclass TestB:\n"
+    "    def test_one(self):\n        assert b.LIMIT\n\n    def test_two(self):\n        pass\n",
+    "tests/test_data.py": "from pathlib import Path\n\n\ndef test_data():\n    assert Path('pkg/data.csv').exists()\n",
+}
+EVERY = ["tests/test_a.py", "tests/test_b.py", "tests/test_data.py"]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Repo:
+    repo = Repo.init(tmp_path / "repo")
+    for path, text in FILES.items():
+        repo.write(path, text)
+    repo.commit()
+    return repo
+
+
+def ask(repo: Repo, *args: str) -> Any:
+    ran = call("test-select", "--json", *args, cwd=repo.path)
+    assert ran.status == 0, ran.out
+    return ran.document
+
+
+def picked(repo: Repo, *args: str) -> list[str]:
+    return [one["id"] for one in ask(repo, *args)["tests"]]
+
+
+def test_the_checkout_the_index_and_a_revision(made: Repo) -> None:
+    assert picked(made) == []
+    made.write("pkg/a.py", FILES["pkg/a.py"].replace("1", "2", 1))
+    made.git("add", "-A")
+    made.write("pkg/b.py", "LIMIT = 2\n")
+    made.write("tests/test_new.py", "def test_new():\n    pass\n")
+    both = ["tests/test_a.py::test_f", "tests/test_b.py::TestB::test_one", "tests/test_b.py::test_b"]
+    assert picked(made) == [*both, "tests/test_new.py"]
+    assert picked(made, "--index") == ["tests/test_a.py::test_f"]
+    made.git("commit", "-qm", "second")
+    assert picked(made, "--base", "HEAD~1", "--tree", "HEAD") == ["tests/test_a.py::test_f"]
+    assert picked(made, "--tree", "HEAD") == []
+
+
+def test_layout_and_remarks_reach_nothing(made: Repo) -> None:
+    made.write("pkg/a.py", "# a remark\n" + FILES["pkg/a.py"].replace("return 1", "return (  1 )  # one"))
+    document = ask(made)
+    assert document["tests"] == [] and document["counts"]["paths"] == 1 and document["counts"]["changes"] == 0
+
+
+def test_counts_and_reasons(made: Repo) -> None:
+    made.write("pkg/b.py", "LIMIT = 2\n")
+    document = ask(made)
+    assert document["counts"] == {"selected": 2, "total": 6, "unknown": 0, "paths": 1, "changes": 1}
+    (one, two) = document["tests"]
+    assert one["chain"] == [
+        {"path": "pkg/b.py", "unit": "LIMIT", "how": "constant changed"},
+        {"path": "tests/test_b.py", "unit": "TestB.test_one", "how": "uses it"},
+    ]
+    ran = call("test-select", "--why", "tests/test_b.py::test_b[x]", cwd=made.path)
+    assert ran.out.splitlines() == [
+        "tests/test_b.py::test_b selected",
+        "  pkg/b.py LIMIT: constant changed",
+        "  tests/test_b.py test_b: uses it",
+    ]
+    assert "2 of 6 tests selected; 1 path changed, 1 unit in them" in ran.err
+    said = call("test-select", "--why", "tests/test_b.py::TestB::test_two", cwd=made.path).out
+    assert said.startswith("not selected: no chain of uses")
+    assert call("test-select", "-z", cwd=made.path).out == f"{one['id']}\0{two['id']}\0"
+
+
+LINKED = "a symbolic link: what is found through it is not followed"
+UNBOUNDED: dict[str, tuple[dict[Any, str | bytes], str]] = {
+    "configuration": ({"pytest.ini": "[pytest]\naddopts = -q\n"}, "configuration"),
+    "requirements": ({"requirements-dev.txt": "x==1\n"}, "configuration"),
+    "a lock": ({"uv.lock": "x\n"}, "configuration"),
+    "source of an extension": ({"pkg/ext.c": "int other;\n"}, "compiled code"),
+    "an extension": ({"pkg/fast.so": b"\x7fELF"}, "compiled code"),
+    "a file that nobody names": ({"README": "changed\n"}, "no string in any program names it"),
+    "no UTF-8": ({"pkg/a.py": b"# \xff\xfe\ndef f(): return 1\n"}, "it cannot be read as Python"),
+    "no Python": ({"pkg/a.py": "def f(:\n"}, "it cannot be read as Python"),
+    "read at start": ({"sitecustomize.py": "print()\n"}, "read when Python starts"),
+    "attributes": ({".gitattributes": "* text\n"}, "what git checks out"),
+    "a name that is no UTF-8": ({b"pkg/\xff.txt": "x"}, "its name is not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_what_has_no_bounds_means_everything(made: Repo, name: str) -> None:
+    changes, why = UNBOUNDED[name]
+    for path, text in changes.items():
+        made.write(path, text)
+    document = ask(made)
+    assert document["verdict"] == "unknown" and [one["id"] for one in document["tests"]] == EVERY
+    assert why in document["unbounded"][0]["why"] and document["counts"]["selected"] == 6
+    strict = call("test-select", "--strict", cwd=made.path)
+    assert strict.status == 1 and "unknown: " in strict.err and strict.out.splitlines() == EVERY
+
+
+def test_a_symbolic_link(made: Repo) -> None:
+    """A link that changes, and a file that is found through one."""
+    (made.path / "pkg/linked.py").symlink_to("a.py")
+    assert ask(made)["unbounded"] == [{"path": "pkg/linked.py", "why": LINKED}]
+    made.commit()
+    made.write("pkg/b.py", "LIMIT = 2\n")
+    assert ask(made)["verdict"] == "selected"
+    made.write("pkg/a.py", FILES["pkg/a.py"].replace("1", "2"))
+    document = ask(made)
+    assert document["verdict"] == "unknown" and "it is also pkg/linked.py" in document["unbounded"][0]["why"]
+
+
+def test_a_submodule(made: Repo, tmp_path: Path) -> None:
+    inner = Repo.init(made.path / "inner")
+    inner.write("x", "x")
+    inner.commit()
+    document = ask(made)
+    assert document["unbounded"][0]["why"] == "a submodule: what is in it is not read"
+
+
+def test_what_is_declared_inert_reaches_nothing(made: Repo) -> None:
+    made.write(".ktx-config.yaml", "affected: {inert: [README, 'docs/*']}\n")
+    made.commit()
+    made.write("README", "changed\n")
+    made.write("docs/deep/page.md", "new\n")
+    document = ask(made)
+    assert document["verdict"] == "selected" and document["tests"] == []
+
+
+def test_a_data_file_that_is_named(made: Repo) -> None:
+    made.write("pkg/data.csv", "2\n")
+    assert picked(made) == ["tests/test_data.py::test_data"]
+
+
+OPAQUE = {
+    "a module of a computed name": "import importlib\ndef load(name):\n    return importlib.import_module(name)\n",
+    "computed source": "def load(text):\n    exec(text)\n",
+    "subclasses": "def load(base):\n    return base.__subclasses__()\n",
+    "a module started by a computed name": "import subprocess, sys\ndef load(name):\n"
+    "    subprocess.run([sys.executable, '-m', name], check=False)\n",
+}
+
+
+@pytest.mark.parametrize("name", OPAQUE)
+def test_a_test_without_bounds_is_in_every_answer(made: Repo, name: str) -> None:
+    made.write("pkg/opaque.py", OPAQUE[name])
+    made.write(
+        "tests/test_o.py", "from pkg.opaque import load\ndef test_o():\n    load('x')\ndef test_p():\n    pass\n"
+    )
+    made.commit()
+    assert picked(made) == [], "nothing changed"
+    made.write("pkg/b.py", "LIMIT = 2\n")
+    document = ask(made)
+    unknown = [one["id"] for one in document["tests"] if one["verdict"] == "unknown"]
+    assert document["verdict"] == "unknown" and unknown == ["tests/test_o.py::test_o"]
+    assert document["counts"]["unknown"] == 1 and document["counts"]["selected"] == 3
+
+
+def test_one_changed_file_is_the_only_one_that_is_read(made: Repo) -> None:
+    assert ask(made)["read"]["files"] == 6
+    made.write("pkg/b.py", "LIMIT = 2\n")
+    assert ask(made)["read"] == {"files": 1, "known": 6}
+    assert ask(made)["read"] == {"files": 0, "known": 7}
+    made.commit()
+    assert ask(made)["read"] == {"files": 0, "known": 6}, "under the id that git gave it"
+
+
+def test_a_damaged_cache_is_made_again(made: Repo) -> None:
+    assert picked(made) == []
+    place = made.path / ".ktx/cache/affected.sqlite"
+    place.write_bytes(b"no database at all" * 100)
+    made.write("pkg/b.py", "LIMIT = 2\n")
+    document = ask(made)
+    assert len(document["tests"]) == 2 and document["read"]["files"] == 7 and document["notes"] == []
+
+
+def test_a_base_that_is_none(made: Repo) -> None:
+    ran = call("test-select", "--base", "nowhere", cwd=made.path)
+    assert ran.status == 2 and "no such revision: nowhere" in ran.err
+
+
+def test_an_edit_that_git_was_told_not_to_see(made: Repo) -> None:
+    made.git("update-index", "--assume-unchanged", "pkg/b.py")
+    made.write("pkg/b.py", "LIMIT = 2\n")
+    assert any(covers(one, "tests/test_b.py::test_b") for one in picked(made))
