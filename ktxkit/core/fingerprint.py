@@ -16,6 +16,7 @@ SIBLING = "sibling"  # worktrees of units that nobody should be working in
 DOCUMENT = "document"  # documents of the job that are written once, and what never changes of a lease
 JOURNAL = "journal"  # files that may only grow; the value is `inode:size`
 JOB = "job"  # other jobs
+STORE = "store"  # files at the store's top, where none of ours are but one
 
 
 @dataclass(frozen=True)

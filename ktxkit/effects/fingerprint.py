@@ -145,11 +145,25 @@ class Fingerprinter:
             del self._units[gone]
         for known in self._units.values():
             facts.update(known)
-        for journal in (names.trace_file(self.job_id), "ledger/test-runs.ndjson"):
+        facts |= self._top()
+        accounts = [
+            f"provenance/{name}/{end}.jsonl" for name in self.store.children("provenance") for end in ("rows", "raw")
+        ]
+        for journal in (names.trace_file(self.job_id), "ledger/test-runs.ndjson", *accounts):
             info = _lstat(self.store.path(journal))
             if info is not None:
                 facts[core.JOURNAL, journal] = f"{info.st_ino}:{info.st_size}"
         return facts
+
+    def _top(self) -> Facts:
+        if not self.store.root.is_dir():
+            return {}
+        with os.scandir(self.store.root) as entries:
+            found = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
+        strange = (
+            name for name in found if name != names.STORE and not (name.startswith(".") and name.endswith(".tmp"))
+        )
+        return {(core.STORE, printable(name)): _signature(self.store.root / name) for name in strange}
 
     def _chosen(self, units: list[str], fresh: Collection[str] | None) -> list[str]:
         """The units that are read now: all of a small job, else those asked for, and the next of the others in turn."""

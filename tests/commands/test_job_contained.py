@@ -119,6 +119,8 @@ def test_a_configuration_that_stops_git_is_put_back_byte_for_byte(repo: Repo) ->
 
 STRAYS = """
 echo l > l.txt
+echo x > $KTX_DIR/top.txt
+echo x > $KTX_DIR/ingest-patches/$KTX_JOB/0001-a-b.patch.old
 echo x > $KTX_DIR/jobs/stray.txt
 ln -s / $KTX_DIR/jobs/j9
 echo x > $KTX_DIR/jobs/$KTX_JOB/extra.json
@@ -139,10 +141,18 @@ def test_keys_that_look_alike_and_files_where_none_belong(repo: Repo) -> None:
     assert outcomes(repo) == {**accepted, "early": "noop", "late": "blocked"}
     assert [repo.show("main", f"same{n}.txt").decode().strip() for n in range(4)] == ["a/b", "a b", "a-b", "a\u00e4b"]
     told = " ".join(ran.document["warnings"])
-    for name in ("jobs/stray.txt", "jobs/j9", "j1/extra.json", "0007-strays/note", "units/0077-no", "j1/0088-no"):
+    for name in (
+        "0001-a-b.patch.old",
+        "jobs/stray.txt",
+        "jobs/j9",
+        "j1/extra.json",
+        "0007-strays/note",
+        "units/0077-no",
+        "j1/0088-no",
+    ):
         assert f"{name} is no document of a job" in told, told
-    assert len(ran.document["warnings"]) == 6
-    assert "checkout mine.txt" in [one["what"] for one in result(repo, "0007-strays")["touched"]]
+    assert len(ran.document["warnings"]) == 7
+    assert {"checkout mine.txt", "store top.txt"} <= {one["what"] for one in result(repo, "0007-strays")["touched"]}
     assert (repo.path / ".ktx/worktrees/j1/0006-late/p.txt").read_text() == "planted\n", "nobody's file is removed"
 
 

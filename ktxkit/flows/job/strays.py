@@ -49,6 +49,10 @@ def _found(run: JobRun) -> Iterator[str]:
     for unit in sorted(units):
         place = f"{mine}/units/{unit}"
         yield from (f"{place}/{one}" for one in strays.unknown(_children(store.path(place)), strays.UNIT))
+    patches = f"ingest-patches/{run.job_id}"
+    yield from (
+        f"{patches}/{one}" for one in strays.unknown(_children(store.path(patches)), {f"{u}.patch" for u in units})
+    )
     trees = f"worktrees/{run.job_id}"
     yield from (f"{trees}/{one}" for one in strays.unknown(_children(store.path(trees)), {*units, "integration"}))
 
