@@ -98,7 +98,14 @@ def validate(name: str, document: Any, where: str = "") -> None:
 
 def violations(name: str, value: Any) -> list[Violation]:
     """Every departure of a value from a schema, for readers that know places in their file (the gates)."""
+    if ENGINE not in sys.modules and is_plainly_valid(schema(name), value):
+        return []
     return _violations(_validator(name), schema(name), value)
+
+
+def expect_many() -> None:
+    """Many values will be judged: the engine is worth its import."""
+    importlib.import_module(ENGINE)
 
 
 Foreign = Callable[[str, Any], "list[Violation]"]

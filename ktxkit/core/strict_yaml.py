@@ -21,7 +21,8 @@ DEPTH_LIMIT = 64
 NODE_LIMIT = 100_000
 # YAML 1.2, c-printable, without the characters that only some readers take for line ends. What is left is refused with
 # its place before the parser sees it.
-_REFUSED = re.compile("[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+# The class names what is refused, since one of what is allowed takes 4 ms to compile.
+_REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _BREAK = re.compile("\r\n|[\n\r]")
 
 

@@ -1,40 +1,64 @@
 """`cache/facts.sqlite`: facts of files, by group of files. It may be deleted at any moment.
 
-A row is named by a digest of what is in the group and of the readers' version, and carries digests of its own content:
-one that is damaged is no row. A file that is no database, or of another version, is made again.
+A row is named by a digest of what is in the group and of the readers' version, and carries seals of its own content:
+one that is damaged is no row. Notes (verdicts, texts that are answered) are named and sealed likewise. A file that is
+no database, or of another version, is made again.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ktxkit.core.digests import digest
 from ktxkit.effects import files
 from ktxkit.errors import CannotRun
 
-VERSION = 1  # of the table
+VERSION = 2  # of the table
 WAIT = 2.0  # seconds for another process that writes
 KEPT = 4  # rows of one group: of the index, of HEAD, of another branch
-_COLUMNS = ("number", "name", "summary", "summary_digest", "body", "body_digest")
-_TABLE = """
-CREATE TABLE facts (number INTEGER, name TEXT, summary BLOB, summary_digest TEXT, body BLOB, body_digest TEXT,
-  PRIMARY KEY (number, name));
+_FACTS = "SELECT number, name,"
+_GROUP = "number = ? AND name = ?"
+_LATEST = "number = ? ORDER BY rowid DESC LIMIT 1"
+NOTES = {"verdict": 8, "fine": 4}  # rows kept of a kind
+LARGEST = 4 * 1024 * 1024  # bytes of a note that is kept
+_TABLES = """
+CREATE TABLE facts (number INTEGER, name TEXT, summary BLOB, summary_seal TEXT, marks BLOB, marks_seal TEXT,
+  body BLOB, body_seal TEXT, PRIMARY KEY (number, name));
+CREATE TABLE notes (kind TEXT, name TEXT, body BLOB, body_seal TEXT, PRIMARY KEY (kind, name));
 """
+_PROBES = (
+    "SELECT number, name, summary, summary_seal, marks, marks_seal, body, body_seal FROM facts LIMIT 1",
+    "SELECT kind, name, body, body_seal FROM notes LIMIT 1",
+)
+
+
+Values = tuple[object, ...]
+
+
+class Row(NamedTuple):
+    """A group: its number and name, what its files say together, which mention what, and their facts."""
+
+    number: int
+    name: str
+    summary: bytes
+    marks: bytes
+    body: bytes
 
 
 class FactCache:
-    """The rows. `note` says why there is none to read or write, where that is so; then every group is read anew."""
+    """The rows. `lost` says why there is none to read or write, where that is so; then every group is read anew."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.note = ""
+        self.lost = ""
         self._db: sqlite3.Connection | None = None
         try:
             self._db = self._opened()
         except (sqlite3.Error, OSError, CannotRun) as error:
-            self.note = f"facts are not kept: {error}"
+            self.lost = f"facts are not kept: {error}"
 
     def _opened(self) -> sqlite3.Connection:
         files.make_dirs(self.path.parent)
@@ -51,57 +75,82 @@ class FactCache:
         try:
             made.execute("PRAGMA synchronous = OFF")
             if made.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-                made.executescript(f"BEGIN IMMEDIATE; {_TABLE} PRAGMA user_version = {VERSION}; COMMIT")
-            made.execute(
-                "SELECT number, name, summary, summary_digest, body, body_digest FROM facts LIMIT 1"
-            ).fetchone()
+                made.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT")
+            for probe in _PROBES:
+                made.execute(probe).fetchone()
         except sqlite3.Error:
             made.close()
             raise
         return made
 
-    def summary(self, number: int, name: str) -> bytes | None:
-        """The summary of a group, if it is there and whole."""
-        return self._whole("summary", "number = ? AND name = ?", number, name)
+    def outline(self, number: int, name: str) -> tuple[bytes, bytes] | None:
+        """The summary and the marks of a group, if they are there and whole."""
+        found = self._whole(
+            f"{_FACTS} summary, summary_seal, marks, marks_seal FROM facts WHERE {_GROUP}", number, name
+        )
+        return (found[0], found[1]) if found is not None else None
 
     def body(self, number: int, name: str) -> bytes | None:
         """The facts of a group, if they are there and whole."""
-        return self._whole("body", "number = ? AND name = ?", number, name)
+        found = self._whole(f"{_FACTS} body, body_seal FROM facts WHERE {_GROUP}", number, name)
+        return found[0] if found is not None else None
 
-    def latest(self, number: int) -> bytes | None:
-        """The facts of the group of that number that was written last: most of its files are the same."""
-        return self._whole("body", "number = ? ORDER BY rowid DESC LIMIT 1", number)
+    def latest(self, number: int) -> tuple[bytes, bytes] | None:
+        """The facts and marks of the group of that number that was written last: most of its files are the same."""
+        found = self._whole(f"{_FACTS} body, body_seal, marks, marks_seal FROM facts WHERE {_LATEST}", number)
+        return (found[0], found[1]) if found is not None else None
 
-    def _whole(self, what: str, where: str, *values: object) -> bytes | None:
+    def note(self, kind: str, name: str) -> bytes | None:
+        """A note of a kind of NOTES, if it is there and whole."""
+        found = self._whole("SELECT kind, name, body, body_seal FROM notes WHERE kind = ? AND name = ?", kind, name)
+        return found[0] if found is not None else None
+
+    def _whole(self, query: str, *asked: object) -> list[bytes] | None:
+        """Contents after the two parts of their key, each before its seal; None where one is not as it was written."""
         if self._db is None:
             return None
         try:
-            row = self._db.execute(f"SELECT {what}, {what}_digest FROM facts WHERE {where}", values).fetchone()
+            row = self._db.execute(query, asked).fetchone()
         except sqlite3.Error as error:
             self._lost(error)
             return None
-        if row is None or not isinstance(row[0], bytes) or digest(row[0]) != row[1]:
+        if row is None or row[: len(asked)] != asked:
             return None
-        return row[0]
+        pairs = list(zip(row[2::2], row[3::2], strict=True))
+        if not all(isinstance(data, bytes) and _seal(row[0], row[1], data) == seal for data, seal in pairs):
+            return None
+        return [data for data, _ in pairs]
 
-    def keep(self, rows: Iterable[tuple[int, str, bytes, bytes]]) -> None:
-        """Write groups: number, name, summary, facts. What cannot be written is read anew next time."""
-        made = [(number, name, one, digest(one), two, digest(two)) for number, name, one, two in rows]
-        if self._db is None or not made:
+    def keep(self, rows: Iterable[Row]) -> None:
+        """Write groups. What cannot be written is read anew next time."""
+        made = [
+            (*one[:2], *(part for data in one[2:] for part in (data, _seal(one.number, one.name, data))))
+            for one in rows
+        ]
+        old = "SELECT rowid FROM facts WHERE number = ? ORDER BY rowid DESC LIMIT -1 OFFSET ?"
+        limits = [(number, KEPT) for number in {row[0] for row in made}]
+        self._written("facts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", made, f"facts WHERE rowid IN ({old})", limits)
+
+    def keep_note(self, kind: str, name: str, body: bytes) -> None:
+        """Write a note; of its kind only the last few are kept, and none that is too large."""
+        made = [(kind, name, body, _seal(kind, name, body))] if len(body) <= LARGEST else []
+        old = "SELECT rowid FROM notes WHERE kind = ? ORDER BY rowid DESC LIMIT -1 OFFSET ?"
+        self._written("notes VALUES (?, ?, ?, ?)", made, f"notes WHERE rowid IN ({old})", [(kind, NOTES[kind])])
+
+    def _written(self, into: str, rows: Sequence[Values], out: str, limits: Sequence[Values]) -> None:
+        if self._db is None or not rows:
             return
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?)", made)
-            for number in {row[0] for row in made}:
-                old = "SELECT rowid FROM facts WHERE number = ? ORDER BY rowid DESC LIMIT -1 OFFSET ?"
-                self._db.execute(f"DELETE FROM facts WHERE rowid IN ({old})", (number, KEPT))
+            self._db.executemany(f"INSERT OR REPLACE INTO {into}", rows)
+            self._db.executemany(f"DELETE FROM {out}", limits)
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             self._lost(error)
 
     def _lost(self, error: sqlite3.Error) -> None:
         """No more of this file in this process; one that is damaged goes, so that the next one makes it again."""
-        self.note = f"facts are not kept: {error}"
+        self.lost = f"facts are not kept: {error}"
         if self._db is not None:
             self._db.close()
             self._db = None
@@ -112,6 +161,11 @@ class FactCache:
         if self._db is not None:
             self._db.close()
             self._db = None
+
+
+def _seal(first: object, second: object, data: bytes) -> str:
+    """What a content is known by: a damaged index can lead to the content of another key."""
+    return digest(f"{first} {second}\0".encode("utf-8", "surrogatepass") + data)
 
 
 def is_damaged(error: sqlite3.Error) -> bool:

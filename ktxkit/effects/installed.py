@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +23,23 @@ def version_of(package: str) -> str:
     path = Path(found.origin).parent / "_version.py"
     said = _SAID.search(files.read(path)) if path.is_file() else None
     return said.group(1).decode("utf-8", "replace") if said else "unknown"
+
+
+def contents(folder: str, start: str, end: str) -> list[bytes]:
+    """The files of a folder whose names begin and end so, in the order of their names: name and content."""
+    found = []
+    for name in sorted(os.listdir(folder)):  # noqa: PTH208
+        if name.startswith(start) and name.endswith(end):
+            found += [name.encode(), Path(folder, name).read_bytes()]  # an installer may have left links
+    return found
+
+
+@cache
+def distributions(prefixes: tuple[str, ...]) -> list[str]:
+    """Name and version of what is installed whose name begins so, by the directories that installers leave."""
+    places = {part for part in sys.path if part.endswith("-packages") and os.path.isdir(part)}  # noqa: PTH112
+    names = {name for place in places for name in os.listdir(place) if name.startswith(prefixes)}  # noqa: PTH208
+    return sorted(name for name in names if name.endswith("-info"))
 
 
 def is_there(module: str) -> bool:

@@ -42,6 +42,11 @@ class TreeFiles(Mapping[bytes, tuple[str, str]]):
     def items(self) -> ItemsView[bytes, tuple[str, str]]:
         return self._all().items()
 
+    def has_folder(self, folder: bytes) -> bool:
+        """Whether a directory, which ends in `/`, is there."""
+        found = self._objects.entry(self.id, folder.removesuffix(b"/"))
+        return found is not None and found.mode == TREE
+
     def differing(self, before: TreeFiles) -> list[bytes]:
         """The files that differ from those of another tree, sorted; what both have under one id is not looked at."""
         if self._differing is None or self._differing[0] != before.id:

@@ -26,13 +26,15 @@ CONTRACT = "cleaning"
 
 
 def clean(world: World, *, do: bool, records: bool) -> Document:
-    """What can be cleared, and with `do` what was. `records`: also documents, patches, traces of finished jobs."""
+    """What can be cleared, and with `do` what was. `records`: also the cache, and documents of finished jobs."""
     store_owner.require_ours(world)
     damaged: list[Document] = []
     items = [*_worktrees(world, damaged, do=do)]
     if do and world.store.root.is_dir():
         jobs.sweep_unbegun(world)
         items += [_item("temporary", name, "its process is dead") for name in neutral.sweep(world.store.path("tmp"))]
+    if records:
+        items += _cache(world, do=do)
     for job, why in _finished(world, damaged):
         items += _job(world, job, why, do=do, records=records or "failure" in job)
     return {
@@ -47,6 +49,14 @@ def clean(world: World, *, do: bool, records: bool) -> Document:
 
 def _item(what: str, name: str, why: str, **facts: object) -> Document:
     return {"what": what, "name": name, "why": why, **facts}
+
+
+def _cache(world: World, *, do: bool) -> Iterator[Document]:
+    """What is kept to answer the same again; it is made anew where it is needed."""
+    place = world.store.path(os.path.dirname(names.FACTS))  # noqa: PTH120 - a relative path of the store
+    if place.is_dir():
+        item = _item("cache", place.name, "it is made again where it is needed", bytes=_size(place))
+        yield item if not do or delete(place) else {**item, "kept": "some of it will not go"}
 
 
 def _worktrees(world: World, damaged: list[Document], *, do: bool) -> Iterator[Document]:

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ktxkit.contracts import Document
 from ktxkit.core.formats import Content
 from ktxkit.core.formats.common import no_content
-from ktxkit.core.gates.verdict import idle
 from ktxkit.core.text import plural
 from ktxkit.effects import files
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import CannotRun
-from ktxkit.flows import gate_config, gate_facts, gates
-from ktxkit.flows.gate_groups import Reader
-from ktxkit.flows.gates import Asked, Entries, Read
-from ktxkit.gates import MESSAGE_GATES, registry
+from ktxkit.flows import gate_config, gate_facts, gate_read, gates
+from ktxkit.flows.gate_again import Standing
+from ktxkit.flows.gate_read import Listed
+from ktxkit.flows.gates import Asked, Read
 from ktxkit.world import World
 
 
-def check(world: World, args: Namespace) -> tuple[Document, Content]:
-    """The verdict that the command line asks for, and the content of what was judged.
+def check(world: World, args: Namespace, standing: Standing | None) -> tuple[Document, Content, bool]:
+    """The verdict that the command line asks for, the content of what was judged, and whether it follows from both.
 
-    Raises CannotRun for a revision or file that is none, and where nothing was looked at but had to be.
+    `standing`: what is being committed, where it was looked at. Raises CannotRun for a revision or file that is none.
     """
-    content: Content = no_content
     if args.all and args.files:
         raise CannotRun(f"--all is everything, {args.files[0]} is a part", hint="leave out one of them")
     if _of_messages(args.gate) and args.message is None and len(args.files) == 1:
@@ -36,44 +34,31 @@ def check(world: World, args: Namespace) -> tuple[Document, Content]:
     if args.message is not None:
         from ktxkit.flows import gate_message
 
-        verdict = gate_message.check(world, args.message, args.gate)
-    elif args.pushed is not None:
+        return gate_message.check(world, args.message, args.gate), no_content, False
+    if args.pushed is not None:
         from ktxkit.flows import gate_pushes
 
-        verdict = gate_pushes.check(world, args.pushed, args.stdin, options_of(args))
-    else:
-        verdict, content = _check(world, args)
-    if args.require_input and not any(gate.get("looked") for gate in verdict["gates"]):
-        raise CannotRun("nothing was looked at", hint="no semantic-layer/ or wiki/ here? --root names their place")
-    if args.require_input and idle(verdict):
-        hint = "its `files` in ktx-gates.yaml match nothing, or --root names another place"
-        raise CannotRun(f"nothing was looked at by {', '.join(idle(verdict))}", hint=hint)
-    return verdict, content
+        return gate_pushes.check(world, args.pushed, args.stdin, options_of(args)), no_content, False
+    return _check(world, args, standing)
 
 
 def _of_messages(names: Sequence[str]) -> bool:
-    return bool(names) and set(names) <= registry.named(MESSAGE_GATES).keys()
+    if not names:
+        return False
+    from ktxkit.gates import MESSAGE_GATES, registry
+
+    return set(names) <= registry.named(MESSAGE_GATES).keys()
 
 
-def _check(world: World, args: Namespace) -> tuple[Document, Content]:
+def _check(world: World, args: Namespace, standing: Standing | None) -> tuple[Document, Content, bool]:
     _from_manager(world, args)
     with gate_facts.no_collection(), Objects(world.git) as objects:
-        entries, tree = _entries(world, objects, args.tree)
-        config = gate_config.make(options_of(args), _load(world, objects, args, entries))
-        base = _base(world, args)
+        now = standing or _standing_at(world, args)
+        config = gate_config.make(options_of(args), _load(world, objects, args, now.listed))
         root = config.options.root
-        kept = gates.reader(world, objects, entries, root)
-        after = gates.read_entries(entries, objects, root, tree, kept)
-        before = gates.read_tree(base, objects, root, kept) if base else None
-        heads = merge_heads(world) if base and not args.changed_since else []
-        also = [gates.read_tree(_tree(world, head), objects, root, kept) for head in heads]
-        touched, earlier = _named(world, args, after, kept, objects, root) if args.files else (None, None)
-        unchanged = touched is None and before is not None and not args.changed_since
-        unchanged = unchanged and before is not None and not gates.changed(before, after)
-        if unchanged and not args.index and "GIT_INDEX_FILE" not in world.env:  # git names it to its hooks
-            before = None  # nothing is staged: an empty check would pass for an answer, so everything is charged
-        everything = args.all or unchanged or (before is None and touched is None)
-        asked = Asked(after, before, touched, everything, also, earlier)
+        kept = gates.reader(world, objects, now.listed, root)
+        after = gates.read_listed(now.listed, objects, root, kept)
+        asked = _asked(world, objects, args, now, after, root)
         if args.prune:
             from ktxkit.flows import gate_prune
 
@@ -82,7 +67,25 @@ def _check(world: World, args: Namespace) -> tuple[Document, Content]:
                 gate_prune.into_checkout(world, objects, asked.after, after)
         else:
             verdict = gates.verdict(world, objects, asked, config)
-    return verdict, content_of(world, after)
+    return (
+        verdict,
+        content_of(world, after.files),
+        all(entry["gate"] == gate_config.ARTIFACTS for entry in config.gates),
+    )
+
+
+def _asked(world: World, objects: Objects, args: Namespace, now: Standing, after: Read, root: bytes) -> Asked:
+    """What is judged, beside what."""
+    kept = after.kept
+    before = gates.read_beside(gate_read.tree(world, now.base), after, objects, root) if now.base else None
+    also = [gates.read_listed(gate_read.tree(world, head), objects, root, kept) for head in now.heads]
+    touched, earlier = _named(world, args, after, objects, root) if args.files else (None, None)
+    unchanged = touched is None and before is not None and not args.changed_since
+    unchanged = unchanged and before is not None and not gates.changed(before, after)
+    if unchanged and not args.index and "GIT_INDEX_FILE" not in world.env:  # git names it to its hooks
+        before = None  # nothing is staged: an empty check would pass for an answer, so everything is charged
+    everything = args.all or unchanged or (before is None and touched is None)
+    return Asked(after, before, touched, everything, also, earlier)
 
 
 def _from_manager(world: World, args: Namespace) -> None:
@@ -98,17 +101,6 @@ def _from_manager(world: World, args: Namespace) -> None:
         args.tree, args.changed_since = end, fork.text if fork.status == 0 else start
     elif world.env.get("PRE_COMMIT_LOCAL_BRANCH"):
         args.tree = world.env["PRE_COMMIT_LOCAL_BRANCH"]  # a branch with no history in common: all of it is new
-
-
-def merge_heads(world: World) -> list[str]:
-    """The other sides of a merge that is about to be committed: what one of them has too is not this merge's doing.
-
-    git names them in MERGE_HEAD once it stopped, and before that, in pre-merge-commit, only in GITHEAD_<id>.
-    """
-    named = [name.removeprefix("GITHEAD_") for name in world.env if name.startswith("GITHEAD_")]
-    place = Path(world.inherited.text("rev-parse", "--path-format=absolute", "--git-path", "MERGE_HEAD"))
-    written = place.read_text("ascii").split() if place.is_file() else []
-    return sorted({head for head in (*named, *written) if world.git.resolve(head) is not None})
 
 
 def options_of(args: Namespace) -> dict[str, Any]:
@@ -132,27 +124,27 @@ def options_of(args: Namespace) -> dict[str, Any]:
     return said
 
 
-def _load(world: World, objects: Objects, args: Namespace, entries: Entries) -> gate_config.Load:
+def _load(world: World, objects: Objects, args: Namespace, listed: Listed) -> gate_config.Load:
     """The files that configure the gates: of what is being committed, or of where we stand where --tree names another.
 
     A configuration may name commands. Asking about a tree must not run what that tree says.
     """
-    known = {path: oid for _, path, oid in (entries if args.tree is None else _standing(world, objects))}
+    known = (listed if args.tree is None else _standing(world)).files
     said = {os.fsencode(name) for name in (args.config, args.baseline, args.update_baseline) if name}
 
     def load(path: bytes) -> bytes | None:
         if path in known:
-            return objects.read(known[path])
+            return objects.read(known[path][1])
         return beside(world, path) if path in said else None
 
     return load
 
 
-def _standing(world: World, objects: Objects) -> Entries:
+def _standing(world: World) -> Listed:
     """The index; nothing in a bare repository without a commit."""
     if world.repository.top is None and world.git.resolve("HEAD", "tree") is None:
-        return []
-    return _entries(world, objects, None)[0]
+        return Listed(b"")
+    return gate_read.index(world)
 
 
 def beside(world: World, path: bytes) -> bytes | None:
@@ -163,39 +155,29 @@ def beside(world: World, path: bytes) -> bytes | None:
         return None
 
 
-def _entries(world: World, objects: Objects, revision: str | None) -> tuple[Entries, str]:
-    """The files of a tree, or of the index that git's environment names; and the tree's id where there is one."""
-    top = world.repository.top
-    if revision is not None or top is None:
-        tree = _tree(world, revision or "HEAD")
-        return gates.entries_of(objects, tree), tree
-    found = []
-    for line in world.inherited.at(top).run("ls-files", "-s", "-z", "--full-name").nul:
-        head, _, path = line.partition(b"\t")
-        mode, oid, stage = head.decode("ascii").split(" ")
-        if stage == "0":
-            found.append((mode, path, oid))
-    return found, ""
+def _listed(world: World, revision: str | None) -> Listed:
+    """The files of a tree, or of the index that git's environment names."""
+    return gate_read.index(world) if revision is None else gate_read.tree(world, gate_read.resolved(world, revision))
 
 
-def _tree(world: World, revision: str) -> str:
-    found = world.git.resolve(revision, "tree")
-    if found is None:
-        raise CannotRun(f"no commit or tree named {revision!r}", hint="`git rev-parse REV^{tree}` must answer")
-    return found
+def _standing_at(world: World, args: Namespace) -> Standing:
+    """What is looked at, and beside what."""
+    base = _base(world, args)
+    heads = gate_read.merge_heads(world) if base and not args.changed_since else []
+    return Standing(_listed(world, args.tree), base, tuple(gate_read.resolved(world, head) for head in heads))
 
 
 def _base(world: World, args: Namespace) -> str | None:
     """The tree whose findings are inherited; none where everything is asked for, or there is none yet."""
     if args.changed_since:
-        return _tree(world, args.changed_since)
+        return gate_read.resolved(world, args.changed_since)
     if args.all or args.files or args.tree:
         return None
     return world.git.resolve("HEAD", "tree")
 
 
 def _named(
-    world: World, args: Namespace, after: Read, kept: Reader | None, objects: Objects, root: bytes
+    world: World, args: Namespace, after: Read, objects: Objects, root: bytes
 ) -> tuple[list[bytes], Read | None]:
     """Files named on the command line, from the top of the checkout, those below a directory each; and HEAD's tree
     where one of them was there and is being deleted. Raises CannotRun for a name that is none of them.
@@ -210,7 +192,9 @@ def _named(
         path = os.fsencode(inside)
         below = _below(after, path)
         if not below and args.tree is None and world.git.resolve("HEAD", "tree") is not None:
-            earlier = earlier or gates.read_tree(_tree(world, "HEAD"), objects, root, kept)
+            earlier = earlier or gates.read_listed(
+                gate_read.tree(world, gate_read.resolved(world, "HEAD")), objects, root, after.kept
+            )
             below = _below(earlier, path)
         if not below:
             raise _no_file(name, args.tree, os.path.lexists(world.cwd / name))
@@ -234,14 +218,14 @@ def _no_file(name: str, revision: str | None, exists: bool) -> CannotRun:
     return CannotRun(f"no such file: {name}", hint="files are named from where you stand")
 
 
-def content_of(world: World, read: Read) -> Content:
+def content_of(world: World, listed: Mapping[bytes, tuple[str, str]]) -> Content:
     """Bytes of a path that was judged, for formats whose columns count bytes."""
 
     def content(path: bytes) -> bytes | None:
-        if path not in read.files or read.files[path][0] not in ("100644", "100755"):
+        if path not in listed or listed[path][0] not in ("100644", "100755"):
             return None
         with Objects(world.git) as objects:
-            return objects.read(read.files[path][1])
+            return objects.read(listed[path][1])
 
     return content
 

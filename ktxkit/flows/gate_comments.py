@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from ktxkit.core.gates import suppressing
-from ktxkit.core.gates.findings import Finding
 from ktxkit.effects.objects import Objects
-from ktxkit.gates import PLAIN
+
+if TYPE_CHECKING:
+    from ktxkit.core.gates import suppressing
+    from ktxkit.core.gates.findings import Finding
 
 
 class Comments:
@@ -31,12 +33,17 @@ class Comments:
 
     def _noted(self, path: bytes, data: bytes) -> bytes:
         if path not in self._ignores:
+            from ktxkit.core.gates import suppressing
+
             marked = suppressing.MARK in data
             self._ignores[path] = suppressing.in_text(data.decode("utf-8", "replace")) if marked else []
         return data
 
     def without(self, found: Iterable[Finding]) -> list[Finding]:
         """Findings without those that a comment covers."""
+        from ktxkit.core.gates import suppressing
+        from ktxkit.gates import PLAIN
+
         findings = list(found)
         for path in {one.path for one in findings if one.line} - self._ignores.keys():
             if path in self._files and self._files[path][0] in PLAIN:
@@ -48,6 +55,10 @@ class Comments:
 
     def idle(self, artifacts: Collection[bytes]) -> list[Finding]:
         """Comments that cover nothing, but for files whose comments the gate of artifacts answers for."""
+        if not self._ignores:
+            return []
+        from ktxkit.core.gates import suppressing
+
         others = {path: listed for path, listed in self._ignores.items() if path not in artifacts}
         return suppressing.idle(others, self._used, foreign=True)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit import contracts
 from ktxkit.contracts import Document
-from ktxkit.core import strict_yaml
-from ktxkit.core.gates.artifacts import Options
-from ktxkit.core.gates.findings import Finding
+from ktxkit.core.gates.model import Options
 from ktxkit.core.text import nearest
 from ktxkit.errors import BrokenContract, CannotRun
-from ktxkit.gates import TREE_GATES, registry
+
+if TYPE_CHECKING:
+    from ktxkit.core.gates.findings import Finding
 
 NAME = "ktx-gates.yaml"
 CONTRACT, BASELINE = "gate-config", "gate-baseline"
@@ -56,7 +56,8 @@ def make(options: Mapping[str, Any], load: Load) -> Config:
     document = {**(_read(data, where) if data is not None else {}), **options}
     only = set(options.get("only", ()))
     entries = tuple(document.get("gates", DEFAULT))
-    entries += tuple({"gate": name} for name in sorted(_plain() & only - {_name(entry) for entry in entries}))
+    more = _plain() & only - {_name(entry) for entry in entries} if only else ()
+    entries += tuple({"gate": name} for name in sorted(more))
     unknown = sorted(only - {_name(entry) for entry in entries})
     if unknown:
         near = nearest(unknown[0], sorted(_name(entry) for entry in entries))
@@ -73,6 +74,8 @@ def make(options: Mapping[str, Any], load: Load) -> Config:
 
 def _plain() -> frozenset[str]:
     """Gates that say what they want by themselves: they can be asked for where none is configured."""
+    from ktxkit.gates import TREE_GATES, registry
+
     return frozenset(registry.named(TREE_GATES)) - {ARTIFACTS, "schema", "command"}
 
 
@@ -94,6 +97,8 @@ def options_of(document: Mapping[str, Any]) -> Options:
 
 
 def _read(data: bytes, where: str) -> Document:
+    from ktxkit.core import strict_yaml
+
     parsed = strict_yaml.read(data)
     if parsed.root is None and not parsed.problems:
         return {}  # an empty file, or comments only
@@ -121,6 +126,8 @@ def _debts(path: Any, load: Load) -> dict[str, Document]:
 
 def paid(config: Config, found: Iterable[Finding]) -> list[Finding]:
     """A finding for each known debt that nothing is found of any more."""
+    from ktxkit.core.gates.findings import Finding
+
     left = config.debts.keys() - {one.fingerprint for one in found}
     where = config.debts_file.encode("utf-8", "surrogateescape")
     hint = f"gate-check --all --update-baseline {config.debts_file}"

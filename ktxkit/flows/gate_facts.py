@@ -5,30 +5,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
-from ktxkit import contracts
-from ktxkit.core import strict_yaml
-from ktxkit.core.gates import page, shape, source
 from ktxkit.core.gates.model import place_of
-from ktxkit.core.yaml_nodes import Problem
-from ktxkit.effects import installed
 
 Facts = dict[str, Any]
-READERS_VERSION = 1  # counted up whenever a reader finds something else in the same bytes
+FEW = 8  # artifacts that are judged by their schemas without an engine
 NOT_A_FILE = {"120000": "a symbolic link", "160000": "a submodule"}
-
-
-def version() -> str:
-    """What facts depend on besides the bytes."""
-    return f"{READERS_VERSION}.{_parsers()}"
-
-
-@lru_cache(maxsize=1)
-def _parsers() -> str:
-    fast = int(installed.is_there("_ruamel_yaml"))
-    return f"{installed.version_of('sqlglot') or 'no-sql'}.{fast}"
 
 
 def read(kind: str, data: bytes) -> Facts:
@@ -50,6 +33,9 @@ def no_collection() -> Iterator[None]:
 
 
 def _read(kind: str, data: bytes) -> Facts:
+    from ktxkit import contracts
+    from ktxkit.core.gates import page, source
+
     if kind == "page":
         return page.read(data, contracts.violations)
     if kind == "provenance":
@@ -59,6 +45,11 @@ def _read(kind: str, data: bytes) -> Facts:
 
 def rows(data: bytes) -> Facts:
     """The rows of a provenance file: a JSON array of objects."""
+    from ktxkit import contracts
+    from ktxkit.core import strict_yaml
+    from ktxkit.core.gates import shape
+    from ktxkit.core.yaml_nodes import Problem
+
     parsed = strict_yaml.read(data)
     facts: Facts = {"kind": "provenance", "rows": [], "ignores": []}
     problems = list(parsed.problems)
@@ -105,6 +96,10 @@ def remember(
         kind = place_of(path, root).kind
         if kind and mode not in NOT_A_FILE and f"{kind}:{oid}" not in cache:
             wanted[f"{kind}:{oid}"] = (kind, oid)
+    if len(wanted) > FEW:
+        from ktxkit import contracts
+
+        contracts.expect_many()
     for (key, (kind, _)), data in zip(wanted.items(), each([oid for _, oid in wanted.values()]), strict=True):
         cache[key] = read(kind, data)
 

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from functools import lru_cache
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from typing import Any
+from zlib import crc32
 
-from ktxkit import __version__, contracts
 from ktxkit.core import names
 from ktxkit.core.digests import digest
-from ktxkit.core.gates import groups
-from ktxkit.core.gates.groups import Group, Grouped, summary_of
-from ktxkit.core.gates.model import place_of
-from ktxkit.effects.fact_cache import FactCache
+from ktxkit.core.gates import model
+from ktxkit.core.gates.groups import Group, Grouped, marks_of, said_of
+from ktxkit.core.gates.model import kind_of
+from ktxkit.effects.fact_cache import FactCache, Row
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import CannotRun
-from ktxkit.flows import gate_facts
+from ktxkit.flows import gate_facts, gate_read, gate_version
+from ktxkit.flows.gate_read import Listed, parsed, path_of
 from ktxkit.world import World
 
 Facts = dict[str, Any]
-Entry = tuple[str, bytes, str, str]  # mode, path, object id, kind
-Row = tuple[int, str, bytes, bytes]  # number, name, summary, facts
+Entry = tuple[str, str, gate_read.Entry]  # what its facts follow from, kind, file
 FEWEST = 200  # artifacts of a tree for which a cache is made: fewer are read in no time
 PAGES, OTHERS = 64, 16  # groups
 
 
-def open_cache(world: World, entries: Iterable[tuple[str, bytes, str]], root: bytes) -> FactCache | None:
+def open_cache(world: World, listed: Listed, root: bytes) -> FactCache | None:
     """The cache of a repository with many artifacts; None where they are few, or where there is no place for it."""
-    count = sum(1 for _, path, _ in entries if place_of(path, root).kind)
-    if count < FEWEST:
+    artifacts = (path for path in map(path_of, listed.lines) if kind_of(path, root))
+    if next(islice(artifacts, FEWEST - 1, None), None) is None:
         return None
     try:
         return FactCache(world.writable_store.path(names.FACTS))
@@ -39,97 +40,169 @@ def open_cache(world: World, entries: Iterable[tuple[str, bytes, str]], root: by
         return None
 
 
+@dataclass(frozen=True)
+class Slot:
+    """The files of one group, in order, as git lists them."""
+
+    lines: list[bytes] = field(default_factory=list)
+
+    @cached_property
+    def paths(self) -> list[bytes]:
+        return list(map(path_of, self.lines))
+
+    def name(self, root: bytes) -> str:
+        """What the group's facts follow from: its files, and the version of the readers."""
+        return digest(b"\0".join((gate_version.version().encode(), root, *self.lines)))
+
+    def changed(self, gone: Slot, new: Slot) -> Slot:
+        """Without some of its files, and with others."""
+        return Slot(sorted(set(self.lines).difference(gone.lines).union(new.lines), key=path_of))
+
+
 class Reader:
     """Reads trees by one cache. `memory`: facts by kind and blob id, of this process."""
 
-    def __init__(self, cache: FactCache, objects: Objects, memory: MutableMapping[str, Facts]) -> None:
+    def __init__(self, cache: FactCache, objects: Objects, memory: MutableMapping[str, Facts], root: bytes) -> None:
         self._cache = cache
         self._objects = objects
         self._memory = memory
+        self._root = root
         self._groups: dict[str, Group] = {}
+        self._slots: dict[int, Slot] = {}
+        self._known: dict[int, tuple[Slot, str, Group]] = {}  # slots that were looked up, by number
 
-    def read(self, entries: Iterable[tuple[str, bytes, str]], root: bytes) -> Grouped:
+    def read(self, listed: Listed) -> Grouped:
         """The facts of a tree's artifacts. What was read anew is kept."""
-        sorted_in: dict[int, list[Entry]] = {}
-        for mode, path, oid in entries:
-            kind = place_of(path, root).kind
-            if kind:
-                number = zlib.crc32(path) % PAGES if kind == "page" else PAGES + zlib.crc32(path) % OTHERS
-                sorted_in.setdefault(number, []).append((mode, path, oid, kind))
+        self._slots = _slots(listed.lines, self._root)
+        return self._grouped()
+
+    def beside(self, gone: Iterable[bytes], new: Iterable[bytes]) -> Grouped:
+        """The facts of the tree that differs in these lines from the one that was read last."""
+        less, more = _slots(gone, self._root), _slots(new, self._root)
+        for number in less.keys() | more.keys():
+            old = self._slots.get(number, Slot())
+            self._slots[number] = old.changed(less.get(number, Slot()), more.get(number, Slot()))
+        return self._grouped()
+
+    def _grouped(self) -> Grouped:
         made: list[Row] = []
-        groups = [self._group(number, found, root, made) for number, found in sorted(sorted_in.items())]
+        groups, layer = [], [gate_version.version()]
+        for number, slot in sorted(self._slots.items()):
+            if slot.lines:
+                name, group = self._looked_up(number, slot, made)
+                groups.append(group)
+                layer += [name] if number >= PAGES else []
         self._cache.keep(made)
-        return Grouped(groups)
+        home = {number: self._known[number][2] for number, slot in self._slots.items() if slot.lines}
+        return Grouped(groups, digest("\0".join(layer).encode("ascii")), lambda path: home.get(self._number(path)))
 
-    def _group(
-        self, number: int, entries: list[Entry], root: bytes, made: list[tuple[int, str, bytes, bytes]]
-    ) -> Group:
-        name = _name(entries, root)
-        if name in self._groups:
-            return self._groups[name]
-        paths = [path for _, path, _, _ in entries]
-        summary = _decoded(self._cache.summary(number, name))
-        if isinstance(summary, dict):
-            group = Group(paths, summary, lambda: self._body(number, name, entries, root))
-        else:
-            facts = self._anew(number, entries, root)
-            summary = summary_of(dict(zip(paths, facts, strict=True)), root)
-            body = [[_key(entry), one] for entry, one in zip(entries, facts, strict=True)]
-            made.append((number, name, _encoded(summary), _encoded(body)))
-            group = Group(paths, summary, lambda: facts)
-        self._groups[name] = group
-        return group
+    def _number(self, path: bytes) -> int:
+        """The group that a path belongs to; none has the number -1."""
+        kind = kind_of(path, self._root)
+        return _number(path, kind) if kind else -1
 
-    def _body(self, number: int, name: str, entries: list[Entry], root: bytes) -> Sequence[Facts]:
-        known = _by_key(self._cache.body(number, name))
-        return self._anew(number, entries, root) if known is None else self._facts(entries, known, root)
+    def _looked_up(self, number: int, slot: Slot, made: list[Row]) -> tuple[str, Group]:
+        if number in self._known and self._known[number][0] is slot:
+            return self._known[number][1:]
+        name = slot.name(self._root)
+        if name not in self._groups:
+            self._groups[name] = self._group(number, name, slot, made)
+        self._known[number] = (slot, name, self._groups[name])
+        return name, self._groups[name]
 
-    def _anew(self, number: int, entries: list[Entry], root: bytes) -> list[Facts]:
-        """Read what the group of this number did not have when it was kept last."""
-        return self._facts(entries, _by_key(self._cache.latest(number)) or {}, root)
+    def _group(self, number: int, name: str, slot: Slot, made: list[Row]) -> Group:
+        outline = self._cache.outline(number, name)
+        if outline is not None:
+            return Group(slot.paths, *outline, lambda: self._body(number, name, slot))
+        entries = _entries(slot, self._root)
+        keys = [key for key, _, _ in entries]
+        latest = _Latest.of(*(self._cache.latest(number) or (b"", b"")))
+        lines = self._lines(entries, latest.lines)
+        whole = Group(slot.paths, b"", b"", lambda: lines)
+        said, marked = said_of(whole.facts, self._root), marks_of(whole.facts, [latest.names.get(key) for key in keys])
+        made.append(Row(number, name, said, marked, b"\n".join([_encoded([gate_version.version(), *keys]), *lines])))
+        return Group(slot.paths, said, marked, lambda: lines)
 
-    def _facts(self, entries: list[Entry], known: Mapping[str, Facts], root: bytes) -> list[Facts]:
-        found = []
-        missing = [entry[:3] for entry in entries if _key(entry) not in known]
-        gate_facts.remember(missing, root, self._objects.each, self._memory)
-        for mode, _, oid, kind in entries:
-            if mode in gate_facts.NOT_A_FILE:
-                found.append(gate_facts.other(kind, mode))
-                continue
-            facts = known.get(_key((mode, b"", oid, kind)))
-            found.append(gate_facts.kept(kind, oid, self._objects.read, self._memory) if facts is None else facts)
-        return found
+    def _body(self, number: int, name: str, slot: Slot) -> Sequence[bytes]:
+        """The facts of a group; where they are not whole, read again what the latest of that number does not have."""
+        body = self._cache.body(number, name)
+        if body is not None:  # its name says that it is of these files, in this order
+            return body.split(b"\n")[1:]
+        return self._lines(_entries(slot, self._root), _Latest.of((self._cache.latest(number) or (b"",))[0]).lines)
+
+    def _lines(self, entries: Sequence[Entry], known: Mapping[str, bytes]) -> list[bytes]:
+        missing = [(key, kind, entry) for key, kind, entry in entries if key not in known]
+        gate_facts.remember([entry for _, _, entry in missing], self._root, self._objects.each, self._memory)
+        new = {key: _encoded(self._fact(kind, entry)) for key, kind, entry in missing}
+        return [new[key] if key in new else known[key] for key, _, _ in entries]
+
+    def _fact(self, kind: str, entry: gate_read.Entry) -> Facts:
+        mode, _, oid = entry
+        if mode in gate_facts.NOT_A_FILE:
+            return gate_facts.other(kind, mode)
+        return gate_facts.kept(kind, oid, self._objects.read, self._memory)
+
+    def fine(self, facts: Mapping[bytes, Facts], strict: bool) -> dict[str, set[str]] | None:
+        """Texts that the semantic layer is known to answer, by kind."""
+        assert isinstance(facts, Grouped)
+        note = self._cache.note("fine", f"{facts.layer} {strict}")
+        return {kind: set(texts) for kind, texts in json.loads(note).items()} if note is not None else None
+
+    def keep_fine(self, facts: Mapping[bytes, Facts], strict: bool, found: Mapping[str, Collection[str]]) -> None:
+        """Keep more of these texts."""
+        assert isinstance(facts, Grouped)
+        known = (self.fine(facts, strict) or {}) if any(found.values()) else {}
+        more = {kind: sorted({*texts, *known.get(kind, ())}) for kind, texts in found.items()}
+        if any(len(texts) > len(known.get(kind, ())) for kind, texts in more.items()):
+            self._cache.keep_note("fine", f"{facts.layer} {strict}", _encoded(more))
 
 
-def _name(entries: list[Entry], root: bytes) -> str:
-    """What a group's facts follow from: its files, and the version of the readers."""
-    lines = [b" ".join((mode.encode(), oid.encode(), path)) for mode, path, oid, _ in entries]
-    return digest(b"\0".join((gate_facts.version().encode(), readers(), root, *lines)))
+@dataclass(frozen=True)
+class _Latest:
+    """What a group held when it was kept last, by what facts follow from: the facts as JSON, and the names in them."""
+
+    lines: Mapping[str, bytes] = field(default_factory=dict)
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, body: bytes, marked: bytes = b"") -> _Latest:
+        head, *lines = body.split(b"\n")
+        version, *keys = json.loads(head or b'[""]')
+        if version != gate_version.version():
+            return cls()  # other readers read it
+        names: dict[str, list[str]] = {key: [] for key in keys} if marked else {}
+        for name, numbers in (json.loads(marked)["names"] if marked else {}).items():
+            for key in {keys[n] for n in numbers}:
+                names[key].append(name)
+        return cls(dict(zip(keys, lines, strict=True)), names)
 
 
-@lru_cache(maxsize=1)
-def readers() -> bytes:
-    """What the readers are: their release, their sources and their schemas. Nobody has to remember to count it up."""
-    core = Path(groups.__file__).parent
-    places = [*core.glob("*.py"), core.parent / "strict_yaml.py", core.parent / "yaml_nodes.py"]
-    places += [Path(gate_facts.__file__), *contracts.schema_dir().glob("artifact-*.schema.json")]
-    found = [place.read_bytes() for place in sorted(places) if place.is_file()]
-    return f"{__version__} {digest(b''.join(found))[3:19]}".encode()
+def _entries(slot: Slot, root: bytes) -> list[Entry]:
+    """The files of a slot, each after what its facts follow from, and its kind."""
+    found = []
+    for line in slot.lines:
+        path, (mode, oid) = parsed(line)
+        kind = kind_of(path, root)
+        found.append((f"{kind}:{mode if mode in gate_facts.NOT_A_FILE else oid}", kind, (mode, path, oid)))
+    return found
 
 
-def _key(entry: Entry) -> str:
-    mode, _, oid, kind = entry
-    return f"{gate_facts.version()} {readers().decode()}:{kind}:{mode if mode in gate_facts.NOT_A_FILE else oid}"
+def _number(path: bytes, kind: str) -> int:
+    return crc32(path) % PAGES if kind == "page" else PAGES + crc32(path) % OTHERS
+
+
+def _slots(lines: Iterable[bytes], root: bytes) -> dict[int, Slot]:
+    """The artifacts among files by the number of their group, in their order."""
+    found: dict[int, list[bytes]] = defaultdict(list)
+    everyones = root + model.EVERYONES
+    for line in lines:
+        path = line[line.index(b"\t") + 1 :]
+        if path.startswith(everyones) and path.endswith(b".md"):
+            found[crc32(path) % PAGES].append(line)
+        elif kind := kind_of(path, root):
+            found[_number(path, kind)].append(line)
+    return {number: Slot(listed) for number, listed in found.items()}
 
 
 def _encoded(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode("ascii")
-
-
-def _decoded(data: bytes | None) -> Any:
-    return json.loads(data) if data is not None else None
-
-
-def _by_key(data: bytes | None) -> dict[str, Facts] | None:
-    listed = _decoded(data)
-    return dict(listed) if isinstance(listed, list) else None

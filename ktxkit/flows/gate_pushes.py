@@ -10,7 +10,7 @@ from ktxkit.core.gates import verdict as core_verdict
 from ktxkit.core.hooks import Push, read_pushes
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import CannotRun
-from ktxkit.flows import gate_config, gates
+from ktxkit.flows import gate_config, gate_read, gates
 from ktxkit.flows.gates import Asked
 from ktxkit.world import World
 
@@ -24,12 +24,12 @@ def check(world: World, remote: str, lines: bytes, options: Mapping[str, Any]) -
 
 def _judged(world: World, objects: Objects, tree: str, base: str, options: Mapping[str, Any]) -> Document:
     """By the configuration of what the other side has: a push of foreign work must not run what that work says."""
-    known = {path: oid for _, path, oid in gates.entries_of(objects, base or tree)}
-    config = gate_config.make(options, lambda path: objects.read(known[path]) if path in known else None)
+    known = gate_read.tree(world, base or tree).files
+    config = gate_config.make(options, lambda path: objects.read(known[path][1]) if path in known else None)
     root = config.options.root
-    kept = gates.reader(world, objects, gates.entries_of(objects, tree), root)
-    after = gates.read_tree(tree, objects, root, kept)
-    before = gates.read_tree(base, objects, root, kept) if base else None
+    listed = gate_read.tree(world, tree)
+    after = gates.read_listed(listed, objects, root, gates.reader(world, objects, listed, root))
+    before = gates.read_beside(gate_read.tree(world, base), after, objects, root) if base else None
     return gates.verdict(world, objects, Asked(after, before, everything=before is None), config)
 
 

@@ -6,28 +6,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.contracts import Document
-from ktxkit.core.gates import scope as scoping
 from ktxkit.core.gates import verdict as core_verdict
-from ktxkit.core.gates.artifacts import Judged, Options, judge, looked_at
-from ktxkit.core.gates.findings import Finding, grouped, mark_inherited
 from ktxkit.core.gates.model import PLACES
-from ktxkit.effects import scratch
 from ktxkit.effects.objects import Objects
 from ktxkit.effects.tree_files import TREE, TreeFiles
-from ktxkit.flows import gate_config, gate_facts
+from ktxkit.flows import gate_artifacts, gate_config, gate_facts, gate_version
+from ktxkit.flows.gate_artifacts import changed
 from ktxkit.flows.gate_comments import Comments
 from ktxkit.flows.gate_config import ARTIFACTS, Config, options_of
 from ktxkit.flows.gate_fetch import fetch_artifacts
 from ktxkit.flows.gate_groups import Reader, open_cache
-from ktxkit.gates import TREE_GATES, Subject, registry
+from ktxkit.flows.gate_read import Files, Listed
 from ktxkit.world import World
 
+if TYPE_CHECKING:
+    from ktxkit.core.gates.findings import Finding
+    from ktxkit.gates import Subject
+
 __all__ = [
-    "CONTRACT", "Asked", "Read", "changed", "check_tree", "entries_of", "options_of", "read_entries", "read_tree",
-    "reader", "verdict",
+    "CONTRACT", "Asked", "Read", "changed", "check_tree", "entries_of", "options_of", "read_beside", "read_entries",
+    "read_listed", "read_tree", "reader", "verdict",
 ]  # fmt: skip
 
 CONTRACT = "verdict"
@@ -45,6 +46,7 @@ class Read:
     files: Mapping[bytes, tuple[str, str]]
     facts: Mapping[bytes, dict[str, Any]]
     tree: str = ""
+    kept: Reader | None = None  # what read it, where it keeps facts
 
 
 @dataclass(frozen=True)
@@ -96,29 +98,27 @@ def _file(objects: Objects, tree: str, path: bytes) -> bytes | None:
 
 def _base(tree: str, objects: Objects, root: bytes) -> Read:
     """A base tree, from memory where the candidate before this one was judged against it too."""
-    key = (gate_facts.version(), root, tree)
+    key = (gate_version.version(), root, tree)
     if key not in _bases:
         _bases.clear()
         _bases[key] = read_tree(tree, objects, root)
     return replace(_bases[key], files=TreeFiles(objects, tree))
 
 
-def read_tree(tree: str, objects: Objects, root: bytes, kept: Reader | None = None) -> Read:
+def read_tree(tree: str, objects: Objects, root: bytes) -> Read:
     """The facts of a tree of the object store. Raises BrokenContract where an object is missing."""
-    if kept is not None:
-        return read_entries(entries_of(objects, tree), objects, root, tree, kept)
     read = read_entries(artifacts_of(objects, tree, root), objects, root, tree)
     return replace(read, files=TreeFiles(objects, tree))
 
 
-def reader(world: World, objects: Objects, entries: Entries, root: bytes) -> Reader | None:
+def reader(world: World, objects: Objects, listed: Listed, root: bytes) -> Reader | None:
     """A reader that keeps the facts of a repository with many artifacts on the disk; None where they are few."""
-    cache = open_cache(world, entries, root)
-    return Reader(cache, objects, _remembered()) if cache is not None else None
+    cache = open_cache(world, listed, root)
+    return Reader(cache, objects, _remembered(), root) if cache is not None else None
 
 
 def _remembered() -> dict[str, dict[str, Any]]:
-    cache = _memory.setdefault(gate_facts.version(), {})
+    cache = _memory.setdefault(gate_version.version(), {})
     if len(cache) > FACTS_KEPT:
         cache.clear()
     return cache
@@ -141,15 +141,26 @@ def artifacts_of(objects: Objects, tree: str, root: bytes) -> Entries:
     return found
 
 
-def read_entries(entries: Entries, objects: Objects, root: bytes, tree: str = "", kept: Reader | None = None) -> Read:
-    """A tree's facts, from memory where its blobs were read before, or from what `kept` keeps."""
-    facts: Mapping[bytes, dict[str, Any]]
-    if kept is not None:
-        facts = kept.read(entries, root)
-    else:
-        gate_facts.remember(entries, root, objects.each, _remembered())
-        facts = gate_facts.of_tree(entries, root, objects.read, _remembered())
+def read_entries(entries: Entries, objects: Objects, root: bytes, tree: str = "") -> Read:
+    """A tree's facts, from memory where its blobs were read before."""
+    gate_facts.remember(entries, root, objects.each, _remembered())
+    facts = gate_facts.of_tree(entries, root, objects.read, _remembered())
     return Read({path: (mode, oid) for mode, path, oid in entries}, facts, tree)
+
+
+def read_listed(listed: Listed, objects: Objects, root: bytes, kept: Reader | None) -> Read:
+    """The facts of an index or tree that git listed, from what `kept` keeps where there is such."""
+    if kept is None:
+        return read_entries(listed.entries, objects, root, listed.tree)
+    return Read(listed.files, kept.read(listed), listed.tree, kept)
+
+
+def read_beside(listed: Listed, after: Read, objects: Objects, root: bytes) -> Read:
+    """The facts of a tree beside the one that was read last: of what is the same in both nothing is looked at again."""
+    if after.kept is None or not isinstance(after.files, Files):
+        return read_entries(listed.entries, objects, root, listed.tree)
+    there = after.files.listed
+    return Read(listed.files, after.kept.beside(there.without(listed), listed.without(there)), listed.tree, after.kept)
 
 
 def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Document:
@@ -166,7 +177,7 @@ def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Doc
     comments = Comments(asked.after.files, objects)
     for entry in config.gates:
         if entry["gate"] == ARTIFACTS:
-            more, looked, suppressed = _artifacts(asked, touched, config.options)
+            more, looked, suppressed = gate_artifacts.findings(asked, touched, config.options)
             name, count = ARTIFACTS, looked["files"]
         else:
             more, count = _other(world, objects, asked, touched, entry, comments)
@@ -196,34 +207,9 @@ def charged(asked: Asked, config: Config) -> list[Finding]:
     touched = asked.touched
     if touched is None and asked.before is not None:
         touched = changed(asked.before, asked.after)
-    found, _, _ = _artifacts(asked, None if asked.everything else touched, config.options)
+    found, _, _ = gate_artifacts.findings(asked, None if asked.everything else touched, config.options)
     errors = [one for one in found if one.severity == "error" and not one.inherited]
     return [one for one in errors if one.fingerprint not in config.baseline]
-
-
-def _artifacts(
-    asked: Asked, touched: Sequence[bytes] | None, how: Options
-) -> tuple[list[Finding], dict[str, int], int]:
-    after, before = asked.after, asked.before
-    trees = [one for one in (before, *asked.also) if before is not None and one is not None]
-    bases = [judge(one.facts, one.files, replace(how, raw_current=None)) for one in trees]
-    past = [one for one in (*trees, asked.earlier) if one is not None]
-    former = frozenset(name for base in bases for name in base.layer.homes)
-    if asked.earlier is not None:
-        former |= judge(asked.earlier.facts, asked.earlier.files, how).layer.homes.keys()
-    judged: Judged = judge(after.facts, after.files, how, former)
-    found: list[Finding] = list(judged.findings)
-    for one, base in zip(trees, bases, strict=True):
-        found = mark_inherited(found, base.findings, moved(one, after))
-    if touched is None:
-        return found, dict(judged.looked), judged.suppressed
-    scope = scoping.close(touched, [after.facts, *(one.facts for one in past)], how.root)
-    if before is None:
-        found = [one for one in found if scope.holds(one)]
-    else:
-        found = [one for one in found if not one.inherited or one.path in scope.files]
-    seen = {path: after.facts[path] for path in scope.files if path in after.facts}
-    return found, looked_at(seen), judged.suppressed
 
 
 def _other(
@@ -234,6 +220,9 @@ def _other(
     entry: Document,
     comments: Comments,
 ) -> tuple[list[Finding], int]:
+    from ktxkit.core.gates.findings import grouped, mark_inherited
+    from ktxkit.gates import TREE_GATES, registry
+
     subject = replace(
         _subject(world, objects, asked.after, asked.before, touched), read=comments.read, read_each=comments.each
     )
@@ -242,7 +231,7 @@ def _other(
     for one in (asked.before, *asked.also) if found and asked.before is not None else ():
         base = _subject(world, objects, one, None, touched, is_base=True)
         known = registry.ask(TREE_GATES, entry["gate"], base, entry).findings
-        found = mark_inherited(found, known, moved(one, asked.after))
+        found = mark_inherited(found, known, gate_artifacts.moved(one, asked.after))
     return found, answer.looked
 
 
@@ -255,31 +244,18 @@ def _subject(
     *,
     is_base: bool = False,
 ) -> Subject:
+    from ktxkit.gates import Subject
+
     under = base.tree if base is not None else tree.tree
-    checkout: Callable[[], AbstractContextManager[Path]] = lambda: scratch.checkout(  # noqa: E731
-        world, [(mode, path, oid) for path, (mode, oid) in tree.files.items()], under
-    )
+
+    def checkout() -> AbstractContextManager[Path]:
+        from ktxkit.effects import scratch
+
+        return scratch.checkout(world, [(mode, path, oid) for path, (mode, oid) in tree.files.items()], under)
+
     chosen = None if touched is None else frozenset(touched)
     read: Callable[[bytes], bytes] = lambda path: objects.read(tree.files[path][1])  # noqa: E731
     each: Callable[[Sequence[bytes]], Iterator[bytes]] = lambda paths: objects.each(  # noqa: E731
         [tree.files[path][1] for path in paths]
     )
     return Subject(world, tree.files, chosen, read, checkout, is_base, each)
-
-
-def changed(before: Read, after: Read) -> list[bytes]:
-    """Paths that differ between two trees."""
-    if isinstance(after.files, TreeFiles) and isinstance(before.files, TreeFiles):
-        return after.files.differing(before.files)
-    return sorted({path for path, _ in before.files.items() ^ after.files.items()})
-
-
-def moved(before: Read, after: Read) -> dict[bytes, bytes]:
-    """New path to old path of each file that only moved."""
-    gone: dict[str, bytes] = {}
-    paths = changed(before, after)
-    for path in paths:
-        if path not in after.files:
-            gone.setdefault(before.files[path][1], path)
-    new = ((path, after.files[path][1]) for path in paths if path in after.files and path not in before.files)
-    return {path: gone[oid] for path, oid in new if oid in gone}

@@ -135,6 +135,17 @@ def test_clean_takes_what_is_in_and_nothing_else(repo: Repo) -> None:
     assert repo.git("fsck", "--connectivity-only", "--no-dangling") == ""
 
 
+def test_clean_takes_the_cache_with_the_records(repo: Repo) -> None:
+    repo.write("page", "one\n")
+    repo.commit()
+    kept = repo.write(".ktx/cache/facts.sqlite", "facts")
+    assert ktx(repo, "clean", "--yes").out == "Nothing to clear.\n" and kept.is_file()
+    (item,) = document(repo, "clean", "--records")["items"]
+    assert (item["what"], item["bytes"]) == ("cache", 5) and kept.is_file()
+    assert ktx(repo, "clean", "--records", "--yes").status == 0 and not kept.parent.exists()
+    assert ktx(repo, "clean", "--records", "--yes").out == "Nothing to clear.\n"
+
+
 def test_clean_saves_what_a_dead_worktree_holds(repo: Repo) -> None:
     assert call("worktree-open", "--job", "j1", "--unit", "one", cwd=repo.path).status == 0
     (repo.path / ".ktx" / names.worktree_dir("j1", 1, "one") / "only-here").write_text("work\n")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ktxkit.core.gates.artifacts import Judged, Options, judge
+from ktxkit.core.gates.artifacts import Judged, judge
 from ktxkit.core.gates.findings import document
+from ktxkit.core.gates.groups import Group, Grouped, marks_of, said_of
+from ktxkit.core.gates.model import Options
 from ktxkit.flows import gate_facts
 from ktxkit.flows.gates import options_of
 from tests.support.commands import call
 from tests.support.repos import Repo
 
+RAW = "raw-sources/a/b/2024-01-01-x/c"
 Files = Mapping[str, str | bytes]
 
 
@@ -74,3 +78,47 @@ def source(name: str = "mart", connection: str = "wh", **parts: str) -> dict[str
 def page(body: str = "", front: str = "", key: str = "page") -> dict[str, str]:
     """A page as a file."""
     return {f"wiki/global/{key}.md": f"---\nsummary: A page\n{front}---\n{body}"}
+
+
+def some_files(chance: random.Random, count: int = 40) -> dict[str, str]:
+    """Sources and pages; some of them wrong."""
+    made: dict[str, str] = {}
+    names = [f"s{n}" for n in range(8)]
+    for name in names:
+        made |= source(name, measures="m total", joins=chance.choice([*names, "gone"]) if chance.random() < 0.5 else "")
+    for n in range(count):
+        parts = [f"`{chance.choice(names)}.{chance.choice(['m', 'total', 'id', 'id', 'm'])}`" for _ in range(4)]
+        odd = [
+            "`s1.former`",
+            "[[nowhere]]",
+            "`source:gone`",
+            "<!-- ktx-gate: ignore=stale-entity -->",
+            "`table:raw.s2`",
+        ]
+        odd += [
+            f"<!-- from: {RAW} -->",
+            "`raw.s1`",
+            "`word`",
+            f"[[p{n}]]",
+            f"[[p{(n * 3) % count}#part]]",
+            "`s3.nearly`",
+        ]
+        parts += chance.sample(odd, 1 if chance.random() < 0.2 else 0)
+        folder = "user/anna" if chance.random() < 0.05 else "global"
+        front = (
+            "" if chance.random() < 0.03 else f"---\nsummary: a\nsl_refs: [{chance.choice(names)}]\nrefs: [p1]\n---\n"
+        )
+        made[f"wiki/{folder}/p{n}.md"] = front + "\n\n".join(parts) + "\n"
+    return made
+
+
+def in_groups(facts: dict[bytes, Any], size: int) -> Grouped:
+    """The same facts in groups."""
+    pages = [path for path, one in facts.items() if one["kind"] == "page"]
+    parts = [pages[n : n + size] for n in range(0, len(pages), size)]
+    parts.append([path for path in facts if path not in pages])
+    return Grouped([_group({path: facts[path] for path in part}) for part in parts])
+
+
+def _group(part: dict[bytes, Any]) -> Group:
+    return Group(list(part), said_of(part, b""), marks_of(part), lambda: list(part.values()))

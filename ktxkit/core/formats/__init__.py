@@ -19,16 +19,23 @@ def render(format: str, verdict: Mapping[str, Any], content: Content = no_conten
     `content` gives the bytes of a path of the tree that was judged, or None; rdjsonl alone asks it, since its columns
     count bytes. Raises KeyError for a format that is none of FORMATS.
     """
-    from ktxkit.core.formats import github, gitlab, rdjson, records, sarif, text
+    found = {**verdict, "findings": ordered(verdict["findings"])}
+    return _renderer(format)(found, content)
 
-    renderers: dict[str, Renderer] = {
-        "text": text.render,
+
+def _renderer(format: str) -> Renderer:
+    """Imported where it is asked for."""
+    if format == "text":
+        from ktxkit.core.formats import text
+
+        return text.render
+    from ktxkit.core.formats import github, gitlab, rdjson, records, sarif
+
+    return {
         "json": records.as_json,
         "jsonl": records.as_lines,
         "sarif": sarif.render,
         "github": github.render,
         "gitlab": gitlab.render,
         "rdjsonl": rdjson.render,
-    }
-    found = {**verdict, "findings": ordered(verdict["findings"])}
-    return renderers[format](found, content)
+    }[format]

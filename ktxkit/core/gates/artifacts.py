@@ -8,24 +8,23 @@ from typing import Any
 
 from ktxkit.core.gates import model, sources, suppressing
 from ktxkit.core.gates.findings import Finding, grouped
-from ktxkit.core.gates.groups import COUNTED, Group, loose, summarized
-from ktxkit.core.gates.model import Layer
+from ktxkit.core.gates.groups import (
+    COUNTED,
+    Group,
+    key_of,
+    looked_at,
+    loose,
+    others_of,
+    pages_of,
+    special_of,
+    summarized,
+)  # fmt: skip
+from ktxkit.core.gates.model import Layer, Options
 from ktxkit.core.gates.provenance import Known, artifact, raw_path, raw_path_of
-from ktxkit.core.gates.references import References, Wrong, listed
+from ktxkit.core.gates.references import References, Wrong, is_fine, listed
 from ktxkit.core.gates.rules import ADVICE, level_of
 
 Facts = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a tree is judged. `root`: where the artifacts lie in it, empty or ending in `/`."""
-
-    root: bytes = b""
-    advise: bool = False
-    strict: bool = False
-    raw_current: Collection[str] | None = None
-    raw_deleted: Collection[str] = field(default_factory=frozenset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +35,30 @@ class Judged:
     looked: Mapping[str, int]
     suppressed: int = 0
     layer: Layer = field(default_factory=Layer)
+    fine: Mapping[str, Collection[str]] = field(default_factory=dict)  # texts that the layer answers, by kind
 
 
 def judge(
-    facts: Mapping[bytes, Facts], files: Collection[bytes], options: Options, former: Collection[str] = frozenset()
+    facts: Mapping[bytes, Facts],
+    files: Collection[bytes],
+    options: Options,
+    former: Collection[str] = frozenset(),
+    only: Collection[bytes] | None = None,
+    layer: Layer | None = None,
 ) -> Judged:
-    """Judge a tree. `facts`: of each artifact by path; `files`: every path; `former`: the base's sources."""
-    groups = [] if options.advise else summarized(facts)
-    rest = loose(facts, groups)
-    layer = model.build(rest, options.root)
-    paths = [path for path, one in rest.items() if one["kind"] == "page"]
-    keys = _keys([*paths, *(path for group in groups for path in group.paths)], options.root)
+    """Judge a tree. `facts`: of each artifact by path; `files`: every path; `former`: the base's sources.
+
+    `only`: the findings of these files are wanted, and which are suppressed anywhere; `looked` says nothing then.
+    `layer`: of these facts, where it is known.
+    """
+    groups = [] if options.advise or only is not None else summarized(facts)
+    if only is None:
+        rest = loose(facts, groups)
+        layer = model.build(rest, options.root) if layer is None else layer
+    else:
+        rest = {path: facts[path] for path in (*only, *special_of(facts)) if path in facts}
+        layer = model.build(others_of(facts), options.root) if layer is None else layer
+    keys = model.page_keys(pages_of(facts), options.root)
     references = References(layer, strict=options.strict, former=former)
     known = Known(files, keys[""], layer, options.root, options.raw_current, options.raw_deleted)
     is_quiet = _Quiet(references, known)
@@ -54,7 +66,9 @@ def judge(
     for group in groups:
         if group not in quiet:
             rest.update(group.facts)
-    found = [*_problems(rest), *sources.judge(layer)]
+    found = list(_problems(rest))
+    if only is None or any(one["kind"] == "sources" and (one["ignores"] or path in only) for path, one in rest.items()):
+        found += sources.judge(layer)
     for path, one in sorted(rest.items()):
         if one["kind"] == "page":
             found += _page(path, one, references, keys, known, options)
@@ -62,7 +76,7 @@ def judge(
             found += _rows(path, one, known)
     kept = [one for one in grouped(found) if options.advise or one.severity != ADVICE]
     findings, suppressed = _unsuppressed(kept, rest)
-    return Judged(tuple(findings), _summed(looked_at(rest), quiet), suppressed, layer)
+    return Judged(tuple(findings), _summed(looked_at(rest), quiet), suppressed, layer, references.fine())
 
 
 class _Quiet:
@@ -77,7 +91,7 @@ class _Quiet:
         return (
             self._known.pages >= set(summary["refs"])
             and all(self._all(summary, key, self._answered(answer)) for key, answer in self._asked.items())
-            and self._all(summary, "links", lambda text: _key_of(text) in self._known.pages or not _key_of(text))
+            and self._all(summary, "links", lambda text: key_of(text) in self._known.pages or not key_of(text))
             and self._all(summary, "comments", self._kept)
         )
 
@@ -90,15 +104,11 @@ class _Quiet:
 
     @staticmethod
     def _answered(answer: Callable[[str], Wrong | None]) -> Callable[[str], bool]:
-        return lambda text: (wrong := answer(text)) is None or level_of(wrong.rule) == ADVICE
+        return lambda text: is_fine(answer(text))
 
     def _kept(self, raw: str) -> bool:
         refused = raw_path(raw, self._known)
         return refused is None or level_of(refused[0]) == ADVICE
-
-
-def _key_of(link: str) -> str:
-    return link.partition("#")[0].strip()
 
 
 def _summed(looked: dict[str, int], groups: Iterable[Group]) -> dict[str, int]:
@@ -113,17 +123,6 @@ def _problems(facts: Mapping[bytes, Facts]) -> Iterator[Finding]:
     for path, one in facts.items():
         for rule, line, column, message, hint, level in one["problems"]:
             yield Finding(rule, path, message, line, column, hint=hint, level=level)
-
-
-def _keys(pages: Iterable[bytes], root: bytes) -> dict[str, set[str]]:
-    """Page keys that each user sees; those of nobody ("") are everyone's."""
-    keys: dict[str, set[str]] = {"": set()}
-    for path in pages:
-        where = model.place_of(path, root)
-        keys.setdefault(where.user, set()).add(where.key)
-    for user in keys.keys() - {""}:
-        keys[user] |= keys[""]
-    return keys
 
 
 def _page(
@@ -161,7 +160,7 @@ def _links(
     path: bytes, items: Iterable[list[Any]], pages: Collection[str], rule: str, nearest: Callable[[str], list[str]]
 ) -> Iterator[Finding]:
     for text, line, column in items:
-        key = _key_of(text) if rule == "unknown-link" else text
+        key = key_of(text) if rule == "unknown-link" else text
         if key in pages or not key:
             continue
         near = nearest(key)
@@ -204,18 +203,3 @@ def _unsuppressed(found: list[Finding], facts: Mapping[bytes, Facts]) -> tuple[l
     done = suppressing.apply(found, ignores)
     idle = suppressing.idle(ignores, done.used)
     return sorted([*done.kept, *idle], key=lambda one: one.order), done.count
-
-
-def looked_at(facts: Mapping[bytes, Facts]) -> dict[str, int]:
-    """Counts of what is there to be looked at."""
-    pages = [one for one in facts.values() if one["kind"] == "page"]
-    lists = ("refs", "slRefs", "tables", "links", "spans")
-    entries = [entry for one in facts.values() if one["kind"] == "sources" for entry in one["sources"]]
-    return {
-        "files": len(facts),
-        "pages": len(pages),
-        "sources": len(entries),
-        "references": sum(len(page[key]) for page in pages for key in lists),
-        "joins": sum(len(entry["joins"]) for entry in entries),
-        "rows": sum(len(one["rows"]) for one in facts.values() if one["kind"] == "provenance"),
-    }

@@ -8,11 +8,11 @@ from typing import Any
 
 from ktxkit.core.digests import digest
 from ktxkit.core.gates.rules import level_of
+from ktxkit.core.gates.verdict import LEVELS
 from ktxkit.core.text import path_fields, printable
 
 POSITIONS_SHOWN = 20  # places of one finding that a document lists; its count stays exact
 MESSAGE_LIMIT = 2000  # characters
-LEVELS = ("error", "warning", "advice")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -14,6 +14,7 @@ Facts = dict[str, Any]
 
 SEMANTIC_LAYER = b"semantic-layer/"
 WIKI = b"wiki/"
+EVERYONES = b"wiki/global/"
 PROVENANCE = b"links/provenance.json"
 PLACES = (PROVENANCE, b"semantic-layer", b"wiki")  # below the root: where artifacts are, directories or a file
 _YAML = (b".yaml", b".yml")
@@ -55,6 +56,43 @@ def _page(parts: list[str]) -> Place:
     if len(parts) >= 4 and parts[1] == "user":
         return Place("page", key="/".join(parts[3:])[: -len(".md")], user=parts[2])
     return Place()
+
+
+def kind_of(path: bytes, root: bytes) -> str:
+    """`place_of(path, root).kind`; of a page of everyone's, and of a source, without the rest."""
+    if path.startswith(root + EVERYONES) and path.endswith(b".md"):
+        return "page"
+    if path.startswith(root + SEMANTIC_LAYER) and path.endswith(_YAML) and path.count(b"/", len(root)) == 2:
+        return "source"
+    return place_of(path, root).kind
+
+
+def page_keys(pages: Iterable[bytes], root: bytes) -> dict[str, set[str]]:
+    """Page keys that each user sees; those of nobody ("") are everyone's."""
+    prefix = root + EVERYONES
+    start = len(prefix)
+    everyones: set[str] = set()
+    keys: dict[str, set[str]] = {"": everyones}
+    for path in pages:
+        if path.startswith(prefix):
+            everyones.add(path[start:-3].decode("utf-8", "surrogateescape"))
+        else:
+            where = place_of(path, root)
+            keys.setdefault(where.user, set()).add(where.key)
+    for user in keys.keys() - {""}:
+        keys[user] |= everyones
+    return keys
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a tree is judged. `root`: where the artifacts lie in it, empty or ending in `/`."""
+
+    root: bytes = b""
+    advise: bool = False
+    strict: bool = False
+    raw_current: Collection[str] | None = None
+    raw_deleted: Collection[str] = field(default_factory=frozenset)
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 from ktxkit.core.gates.model import Layer, Source
+from ktxkit.core.gates.rules import ADVICE, level_of
 
 SHOWN = 12  # names that a finding lists as searched
 _FILE = re.compile(r"(?:ya?ml|md|json|jsonl|sql|csv|py|ts|js|txt|html|toml|lkml|parquet|sh)\Z")
@@ -57,6 +58,13 @@ class References:
     def table(self, text: str) -> Wrong | None:
         """An entry of `tables`."""
         return self._kept("table", text)
+
+    def fine(self) -> dict[str, set[str]]:
+        """The texts that were asked about and are answered, by kind of list."""
+        found: dict[str, set[str]] = {"spans": _fine(self._spans.items()), "slRefs": set(), "tables": set()}
+        for (kind, text), wrong in self._lists.items():
+            found["slRefs" if kind == "sl" else "tables"] |= _fine([(text, wrong)])
+        return found
 
     def _kept(self, kind: str, text: str) -> Wrong | None:
         key = (kind, text)
@@ -199,6 +207,15 @@ class References:
 
     def _near_connection(self, connection: str, limit: int = 3, cutoff: float = 0.6) -> list[str]:
         return self.layer.near.names(connection, "connections", lambda: self.layer.connections, limit, cutoff)
+
+
+def is_fine(wrong: Wrong | None) -> bool:
+    """Whether a text is answered, or is only worth advice."""
+    return wrong is None or level_of(wrong.rule) == ADVICE
+
+
+def _fine(answers: Iterable[tuple[str, Wrong | None]]) -> set[str]:
+    return {text for text, wrong in answers if is_fine(wrong)}
 
 
 def split_connection(text: str) -> tuple[str, str]:

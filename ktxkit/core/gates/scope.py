@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.core.gates import model
-from ktxkit.core.gates.findings import Finding
 from ktxkit.core.gates.groups import concerned, names_in
+
+if TYPE_CHECKING:
+    from ktxkit.core.gates.findings import Finding
 
 Facts = dict[str, Any]
 Tree = Mapping[bytes, Facts]
@@ -45,9 +47,10 @@ def close(touched: Collection[bytes], trees: Collection[Tree], root: bytes = b""
             names |= set(declared(path, tree.get(path), root))
     raw = {_text(path, root) for path in touched}
     folded = {name.casefold() for name in names}
-    near = [concerned(tree, names, raw) for tree in trees]
+    targets = _targets(touched, trees)
+    near = [concerned(tree, names | folded | targets | raw, bool(names)) for tree in trees]
     referrers = {path for tree in near for path, facts in tree.items() if _uses(facts, names, folded, raw)}
-    referrers |= _joined(touched, trees, near)
+    referrers |= _joined(targets, near)
     if names:
         referrers |= {path for tree in near for path, facts in tree.items() if facts["kind"] == "provenance"}
     return Scope(frozenset(touched), frozenset(names), frozenset(referrers) - frozenset(touched))
@@ -86,13 +89,14 @@ def _uses(facts: Facts, names: set[str], folded: set[str], raw: set[str]) -> boo
     )
 
 
-def _joined(touched: Collection[bytes], trees: Collection[Tree], near: Collection[Tree]) -> set[bytes]:
+def _targets(touched: Collection[bytes], trees: Collection[Tree]) -> set[str]:
+    """Names of touched sources, and of what they join."""
+    entries = [entry for tree in trees for path in touched for entry in tree.get(path, {}).get("sources", ())]
+    return {entry["name"] for entry in entries} | {join["to"] for entry in entries for join in entry["joins"]}
+
+
+def _joined(targets: Collection[str], near: Collection[Tree]) -> set[bytes]:
     """Files of sources that a touched source joins, or shares its name with."""
-    targets = set()
-    for tree in trees:
-        for path in touched:
-            for entry in tree.get(path, {}).get("sources", ()):
-                targets |= {entry["name"], *(join["to"] for join in entry["joins"])}
     return {
         path
         for tree in near

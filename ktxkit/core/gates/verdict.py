@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ktxkit.core.gates.findings import LEVELS, Finding, document
 from ktxkit.core.text import plural
 
+if TYPE_CHECKING:
+    from ktxkit.core.gates.findings import Finding
+
+LEVELS = ("error", "warning", "advice")
 FINDINGS_LIMIT = 25_000  # findings in one document; the counts stay exact
 NOUNS = {
     "pages": ("page", "pages"),
@@ -48,8 +51,16 @@ def build(
             "baselined": baselined,
         },
         "gates": [dict(gate) for gate in gates],
-        "findings": [document(one) for one in findings[:FINDINGS_LIMIT]],
+        "findings": _documents(findings[:FINDINGS_LIMIT]),
     }
+
+
+def _documents(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    if not findings:
+        return []
+    from ktxkit.core.gates.findings import document
+
+    return [document(one) for one in findings]
 
 
 def summary(verdict: Mapping[str, Any]) -> str:

@@ -1,0 +1,86 @@
+"""The gate of artifacts on what was asked for: the whole of both trees, or what a change concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ktxkit.core.gates import narrow
+from ktxkit.core.gates import scope as scoping
+from ktxkit.core.gates.groups import looked_at
+from ktxkit.core.gates.model import Options
+from ktxkit.effects.tree_files import TreeFiles
+from ktxkit.flows.gate_read import Files, path_of
+
+if TYPE_CHECKING:
+    from ktxkit.core.gates.findings import Finding
+    from ktxkit.flows.gates import Asked, Read
+
+
+Told = tuple[list["Finding"], dict[str, int], int]  # findings, what was looked at, how many are suppressed
+
+
+def findings(asked: Asked, touched: Sequence[bytes] | None, how: Options) -> Told:
+    """What is told of what was asked for. `touched` None: everything."""
+    after, before = asked.after, asked.before
+    if touched is not None and before is not None and not asked.also and asked.earlier is None:
+        differ = changed(before, after)
+        if differ == sorted(touched) and narrow.applies(differ, after.files, before.files, how):
+            return _narrow(after, before, differ, how)
+    return _whole(asked, touched, how)
+
+
+def _narrow(after: Read, before: Read, touched: Sequence[bytes], how: Options) -> Told:
+    kept = after.kept
+    fine = kept.fine(after.facts, how.strict) if kept else None
+    part = narrow.judged((after.facts, after.files), (before.facts, before.files), touched, how, fine)
+    if kept:
+        kept.keep_fine(after.facts, how.strict, part.fine)
+    return part.findings, _looked(after, part.scope), part.suppressed
+
+
+def _whole(asked: Asked, touched: Sequence[bytes] | None, how: Options) -> Told:
+    from ktxkit.core.gates.artifacts import judge
+    from ktxkit.core.gates.findings import mark_inherited
+
+    after, before = asked.after, asked.before
+    trees = [one for one in (before, *asked.also) if before is not None and one is not None]
+    bases = [judge(one.facts, one.files, replace(how, raw_current=None)) for one in trees]
+    past = [one for one in (*trees, asked.earlier) if one is not None]
+    former = frozenset(name for base in bases for name in base.layer.homes)
+    if asked.earlier is not None:
+        former |= judge(asked.earlier.facts, asked.earlier.files, how).layer.homes.keys()
+    judged = judge(after.facts, after.files, how, former)
+    if after.kept:
+        after.kept.keep_fine(after.facts, how.strict, judged.fine)
+    found = list(judged.findings)
+    for one, base in zip(trees, bases, strict=True):
+        found = mark_inherited(found, base.findings, moved(one, after))
+    if touched is None:
+        return found, dict(judged.looked), judged.suppressed
+    scope = scoping.close(touched, [after.facts, *(one.facts for one in past)], how.root)
+    if before is None:
+        found = [one for one in found if scope.holds(one)]
+    else:
+        found = [one for one in found if not one.inherited or one.path in scope.files]
+    return found, _looked(after, scope), judged.suppressed
+
+
+def _looked(after: Read, scope: scoping.Scope) -> dict[str, int]:
+    return looked_at({path: after.facts[path] for path in scope.files if path in after.facts})
+
+
+def changed(before: Read, after: Read) -> list[bytes]:
+    """Paths that differ between two trees."""
+    if isinstance(after.files, TreeFiles) and isinstance(before.files, TreeFiles):
+        return after.files.differing(before.files)
+    if isinstance(before.files, Files) and isinstance(after.files, Files):
+        one, two = before.files.listed, after.files.listed
+        return sorted({path_of(line) for line in (*one.without(two), *two.without(one))})
+    return sorted({path for path, _ in before.files.items() ^ after.files.items()})
+
+
+def moved(before: Read, after: Read) -> dict[bytes, bytes]:
+    """New path to old path of each file that only moved."""
+    return narrow.moved(before.files, after.files, changed(before, after))
