@@ -64,3 +64,8 @@ def nearest(word: str, known: list[str], limit: int = 3, cutoff: float = 0.6) ->
 def truncated(text: str, limit: int) -> str:
     """The text, or its head with a note of how many characters were cut."""
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text) - limit} characters more)"
+
+
+def stands(name: str, oid: str | None) -> str:
+    """Where a ref is: at an id, or nowhere."""
+    return f"{name} is gone" if oid is None else f"{name} is at {oid}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from ktxkit import contracts
 from ktxkit.contracts import Document
 from ktxkit.core import names
-from ktxkit.core.text import path_bytes
+from ktxkit.core.text import path_bytes, stands
 from ktxkit.effects import stale
 from ktxkit.errors import Blocked, KtxError
 from ktxkit.flows import jobs, leases, target, verification
@@ -108,9 +108,9 @@ def settle_apply(world: World, held: Held, intent: Document, place: str) -> None
         held.settle(there)
     else:
         raise Blocked(
-            f"{intent['ref']} is at {there}, expected {intent['before']} or {intent.get('commit', 'nothing else')}",
+            f"{stands(intent['ref'], there)}, expected {intent['before']} or {intent.get('commit', 'nothing else')}",
             where=str(world.store.path(place)),
-            hint="a commit that is not ours is on the branch; move it back with git update-ref",
+            hint="it was moved by a commit that is not ours, or deleted; put it back with git update-ref",
             data={"expected": intent["before"], "found": there or ""},
         )
 
@@ -204,8 +204,8 @@ def expected_head(world: World, job: Document, held: Held, *, start: str = "") -
     wanted = known.tips or starts
     if there not in wanted:
         raise Blocked(
-            f"{ref} is at {there}, expected {' or '.join(sorted(map(str, wanted)))}",
-            hint="a commit that is not ours is on the integration branch, or it was moved; look at its reflog",
+            f"{stands(ref, there)}, expected {' or '.join(sorted(map(str, wanted)))}",
+            hint="a commit that is not ours is on the integration branch, or it was moved or deleted; look at its reflog",
             data={"ref": ref, "expected": sorted(map(str, wanted)), "found": there or ""},
         )
     held.note(head=there)

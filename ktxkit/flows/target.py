@@ -9,7 +9,7 @@ from ktxkit.core import names
 from ktxkit.core.checkout import Obstacle, near
 from ktxkit.core.patch import Entry
 from ktxkit.core.status import Status
-from ktxkit.core.text import path_fields, plural, printable
+from ktxkit.core.text import path_fields, plural, printable, stands
 from ktxkit.effects import checkout, child, merging, stale
 from ktxkit.effects.git import Git
 from ktxkit.effects.neutral import AUTHOR, Neutral, open_neutral, scratch_dir
@@ -79,7 +79,7 @@ def move_checkout(held: Held, git: Git, ref: str, old: str, new: str, entries: S
     there = git.resolve(ref)
     if there != old:
         raise Blocked(
-            f"{ref} is at {there}, expected {old}: {said}",
+            f"{stands(ref, there)}, expected {old}: {said}",
             where=str(git.cwd),
             hint="somebody moved it at the same time; look at its reflog, then run the step again",
         )

@@ -97,6 +97,14 @@ def test_a_foreign_commit_on_the_integration_branch_blocks(job: Job) -> None:
         job.land()
 
 
+def test_an_integration_branch_that_is_gone_blocks_and_is_called_so(job: Job) -> None:
+    job.unit("a", lambda w: w.write("a", "new\n"))
+    job.repo.git("update-ref", "-d", job.document["integrationRef"])
+    with pytest.raises(Blocked, match=r"integration\S* is gone, expected [0-9a-f]{40}") as caught:
+        job.unit("b", lambda w: w.write("b", "new\n"))
+    assert caught.value.data["found"] == "" and "None" not in str(caught.value)
+
+
 def test_a_rename_upstream_is_a_conflict_unless_followed(job: Job) -> None:
     job.unit("a", lambda w: w.git("mv", "text", "moved"))
     work = job.open("b")

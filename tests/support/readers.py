@@ -10,6 +10,7 @@ from ktxkit import contracts
 from ktxkit.core import hooks, strict_yaml
 from ktxkit.core.gates import expressions, findings, front_matter, markdown, suppressing, swallow
 from ktxkit.core.gates.rules import RULES
+from ktxkit.core.gates.verdict import LEVELS
 from ktxkit.errors import BrokenContract, CannotRun
 from ktxkit.flows import gate_config, gate_facts
 from ktxkit.flows.gating import command, schema
@@ -31,7 +32,7 @@ def facts(kind: str, data: bytes) -> None:
     read = gate_facts.read(kind, data)
     assert whole(read) == read
     for rule, line, column, message, hint, level in read["problems"]:
-        assert rule in RULES and level in ("", *findings.LEVELS)
+        assert rule in RULES and level in ("", *LEVELS)
         assert line >= 0 and column >= 0 and message and isinstance(hint, str)
 
 
