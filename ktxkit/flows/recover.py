@@ -205,7 +205,7 @@ def expected_head(world: World, job: Document, held: Held, *, start: str = "") -
     if there not in wanted:
         raise Blocked(
             f"{stands(ref, there)}, expected {' or '.join(sorted(map(str, wanted)))}",
-            hint="a commit that is not ours is on the integration branch, or it was moved or deleted; look at its reflog",
+            hint="a commit that is not ours is on it, or it was moved or deleted; look at its reflog",
             data={"ref": ref, "expected": sorted(map(str, wanted)), "found": there or ""},
         )
     held.note(head=there)
