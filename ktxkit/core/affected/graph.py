@@ -44,7 +44,6 @@ class Graph:
         self.paths = sorted(paths)
         anywhere = any("path" in facts["uses"] and "sys" in facts["uses"]["path"] for _, facts in self.each())
         self.modules = Modules(self.paths, anywhere=anywhere, mapped=project.mapped)
-        self._accepted: dict[tuple[str, str, str, str], bool] = {}
 
     def each(self) -> Iterator[tuple[str, Facts]]:
         for path, versions in self.versions.items():
@@ -154,6 +153,13 @@ class Graph:
     def test_files(self) -> list[str]:
         return [path for path in self.versions if self.project.is_test_file(path)]
 
+    @cached_property
+    def _tests(self) -> set[str]:
+        return set(self.test_files)
+
+    def is_test_file(self, path: str) -> bool:
+        return path in self._tests
+
     @property
     def present_tests(self) -> list[str]:
         """The files with tests that are in the new tree."""
@@ -168,19 +174,19 @@ class Graph:
 
     def is_test(self, path: str, owner: str, member: str) -> bool:
         """Whether a member of a class is a test that pytest collects from there."""
-        return self.project.is_test_file(path) and self.project.is_test_function(member) and not owner.endswith(MAKE)
+        return self.is_test_file(path) and self.project.is_test_function(member) and not owner.endswith(MAKE)
 
     def in_scope(self, path: str) -> list[tuple[str, Facts]]:
         """The files in which a fixture of that file can be asked for."""
         folder, _, last = path.rpartition("/")
         if last == "conftest.py":
             return [pair for pair in self.each() if not folder or pair[0].startswith(f"{folder}/")]
-        if self.project.is_test_file(path):
+        if self.is_test_file(path):
             return [(path, facts) for facts in self.versions.get(path, ())]
         return list(self.each())
 
     def tests_in_scope(self, path: str) -> list[str]:
-        return sorted({user for user, _ in self.in_scope(path)} & set(self.test_files))
+        return sorted({user for user, _ in self.in_scope(path)} & self._tests)
 
     @cached_property
     def classes(self) -> dict[str, list[dict[str, Any]]]:
@@ -225,18 +231,17 @@ class Graph:
             return user == path or (bool(facts["stars"]) and name.rstrip(MAKE) not in defined(facts))
         if hint == "?":
             return True
-        key = (user.rpartition("/")[0], hint, path, name)
-        if key not in self._accepted:
-            targets = self.modules.resolve(user, hint.rstrip("%"))
-            self._accepted[key] = path in targets or any(self._passes(target, name) for target in targets)
-        return self._accepted[key]
+        targets = self.modules.resolve(user, hint.rstrip("%"))
+        return path in targets or any(name not in known for one in targets for known in self.open.get(one, ()))
 
-    def _passes(self, target: str, name: str) -> bool:
-        """Whether a module may have a name from elsewhere that no statement of it binds."""
-        versions = self.versions.get(target, ())
-        return any(
-            (facts["stars"] or "__getattr__" in defined(facts)) and name not in defined(facts) for facts in versions
-        )
+    @cached_property
+    def open(self) -> dict[str, list[set[str]]]:
+        """Modules that may have a name from elsewhere, each with the names that its own statements bind."""
+        made: dict[str, list[set[str]]] = {}
+        for path, facts in self.each():
+            if facts["stars"] or "__getattr__" in defined(facts):
+                made.setdefault(path, []).append(defined(facts))
+        return made
 
 
 def last_name(text: str) -> str:

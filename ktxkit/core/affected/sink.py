@@ -17,7 +17,7 @@ MODULE, MAIN = "", "<main>"
 ANYTHING = "*"  # every name of a module
 OWN, BASE_ONLY = "", "%"  # hints of a use: a name of this module; the same, only with an attribute behind it
 MAKE = "!"  # suffix of what runs when a subclass is made
-VERSION = 1  # counted up whenever a reader finds something else in the same bytes
+VERSION = 2  # counted up whenever a reader finds something else in the same bytes
 
 
 class Sink:
@@ -69,6 +69,7 @@ class Sink:
             "uses": uses,
             "eager": sorted(eager),
             "marks": {what: {n: sorted(units) for n, units in named.items()} for what, named in self.marks.items()},
+            "aliases": sorted(unit[0] for unit in self.units if unit[1] in ("alias", "mixed")),
             "classes": self.classes,
             "fixtures": self.fixtures,
             "stars": sorted(self.stars),

@@ -159,12 +159,12 @@ class Spread:
 
     def _fixture(self, path: str, name: str) -> None:
         """Fixtures are used by the names of parameters, below their conftest or in their own file."""
-        node = (path, name)
-        last = path.rpartition("/")[2]
-        named = {facts["fixtures"][name][0]: facts["fixtures"][name][1]
-                 for facts in self.graph.versions.get(path, ()) if name in facts["fixtures"]}  # fmt: skip
-        if last == "conftest.py" or self.graph.project.is_test_file(path):
-            named.setdefault(name.rstrip(BASE_ONLY).rpartition(".")[2], False)
+        node, own = (path, name), name.rstrip(BASE_ONLY)
+        versions = self.graph.versions.get(path, ())
+        named = {one["fixtures"][name][0]: one["fixtures"][name][1] for one in versions if name in one["fixtures"]}
+        near = path.endswith("conftest.py") or self.graph.is_test_file(path)
+        if near and any(own in one["aliases"] for one in versions):
+            named.setdefault(own, False)
         if not named:
             return
         asked = self.graph.asking(named)

@@ -162,6 +162,7 @@ def _links(facts: _Facts, target: Snapshot) -> dict[str, str]:
 def document(made: Selection) -> Document:
     """The answer as a document (contract `selection`)."""
     found = made.decision
+    steps: dict[object, Document] = {}
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "selection",
@@ -175,7 +176,7 @@ def document(made: Selection) -> Document:
             "paths": len(made.touched),
             "changes": len(found.changes),
         },
-        "tests": [_test(one) for one in found.tests],
+        "tests": [_test(one, steps) for one in found.tests],
         "paths": [{**path_fields(os.fsencode(one.path)), "how": one.how} for one in made.touched[:CHANGES_SHOWN]],
         "changes": [_change(one) for one in found.changes[:CHANGES_SHOWN]],
         "unbounded": [{**path_fields(os.fsencode(p)), "why": said[:500]} for p, said in found.unbounded.items()],
@@ -184,8 +185,13 @@ def document(made: Selection) -> Document:
     }
 
 
-def _test(one: decision.Picked) -> Document:
-    steps = [{"path": _shown(path), "unit": unit, "how": how[:400]} for (path, unit), how in one.chain[:STEPS_SHOWN]]
+def _test(one: decision.Picked, known: dict[object, Document]) -> Document:
+    """One test. Steps are shared: many chains begin alike."""
+    for step in one.chain[:STEPS_SHOWN]:
+        if step not in known:
+            (path, unit), how = step
+            known[step] = {"path": _shown(path), "unit": unit, "how": how[:400]}
+    steps = [known[step] for step in one.chain[:STEPS_SHOWN]]
     made: Document = {"id": _shown(one.id), "verdict": one.verdict, "chain": steps}
     return made | ({"why": _shown(one.why)[:500]} if one.why else {})
 
@@ -195,4 +201,4 @@ def _change(one: changes.Change) -> Document:
 
 
 def _shown(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
