@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 
-from ktxkit.core.affected import changes, decision, reading
+from ktxkit.core.affected import changes, decision, texts
 from ktxkit.core.affected.decision import ABSENT, Question, Touched
 from ktxkit.core.affected.graph import Graph
 from ktxkit.core.affected.project import Project
@@ -13,8 +13,8 @@ from ktxkit.core.affected.sink import Facts
 
 
 @lru_cache(maxsize=500)
-def read(text: str) -> Facts:
-    return reading.read(text.encode())
+def read(path: str, text: str) -> Facts:
+    return texts.read(path, text.encode())
 
 
 def decided(
@@ -22,14 +22,14 @@ def decided(
 ) -> decision.Decision:
     """The decision on two projects, without a repository."""
     touched, changed, gone = [], [], set()
-    versions = {path: [read(text)] for path, text in after.items() if path.endswith(".py")}
+    versions = {path: [read(path, text)] for path, text in after.items() if texts.is_read(path, "100644")}
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) == after.get(path):
             continue
         modes = (("100644" if path in before else ABSENT), ("100644" if path in after else ABSENT))
         touched.append(Touched(path, modes))
-        if path.endswith(".py"):
-            old = read(before[path]) if path in before else None
+        if texts.is_read(path, "100644"):
+            old = read(path, before[path]) if path in before else None
             changed += changes.between(path, old, versions.get(path, [None])[0])
             if old is not None:
                 gone |= {path} - versions.keys()

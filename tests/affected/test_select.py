@@ -174,12 +174,12 @@ def test_a_test_without_bounds_is_in_every_answer(made: Repo, name: str) -> None
 
 
 def test_one_changed_file_is_the_only_one_that_is_read(made: Repo) -> None:
-    assert ask(made)["read"]["files"] == 6
+    assert ask(made)["read"]["files"] == 7
     made.write("pkg/b.py", "LIMIT = 2\n")
-    assert ask(made)["read"] == {"files": 1, "known": 6}
-    assert ask(made)["read"] == {"files": 0, "known": 7}
+    assert ask(made)["read"] == {"files": 1, "known": 7}
+    assert ask(made)["read"] == {"files": 0, "known": 8}
     made.commit()
-    assert ask(made)["read"] == {"files": 0, "known": 6}, "under the id that git gave it"
+    assert ask(made)["read"] == {"files": 0, "known": 7}, "under the id that git gave it"
 
 
 def test_a_damaged_cache_is_made_again(made: Repo) -> None:
@@ -188,7 +188,7 @@ def test_a_damaged_cache_is_made_again(made: Repo) -> None:
     place.write_bytes(b"no database at all" * 100)
     made.write("pkg/b.py", "LIMIT = 2\n")
     document = ask(made)
-    assert len(document["tests"]) == 2 and document["read"]["files"] == 7 and document["notes"] == []
+    assert len(document["tests"]) == 2 and document["read"]["files"] == 8 and document["notes"] == []
 
 
 def test_a_base_that_is_none(made: Repo) -> None:
@@ -200,3 +200,33 @@ def test_an_edit_that_git_was_told_not_to_see(made: Repo) -> None:
     made.git("update-index", "--assume-unchanged", "pkg/b.py")
     made.write("pkg/b.py", "LIMIT = 2\n")
     assert any(covers(one, "tests/test_b.py::test_b") for one in picked(made))
+
+
+ELSEWHERE = {
+    "examples in modules": (
+        {
+            "pytest.ini": "[pytest]\naddopts = --doctest-modules\n",
+            "pkg/d.py": 'def d():\n    """\n    >>> d()\n    1\n    """\n    return 1\n',
+        },
+        ["pkg/d.py"],
+    ),
+    "examples in texts": ({"pytest.ini": "[pytest]\naddopts = --doctest-glob=*.rst\n"}, EVERY),
+    "tests of another kind": ({"conftest.py": "def pytest_collect_file(file_path, parent):\n    return None\n"}, EVERY),
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_tests_that_are_no_functions_of_a_file(made: Repo, name: str) -> None:
+    files, meant = ELSEWHERE[name]
+    for path, text in files.items():
+        made.write(path, text)
+    made.commit()
+    made.write("pkg/b.py", "LIMIT = 2\n")
+    document = ask(made)
+    assert document["verdict"] == "unknown" and set(meant) <= {one["id"] for one in document["tests"]}
+
+
+def test_a_module_in_the_place_of_a_standard_one(made: Repo) -> None:
+    made.write("tests/queue.py", "x = 1\n")
+    document = ask(made)
+    assert document["verdict"] == "unknown" and "standard library's queue" in document["unbounded"][0]["why"]

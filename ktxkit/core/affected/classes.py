@@ -20,7 +20,8 @@ def read_class(reader: _Reader, node: ast.ClassDef, owner: str) -> None:
     visitor, sink = reader.visitor, reader.sink
     heads = [*node.decorator_list, *node.bases, *(one.value for one in node.keywords)]
     sink.part(unit, "".join([*map(ast.dump, heads), *(str(one.arg) for one in node.keywords)]))
-    sink.part(reader.zero, "".join(map(ast.dump, heads)))  # bases that do not fit together fail here
+    for head in heads:  # bases that do not fit together fail here
+        reader.stated(head)
     visitor.all(heads, (unit, EAGER))
     if owner:
         sink.part(unit, ast.dump(node))
@@ -96,7 +97,7 @@ def _member(reader: _Reader, node: ast.AST, name: str, unit: int) -> None:
         reader.may_fail(node)
         if isinstance(node, ast.Import | ast.ImportFrom) or not _is_still(node):
             visitor.visit(node, (reader.zero,))
-            sink.part(reader.zero, ast.dump(node))
+            reader.stated(node)
 
 
 def _constant(node: ast.AST) -> str:
@@ -121,4 +122,4 @@ def _runs_at_import(reader: _Reader, node: ast.ClassDef) -> None:
         or any(not (isinstance(one, still) or _constant(one) or _is_still(one)) for one in node.body)
     ):
         reader.visitor.visit(node, (reader.zero,))
-        reader.sink.part(reader.zero, ast.dump(node))
+        reader.stated(node)

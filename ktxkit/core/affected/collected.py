@@ -59,6 +59,8 @@ def coarse(facts: Facts, project: Project) -> str:
     """Why the tests of a file cannot be told one by one; empty where they can."""
     if facts.get("bad"):
         return "it cannot be read"
+    if project.doctests and facts["marks"].get("does", {}).get("doctests"):
+        return "examples in it are tests"
     if facts["stars"]:
         return "it imports all names of another module"
     if "" in facts["uses"].get("*", {}) or "__getattr__" in defined(facts):

@@ -101,6 +101,7 @@ def _unbounded(question: Question) -> dict[str, str]:
             continue
         said = unbounded.why(one.path, one.modes) or unbounded.through_links(one.path, dict(question.links))
         bad = [facts["bad"] for facts in graph.versions.get(one.path, ()) if "bad" in facts]
+        said = said or _anywhere(graph, one)
         if not said and bad:
             said = f"it cannot be read as Python: {bad[0]}"
         if not said and not one.path.endswith(".py") and not graph.naming(one.path):
@@ -110,11 +111,25 @@ def _unbounded(question: Question) -> dict[str, str]:
     return found
 
 
+def _anywhere(graph: Graph, one: Touched) -> str:
+    """Why tests that no file is known to hold, or code outside of the tree, may notice a change."""
+    if graph.project.text_tests:
+        return "text files are tests (--doctest-glob), and are not followed"
+    if graph.collectors:
+        return f"{graph.collectors[0]} collects tests of its own kind"
+    name = one.path.rpartition("/")[2].removesuffix(".py")
+    if one.path.endswith(".py") and name in graph.project.standard and graph.modules.resolve("", name):
+        return f"it may stand in the place of the standard library's {name}"
+    return ""
+
+
 def _seed_files(question: Question, spread: Spread) -> None:
     """Whoever names a changed file, lists directories, or reads files that are named elsewhere."""
     graph = question.graph
     touched = [one for one in question.touched if not graph.project.is_inert(one.path)]
     for one in touched:
+        for other in graph.namesakes(one.path):
+            spread.seed((other, MODULE), f"has the file name of {one.path}, which is {one.how}")
         for unit in graph.naming(one.path):
             spread.seed(unit, f"names {one.path}, which is {one.how}")
     if touched:

@@ -34,6 +34,7 @@ FIXTURES = {"usefixtures", "getfixturevalue", "getfuncargvalue", "lazy_fixture",
 ENTRIES = {"entry_points", "iter_entry_points"}
 OWN_NAMES = {"__name__", "__package__", "__file__"}
 OPAQUE = "opaque"
+TAKEN = "ktx_taken"  # on a node whose parent said what is taken of it
 
 
 def name_of(node: ast.AST) -> str:
@@ -67,8 +68,11 @@ def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
         visitor.sink.mark("entries", groups[0] or ANYTHING, units)
     elif name == "vars" and not node.args:
         visitor.sink.use(ANYTHING, OWN, units)
-    if name in ("getenv", "getenvb") or _is_environ(getattr(node.func, "value", None)):
-        visitor.sink.mark("environment", _constant(node.args[0]) if node.args else ANYTHING, units)
+    of_environ = _is_environ(getattr(node.func, "value", None))
+    if name in ("getenv", "getenvb") or of_environ:
+        if isinstance(node.func, ast.Attribute):
+            setattr(node.func.value, TAKEN, True)
+        visitor.sink.mark("environment", (_constant(node.args[0]) if node.args else "") or ANYTHING, units)
 
 
 def attribute(visitor: Visitor, node: ast.Attribute, units: Units) -> None:
@@ -77,11 +81,14 @@ def attribute(visitor: Visitor, node: ast.Attribute, units: Units) -> None:
         visitor.sink.mark(OPAQUE, "asks a class for its subclasses", units)
     elif node.attr in OF_SOURCE:
         visitor.sink.mark("does", "reads source", units)
+    elif _is_environ(node) and not hasattr(node, TAKEN):
+        visitor.sink.mark("environment", ANYTHING, units)
 
 
 def subscript(visitor: Visitor, node: ast.Subscript, units: Units) -> None:
     """`os.environ[...]` and `sys.modules[...]`."""
     if _is_environ(node.value):
+        setattr(node.value, TAKEN, True)
         visitor.sink.mark("environment", _constant(node.slice) or ANYTHING, units)
     elif name_of(node.value) == "modules" and isinstance(node.ctx, ast.Load):
         named = _constant(node.slice)
@@ -108,9 +115,12 @@ def started_module(visitor: Visitor, elements: list[ast.expr], units: Units) -> 
 
 def _import(visitor: Visitor, node: ast.Call, units: Units) -> None:
     first = _first(node)
-    package = [_constant(one.value) for one in node.keywords if one.arg == "package"]
-    if first.startswith(".") and package and package[0]:
-        first = package[0] + first
+    packages = [*node.args[1:2], *(one.value for one in node.keywords if one.arg == "package")]
+    if first.startswith(".") and packages:
+        if _constant(packages[0]):
+            first = _constant(packages[0]) + first
+        elif name_of(packages[0]) not in OWN_NAMES:
+            first = literals.HOLE
     if not node.args and not node.keywords:
         return
     if name_of(node.args[0] if node.args else node) in OWN_NAMES:

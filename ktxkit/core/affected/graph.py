@@ -66,9 +66,16 @@ class Graph:
         for path, facts in self.users.get(ANYTHING, ()):
             for hint, units in facts["uses"][ANYTHING].items():
                 targets = self.modules.resolve(path, hint) if self.modules.may_be(hint) else ()
-                for target in (path,) if hint == OWN else targets:
+                for target in (path,) if hint == OWN else (*targets, *self.modules.folders(path, hint)):
                     made[target] += [((path, facts["units"][unit][0]), facts["units"][unit][1]) for unit in units]
         return made
+
+    def holding(self, path: str) -> Iterator[tuple[Unit, str]]:
+        """Who has a file's module as a value, or a package around it: what is in a package is reached through it."""
+        yield from self.holders.get(path, ())
+        while "/" in path:
+            path = path.rpartition("/")[0]
+            yield from self.holders.get(path, ())
 
     @cached_property
     def fixtures(self) -> list[tuple[str, Facts, str, int]]:
@@ -114,7 +121,7 @@ class Graph:
             for word in words.keys() & tokens.keys():
                 units = [(path, facts["units"][unit][0]) for unit in words[word]]
                 for target, weak in tokens[word]:
-                    if touches or not weak:
+                    if touches or not weak or "text" in facts:
                         made[target] += units
             for name, found in facts["marks"].get("named", {}).items():
                 units = [(path, facts["units"][unit][0]) for unit in found]
@@ -151,14 +158,32 @@ class Graph:
 
     @cached_property
     def test_files(self) -> list[str]:
-        return [path for path in self.versions if self.project.is_test_file(path)]
+        found = [path for path in self.versions if self.project.is_test_file(path)]
+        if self.project.doctests:
+            found += [
+                p for p, facts in self.each() if facts["marks"].get("does", {}).get("doctests") and p not in found
+            ]
+        return found
 
     @cached_property
     def _tests(self) -> set[str]:
         return set(self.test_files)
 
+    def namesakes(self, path: str) -> list[str]:
+        """Other test files of the same name: outside of packages only one of them can be imported."""
+        last = path.rpartition("/")[2]
+        return [
+            one for one in self.test_files if one != path and one.rpartition("/")[2] == last and self.is_test_file(path)
+        ]
+
     def is_test_file(self, path: str) -> bool:
         return path in self._tests
+
+    @cached_property
+    def collectors(self) -> list[str]:
+        """Files that may collect what is no Python file."""
+        hooks = ("pytest_collect_file", "pytest_collect_directory", "pytest_pycollect_makemodule")
+        return [path for path, facts in self.each() if any(hook in defined(facts) for hook in hooks)]
 
     @property
     def present_tests(self) -> list[str]:

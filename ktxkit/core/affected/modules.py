@@ -31,6 +31,9 @@ class Modules:
         self.anywhere = anywhere
         self.mapped = dict(mapped or {})
         self._known = set(self.paths)
+        self._by_last_folder: dict[str, list[str]] = defaultdict(list)
+        for folder in {path[:at] for path in self.paths for at, char in enumerate(path) if char == "/"}:
+            self._by_last_folder[folder.rpartition("/")[2]].append(folder)
         self._last: dict[str, list[tuple[tuple[str, ...], str]]] = defaultdict(list)
         for path in self.paths:
             parts = parts_of(path)
@@ -48,7 +51,24 @@ class Modules:
 
     def may_be(self, name: str) -> bool:
         """Whether a name could be a module of the project: a quick no for most."""
-        return "*" in name or name.startswith(".") or name.rpartition(".")[2] in self._last or bool(self.mapped)
+        last = name.rpartition(".")[2]
+        return (
+            "*" in name
+            or name.startswith(".")
+            or last in self._last
+            or last in self._by_last_folder
+            or bool(self.mapped)
+        )
+
+    def folders(self, user: str, name: str) -> list[str]:
+        """The directories that a name may mean as a package, one without `__init__.py` included."""
+        if name.startswith("."):
+            found = self.resolve(user, name)
+            return [path.removesuffix(f"/{INIT}.py") for path in found if path.endswith(f"/{INIT}.py")]
+        wanted = name.replace(".", "/")
+        return [
+            one for one in self._by_last_folder.get(wanted.rpartition("/")[2], ()) if f"/{one}".endswith(f"/{wanted}")
+        ]
 
     def loaded(self, user: str, name: str) -> frozenset[str]:
         """What importing a dotted name runs: it, or the longest beginning of it that is a module."""

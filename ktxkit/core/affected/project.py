@@ -19,6 +19,8 @@ class Project:
     testpaths: tuple[str, ...] = ()
     norecursedirs: tuple[str, ...] = SKIPPED
     doctests: bool = False
+    text_tests: bool = False  # text files are tests, by --doctest-glob
+    standard: frozenset[str] = frozenset()  # names of modules of the standard library
     root: str = ""  # the directory of pytest's configuration, from the top
     mapped: dict[str, str] = field(default_factory=dict)  # dotted prefix to directory
     scripts: dict[str, tuple[str, str]] = field(default_factory=dict)  # console script to module and function

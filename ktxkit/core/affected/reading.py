@@ -13,8 +13,8 @@ import warnings
 from collections.abc import Sequence
 
 from ktxkit.core.affected import purity
-from ktxkit.core.affected.scopes import Aliases, Function, add_aliases, joined, origin
-from ktxkit.core.affected.sink import ANYTHING, EAGER, MAIN, MODULE, OWN, VERSION, Facts, Sink, Units
+from ktxkit.core.affected.scopes import Aliases, Function, add_aliases, origin
+from ktxkit.core.affected.sink import EAGER, MAIN, MODULE, OWN, Facts, Sink, Units
 from ktxkit.core.affected.visitor import Visitor
 
 Blocks = ast.If | ast.Try | ast.TryStar | ast.With | ast.For | ast.While | ast.AsyncWith | ast.AsyncFor | ast.Match
@@ -101,13 +101,17 @@ class _Reader:
         for one in ast.walk(node):
             unknown = isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and one.id not in self.defined
             if isinstance(one, ast.Attribute) or (unknown and one.id not in BUILT_INS):  # type: ignore[attr-defined]
-                self.sink.part(self.zero, dump(node))
+                self.stated(node)
                 return
 
-    def _runs(self, node: ast.AST) -> None:
-        """A statement that does something at import. What it finds defined by then is part of it."""
+    def stated(self, node: ast.AST) -> None:
+        """What is evaluated at import is part of it, with the names that it finds defined by then."""
         names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
         self.sink.part(self.zero, f"{dump(node)}{sorted(names & self.defined)}")
+
+    def _runs(self, node: ast.AST) -> None:
+        """A statement that does something at import."""
+        self.stated(node)
         self.visitor.visit(node, self._module_units())
         for one in ast.walk(node):
             if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load):
@@ -136,8 +140,7 @@ class _Reader:
             self._statements(node.orelse, nested=True)
             return
         self.sink.part(self.zero, f"<{type(node).__name__}")
-        before, typed = self.typing, isinstance(node, ast.If) and purity.root_of(node.test) == "TYPE_CHECKING"
-        typed = typed or (isinstance(node, ast.If) and _ends(node.test) == "TYPE_CHECKING")
+        before, typed = self.typing, isinstance(node, ast.If) and self._never_runs(node.test)
         for one in ast.iter_child_nodes(node):
             if isinstance(one, ast.expr | ast.withitem | ast.pattern):
                 self._runs(one)
@@ -147,6 +150,12 @@ class _Reader:
             self._statements(getattr(node, field, None) or [], nested=True)
         self.typing = before
         self.sink.part(self.zero, ">")
+
+    def _never_runs(self, test: ast.expr) -> bool:
+        """Whether a condition is typing's TYPE_CHECKING."""
+        name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
+        origins = {alias.module for alias in self.aliases.get(purity.root_of(test), ())}
+        return name == "TYPE_CHECKING" and bool(origins) and origins <= {"typing", "typing_extensions"}
 
     def _import(self, node: ast.Import | ast.ImportFrom, nested: bool) -> None:
         made: Aliases = {}
@@ -194,13 +203,13 @@ class _Reader:
     def _evaluated(self, node: Function) -> None:
         """What is evaluated where a function is defined, and may fail there."""
         for decorator in node.decorator_list:
-            self.sink.part(self.zero, dump(decorator))
+            self.stated(decorator)
         for default in (*node.args.defaults, *node.args.kw_defaults):
             if default is None:
                 continue
             self.may_fail(default)
             if not purity.is_pure(default):
-                self.sink.part(self.zero, dump(default))
+                self.stated(default)
                 self.visitor.visit(default, (self.zero,))
         if self.postponed:
             return
@@ -217,8 +226,9 @@ class _Reader:
                 always = bool(autouse) and not (isinstance(autouse[0], ast.Constant) and not autouse[0].value)
                 called = [kw.value for kw in getattr(one, "keywords", ()) if kw.arg == "name"]
                 given = called[0].value if called and isinstance(called[0], ast.Constant) else node.name
-                self.sink.fixtures[name] = [str(given), always]
-            elif not purity.only_wraps(one, self.aliases):
+                computed = bool(called) and not isinstance(called[0], ast.Constant)
+                self.sink.fixtures[name] = [str(given), always or computed]
+            if not purity.only_wraps(one, self.aliases):
                 self.visitor.visit(one, (self.zero,))
                 if node.name.lower().startswith("test"):
                     self.sink.mark("does", "renames", (unit,))
@@ -256,10 +266,3 @@ def _is_main(node: ast.AST) -> bool:
     sides = [node.left, node.comparators[0]]
     named = any(isinstance(one, ast.Name) and one.id == "__name__" for one in sides)
     return named and any(isinstance(one, ast.Constant) and one.value == "__main__" for one in sides)
-
-
-def _ends(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else ""
-
-
-__all__ = ["ANYTHING", "VERSION", "joined", "read"]

@@ -88,7 +88,7 @@ class Spread:
         self._each(graph.naming(path), node, "names it")
         folder, _, last = path.rpartition("/")
         if last == "__init__.py":
-            below = [other for other in graph.versions if other.startswith(f"{folder}/")]
+            below = [other for other in graph.versions if other.startswith(f"{folder}/") and other.endswith(".py")]
             self._each([(other, MODULE) for other in below if other != path], node, "lies in that package")
         elif last == "conftest.py":
             self._each([(other, MODULE) for other in self._tests_below(path)], node, "lies below that conftest")
@@ -121,7 +121,7 @@ class Spread:
         if name.endswith(MAKE):
             self._made_through(path, name, node)
             return
-        for (user, holder), kind in self.graph.holders.get(path, ()):  # an import only hands it on
+        for (user, holder), kind in self.graph.holding(path):  # an import only hands it on
             self._reach((user, holder + BASE_ONLY if kind == "alias" else holder), node, "has its module")
 
     def _users(self, user: str, facts: Facts, units: Iterable[int], node: Unit, how: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import re
 import shlex
+import sys
 import tomllib
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +32,9 @@ def project(load: Load, inert: tuple[str, ...] = ()) -> Project:
         python_functions=tuple(_list(options.get("python_functions"))) or Project.python_functions,
         testpaths=tuple(_list(options.get("testpaths"))),
         norecursedirs=tuple(_list(options.get("norecursedirs"))) or SKIPPED,
-        doctests=any(one.startswith(("--doctest-modules", "--doctest-glob")) for one in addopts),
+        doctests="--doctest-modules" in addopts,
+        text_tests=any(one.startswith("--doctest-glob") for one in addopts),
+        standard=frozenset(sys.stdlib_module_names),
         mapped=_mapped(toml),
         scripts={name: (str(v).partition(":")[0], str(v).partition(":")[2]) for name, v in scripts.items()},
         entries=entries,

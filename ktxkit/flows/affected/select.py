@@ -8,11 +8,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
-from ktxkit.core.affected import changes, decision
+from ktxkit.core.affected import changes, decision, texts
 from ktxkit.core.affected.decision import ABSENT, Decision, Question, Touched
 from ktxkit.core.affected.graph import Graph
-from ktxkit.core.affected.reading import VERSION, read
-from ktxkit.core.affected.sink import Facts
+from ktxkit.core.affected.sink import VERSION, Facts
 from ktxkit.core.affected.unbounded import LINK
 from ktxkit.core.text import path_fields
 from ktxkit.effects.affected_cache import AffectedCache
@@ -86,25 +85,28 @@ class _Facts:
         self.objects = objects
         self.snapshots = snapshots
         cache = AffectedCache(world.writable_store.path(CACHE), VERSION)
-        ids = {oid for one in snapshots for path, (mode, oid) in one.entries.items() if is_python(path, mode)}
-        found = {oid: json.loads(body) for oid, body in cache.known(ids).items()}
-        self.known, made = len(found), {}
-        for oid, data in trees.contents(objects, snapshots, sorted(ids - found.keys())):
-            made[oid] = read(data)
-        cache.keep((oid, json.dumps(facts, separators=(",", ":")).encode("ascii")) for oid, facts in made.items())
+        wanted = {
+            texts.key(path, oid): (path, oid)
+            for one in snapshots
+            for path, (mode, oid) in one.entries.items()
+            if texts.is_read(path, mode)
+        }
+        found = {key: json.loads(body) for key, body in cache.known(wanted).items()}
+        missing = {key: place for key, place in wanted.items() if key not in found}
+        bodies = dict(trees.contents(objects, snapshots, sorted({oid for _, oid in missing.values()})))
+        made = {key: texts.read(path, bodies[oid]) for key, (path, oid) in missing.items()}
+        self.known = len(found)
+        cache.keep((key, json.dumps(facts, separators=(",", ":")).encode("ascii")) for key, facts in made.items())
         self.read, self.note = len(made), cache.note
         cache.close()
         self.by_id: dict[str, Facts] = found | made
 
     def of(self, entry: tuple[str, str] | None, path: str) -> Facts | None:
-        return self.by_id[entry[1]] if entry is not None and is_python(path, entry[0]) else None
+        known = entry is not None and texts.is_read(path, entry[0])
+        return self.by_id[texts.key(path, entry[1])] if entry is not None and known else None
 
     def bytes_of(self, oid: str) -> bytes:
         return next(data for _, data in trees.contents(self.objects, self.snapshots, [oid]))
-
-
-def is_python(path: str, mode: str) -> bool:
-    return path.endswith(".py") and mode.startswith("100")
 
 
 def _touched(base: Snapshot, target: Snapshot) -> list[Touched]:

@@ -1,0 +1,45 @@
+"""Programs and settings that are no Python: scripts, makefiles, data that may name what is to be run or imported.
+
+A test that starts `run.sh` reaches what the script names; one that reads `plugins.json` what is listed there.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ktxkit.core.affected import literals, reading
+from ktxkit.core.affected.sink import MODULE, Facts, Sink
+
+SUFFIXES = (".sh", ".bash", ".zsh", ".mk", ".bat", ".cmd", ".cfg", ".ini", ".toml", ".yaml", ".yml", ".json")
+NAMES = ("Makefile", "makefile", "GNUmakefile", "Justfile", "justfile", "Procfile", "Rakefile")
+LONGEST = 256 * 1024  # bytes that are looked at
+_WORD = re.compile(r"[\w.*?/~+-]+")
+
+
+def is_read(path: str, mode: str) -> bool:
+    """Whether facts are taken of a file: Python, a program, or settings."""
+    if not mode.startswith("100"):
+        return False
+    return path.endswith((".py", *SUFFIXES)) or mode == "100755" or path.rpartition("/")[2] in NAMES
+
+
+def key(path: str, oid: str) -> str:
+    """Under what the facts of a file are kept: the same bytes are read otherwise under another kind of name."""
+    return oid if path.endswith(".py") else f"{oid}:text"
+
+
+def read(path: str, data: bytes) -> Facts:
+    """The facts of a file by its name and its first line. Never raises."""
+    first = data[:200].partition(b"\n")[0]
+    if path.endswith(".py") or (first.startswith(b"#!") and b"python" in first):
+        return reading.read(data)
+    sink = Sink()
+    whole = sink.unit(MODULE, "module", 1)
+    text = data[:LONGEST].decode("utf-8", "replace") if b"\0" not in data[:8000] else ""
+    sink.part(whole, text)
+    for word in sorted({literals.normal(one) for one in _WORD.findall(text)}):
+        if word.strip("*.-_?/"):
+            sink.mark("words", word, (whole,))
+            if literals.dotted(word):
+                sink.mark("named", word, (whole,))
+    return {**sink.document(), "text": True}
