@@ -35,8 +35,9 @@ def one_event(place: Path, _: int) -> Works:
 
 def many_events(place: Path, n: int) -> Works:
     jq = peer("jq")
-    block = "".join(json.dumps(EVENT) + "\n" for _ in range(n)).encode()
-    trace = place / "trace.jsonl"
+    block, trace = place / "events.jsonl", place / "trace.jsonl"
+    with open(block, "w") as events:
+        events.writelines(json.dumps(EVENT) + "\n" for _ in range(n))
     return (
         lambda: run(ours("trace-append"), "--trace", trace, "--job", "j", "--stdin", cwd=place, stdin=block),
         lambda: run(jq, "-c", ".", cwd=place, stdin=block),

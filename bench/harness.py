@@ -79,11 +79,19 @@ class Measured:
 _peak = [0.0]  # MB of the largest process since it was last set to 0
 
 
-def run(*argv: str | Path, cwd: Path, stdin: bytes | None = None, ok: tuple[int, ...] = (0,)) -> bytes:
-    """A process to its end: its output. Its peak memory (and that of what it waited for) is noted."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as given:
-        given.write(stdin or b"")
-        given.seek(0)
+def run(*argv: str | Path, cwd: Path, stdin: Iterable[bytes] | Path = (), ok: tuple[int, ...] = (0,)) -> bytes:
+    """A process to its end: its output. Its peak memory (and that of what it waited for) is noted.
+
+    Linux counts what we have had ourselves as a child's: so nothing large is ever held here.
+    """
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        open(stdin, "rb") if isinstance(stdin, Path) else tempfile.TemporaryFile() as given,
+    ):
+        if not isinstance(stdin, Path):
+            given.writelines(stdin)
+            given.seek(0)
         child = subprocess.Popen(list(map(str, argv)), cwd=cwd, env=ENV, stdin=given, stdout=out, stderr=err)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -123,7 +131,7 @@ def repository(place: Path, files: int, size: int = 56) -> Path:
     """A repository with so many files of about `size` bytes in folders of a hundred, packed and checked out."""
     repo = place / "repo"
     run("git", "init", "-q", "-b", "main", repo, cwd=place)
-    run("git", "fast-import", "--quiet", cwd=repo, stdin=b"".join(_history(files, size)))
+    run("git", "fast-import", "--quiet", cwd=repo, stdin=_history(files, size))
     run("git", "reset", "-q", "--hard", cwd=repo)
     os.sync()
     time.sleep(0.1)

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,6 +28,7 @@ ENGINE = "jsonschema_rs"
 VIOLATIONS_LIMIT = 1000  # departures of one value that are looked at
 MORE = "more"  # the keyword of what stands for departures that are not told
 LARGE = 30_000  # values in a value of which only the first departure is told: the engine holds 7 KB for each
+FEW = 200  # documents of one process that are judged without the engine; then its import has paid
 ENUM_SHOWN = 12  # values of an enum that a message lists
 
 
@@ -67,6 +68,9 @@ def checker(name: str) -> Callable[[Any], bool]:
     return cast(Callable[[Any], bool], _validator(name).is_valid)
 
 
+_judged = count()
+
+
 def validate(name: str, document: Any, where: str = "") -> None:
     """Raises BrokenContract where the document is not of this kind and version."""
     version = document.get("schemaVersion") if isinstance(document, dict) else None
@@ -76,7 +80,7 @@ def validate(name: str, document: Any, where: str = "") -> None:
             where=where,
             hint="it was written by another version; upgrade, or read it with the one that wrote it",
         )
-    if ENGINE not in sys.modules and is_plainly_valid(schema(name), document):
+    if ENGINE not in sys.modules and next(_judged) < FEW and is_plainly_valid(schema(name), document):
         return  # a small command is over before an engine would be imported
     try:
         problems = list(_validator(name).iter_errors(document))
@@ -207,7 +211,7 @@ def dumps(name: str, document: Document, where: str = "") -> bytes:
 def line(name: str, document: Document, where: str = "") -> bytes:
     """The document as one line of ASCII JSON with its newline, after it was validated."""
     validate(name, document, where)
-    return (json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False) + "\n").encode("ascii")
+    return (_COMPACT.encode(document) + "\n").encode("ascii")
 
 
 def loads(name: str, data: bytes, where: str = "") -> Document:
@@ -225,7 +229,7 @@ def parse(data: bytes, where: str) -> Any:
     """Strict JSON: UTF-8, no duplicate keys, no NaN, bounded nesting. Raises BrokenContract."""
     try:
         text = data.decode("utf-8")
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+        return _STRICT.decode(text)
     except UnicodeDecodeError as error:
         raise BrokenContract(
             f"not UTF-8 at byte {error.start}",
@@ -264,3 +268,7 @@ def _finite(text: str) -> float:
 
 def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False)

@@ -115,8 +115,10 @@ def volatile(path: bytes) -> str:
 
 def control(path: bytes) -> bool:
     """git's administration at any depth, and ktxkit's own store at the top."""
-    first = path.partition(b"/")[0]
-    return first == b".ktx" or any(part.lower() == b".git" for part in path.split(b"/"))
+    if path.startswith(b".ktx") and path.partition(b"/")[0] == b".ktx":
+        return True
+    lower = path.lower()
+    return b".git" in lower and b".git" in lower.split(b"/")
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,9 @@ def from_lines(to: Tracer, lines: Iterable[bytes], where: str = "stdin") -> list
         if not line.strip():
             continue
         place = f"{where}:{number}"
-        made = completed(contracts.parse(line, place), to.context, timestamp(to.clock.now()), to.extra)
+        raw = contracts.parse(line, place)
+        at = "" if isinstance(raw, dict) and "at" in raw else timestamp(to.clock.now())
+        made = completed(raw, to.context, at, to.extra)
         contracts.validate(CONTRACT, made, place)
         if made["jobId"] != to.context.job_id:
             raise BrokenContract(

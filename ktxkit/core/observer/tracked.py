@@ -13,6 +13,7 @@ class Tracked:
 
     def __init__(self, packed: bytes = b"") -> None:
         self.packed = packed
+        self._behind = 0  # the path that was found last: a walk in order asks for the next one
 
     @classmethod
     def of(cls, paths: Iterable[bytes]) -> Tracked:
@@ -23,7 +24,15 @@ class Tracked:
         return digest(self.packed)
 
     def __contains__(self, path: bytes) -> bool:
-        return self._from(path).startswith(path + b"\0")
+        whole = path + b"\0"
+        if self.packed.startswith(whole, self._behind):  # a path begins there: behind a NUL, or at 0
+            self._behind += len(whole)
+            return True
+        at = self._place(path)
+        if not self.packed.startswith(whole, at):
+            return False
+        self._behind = at + len(whole)
+        return True
 
     def any_below(self, directory: bytes) -> bool:
         """Whether a tracked path lies below a directory (named without its slash)."""
@@ -31,6 +40,10 @@ class Tracked:
         return self._from(prefix).startswith(prefix)
 
     def _from(self, path: bytes) -> bytes:
+        at = self._place(path)
+        return self.packed[at : at + len(path) + 1]
+
+    def _place(self, path: bytes) -> int:
         """The begin of the first path that is not before `path`: a binary search in the packed text itself."""
         packed = self.packed
         low, high = 0, len(packed)  # begins of paths; the answer is at `low` or behind it, before or at `high`
@@ -41,7 +54,7 @@ class Tracked:
                 low = end + 1
             else:
                 high = middle
-        return packed[low : low + len(path) + 1]
+        return low
 
     def __len__(self) -> int:
         return self.packed.count(b"\0")
