@@ -326,3 +326,18 @@ def test_an_ignored_sigchld_does_not_lose_the_status(tmp_path: Path) -> None:
 def test_a_device_is_no_trace(tmp_path: Path, name: str) -> None:
     ran = spawn("trace-append", "--trace", name, "--phase", "p", "--event", "e", cwd=tmp_path)
     assert (ran.status, "regular file" in ran.err) == (2, True), ran.err
+
+
+def test_a_bad_line_far_down_is_named_as_a_near_one_is(tmp_path: Path) -> None:
+    """Behind the first few hundred an engine judges: the same word, and nothing is written."""
+    trace, good = tmp_path / "t.jsonl", json.dumps(WHOLE).encode() + b"\n"
+    bad = json.dumps({**WHOLE, "level": "loud"}).encode() + b"\n"
+    said = {}
+    for before in (1, contracts.FEW + 50):
+        ran = feed(tmp_path, "--trace", str(trace), "--job", "j1", stdin=good * before + bad)
+        assert ran.status == 5 and not trace.exists()
+        assert f"stdin:{before + 1}" in ran.err
+        said[before] = ran.err.replace(f"stdin:{before + 1}", "PLACE")
+    assert len(set(said.values())) == 1
+    ran = feed(tmp_path, "--trace", str(trace), "--job", "j1", stdin=good * (contracts.FEW + 50))
+    assert ran.status == 0 and len(events(trace)) == contracts.FEW + 50
