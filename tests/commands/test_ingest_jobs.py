@@ -337,6 +337,30 @@ def test_what_only_deleted_raw_files_led_to_goes_unless_somebody_edited_it(place
     assert place.run("--allow-empty").status == 0 and not place.has("wiki/global/card-3.md")
 
 
+def test_what_landed_elsewhere_or_was_taken_back_has_not_landed(place: Place) -> None:
+    git, before = place.repo.git, place.repo.head
+    git("branch", "other")
+    place.repo.write(".ktx-config.yaml", "ingest:\n  keepSnapshots: 1\n")
+    before = place.repo.commit()
+    assert place.run().status == 0
+    ran = place.run("--target", "other")
+    assert ran.status == 0 and ran.document["diffSummary"]["added"] == 2, ran.out
+    assert git("ls-tree", "--name-only", "other", "wiki/global/card-1.md")
+    for target in ("main", "other"):
+        assert place.run("--target", target).json["outcome"] == "noop"
+    place.card(1, resolvedSql="select 100")
+    place.card(2, resolvedSql="select 200")
+    assert place.run().status == 0 and place.run().json["outcome"] == "noop", "the snapshot before is gone"
+    ran = place.run("--target", "other", "--job", "last")
+    assert ran.status == 0 and ran.document["diffSummary"]["modified"] == 2
+    git("reset", "-q", "--hard", before)
+    ran = place.run()
+    assert ran.status == 0 and ran.document["diffSummary"]["added"] == 2 and place.has("wiki/global/card-1.md")
+    assert place.run("--job", "nothing").json["outcome"] == "noop"
+    again = spawn("ingest-run", "--resume", "nothing", cwd=place.repo.path)
+    assert again.status == 1 and "nothing was to land" in again.err
+
+
 def test_duplicates_are_subsumed_and_near_ones_listed(place: Place) -> None:
     place.card(3)
     text = "The very same words of a page that two units made, long enough to be compared with others"
@@ -429,7 +453,7 @@ def test_hostile_workers_are_contained_and_named(place: Place) -> None:
     for number in range(3, 9):
         place.card(number)
     before = (place.repo.path / ".git/config").read_bytes()
-    ran = place.run("--time-limit", "4", "--max-parallel", "2", worker=place.worker(HOSTILE))
+    ran = place.run("--time-limit", "10", "--max-parallel", "2", worker=place.worker(HOSTILE))
     assert outcomes(ran) == {
         "card-1": "accepted", "card-2": "failed", "card-3": "failed", "card-4": "accepted", "card-5": "accepted",
         "card-6": "accepted", "card-7": "blocked", "card-8": "accepted", "reconcile": "noop",

@@ -7,10 +7,11 @@ path and digest for ever.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ktxkit.core.ingest.raw_paths import ROOT
 
+TIME = len("YYYY-MM-DD-HHMMSS")
 _SYNC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{6}-")
 
 
@@ -23,6 +24,12 @@ def syncs(paths: Iterable[str], connection: str, source: str) -> dict[str, list[
         if _SYNC.match(name):
             found.setdefault(name, []).append(path)
     return dict(sorted(found.items()))
+
+
+def landed(sync: str, there: Collection[str]) -> bool:
+    """Whether what is known of a sync is true of a tree. `there`: the snapshots that the tree has; older ones may have
+    gone, a newer one that it has not landed elsewhere, or was taken back."""
+    return bool(there) and (sync in there or sync[:TIME] <= min(there)[:TIME])
 
 
 def to_remove(paths: Iterable[str], connection: str, source: str, keep: int) -> dict[str, list[str]]:

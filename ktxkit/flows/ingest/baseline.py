@@ -15,6 +15,8 @@ from ktxkit.contracts import Document
 from ktxkit.core.ingest import places
 from ktxkit.core.ingest.difference import Known, fold
 from ktxkit.core.ingest.provenance import last_artifacts
+from ktxkit.core.ingest.raw_paths import snapshot_root
+from ktxkit.core.ingest.retention import landed, syncs
 from ktxkit.effects import files
 from ktxkit.effects.journal import Journal
 from ktxkit.flows import jobs, recover
@@ -40,10 +42,19 @@ def journals(world: World, connection: str, source: str) -> tuple[Journal, Journ
     return rows, Journal(store.path(places.states_journal(connection, source)), STATES, clock)
 
 
-def load(world: World, connection: str, source: str) -> Baseline:
-    """Raises BrokenContract for a damaged journal: what is unknown must not be taken for new or deleted."""
-    rows, states = journals(world, connection, source)
-    return Baseline(fold(states.records()), last_artifacts(rows.records()))
+def load(world: World, connection: str, source: str, start: str) -> Baseline:
+    """What landed on the branch whose commit is `start`: what landed on another one, or was taken back, did not.
+
+    Raises BrokenContract for a damaged journal: what is unknown must not be taken for new or deleted.
+    """
+    top = snapshot_root(connection, source, "")
+    listed = world.git.at(world.repository.place).run("ls-tree", "-z", "--name-only", start, top).nul
+    there = set(syncs((f"{os.fsdecode(path)}/" for path in listed), connection, source))
+    rows, states = (
+        (one for one in journal.records() if landed(one["syncId"], there))
+        for journal in journals(world, connection, source)
+    )
+    return Baseline(fold(states), last_artifacts(rows))
 
 
 def waiting(world: World, connection: str, source: str) -> Iterator[Document]:

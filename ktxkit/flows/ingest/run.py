@@ -60,6 +60,8 @@ def resume(world: World, job_id: str, how: How, *, wait: float = WAIT) -> Ended:
         raise CannotRun(f"job {job_id} is no ingestion", hint=f"job-run --resume {job_id}")
     if job["state"] == "landed" and "finishedAt" in job:
         raise Refused(f"job {job_id} has landed already", where=job["target"], hint=f"job-report --job {job_id}")
+    if job["state"] == "closed":
+        raise Refused(f"job {job_id} has ended: nothing was to land", hint="a new ingest-run tries what failed in it")
     later = jobs.superseded_by(world, job_id)
     if later:
         raise Refused(f"job {later} took up what {job_id} left", hint=f"job-report --job {later}")
@@ -70,7 +72,7 @@ def resume(world: World, job_id: str, how: How, *, wait: float = WAIT) -> Ended:
 
 
 def _run(world: World, asked: Asked, job: Document, override: str, how: How, *, resumed: bool) -> Ended:
-    known = baseline.load(world, asked.connection, asked.source)
+    known = baseline.load(world, asked.connection, asked.source, job["targetAtStart"])
     hooks = Ingestion(asked, known, override)
     empty = {"connectionId": asked.connection, "sourceKey": asked.source, "units": []}
     planned = world.store.read_optional("job-file", places.job_file(job["jobId"])) or empty
