@@ -1,24 +1,28 @@
-"""Which tests a change can reach, each with the chain of reasons; and how many of how many.
+"""Which tests a change can reach, each with the chain of reasons; and how many of how many. And the proof of it.
 
 reads    the base revision and the checkout (or --index, --tree REV), .ktx-config.yaml (affected.inert)
-writes   .ktx/cache/affected.sqlite: facts of files, disposable
-exits    0 answered (`unknown` is an answer: what could be meant is in it), 1 with --strict where it is unknown, 2 usage
+writes   .ktx/cache/affected.sqlite: facts of files, disposable; with --prove a line of .ktx/ledger/test-runs.ndjson
+exits    0 answered (`unknown` is an answer: what could be meant is in it), 1 with --strict where it is unknown, with
+         --prove where a needed test is left out or nothing is proven, with --audit where a call is missing, 2 usage
 example  test-select --base main
          test-select --base origin/main --index --strict -z | xargs -0 -r pytest
          test-select --why tests/test_shop.py::test_total
+         test-select --base main --prove --sample 50 -- -p no:randomly
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from ktxkit import cli
+from ktxkit.errors import CannotRun
 from ktxkit.world import World
 
 
 def parser() -> cli.Parser:
-    made = cli.Parser("test-select", __doc__)
+    made = cli.Parser("test-select", __doc__, takes_command=True)
     made.add_argument("--base", default="HEAD", metavar="REV", help="what the change starts from (default: HEAD)")
     target = made.add_mutually_exclusive_group()
     target.add_argument("--index", action="store_true", help="where it ends: what is staged")
@@ -29,10 +33,22 @@ def parser() -> cli.Parser:
     made.add_argument("--strict", action="store_true", help="refuse (1) where the answer is unknown")
     made.add_argument("--why", default="", metavar="TEST", help="only this test: the chain from the change to it")
     made.add_argument("-z", dest="nul", action="store_true", help="only the ids, each ended by NUL")
+    made.add_argument("--audit", action="store_true", help="what the traced run called and the map lacks")
+    proof = made.add_argument_group("proof", "what follows `--` goes to pytest")
+    proof.add_argument("--prove", action="store_true", help="mutate what changed: who notices must be selected")
+    proof.add_argument("--sample", type=int, default=50, metavar="N", help="so many mutants (default 50)")
+    proof.add_argument("--seed", type=int, default=1, metavar="S", help="which of them (default 1)")
+    proof.add_argument(
+        "--python", default="", metavar="EXE", help="the interpreter (default: the active environment's)"
+    )
     return made
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
+    if args.prove:
+        return _prove(args, world)
+    if args.audit:
+        return _audit(world)
     from ktxkit.flows.affected import answers, select
 
     wish = select.Wish(base=args.base, tree=args.tree, index=args.index, environment=tuple(args.environment))
@@ -45,6 +61,31 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         return cli.Result(outcome, document, "selection", raw=raw, notes=answers.notes(document))
     shown = answers.chains(document) if args.why else answers.lines(document)
     return cli.Result(outcome, document, "selection", lines=shown, notes=answers.notes(document))
+
+
+def _audit(world: World) -> cli.Result:
+    from ktxkit.flows.runtime import audit
+
+    document = audit.differential(world)
+    outcome = "refused" if document["missing"] else "done"
+    return cli.Result(outcome, document, "affected-audit", lines=audit.lines(document), notes=audit.notes(document))
+
+
+def _prove(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit.flows.proof import run as proving
+
+    if args.index or args.tree:
+        raise CannotRun("--prove is of the checkout as it stands", hint="leave --index and --tree out")
+    ask = proving.Ask(args.base, args.sample, args.seed, args.python, args.command)
+
+    def told(text: str) -> None:
+        if not args.quiet:
+            sys.stderr.write(f"test-select: {text}\n")
+            sys.stderr.flush()
+
+    document = proving.proof(world, ask, told)
+    outcome = "done" if document["verdict"] == "proven" else "refused"
+    return cli.Result(outcome, document, "affected-proof", lines=proving.lines(document))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

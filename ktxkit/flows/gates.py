@@ -258,4 +258,5 @@ def _subject(
     each: Callable[[Sequence[bytes]], Iterator[bytes]] = lambda paths: objects.each(  # noqa: E731
         [tree.files[path][1] for path in paths]
     )
-    return Subject(world, tree.files, chosen, read, checkout, is_base, each)
+    before = base.files if base is not None else None
+    return Subject(world, tree.files, chosen, read, checkout, is_base, each, before)

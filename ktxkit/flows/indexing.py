@@ -53,7 +53,7 @@ def _fill(world: World, index: Index, path: Path, start: int, previous: dict[str
     for offset, raw, line in new_lines(path, start, previous):
         if line["kind"] == "run-opened":
             index.open_run(line)
-        else:
+        elif line["kind"] == "run-closed":
             _close(world, index, line)
         index.set_mark(path, offset, raw, line)
 

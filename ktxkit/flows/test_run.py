@@ -92,7 +92,7 @@ def run(world: World, wish: Wish) -> Ran:
 
 def argv(world: World, wish: Wish, run_id: str) -> list[str]:
     """pytest with our plugin asked for by name: it loads even where plugins are not loaded by themselves."""
-    python = wish.python or _python(world)
+    python = wish.python or python_of(world)
     profiled: list[str] = []
     if wish.cprofile:
         place = world.store.path(f"{PROFILES}/{run_id}.prof")
@@ -102,7 +102,7 @@ def argv(world: World, wish: Wish, run_id: str) -> list[str]:
     return [python, *profiled, "-m", "pytest", "-p", "ktxkit", *wish.pytest, *paths]
 
 
-def _python(world: World) -> str:
+def python_of(world: World) -> str:
     """The interpreter of the active virtual environment, else our own."""
     active = world.env.get("VIRTUAL_ENV")
     found = Path(active) / "bin" / "python" if active else None

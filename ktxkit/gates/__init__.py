@@ -41,7 +41,7 @@ class Subject:
     `files`: path to (mode, object id). `touched`: the paths of the change, None where everything is asked for. `read`
     gives a file's bytes. `checkout` makes a scratch repository of the tree, committed on its base, for the block; it
     shares nothing with the user's but objects. `is_base`: this is the base of a change that had findings, judged to
-    tell which of them it had already.
+    tell which of them it had already. `base_files`: the files of what the change is made to.
     """
 
     world: World
@@ -51,6 +51,7 @@ class Subject:
     checkout: Callable[[], AbstractContextManager[Path]]
     is_base: bool = False
     read_each: Callable[[Sequence[bytes]], Iterator[bytes]] | None = None
+    base_files: Mapping[bytes, tuple[str, str]] | None = None
 
     def each(self, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Paths with their bytes: many files faster than `read` of each."""

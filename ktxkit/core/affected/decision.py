@@ -61,7 +61,8 @@ class Decision:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked. `links`: symbolic links and where they lead; `environment`: variables that differ."""
+    """What is asked. `links`: symbolic links and where they lead; `environment`: variables that differ; `observed`:
+    units that a traced run saw depend on what differs, each with how."""
 
     graph: Graph
     touched: Collection[Touched]
@@ -69,6 +70,7 @@ class Question:
     links: Mapping[str, str] = field(default_factory=dict)
     environment: Collection[str] = ()
     unbounded: Mapping[str, str] = field(default_factory=dict)
+    observed: Collection[tuple[Unit, str]] = ()
 
 
 def decide(question: Question) -> Decision:
@@ -84,6 +86,8 @@ def decide(question: Question) -> Decision:
     for variable in question.environment:
         for unit in (*graph.marked("environment", variable), *graph.marked("environment", "*")):
             spread.seed(unit, f"reads {variable} from the environment, which is changed")
+    for unit, how in question.observed:
+        spread.seed(unit, how)
     spread.run()
     made.tests = _picked(every, spread, SELECTED)
     if question.touched or question.environment:

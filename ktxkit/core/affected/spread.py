@@ -25,6 +25,7 @@ class Spread:
         self._todo: deque[Unit] = deque()
         self._by_path: dict[str, list[Unit]] = {}
         self._counted = 0
+        self.grew = False
 
     def seed(self, node: Unit, how: str) -> None:
         self._reach(node, None, how)
@@ -33,6 +34,14 @@ class Spread:
         """Follow everything to its end."""
         while self._todo:
             self._follow(self._todo.popleft())
+
+    def step(self) -> bool:
+        """Follow one node; False where there is none left. `grew` tells whether it led to more."""
+        before = len(self.why)
+        if self._todo:
+            self._follow(self._todo.popleft())
+        self.grew = len(self.why) != before
+        return bool(self._todo) or self.grew
 
     def chain(self, node: Unit) -> list[tuple[Unit, str]]:
         """The steps from a seed to a node."""

@@ -74,6 +74,10 @@ RULES: dict[str, tuple[str, str]] = {
     "word-refused": (ERROR, "a word about tests that says nothing that can be checked"),
     "word-unearned": (ERROR, "a word of the lexicon that the ledger does not show of the test"),
     "quote-altered": (ERROR, "a quoted error that is nearly a recorded one"),
+    # affected tests
+    "affected-not-run": (ERROR, "a test that the change can reach has no run on this tree"),
+    "affected-not-passed": (ERROR, "a test that the change can reach did not pass on this tree"),
+    "affected-missed": (ERROR, "a mutation proof shows that the selection leaves out a test that is needed"),
     # the gates themselves
     "suppression-unused": (WARNING, "a suppression that suppresses nothing"),
     "suppression-unknown": (ERROR, "a suppression that names no rule"),

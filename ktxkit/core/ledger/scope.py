@@ -21,6 +21,8 @@ def asked(record: Mapping[str, Any]) -> dict[str, Any]:
     why = [f"{one['option']} {one['value']}".strip() for one in selection.get("narrowing", ())]
     if record.get("mode", "run") != "run":
         return {"kind": "none", "why": [f"nothing is executed: {record['mode']}"]}
+    if record.get("runner", {}).get("affected", {}).get("missed"):
+        return {"kind": "partial", "why": ["a proof shows that tests are needed which this selection leaves out"]}
     if selection.get("declared") == "affected" or record.get("declared") == "affected":
         return {"kind": "affected"} | ({"why": why[:WHY_SHOWN]} if why else {})
     if why:

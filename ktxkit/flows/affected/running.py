@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ktxkit.contracts import Document
 from ktxkit.flows.affected import answers, select
+from ktxkit.flows.proof import kept as proofs
 from ktxkit.world import World
 
 ARGUMENT_BYTES = 100_000  # of ids; more are given as their files, which runs more than is meant
@@ -30,7 +31,9 @@ def arguments(world: World, base: str) -> Arguments:
     made = select.select(world, select.Wish(base=base))
     document = made.document
     facts = {"base": document["base"], "verdict": document["verdict"], **_two(document["counts"])}
-    notes = answers.notes(document)
+    said, proof = proofs.of_change(world, document["base"])
+    facts |= proof
+    notes = [*answers.notes(document), said]
     if made.decision.unbounded:
         return Arguments((), False, facts, notes)
     ids = [one.id for one in made.decision.tests]

@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core.affected import changes, decision, texts
 from ktxkit.core.affected.decision import ABSENT, Decision, Question, Touched
-from ktxkit.core.affected.graph import Graph
+from ktxkit.core.affected.graph import Graph, Unit
 from ktxkit.core.affected.sink import VERSION, Facts
 from ktxkit.core.affected.unbounded import LINK
+from ktxkit.core.runtime import join
 from ktxkit.core.text import path_fields
 from ktxkit.effects.affected_cache import AffectedCache
 from ktxkit.effects.objects import Objects
-from ktxkit.flows import settings
+from ktxkit.flows import projects, settings
 from ktxkit.flows.affected import configuration, trees
 from ktxkit.flows.affected.trees import Snapshot
 from ktxkit.flows.gate_facts import no_collection
+from ktxkit.flows.runtime.read import latest
 from ktxkit.world import World
 
 CACHE = "cache/affected.sqlite"
@@ -44,6 +46,7 @@ class Selection:
     base: Snapshot
     target: Snapshot
     touched: list[Touched]
+    graph: Graph
     read: int = 0
     known: int = 0
     notes: list[str] = field(default_factory=list)
@@ -57,19 +60,46 @@ def select(world: World, wish: Wish = Wish()) -> Selection:
     """The tests that the change from `base` can reach. Raises CannotRun where a revision is none."""
     with Objects(world.git.at(world.repository.place)) as objects, no_collection():
         base = trees.committed(world, objects, wish.base)
-        target = _target(world, objects, wish)
-        facts = _Facts(world, objects, (base, target))
-        touched = _touched(base, target)
-        graph = _graph(world, facts, base, target, touched)
-        question = Question(
-            graph=graph,
-            touched=touched,
-            changed=_changed(facts, base, target, touched),
-            links=_links(facts, target),
-            environment=wish.environment,
-        )
-        made = decision.decide(question)
-        return Selection(made, base, target, touched, facts.read, facts.known, [facts.note] if facts.note else [])
+        return between(world, objects, base, _target(world, objects, wish), wish.environment)
+
+
+def between(
+    world: World, objects: Objects, base: Snapshot, target: Snapshot, environment: Collection[str] = ()
+) -> Selection:
+    """The tests that what differs between two trees can reach."""
+    facts = _Facts(world, objects, (base, target))
+    touched = _touched(base, target)
+    graph = _graph(world, facts, base, target, touched)
+    changed = _changed(facts, base, target, touched)
+    question = Question(
+        graph=graph,
+        touched=touched,
+        changed=changed,
+        links=_links(facts, target),
+        environment=environment,
+        observed=_observed(world, base, touched, changed, environment),
+    )
+    made = decision.decide(question)
+    return Selection(made, base, target, touched, graph, facts.read, facts.known, [facts.note] if facts.note else [])
+
+
+def _observed(
+    world: World,
+    base: Snapshot,
+    touched: list[Touched],
+    changed: list[changes.Change],
+    environment: Collection[str],
+) -> list[tuple[Unit, str]]:
+    """What the newest traced run saw of what differs; nothing where there is none."""
+    trace = latest(world, projects.resolve(world)) if touched or environment else None
+    if trace is None:
+        return []
+    units: dict[str, list[str]] = {}
+    for one in changed:
+        units.setdefault(one.path, []).append(one.unit)
+    differing = [join.Differs(one.path, one.how, tuple(units.get(one.path, ()))) for one in touched]
+    ids = {path: oid for path, (_, oid) in base.entries.items()}
+    return list(join.seeds(trace, ids, differing, environment))
 
 
 def _target(world: World, objects: Objects, wish: Wish) -> Snapshot:

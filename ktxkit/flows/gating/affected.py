@@ -1,0 +1,96 @@
+"""Gate `affected`: what the change can reach has passed, in a run on this very tree that the ledger has.
+
+It runs nothing. Without a base (everything is asked for) every test is meant. A run on another tree says nothing about
+this one; where none is recorded that is the finding: whether the tests pass is unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ktxkit.core.affected.passing import NOT_RUN, Open, still_open
+from ktxkit.core.text import plural, printable
+from ktxkit.core.tree_id import tree_id
+from ktxkit.effects.ledger_index import OUTCOMES
+from ktxkit.effects.objects import Objects
+from ktxkit.flows import projects
+from ktxkit.flows.affected import select
+from ktxkit.flows.affected.trees import Snapshot
+from ktxkit.flows.gate_facts import no_collection
+from ktxkit.flows.ledger_index import ensure
+from ktxkit.flows.proof import kept
+from ktxkit.gates import Answer, Finding, Subject
+from ktxkit.world import World
+
+SHOWN = 5
+RUNS = (
+    "SELECT rid, record FROM runs WHERE tree = ? AND project = ? AND closed = 1 AND parent IS NULL"
+    " ORDER BY started, seq"
+)
+RESULTS = "SELECT test, verdict FROM results JOIN tests USING (tid) WHERE rid = ? AND verdict IS NOT NULL"
+
+
+def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
+    """A finding for each file with affected tests that did not pass, or of which no run on this tree is recorded."""
+    if subject.is_base:
+        return Answer()
+    world = subject.world
+    kind = world.repository.object_format
+    target, base = _snapshot(subject.files, kind), _snapshot(subject.base_files or {}, kind)
+    with Objects(world.git.at(world.repository.place)) as objects, no_collection():
+        made = select.between(world, objects, base, target)
+    picked = [one.id for one in made.decision.tests]
+    recorded = recorded_on(world, target.name)
+    found = list(_findings(still_open(picked, recorded), bool(recorded), base.name if subject.base_files else ""))
+    proof = kept.newest(world, base.name, target.name)
+    if proof is not None and proof["missed"]:
+        found += [_missed(one, proof["id"]) for one in proof["misses"][:SHOWN]]
+    return Answer(found, looked=len(picked))
+
+
+def _snapshot(files: Mapping[bytes, tuple[str, str]], kind: str) -> Snapshot:
+    return Snapshot("tree", {os.fsdecode(path): entry for path, entry in files.items()}, tree_id(files, kind))
+
+
+def recorded_on(world: World, tree: str) -> dict[str, str]:
+    """Each test's newest verdict in the runs on a tree that was the same at their end."""
+    found: dict[str, str] = {}
+    index = ensure(world)
+    for run in index.rows(RUNS, tree, projects.resolve(world)):
+        if json.loads(run["record"]).get("treeAfter", {}).get("tree") == tree:
+            found |= {row["test"]: OUTCOMES[row["verdict"]] for row in index.rows(RESULTS, run["rid"])}
+    return found
+
+
+def _findings(left: list[Open], ran: bool, base: str) -> Iterator[Finding]:
+    hint = f"test-run --scope affected --base {base[:12]}" if base else "test-run --scope full"
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in left:
+        groups[one.rule, one.picked.partition("::")[0]] += one.tests or (one.picked,)
+    for (rule, path), tests in groups.items():
+        shown = ", ".join(printable(one) for one in tests[:SHOWN])
+        more = f" and {len(tests) - SHOWN} more" if len(tests) > SHOWN else ""
+        what = "did not pass on this tree" if rule != NOT_RUN else "have no run on this tree"
+        word = "" if rule != NOT_RUN or ran else "; no run on it is recorded at all: whether they pass is unknown"
+        message = f"{plural(len(tests), 'affected test')} {what}: {shown}{more}{word}"
+        yield Finding(rule, os.fsencode(path), message, reference=path, hint=hint, gate="affected")
+
+
+def _missed(miss: Mapping[str, Any], proof: str) -> Finding:
+    message = (
+        f"{printable(miss['test'])} notices a change of {miss['unit'] or 'it'} and is not selected (proof {proof})"
+    )
+    hint = "test-run --scope full: the selection is not to be relied on for this change"
+    return Finding(
+        "affected-missed",
+        os.fsencode(miss["path"]),
+        message,
+        miss["line"],
+        reference=miss["test"][:500],
+        hint=hint,
+        gate="affected",
+    )

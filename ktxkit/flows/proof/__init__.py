@@ -1,0 +1,1 @@
+"""The mutation proof of a selection of tests: what it leaves out must not be what would have noticed."""
