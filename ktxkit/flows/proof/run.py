@@ -35,7 +35,8 @@ def proof(world: World, ask: Ask, told: Told) -> Document:
     changed = [
         (one.path, one.unit)
         for one in made.decision.changes
-        if select.is_python(one.path, entries.get(one.path, ("", ""))[0])
+        if one.path.endswith(".py")
+        and entries.get(one.path, ("",))[0] in copy.REGULAR
         and not made.graph.project.is_test_file(one.path)
     ]
     paths = {path for path, _ in changed}
