@@ -18,7 +18,7 @@ from ktxkit.effects.clock import timestamp
 from ktxkit.effects.identity import processes_inside
 from ktxkit.effects.lock import flocked
 from ktxkit.effects.worktrees import delete
-from ktxkit.errors import BrokenContract, Refused
+from ktxkit.errors import Refused
 from ktxkit.flows import housekeeping, jobs, leases, report, store_owner
 from ktxkit.world import World
 
@@ -74,15 +74,8 @@ def _worktrees(world: World, damaged: list[Document], *, do: bool) -> Iterator[D
 def _finished(world: World, damaged: list[Document]) -> Iterator[tuple[Document, str]]:
     """Jobs that have ended, every unit of which is in, or that ended before they had any; and which of the two. A
     damaged one is none of them, and is named."""
-    for name in world.store.children("jobs"):
-        try:
-            job = world.store.read_optional(jobs.CONTRACT, names.job_doc(name))
-            if job is None:
-                jobs.require_not_lost(world, name)
-        except BrokenContract as error:
-            damaged.append({"where": error.where, "message": error.message})
-            continue
-        if job is None or job["state"] == "open":
+    for job in jobs.readable(world, damaged):
+        if job["state"] == "open":
             continue
         made = report.build(world, job)
         damaged += [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]

@@ -17,7 +17,7 @@ from ktxkit.effects.identity import processes_inside
 from ktxkit.effects.neutral import sweep
 from ktxkit.effects.worktrees import Registered, delete
 from ktxkit.errors import BrokenContract, KtxError, Refused
-from ktxkit.flows import jobs
+from ktxkit.flows import jobs, resuming
 from ktxkit.flows.closing import closed, remove
 from ktxkit.flows.leases import (
     LEASE,
@@ -123,7 +123,7 @@ def _seen(world: World, place: Place, lease: Document | None, note: Document | N
         holder_dead=lease is not None and holder_is_dead(lease),
         job_state=job["state"] if job is not None else "",
         busy=bool(busy),
-        resumable=job is not None and bool(jobs.resuming(world, job)),
+        resumable=job is not None and bool(resuming.command(world, job)),
     )
     return seen, busy
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core import names
-from ktxkit.core.ingest import places
 from ktxkit.core.text import nearest
 from ktxkit.core.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.effects import files
@@ -44,34 +43,25 @@ def begun(world: World) -> list[str]:
     return [name for name in world.store.children("jobs") if world.store.exists(names.job_doc(name))]
 
 
+def readable(world: World, damaged: list[Document] | None = None) -> Iterator[Document]:
+    """Every job by id. One whose document cannot be read, or is lost, is none of them; where goes to `damaged`."""
+    for name in world.store.children("jobs"):
+        try:
+            job = world.store.read_optional(CONTRACT, names.job_doc(name))
+            if job is None:
+                require_not_lost(world, name)
+        except BrokenContract as error:
+            if damaged is not None:
+                damaged.append({"where": error.where, "message": error.message})
+            continue
+        if job is not None:
+            yield job
+
+
 def sweep_unbegun(world: World) -> None:
     """Remove the half-written documents that killed starts of jobs left; their directories hold nothing else."""
     for name in set(world.store.children("jobs")) - set(begun(world)):
         files.sweep_asides(world.store.path(names.job_dir(name)))
-
-
-def resuming(world: World, job: Document) -> str:
-    """The command that continues a job; empty where none does: it landed, was made by hand, or a later one took it up.
-
-    Raises BrokenContract for a damaged document.
-    """
-    job_id, store = str(job["jobId"]), world.store
-    if job["state"] not in ("open", "failed", "aborted") or superseded_by(world, job_id):
-        return ""
-    known = store.exists(places.ingest_doc(job_id)) or store.exists(names.job_part(job_id, "job-file"))
-    return resume_command(world, job_id) if known else ""
-
-
-def resume_command(world: World, job_id: str) -> str:
-    """How a job is resumed: an ingestion by the command that made it."""
-    command = "ingest-run" if world.store.exists(places.ingest_doc(job_id)) else "job-run"
-    return f"{command} --resume {job_id}"
-
-
-def superseded_by(world: World, job_id: str) -> str:
-    """The later ingestion that took up what this one left; empty for none."""
-    outcome = world.store.read_optional("ingest-outcome", places.outcome_doc(job_id)) or {}
-    return str(outcome.get("supersededBy", ""))
 
 
 def load(world: World, job_id: str) -> Document:

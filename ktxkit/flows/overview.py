@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
-from ktxkit.core import names
 from ktxkit.core.report import LANDED, WAITING
 from ktxkit.effects import process
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.lock import flocked
 from ktxkit.errors import BrokenContract, Refused
-from ktxkit.flows import damage, housekeeping, jobs, report, store_owner
+from ktxkit.flows import damage, housekeeping, jobs, report, resuming, store_owner
 from ktxkit.world import World
 
 CONTRACT = "overview"
@@ -43,18 +42,7 @@ def overview(world: World) -> Document:
 
 def _jobs(world: World, damaged: list[Document]) -> Iterator[Document]:
     """Every job, newest first."""
-    read = []
-    for name in world.store.children("jobs"):
-        try:
-            job = world.store.read_optional(jobs.CONTRACT, names.job_doc(name))
-            if job is None:
-                jobs.require_not_lost(world, name)
-        except BrokenContract as error:
-            damaged.append({"where": error.where, "message": error.message})
-            continue
-        if job is not None:
-            read.append(job)
-    read.sort(key=lambda job: (job["createdAt"], job["jobId"]), reverse=True)
+    read = sorted(jobs.readable(world, damaged), key=lambda job: (job["createdAt"], job["jobId"]), reverse=True)
     for job in read[:JOBS_SHOWN]:
         yield _job(world, job, damaged)
 
@@ -95,17 +83,15 @@ def _next_of_job(world: World, job: Document, made: Document, running: bool) -> 
     waiting = [unit for unit in made["workUnits"] if unit["outcome"] in WAITING]
     ready = bool(made["workUnits"]) and not waiting
     moved = ready and world.git.resolve(job["target"]) not in (None, job["targetAtStart"])
-    resuming = jobs.resuming(world, job)
-    if moved:  # an ingestion lands by its own command, which accounts for what it landed
-        return (
-            f"{resuming} --rebase, or start anew"
-            if resuming.startswith("ingest")
-            else f"job-land --rebase --job {job['jobId']}"
-        )
-    if resuming and job["state"] != "open" and not made["workUnits"]:
-        return f"{resuming}, or start anew; git ktx clean --yes clears it: no unit of it ran"
-    if resuming:
-        return resuming
+    resume = resuming.command(world, job)
+    if moved and resume.startswith("ingest"):  # it lands by its own command, which accounts for what it landed
+        return f"{resume} --rebase, or start anew"
+    if moved:
+        return f"job-land --rebase --job {job['jobId']}"
+    if resume and job["state"] != "open" and not made["workUnits"]:
+        return f"{resume}, or start anew; git ktx clean --yes clears it: no unit of it ran"
+    if resume:
+        return resume
     if job["state"] != "open":
         return f"job-report {job['jobId']}"
     if not waiting:

@@ -74,14 +74,7 @@ def _stored(world: World, job: Document) -> Document:
 
 def latest(world: World) -> str | None:
     """The id of the job that was created last; damaged ones are passed over."""
-    found = []
-    for name in world.store.children("jobs"):
-        try:
-            job = world.store.read_optional(jobs.CONTRACT, names.job_doc(name))
-        except BrokenContract:
-            continue  # gate-ok: damaged ones are passed over
-        if job is not None:
-            found.append((str(job["createdAt"]), str(job["jobId"])))
+    found = [(str(job["createdAt"]), str(job["jobId"])) for job in jobs.readable(world)]
     return max(found)[1] if found else None
 
 

@@ -7,7 +7,7 @@ path and digest for ever.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ktxkit.core.ingest.raw_paths import ROOT
 
@@ -26,10 +26,11 @@ def syncs(paths: Iterable[str], connection: str, source: str) -> dict[str, list[
     return dict(sorted(found.items()))
 
 
-def landed(sync: str, there: Collection[str]) -> bool:
+def landed(there: Collection[str]) -> Callable[[str], bool]:
     """Whether what is known of a sync is true of a tree. `there`: the snapshots that the tree has; older ones may have
     gone, a newer one that it has not landed elsewhere, or was taken back."""
-    return bool(there) and (sync in there or sync[:TIME] <= min(there)[:TIME])
+    oldest = min(there, default="")[:TIME]
+    return lambda sync: sync in there or sync[:TIME] <= oldest
 
 
 def to_remove(paths: Iterable[str], connection: str, source: str, keep: int) -> dict[str, list[str]]:

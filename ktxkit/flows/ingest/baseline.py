@@ -49,12 +49,12 @@ def load(world: World, connection: str, source: str, start: str) -> Baseline:
     """
     top = snapshot_root(connection, source, "")
     listed = world.git.at(world.repository.place).run("ls-tree", "-z", "--name-only", start, top).nul
-    there = set(syncs((f"{os.fsdecode(path)}/" for path in listed), connection, source))
-    rows, states = (
-        (one for one in journal.records() if landed(one["syncId"], there))
-        for journal in journals(world, connection, source)
+    there = landed(syncs((f"{os.fsdecode(path)}/" for path in listed), connection, source))
+    rows, states = journals(world, connection, source)
+    return Baseline(
+        fold(one for one in states.records() if there(one["syncId"])),
+        last_artifacts(one for one in rows.records() if there(one["syncId"])),
     )
-    return Baseline(fold(states), last_artifacts(rows))
 
 
 def waiting(world: World, connection: str, source: str) -> Iterator[Document]:

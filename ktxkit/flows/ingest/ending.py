@@ -166,18 +166,15 @@ def unfinished(world: World, connection: str, source: str) -> list[str]:
     """Jobs of this connection and source that ended without all of their units and that no later one took up; oldest
     first. A damaged job is none of them."""
     found = []
-    for name in world.store.children("jobs"):
+    for job in jobs.readable(world):
+        of_it = (job["connectionId"], job["sourceKey"]) == (connection, source)
+        if not of_it or "finishedAt" not in job or job.get("outcome") in ("done", "noop"):
+            continue
         try:
-            job = world.store.read_optional(jobs.CONTRACT, names.job_doc(name))
-            outcome = world.store.read_optional(CONTRACT, places.outcome_doc(name))
+            outcome = world.store.read_optional(CONTRACT, places.outcome_doc(job["jobId"]))
         except BrokenContract:
             continue  # gate-ok: a damaged one counts for nothing
-        if job is None or outcome is None or "finishedAt" not in job or "supersededBy" in outcome:
-            continue
-        if (job["connectionId"], job["sourceKey"]) == (connection, source) and job.get("outcome") not in (
-            "done",
-            "noop",
-        ):
+        if outcome is not None and "supersededBy" not in outcome:
             found.append((str(job["createdAt"]), str(job["jobId"])))
     return [job_id for _, job_id in sorted(found)]
 

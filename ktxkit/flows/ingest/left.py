@@ -26,7 +26,7 @@ def settle(world: World, connection: str, source: str) -> list[str]:
     """Ids of the jobs that were cut off before their report."""
     jobs.sweep_unbegun(world)
     found = []
-    for job in list(_cut_off(world, connection, source)):
+    for job in _cut_off(world, connection, source):
         job_id = str(job["jobId"])
         end_left(world, job, jobs.tracer(world, job))
         landed = job["state"] == "landed"
@@ -48,12 +48,9 @@ def settle(world: World, connection: str, source: str) -> list[str]:
 
 def _cut_off(world: World, connection: str, source: str) -> Iterator[Document]:
     """Ingestions of the source that have begun and not ended. A damaged one is none of them."""
-    for name in world.store.children("jobs"):
-        try:
-            job = world.store.read_optional(jobs.CONTRACT, names.job_doc(name))
-        except BrokenContract:
-            continue  # gate-ok: a damaged one is none of them
-        if job is None or "finishedAt" in job or (job["connectionId"], job["sourceKey"]) != (connection, source):
+    for job in list(jobs.readable(world)):
+        name = str(job["jobId"])
+        if "finishedAt" in job or (job["connectionId"], job["sourceKey"]) != (connection, source):
             continue
         # Killed before that document was written: its sync id, which ends with the job's own, says what it was.
         if world.store.exists(places.ingest_doc(name)) or str(job.get("syncId", "")).endswith(f"-{name}"):

@@ -13,7 +13,7 @@ from ktxkit.core.ingest.raw_paths import sync_id
 from ktxkit.core.job_file import plan_of
 from ktxkit.effects.lock import flocked
 from ktxkit.errors import CannotRun, Refused
-from ktxkit.flows import jobs
+from ktxkit.flows import jobs, resuming
 from ktxkit.flows.ingest import baseline, ending, left, trees
 from ktxkit.flows.ingest.asked import CONTRACT, Asked
 from ktxkit.flows.ingest.hooks import Ingestion
@@ -62,7 +62,7 @@ def resume(world: World, job_id: str, how: How, *, wait: float = WAIT) -> Ended:
         raise Refused(f"job {job_id} has landed already", where=job["target"], hint=f"job-report --job {job_id}")
     if job["state"] == "closed":
         raise Refused(f"job {job_id} has ended: nothing was to land", hint="a new ingest-run tries what failed in it")
-    later = jobs.superseded_by(world, job_id)
+    later = resuming.superseded_by(world, job_id)
     if later:
         raise Refused(f"job {later} took up what {job_id} left", hint=f"job-report --job {later}")
     asked = Asked.of(document)

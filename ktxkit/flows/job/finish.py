@@ -11,7 +11,7 @@ from ktxkit.core.schedule import LANDED, job_outcome
 from ktxkit.core.text import plural
 from ktxkit.effects.clock import timestamp
 from ktxkit.errors import CannotRun, Conflict
-from ktxkit.flows import gates, jobs, notify, report
+from ktxkit.flows import gates, notify, report, resuming
 from ktxkit.flows.job.state import JobRun
 from ktxkit.flows.land import land
 
@@ -64,7 +64,7 @@ def land_job(run: JobRun, outcomes: Mapping[str, str], *, rebase: bool = False) 
 def unreported(run: JobRun, error: OSError, ended: str = "") -> CannotRun:
     """The end of a job could not be written. Says what ended it, and what has landed all the same."""
     landed = run.job.get("landed", {}).get("commit")
-    resume = jobs.resume_command(run.world, run.job_id)
+    resume = resuming.how(run.world, run.job_id)
     so_far = ended or (f"it has landed as {landed} on {run.job['target']}" if landed else "nothing was to land")
     return CannotRun(
         f"the end of job {run.job_id} could not be recorded ({error.strerror or error}): {so_far}",

@@ -18,7 +18,7 @@ from ktxkit.effects.signals import stopping
 from ktxkit.effects.store import ensure_ignored
 from ktxkit.effects.unit_process import end_strays
 from ktxkit.errors import CannotRun, Conflict, KtxError, Refused
-from ktxkit.flows import jobs, leases, recover
+from ktxkit.flows import jobs, leases, recover, resuming
 from ktxkit.flows.job import finish, isolation, prepare, strays
 from ktxkit.flows.job.guard import Guard
 from ktxkit.flows.job.hooks import Hooks
@@ -209,7 +209,7 @@ def end_left(world: World, job: Document, tracer: Tracer) -> None:
 
 
 def _refuse_stopped(run: JobRun) -> None:
-    resume = jobs.resume_command(run.world, run.job_id)
+    resume = resuming.how(run.world, run.job_id)
     if run.aborting == "interrupted":
         raise Conflict(
             "the job was interrupted; finished units are kept",
