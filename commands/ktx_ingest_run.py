@@ -73,7 +73,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
             ended = ingest.start(world, asked, how, job=args.job or "", target=args.target or "", wait=args.wait)
     if ended.error is not None and not ended.settled:
         raise ended.error
-    notes = ended.told("ingest-run", "nothing changed since what landed: nothing to do")
+    empty = not any(ended.report.get("diffSummary", {"": 1}).values())
+    nothing = "the source is empty" if empty else "nothing changed since what landed"
+    notes = ended.told("ingest-run", f"{nothing}: nothing to do")
     return cli.Result(ended.outcome, ended.report, "report", lines=render(ended.report), notes=notes)
 
 

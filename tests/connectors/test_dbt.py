@@ -237,6 +237,28 @@ def test_the_real_project(tmp_path: Path) -> None:
     assert [one.key for one in read("dbt", held).plan()] == ["schema.yml"]
 
 
+@pytest.mark.parametrize("manifest", [{}, {"nodes": 5}, {"nodes": None}, {"nodes": []}, {"nodes": {"model.a.b": 5}}])
+@pytest.mark.parametrize("name", ["manifest.json", "semantic_manifest.json"])
+def test_a_manifest_without_its_nodes_is_none(tmp_path: Path, name: str, manifest: dict[str, Any]) -> None:
+    """Taken for an empty one, all that it said before would be deleted."""
+    if name == "semantic_manifest.json":
+        manifest = {"semantic_models" if key == "nodes" else key: value for key, value in manifest.items()}
+        if manifest.get("semantic_models") == []:
+            return
+    (tmp_path / name).write_text(json.dumps(manifest))
+    with pytest.raises(CannotRun, match="has not the shape of a dbt manifest") as caught:
+        stage("dbt", tmp_path)
+    assert caught.value.where == str(tmp_path / name) and caught.value.hint
+
+
+def test_names_that_sanitise_alike_are_two_raw_files(tmp_path: Path) -> None:
+    names = ["a b", "a-b", "a/b", "\u00e9", "\u00fc", "", "x" * 300, "x" * 301]
+    listed = {"semantic_models": [{"name": name, "model": "ref('x')"} for name in names]}
+    (tmp_path / "semantic_manifest.json").write_text(json.dumps(listed))
+    held = stage("dbt", tmp_path)[0]
+    assert sorted(json.loads(data)["name"] for data in held.files.values()) == sorted(names)
+
+
 @pytest.mark.parametrize("make", STANDS_FOR_A_FILE.values(), ids=STANDS_FOR_A_FILE)
 @pytest.mark.parametrize("name", ["manifest.json", "target/manifest.json", "models/a.yml", "models"])
 def test_what_stands_for_a_file_is_refused_and_never_called_deleted(tmp_path: Path, name: str, make: Stand) -> None:

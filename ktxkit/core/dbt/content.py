@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ktxkit.core.digests import digest
+
 NODE_KEYS = (
     "unique_id", "name", "alias", "resource_type", "package_name", "schema", "database", "identifier", "source_name",
     "description", "tags", "original_file_path", "refs", "sources",
@@ -28,11 +30,14 @@ SEMANTIC_KEYS = (
 )
 METRIC_KEYS = ("name", "label", "description", "type", "type_params", "filter")
 PREFIXES = {"model": "models", "source": "sources", "seed": "models", "snapshot": "models"}
+LONGEST = 190  # characters of an id in a file name
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Raw path and content of each node of a `manifest.json`, sorted by path."""
+    """Raw path and content of each node of a `manifest.json`, sorted by path. Raises ValueError where it has no nodes:
+    taken for an empty one, everything would have been deleted."""
+    _required(manifest, "nodes", Mapping)
     found: dict[str, Any] = {}
     tests = _tests(manifest)
     for group in ("nodes", "sources"):
@@ -45,7 +50,10 @@ def files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def semantic_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Semantic models and metrics, of a `manifest.json` or a `semantic_manifest.json`."""
+    """Semantic models and metrics, of a `manifest.json` or a `semantic_manifest.json`, which has a list of them. Raises
+    ValueError where it has not."""
+    if "nodes" not in manifest:
+        _required(manifest, "semantic_models", list)
     for one in _several(manifest.get("semantic_models")):
         yield f"semantic_models/{plain(str(one.get('name')))}.json", _only(one, SEMANTIC_KEYS)
     for one in _several(manifest.get("metrics")):
@@ -53,8 +61,14 @@ def semantic_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def plain(name: str) -> str:
-    """A unique id as a file name."""
-    return _UNSAFE.sub("-", name)[:200] or "unnamed"
+    """A unique id as a file name. Two that differ have different ones."""
+    clean = _UNSAFE.sub("-", name)[:LONGEST]
+    return clean if clean == name and name else f"{clean}-{digest(name.encode('utf-8', 'surrogatepass'))[3:11]}"
+
+
+def _required(manifest: Mapping[str, Any], key: str, kind: type) -> None:
+    if not isinstance(manifest.get(key), kind):
+        raise ValueError(f"it has no {key}")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
