@@ -122,7 +122,8 @@ def _anywhere(graph: Graph, one: Touched) -> str:
     if graph.collectors:
         return f"{graph.collectors[0]} collects tests of its own kind"
     name = one.path.rpartition("/")[2].removesuffix(".py")
-    if one.path.endswith(".py") and name in graph.project.standard and graph.modules.resolve("", name):
+    folder = one.path.rpartition("/")[0]
+    if one.path.endswith(".py") and name in graph.project.standard and folder not in graph.modules.packages:
         return f"it may stand in the place of the standard library's {name}"
     return ""
 

@@ -23,9 +23,15 @@ IMPORTERS = {
 }  # fmt: skip
 BY_PATH = {"run_path", "spec_from_file_location", "SourceFileLoader", "load_source", "execfile", "ExtensionFileLoader"}
 RUN = {"exec", "eval"}
-LISTERS = {"listdir", "scandir", "walk", "iterdir", "copytree", "fwalk"}
+LISTERS = {"listdir", "scandir", "iterdir", "copytree", "fwalk"}
 GLOBS = {"glob", "iglob", "rglob"}
 READERS = {"open", "read_text", "read_bytes", "open_text", "open_binary", "get_data", "files", "joinpath", "FileIO"}
+STARTERS = {
+    "Popen", "check_call", "check_output", "system", "popen", "getoutput", "getstatusoutput", "posix_spawn", "spawn",
+    "spawnv", "spawnl", "spawnvp", "spawnlp", "execv", "execve", "execvp", "execvpe", "execl", "execlp", "run_module",
+    "create_subprocess_exec", "create_subprocess_shell", "compile_dir", "compile_path", "pytester", "runpytest",
+}  # fmt: skip
+RUNNERS, RUN_BY = {"run", "call", "main", "cmd"}, {"subprocess", "pytest", "invoke", "sh", "pexpect", "plumbum", "nox"}
 OF_SOURCE = {
     "getsource", "getsourcelines", "findsource", "getsourcefile", "getlines", "tb_lineno", "co_firstlineno", "f_lineno",
     "extract_stack", "extract_tb", "currentframe", "getframeinfo",
@@ -53,7 +59,7 @@ def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
         _opaque_unless_named(visitor, node, units, "runs a file of a computed name")
     elif name in RUN and isinstance(node.func, ast.Name):
         _run_source(visitor, node, units)
-    elif name in LISTERS:
+    elif name in LISTERS or (name == "walk" and _walks_files(visitor, node)):
         visitor.sink.mark("does", "lists", units)
     elif name in GLOBS:
         if literals.is_open(_first(node)):
@@ -68,6 +74,8 @@ def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
         visitor.sink.mark("entries", groups[0] or ANYTHING, units)
     elif name == "vars" and not node.args:
         visitor.sink.use(ANYTHING, OWN, units)
+    if name in STARTERS or name in BY_PATH or (name in RUNNERS and _origin(visitor, node.func) in RUN_BY):
+        visitor.sink.mark("does", "starts", units)
     of_environ = _is_environ(getattr(node.func, "value", None))
     if name in ("getenv", "getenvb") or of_environ:
         if isinstance(node.func, ast.Attribute):
@@ -167,6 +175,21 @@ def _opaque_unless_named(visitor: Visitor, node: ast.Call, units: Units, what: s
     parts = [part for one in node.args for part in ast.walk(one)]
     if not _texts(parts):
         visitor.sink.mark(OPAQUE, what, units)
+
+
+def _origin(visitor: Visitor, node: ast.AST) -> str:
+    """The package that the first name of a call was imported from; empty where it was not."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    name = node.id if isinstance(node, ast.Name) else ""
+    return next((one.module.partition(".")[0] for one in visitor.aliases.get(name, ())), "")
+
+
+def _walks_files(visitor: Visitor, node: ast.Call) -> bool:
+    """Whether a `walk` is through directories: `os.walk`, or that of a path."""
+    origin = _origin(visitor, node.func)
+    known = {alias.module.partition(".")[0] for aliases in visitor.aliases.values() for alias in aliases}
+    return origin == "os" or (not origin and not node.args and "pathlib" in known)
 
 
 def _first(node: ast.Call) -> str:

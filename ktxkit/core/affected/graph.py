@@ -8,26 +8,14 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
+from ktxkit.core.affected.bases import is_hooked
 from ktxkit.core.affected.literals import is_pattern
 from ktxkit.core.affected.modules import Modules, parts_of
 from ktxkit.core.affected.project import Project
 from ktxkit.core.affected.sink import ANYTHING, MAKE, OWN, Facts
 
 Unit = tuple[str, str]  # path, name
-TOUCHES_FILES = {
-    "subprocess", "pathlib", "os", "shutil", "glob", "runpy", "importlib", "asyncio", "tempfile", "zipfile", "tarfile",
-    "sh", "pexpect", "plumbum", "invoke", "py_compile", "compileall",
-}  # fmt: skip
-
-# Bases of the standard library that keep no list by which a subclass could be found.
-SILENT_BASES = {
-    "object", "dict", "list", "set", "frozenset", "tuple", "str", "int", "float", "bytes", "bool", "type", "NamedTuple",
-    "TypedDict", "Protocol", "Generic", "Enum", "IntEnum", "StrEnum", "Flag", "IntFlag", "ABC", "Thread", "Process",
-    "UserDict", "UserList", "UserString", "OrderedDict", "defaultdict", "Counter", "deque", "Mapping", "MutableMapping",
-    "Sequence", "Iterator", "Iterable", "Callable", "NodeVisitor", "NodeTransformer", "HTMLParser", "ArgumentParser",
-    "JSONEncoder", "JSONDecoder", "Action", "Formatter", "Handler", "Logger", "StringIO", "BytesIO", "RawIOBase",
-    "contextmanager", "ContextDecorator", "SimpleNamespace", "local", "property", "namedtuple",
-}  # fmt: skip
+SETTINGS = (".cfg", ".ini", ".toml", ".yaml", ".yml", ".json")
 
 
 class Graph:
@@ -111,45 +99,47 @@ class Graph:
         return made
 
     @cached_property
-    def namers(self) -> dict[str, list[Unit]]:
-        """A file to the units that name it in a string: as a path, the end of one, a directory around it, a module."""
-        made: dict[str, list[Unit]] = defaultdict(list)
+    def namers(self) -> dict[str, list[tuple[Unit, bool]]]:
+        """A file to the units that name it in a string, each with whether it may run it or what is around it.
+
+        As a path, the end of one, a directory around it, a module. A directory in settings says nothing by itself.
+        """
+        made: dict[str, list[tuple[Unit, bool]]] = defaultdict(list)
         tokens = self._tokens()
         for path, facts in self.each():
             words = facts["marks"].get("words", {})
-            touches = TOUCHES_FILES & {name.partition(".")[0] for name in facts["marks"].get("imports", {})}
+            starts, settings = starts_programs(path, facts), "text" in facts
             for word in words.keys() & tokens.keys():
                 units = [(path, facts["units"][unit][0]) for unit in words[word]]
-                for target, weak in tokens[word]:
-                    if touches or not weak or "text" in facts:
-                        made[target] += units
+                for target, folder in tokens[word]:
+                    if starts or not folder or not settings:
+                        made[target] += [(unit, starts or not folder) for unit in units]
             for name, found in facts["marks"].get("named", {}).items():
                 units = [(path, facts["units"][unit][0]) for unit in found]
                 for target in (*self.modules.loaded(path, name), *self.modules.resolve(path, f"{name}.__main__")):
-                    made[target] += units
+                    made[target] += [(unit, True) for unit in units]
         return made
 
     def _tokens(self) -> dict[str, list[tuple[str, bool]]]:
-        """Each word to the files that it names, and whether it does so weakly: a plain word that is a directory."""
+        """Each word to the files that it names, and whether it names a directory around them, or a plain module."""
         made: dict[str, list[tuple[str, bool]]] = defaultdict(list)
         for path in self.paths:
-            python = path.endswith(".py")
             parts = path.split("/")
             for start in range(len(parts)):
                 made["/".join(parts[start:])].append((path, False))
                 for end in range(start + 1, len(parts)):
-                    made["/".join(parts[start:end])].append((path, python and end == start + 1))
-            if python and len(parts_of(path)) == 1:
+                    made["/".join(parts[start:end])].append((path, True))
+            if path.endswith(".py") and len(parts_of(path)) == 1:
                 made[parts_of(path)[0]].append((path, True))
         for script, (module, _) in self.project.scripts.items():
             made[script] += [(path, False) for path in self.modules.resolve("", module)]
         return made
 
     @cached_property
-    def _patterns(self) -> list[tuple[str, str, str]]:
-        """Patterns in strings: pattern, path and unit of who has it."""
+    def _patterns(self) -> list[tuple[str, str, str, bool]]:
+        """Patterns in strings: pattern, path and unit of who has it, and whether programs are started there."""
         return [
-            (word, path, facts["units"][unit][0])
+            (word, path, facts["units"][unit][0], starts_programs(path, facts))
             for path, facts in self.each()
             for word, units in facts["marks"].get("words", {}).items()
             if is_pattern(word)
@@ -225,23 +215,17 @@ class Graph:
     def is_kept(self, path: str, name: str) -> bool:
         """Whether something may keep a list of a class: a metaclass, a base that is told of its subclasses."""
         found = [facts["classes"][name] for facts in self.versions.get(path, ()) if name in facts["classes"]]
-        return any(self._is_hooked(about, set()) for about in found)
+        return any(is_hooked(about, self.classes, set()) for about in found)
 
-    def _is_hooked(self, about: dict[str, Any], seen: set[str]) -> bool:
-        if any(last_name(one) != "ABCMeta" for one in about["made_by"]):
-            return True
-        for base in about["origins"]:
-            if base in seen or base in SILENT_BASES or base.endswith(("Error", "Exception", "Warning", "TestCase")):
-                continue
-            seen.add(base)
-            known = self.classes.get(base, ())
-            if not known or any("__init_subclass__" in one["members"] or self._is_hooked(one, seen) for one in known):
-                return True
-        return False
-
-    def naming(self, path: str) -> list[Unit]:
-        """Every unit that may name a path."""
-        return [*self.namers.get(path, ()), *((user, unit) for word, user, unit in self._patterns if fits(word, path))]
+    def naming(self, path: str, *, as_program: bool = False) -> list[Unit]:
+        """Every unit that may name a path; `as_program`: to run it, so that what it uses matters as well."""
+        by_pattern = [
+            (user, unit)
+            for word, user, unit, starts in self._patterns
+            if (starts or not as_program) and fits(word, path)
+        ]
+        any_folder = not as_program and not path.endswith(".py")
+        return [*(unit for unit, near in self.namers.get(path, ()) if near or any_folder), *by_pattern]
 
     def marked(self, what: str, name: str) -> list[Unit]:
         """The units that do something named so."""
@@ -269,9 +253,9 @@ class Graph:
         return made
 
 
-def last_name(text: str) -> str:
-    """`ABCMeta` of `abc.ABCMeta`."""
-    return text.rpartition(".")[2]
+def starts_programs(path: str, facts: Facts) -> bool:
+    """Whether a file starts programs, so that a directory or a pattern in it may be of what they run."""
+    return "starts" in facts["marks"].get("does", ()) or ("text" in facts and not path.endswith(SETTINGS))
 
 
 def defined(facts: Facts) -> set[str]:

@@ -13,6 +13,8 @@ _PLAIN = re.compile(r"[^\s\"'<>|;,=:()&`]+\Z")
 _WORD = re.compile(r"[\w.*?/\[\]~+-]+")
 _IMPORTED = re.compile(r"\b(?:import|from)\s+([\w.]+)")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
+_BRACKETS = re.compile(r"\[[^\]]*\]")
+_OF_EXPRESSIONS = "\\^$+|({"  # a text with one of these is no pattern of file names
 _SUFFIX = re.compile(r"\.\w{1,12}\Z")
 
 
@@ -48,7 +50,18 @@ def words(text: str) -> set[str]:
         found |= set(_IMPORTED.findall(text))
         found |= set(_WORD.findall(text)) if len(text) <= 200 else set()
     made = {normal(word) for word in found}
-    return {word for word in made if word.strip("*.-_?/[]")}
+    expression = any(char in text for char in _OF_EXPRESSIONS)
+    return {word for word in made if _says(word, expression)}
+
+
+def _says(word: str, expression: bool) -> bool:
+    """Whether a word is enough to tell files by. What stands in a regular expression is no pattern of names."""
+    if not is_pattern(word):
+        return bool(word.strip(".-_/~+"))
+    written = _BRACKETS.sub("", word)
+    return not expression and (
+        sum(map(str.isalnum, written)) > 1 or ("." in written and bool(written.strip("*?./-_~+")))
+    )
 
 
 def normal(word: str) -> str:
@@ -59,6 +72,8 @@ def normal(word: str) -> str:
     word = re.sub(r"/(?:\./)+", "/", word)
     while "/../" in word:
         word = word.rpartition("/../")[2]
+    if word == ".py":
+        return ""  # asked of a name, by itself: with a beginning it is a pattern
     return f"*{word}" if _SUFFIX.match(word) else word
 
 

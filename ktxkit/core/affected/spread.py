@@ -76,7 +76,7 @@ class Spread:
         if name == MODULE:
             self._module(node)
         elif name == MAIN:
-            self._each(self.graph.naming(path), node, "names it")
+            self._each(self.graph.naming(path, as_program=True), node, "names it")
         elif name.endswith(TESTS):
             self._uses((path, name[:-1]), node)
         elif "." in name:
@@ -94,7 +94,7 @@ class Spread:
         path = node[0]
         graph = self.graph
         self._each(graph.importers.get(path, ()), node, "imports it")
-        self._each(graph.naming(path), node, "names it")
+        self._each(graph.naming(path, as_program=True), node, "names it")
         folder, _, last = path.rpartition("/")
         if last == "__init__.py":
             below = [other for other in graph.versions if other.startswith(f"{folder}/") and other.endswith(".py")]
