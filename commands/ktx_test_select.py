@@ -3,7 +3,7 @@
 reads    the base revision and the checkout (or --index, --tree REV), .ktx-config.yaml (affected.inert)
 writes   .ktx/cache/affected.sqlite: facts of files, disposable; with --prove a line of .ktx/ledger/test-runs.ndjson
 exits    0 answered (`unknown` is an answer: what could be meant is in it), 1 with --strict where it is unknown, with
-         --prove where a needed test is left out or nothing is proven, with --audit where a call is missing, 2 usage
+         --prove where a needed test is left out or nothing is proven, with --audit where there is a hole, 2 usage
 example  test-select --base main
          test-select --base origin/main --index --strict -z | xargs -0 -r pytest
          test-select --why tests/test_shop.py::test_total
@@ -67,7 +67,7 @@ def _audit(world: World) -> cli.Result:
     from ktxkit.flows.runtime import audit
 
     document = audit.differential(world)
-    outcome = "refused" if document["missing"] else "done"
+    outcome = "refused" if document["holes"] else "done"
     return cli.Result(outcome, document, "affected-audit", lines=audit.lines(document), notes=audit.notes(document))
 
 

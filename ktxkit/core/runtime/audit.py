@@ -1,20 +1,23 @@
 """The differential: every call that was seen must be in the static map. The reverse is no finding.
 
 A call is in the map where following a change of the callee's body comes to the caller. What does not is told with the
-mechanism that hid it, so that a whole kind can be mended at once.
+mechanism that hid it, so that a whole kind can be mended at once. A callback need not be in it: whoever hands it on is.
+So beside that each test that ran a definition must be selected for a change of it; where one is not, that is a hole.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ktxkit.core.affected import changes
 from ktxkit.core.affected.changes import CHANGED, Change
+from ktxkit.core.affected.decision import Question, Touched, decide
 from ktxkit.core.affected.graph import Graph, Unit
 from ktxkit.core.affected.sink import MAIN, MODULE
 from ktxkit.core.affected.spread import Spread
+from ktxkit.core.runtime.fold import HANDED_ON
 from ktxkit.core.runtime.join import unit_of
 
 Call = Mapping[str, Any]
@@ -35,16 +38,34 @@ class Hidden(NamedTuple):
     via: str
 
 
+class Hole(NamedTuple):
+    """Tests that ran a definition and would not be selected for a change of it."""
+
+    unit: Unit
+    tests: list[str]
+
+
 class Audit(NamedTuple):
     """`calls`: that were held against the map; `stale`: of files that are otherwise by now, or not tracked."""
 
     calls: int
     stale: int
     hidden: list[Hidden]
+    holes: list[Hole]
 
 
-def audit(graph: Graph, calls: Iterable[Call], fresh: Callable[[str], bool], line: Line) -> Audit:
-    """Hold calls against the map. `fresh`: whether a file is as it was traced; `line`: the source of one line."""
+def audit(
+    graph: Graph,
+    calls: Iterable[Call],
+    ran: Iterable[tuple[str, str, set[str]]],
+    fresh: Callable[[str], bool],
+    line: Line,
+) -> Audit:
+    """Hold what ran against the map.
+
+    `ran`: definitions (path, name) with the tests that ran them; `fresh`: whether a file is as it was traced; `line`:
+    the source of one line.
+    """
     by_callee: dict[Unit, dict[Unit, Call]] = defaultdict(dict)
     checked = stale = 0
     for call in calls:
@@ -54,21 +75,55 @@ def audit(graph: Graph, calls: Iterable[Call], fresh: Callable[[str], bool], lin
             continue
         checked += 1
         one, other = known_unit(graph, above, caller), known_unit(graph, path, callee)
-        if one != other and not _is_statement(graph, call):
+        if one != other and not (above == path and _is_class(graph, path, callee)):
             by_callee[other].setdefault(one, call)
-    hidden = [
-        Hidden(mechanism(call, line), caller, callee, call["line"], call["how"], call["via"])
-        for callee, callers in by_callee.items()
-        for caller in unreached(graph, callee, set(callers))
-        for call in (callers[caller],)
-    ]
-    return Audit(checked, stale, sorted(hidden))
+    tests: dict[Unit, set[str]] = defaultdict(set)
+    for path, name, found in ran:
+        if fresh(path) and not _is_class(graph, path, name):
+            tests[known_unit(graph, path, name)] |= found
+    hidden: list[Hidden] = []
+    holes: list[Hole] = []
+    for callee in by_callee.keys() | tests.keys():
+        callers = by_callee.get(callee, {})
+        names = {unit_of_test(test): test for test in tests.get(callee, ())}
+        for unit in (left := unreached(graph, callee, callers.keys() | names.keys())) & callers.keys():
+            one_call = callers[unit]
+            how = one_call["line"], one_call["how"], one_call["via"]
+            hidden.append(Hidden(mechanism(one_call, line), unit, callee, *how))
+        if missing := sorted(_left_out(graph, callee, left & names.keys())):
+            holes.append(Hole(callee, [names[unit] for unit in missing]))
+    return Audit(checked, stale, sorted(hidden), sorted(holes))
 
 
-def _is_statement(graph: Graph, call: Call) -> bool:
-    """Whether what runs is the body of a class, where its statement stands."""
-    (above, _), (path, name) = call["caller"], call["callee"]
-    return above == path and any(name in facts["classes"] for facts in graph.versions.get(path, ()))
+def unit_of_test(nodeid: str) -> Unit:
+    """The unit that a test is, its parameters left out."""
+    path, _, rest = nodeid.partition("::")
+    return (path, rest.partition("[")[0].replace("::", "."))
+
+
+def _left_out(graph: Graph, callee: Unit, tests: set[Unit]) -> set[Unit]:
+    """Which of the tests the whole selection leaves out where that one definition changes."""
+    if not tests:
+        return tests
+    path, name = callee
+    question = Question(graph, [Touched(path)], [Change(path, name, _kind(graph, callee), CHANGED)])
+    picked = {one.id for one in decide(question).tests}
+
+    def is_picked(unit: Unit) -> bool:
+        ids = [unit[0], *(f"{unit[0]}::{part}" for part in _beginnings(unit[1]))]
+        return any(one in picked for one in ids)
+
+    return {unit for unit in tests if not is_picked(unit)}
+
+
+def _beginnings(name: str) -> list[str]:
+    parts = name.split(".")
+    return ["::".join(parts[: number + 1]) for number in range(len(parts))]
+
+
+def _is_class(graph: Graph, path: str, name: str) -> bool:
+    """Whether what ran is the body of a class: a statement of its module, which no caller calls."""
+    return any(name in facts["classes"] for facts in graph.versions.get(path, ()))
 
 
 def known_unit(graph: Graph, path: str, name: str) -> Unit:
@@ -80,16 +135,20 @@ def known_unit(graph: Graph, path: str, name: str) -> Unit:
     return (path, unit)
 
 
-def unreached(graph: Graph, callee: Unit, callers: set[Unit]) -> set[Unit]:
-    """The callers that a change of the callee does not come to."""
+def unreached(graph: Graph, callee: Unit, callers: Collection[Unit]) -> set[Unit]:
+    """The callers, and tests, that a change of the callee does not come to."""
     spread = Spread(graph)
     path, name = callee
-    kinds = {unit[0]: unit[1] for facts in graph.versions.get(path, ()) for unit in facts["units"]}
-    changes.seed(spread, Change(path, name, kinds.get(name, "module"), CHANGED))
+    changes.seed(spread, Change(path, name, _kind(graph, callee), CHANGED))
     left = {caller for caller in callers if not _is_reached(spread, caller)}
     while left and spread.step():
         left = {caller for caller in left if not _is_reached(spread, caller)} if spread.grew else left
     return left
+
+
+def _kind(graph: Graph, unit: Unit) -> str:
+    found = {one[0]: one[1] for facts in graph.versions.get(unit[0], ()) for one in facts["units"]}
+    return str(found.get(unit[1], "module"))
 
 
 def _is_reached(spread: Spread, caller: Unit) -> bool:
@@ -106,6 +165,8 @@ def mechanism(call: Call, line: Line) -> str:
     path, name = call["caller"]
     how, last = call["how"].removeprefix("C:"), call["callee"][1].rpartition(".")[2]
     source = line(path, call["line"])
+    if call["via"] == HANDED_ON:
+        return "callback"
     if last == "<module>":
         return "import" if how == "IMPORT_NAME" else "dynamic import"
     if last in LOOKED_UP:

@@ -14,6 +14,7 @@ from typing import Any
 Record = dict[str, Any]
 SESSION = ""
 WHY_SHOWN, PROCESSES_SHOWN, NAMES_SHOWN = 20, 200, 1000
+HANDED_ON = "<anonymous>"  # stands between a caller and a lambda or generator that somebody else made
 ANONYMOUS = ("<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
 
@@ -34,9 +35,10 @@ class Context:
 class Process:
     """One traced process, while its lines are read: its own numbers of definitions."""
 
-    __slots__ = ("defs", "pid", "ppid", "spawned", "start", "token")
+    __slots__ = ("anonymous", "defs", "pid", "ppid", "spawned", "start", "token")
 
     def __init__(self) -> None:
+        self.anonymous: set[int] = set()
         self.pid = self.ppid = self.start = 0
         self.token = SESSION
         self.defs: dict[int, int] = {}
@@ -98,6 +100,8 @@ class Fold:
             self.lines.append(line)
             self.ran.append(array("I"))
         process.defs[number] = found
+        if key[1] != name:
+            process.anonymous.add(number)
 
     def _ran(self, process: Process, token: str, numbers: list[int]) -> None:
         context = self.context(token).number
@@ -107,7 +111,7 @@ class Fold:
     def _edge(self, process: Process, above: int, own: int, operation: str, line: int, via: str) -> None:
         pair = (process.defs[above], process.defs[own])
         if pair[0] != pair[1]:
-            self.edges.setdefault(pair, (operation, line, via))
+            self.edges.setdefault(pair, (operation, line, HANDED_ON if own in process.anonymous else via))
 
     def _uses(self, process: Process, token: str, others: list[str]) -> None:
         self.context(token).uses |= {self.context(other).number for other in others}

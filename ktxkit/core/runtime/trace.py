@@ -98,6 +98,12 @@ class Trace:
         """The definitions of a file that ran, each with its contexts."""
         return {one["name"]: one["ran"] for one in self._of(b"definition", path)}
 
+    def ran(self) -> Iterator[tuple[str, str, list[int]]]:
+        """Every definition that ran: path, name, contexts."""
+        for lines in self._keyed[b"definition"].values():
+            for one in map(self._parse, lines):
+                yield one["path"], one["name"], one["ran"]
+
     def tests_of(self, path: str, name: str) -> set[str]:
         """Tests that ran a definition or one inside it (`C` means every method of C)."""
         inside = name + "."

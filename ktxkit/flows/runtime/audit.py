@@ -7,6 +7,7 @@ from functools import cache
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core.runtime.audit import Hidden, audit
+from ktxkit.core.text import plural
 from ktxkit.effects import files
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import Refused
@@ -16,7 +17,7 @@ from ktxkit.flows.gate_facts import no_collection
 from ktxkit.flows.runtime.read import HINT, latest
 from ktxkit.world import World
 
-SHOWN = 10_000
+SHOWN, TESTS_SHOWN = 10_000, 10
 
 
 def differential(world: World) -> Document:
@@ -41,7 +42,8 @@ def differential(world: World) -> Document:
     def line(path: str, number: int) -> str:
         return lines(path)[number - 1] if 0 < number <= len(lines(path)) else ""
 
-    made = audit(graph, trace.calls(), fresh, line)
+    ran = ((path, name, trace.tests(numbers)) for path, name, numbers in trace.ran())
+    made = audit(graph, trace.calls(), ran, fresh, line)
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "affected-audit",
@@ -52,6 +54,10 @@ def differential(world: World) -> Document:
         "missing": len(made.hidden),
         "mechanisms": dict(sorted(Counter(one.mechanism for one in made.hidden).items())),
         "hidden": [_hidden(one) for one in made.hidden[:SHOWN]],
+        "holes": [
+            {"path": one.unit[0], "unit": one.unit[1], "count": len(one.tests), "tests": one.tests[:TESTS_SHOWN]}
+            for one in made.holes[:SHOWN]
+        ],
         "tests": trace.header["tests"],
         "incomplete": len(trace.incomplete),
     }
@@ -72,12 +78,17 @@ def lines(document: Document) -> list[str]:
             if one["mechanism"] == name:
                 where = f"{one['path']}:{one['line']} {one['caller'] or '(loading it)'}"
                 made.append(f"  {where} -> {one['calledPath']} {one['callee'] or '(loading it)'}")
+    for hole in document["holes"]:
+        made.append(
+            f"hole: {hole['path']} {hole['unit'] or '(loading it)'}: {hole['count']} tests ran it and are left out:"
+        )
+        made += [f"  {test}" for test in hole["tests"]]
     return made
 
 
 def notes(document: Document) -> list[str]:
     """Counts."""
-    counts = f"{document['calls']} calls of run {document['run']}, {document['missing']} not in the map"
+    counts = f"{document['calls']} calls of run {document['run']}, {document['missing']} not in the map, {plural(len(document['holes']), 'hole')}"
     stale = f", {document['stale']} of files that are otherwise by now" if document["stale"] else ""
     missed = f"; {document['incomplete']} of {document['tests']} tests were not seen completely"
     return [f"test-select: {counts}{stale}{missed if document['incomplete'] else ''}"]
