@@ -5,7 +5,8 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 CONFIGURATION = (
-    "pyproject.toml", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "setup.py", "noxfile.py",
+    "pyproject.toml", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "setup.cfg", "setup.py",
+    "noxfile.py",
     "*requirements*.txt", "*requirements*.in", "constraints*.txt", "*.lock", "Pipfile", "pylock*.toml",
     "environment*.yml", "environment*.yaml", "conda*.yml", ".coveragerc", ".python-version", "MANIFEST.in", ".env",
     ".ktx-config.yaml",

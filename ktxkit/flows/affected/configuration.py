@@ -13,6 +13,7 @@ from typing import Any
 from ktxkit.core.affected.project import SKIPPED, Project
 
 INI = ("pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg")
+OWN_TOML = ("pytest.toml", ".pytest.toml")
 _WORD = re.compile(r"[A-Za-z_][\w.]*\Z")
 Load = Callable[[str], bytes | None]
 
@@ -53,10 +54,13 @@ def _toml(data: bytes | None) -> dict[str, Any]:
 
 
 def _pytest(load: Load, toml: dict[str, Any]) -> dict[str, Any]:
-    """pytest's options, from the first file that it takes them from."""
+    """pytest's options, from the first file that it takes them from; pytest.toml and `[tool.pytest]` since pytest 9."""
+    for name in OWN_TOML:
+        if (data := load(name)) is not None:
+            return dict(_toml(data).get("pytest", {}))
     for name in INI:
-        if name == "tox.ini" and (found := toml.get("tool", {}).get("pytest", {}).get("ini_options")):
-            return dict(found)
+        if name == "tox.ini" and (found := _native(toml)):
+            return found
         data = load(name)
         if data is None:
             continue
@@ -69,6 +73,13 @@ def _pytest(load: Load, toml: dict[str, Any]) -> dict[str, Any]:
         if read.has_section(section) or name.endswith("pytest.ini"):
             return dict(read.items(section)) if read.has_section(section) else {}
     return {}
+
+
+def _native(toml: dict[str, Any]) -> dict[str, Any]:
+    """What pyproject.toml says: in the table of ini options, or in pytest's own."""
+    table = toml.get("tool", {}).get("pytest", {})
+    found = table.get("ini_options", table) if isinstance(table, dict) else {}
+    return dict(found) if isinstance(found, dict) else {}
 
 
 def _entries(table: dict[str, Any]) -> dict[str, dict[str, Any]]:

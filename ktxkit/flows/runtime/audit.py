@@ -79,16 +79,16 @@ def lines(document: Document) -> list[str]:
                 where = f"{one['path']}:{one['line']} {one['caller'] or '(loading it)'}"
                 made.append(f"  {where} -> {one['calledPath']} {one['callee'] or '(loading it)'}")
     for hole in document["holes"]:
-        made.append(
-            f"hole: {hole['path']} {hole['unit'] or '(loading it)'}: {hole['count']} tests ran it and are left out:"
-        )
+        where = f"{hole['path']} {hole['unit'] or '(loading it)'}"
+        made.append(f"hole: {where}: {plural(hole['count'], 'test')} ran it, left out:")
         made += [f"  {test}" for test in hole["tests"]]
     return made
 
 
 def notes(document: Document) -> list[str]:
     """Counts."""
-    counts = f"{document['calls']} calls of run {document['run']}, {document['missing']} not in the map, {plural(len(document['holes']), 'hole')}"
+    holes = plural(len(document["holes"]), "hole")
+    counts = f"{document['calls']} calls of run {document['run']}, {document['missing']} not in the map, {holes}"
     stale = f", {document['stale']} of files that are otherwise by now" if document["stale"] else ""
     missed = f"; {document['incomplete']} of {document['tests']} tests were not seen completely"
     return [f"test-select: {counts}{stale}{missed if document['incomplete'] else ''}"]
