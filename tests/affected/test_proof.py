@@ -123,7 +123,12 @@ def test_a_traced_run_fills_what_reading_cannot_see(suite: Suite, missed: Ran) -
     (picked,) = select(suite.world).decision.tests
     assert picked.id == "tests/test_tool.py::test_tool" and "ran tool.py answer in the traced run" in str(picked.chain)
     audit = spawn("test-select", "--audit", "--json", cwd=suite.repo.path, env=ENV)
-    assert audit.status == 0 and audit.document["holes"] == [] and audit.document["calls"] >= 2 and audit.document["stale"] >= 1, audit.out
+    assert (
+        audit.status == 0
+        and audit.document["holes"] == []
+        and audit.document["calls"] >= 2
+        and audit.document["stale"] >= 1
+    ), audit.out
     suite.repo.commit()
     change(suite, "tool.py", "41 + 1", "39 + 3")
     assert [one.id for one in select(suite.world).decision.tests] == [], "the map is of another tool.py"

@@ -140,6 +140,8 @@ def _seed_files(question: Question, spread: Spread) -> None:
     if touched:
         for unit in graph.marked("does", "lists"):
             spread.seed(unit, f"looks through directories; {touched[0].path} is {touched[0].how}")
+        for unit in graph.here:
+            spread.seed(unit, f"hands the whole directory to a program; {touched[0].path} is {touched[0].how}")
         for unit in graph.marked("does", "reads source"):
             spread.seed(unit, f"reads source; {touched[0].path} is {touched[0].how}")
     data = [one for one in touched if not one.path.endswith(".py")]

@@ -111,6 +111,8 @@ def subscript(visitor: Visitor, node: ast.Subscript, units: Units) -> None:
 
 def started_module(visitor: Visitor, elements: list[ast.expr], units: Units) -> None:
     """`-m` and what follows: a module that runs as a program."""
+    if any(_constant(one) in (".", "./") for one in elements):
+        visitor.sink.mark("does", "here", units)
     for flag, named in pairwise(elements):
         if _constant(flag) != "-m":
             continue

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
 from ktxkit.core.affected.bases import is_hooked
-from ktxkit.core.affected.literals import is_pattern
+from ktxkit.core.affected.literals import fits, is_pattern
 from ktxkit.core.affected.modules import Modules, parts_of
 from ktxkit.core.affected.project import Project
 from ktxkit.core.affected.sink import ANYTHING, MAKE, OWN, Facts
 
 Unit = tuple[str, str]  # path, name
-SETTINGS = (".cfg", ".ini", ".toml", ".yaml", ".yml", ".json")
+PROGRAMS = (".sh", ".bash", ".zsh", ".mk", ".bat", ".cmd")
 
 
 class Graph:
@@ -56,7 +55,17 @@ class Graph:
                 targets = self.modules.resolve(path, hint) if self.modules.may_be(hint) else ()
                 for target in (path,) if hint == OWN else (*targets, *self.modules.folders(path, hint)):
                     made[target] += [((path, facts["units"][unit][0]), facts["units"][unit][1]) for unit in units]
+        for path, facts in self.each():
+            for group, units in facts["marks"].get("entries", {}).items():
+                for target in self._entries(group):
+                    made[target] += [((path, facts["units"][unit][0]), facts["units"][unit][1]) for unit in units]
         return made
+
+    def _entries(self, group: str) -> set[str]:
+        """The files behind a group of the project's own entry points, or of all of them."""
+        found = self.project.entries
+        names = found.get(group, ()) if group != ANYTHING else [one for names in found.values() for one in names]
+        return {path for name in names for path in self.modules.loaded("", name)}
 
     def holding(self, path: str) -> Iterator[tuple[Unit, str]]:
         """Who has a file's module as a value, or a package around it: what is in a package is reached through it."""
@@ -95,6 +104,9 @@ class Graph:
         for path, facts in self.each():
             for name, units in facts["marks"].get("imports", {}).items():
                 for target in self.modules.loaded(path, name):
+                    made[target] += [(path, facts["units"][unit][0]) for unit in units]
+            for group, units in facts["marks"].get("entries", {}).items():
+                for target in self._entries(group):
                     made[target] += [(path, facts["units"][unit][0]) for unit in units]
         return made
 
@@ -227,6 +239,16 @@ class Graph:
         any_folder = not as_program and not path.endswith(".py")
         return [*(unit for unit, near in self.namers.get(path, ()) if near or any_folder), *by_pattern]
 
+    @property
+    def here(self) -> list[Unit]:
+        """The units that name the directory itself, in files that start programs."""
+        return [
+            (path, facts["units"][unit][0])
+            for path, facts in self.each()
+            if starts_programs(path, facts)
+            for unit in facts["marks"].get("does", {}).get("here", ())
+        ]
+
     def marked(self, what: str, name: str) -> list[Unit]:
         """The units that do something named so."""
         return [
@@ -255,7 +277,9 @@ class Graph:
 
 def starts_programs(path: str, facts: Facts) -> bool:
     """Whether a file starts programs, so that a directory or a pattern in it may be of what they run."""
-    return "starts" in facts["marks"].get("does", ()) or ("text" in facts and not path.endswith(SETTINGS))
+    return "starts" in facts["marks"].get("does", ()) or (
+        "text" in facts and ("." not in path.rpartition("/")[2] or path.endswith(PROGRAMS))
+    )
 
 
 def defined(facts: Facts) -> set[str]:
@@ -265,13 +289,3 @@ def defined(facts: Facts) -> set[str]:
         known = {unit[0] for unit in facts["units"]} | set(facts["marks"].get("binds", ()))
         facts["defined"] = known
     return known
-
-
-def fits(word: str, path: str) -> bool:
-    """Whether a pattern in a string may stand for a path, or the end of one."""
-    last = word.rpartition("/")[2]
-    if not fnmatchcase(path.rpartition("/")[2], last):
-        return False
-    if "/" not in word:
-        return bool(word.strip("*?"))
-    return fnmatchcase(path, word) or fnmatchcase(path, f"*/{word}") or fnmatchcase(path, word.replace("**/", ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from fnmatch import fnmatchcase
 
 HOLE = "*"
 LONGEST = 20_000  # characters of a string that are looked at
@@ -88,3 +89,13 @@ def is_pattern(word: str) -> bool:
 
 def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def fits(word: str, path: str) -> bool:
+    """Whether a pattern in a string may stand for a path, or the end of one."""
+    last = word.rpartition("/")[2]
+    if not fnmatchcase(path.rpartition("/")[2], last):
+        return False
+    if "/" not in word:
+        return bool(word.strip("*?"))
+    return fnmatchcase(path, word) or fnmatchcase(path, f"*/{word}") or fnmatchcase(path, word.replace("**/", ""))

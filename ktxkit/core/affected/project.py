@@ -26,6 +26,7 @@ class Project:
     scripts: dict[str, tuple[str, str]] = field(default_factory=dict)  # console script to module and function
     entries: dict[str, tuple[str, ...]] = field(default_factory=dict)  # group of entry points to modules
     always: tuple[str, ...] = ()  # words of pytest's configuration: plugins, settings modules
+    usefixtures: tuple[str, ...] = ()  # fixtures that every test has, by pytest's configuration
     inert: tuple[str, ...] = ()  # patterns of paths that are declared to reach no test
 
     def is_test_file(self, path: str) -> bool:

@@ -185,7 +185,7 @@ class Spread:
             given in asked and facts["fixtures"][facts["units"][number][0]][1]
             for _, facts, given, number in self.graph.fixtures
         )
-        if always or any(named.values()):
+        if always or any(named.values()) or asked & set(self.graph.project.usefixtures):
             self._each([(other, MODULE) for other in self.graph.tests_in_scope(path)], node, "has it always")
 
     def _any_attribute(self, node: Unit) -> None:

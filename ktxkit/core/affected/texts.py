@@ -10,7 +10,10 @@ import re
 from ktxkit.core.affected import literals, reading
 from ktxkit.core.affected.sink import MODULE, Facts, Sink
 
-SUFFIXES = (".sh", ".bash", ".zsh", ".mk", ".bat", ".cmd", ".cfg", ".ini", ".toml", ".yaml", ".yml", ".json")
+SUFFIXES = (
+    ".sh", ".bash", ".zsh", ".mk", ".bat", ".cmd", ".cfg", ".ini", ".toml", ".yaml", ".yml", ".json",
+    ".html", ".htm", ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".mako", ".xml", ".sql", ".js", ".css",
+)  # fmt: skip
 NAMES = ("Makefile", "makefile", "GNUmakefile", "Justfile", "justfile", "Procfile", "Rakefile")
 LONGEST = 256 * 1024  # bytes that are looked at
 _WORD = re.compile(r"[\w.*?/~+-]+")

@@ -142,6 +142,7 @@ class Visitor:
                 self.sink.use(parts[end], ".".join(parts[:end]), units)
             if len(parts) > 1:
                 self.sink.mark("named", parts[0], units)
+                self.sink.use(ANYTHING, word, units)  # where it is a module, someone may make it a value
 
     def _composed(self, node: ast.JoinedStr | ast.BinOp, units: Units, scope: Scope) -> None:
         made = literals.pattern(node)

@@ -40,6 +40,7 @@ def project(load: Load, inert: tuple[str, ...] = ()) -> Project:
         scripts={name: (str(v).partition(":")[0], str(v).partition(":")[2]) for name, v in scripts.items()},
         entries=entries,
         always=tuple(word for word in (*words, *(one.removeprefix("-p") for one in addopts)) if _WORD.match(word)),
+        usefixtures=tuple(_list(options.get("usefixtures"))),
         inert=inert,
     )
 
