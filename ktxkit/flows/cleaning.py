@@ -13,7 +13,7 @@ from pathlib import Path
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core import names
 from ktxkit.core.ingest import places
-from ktxkit.effects import neutral
+from ktxkit.effects import files, neutral
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.identity import processes_inside
 from ktxkit.effects.lock import flocked
@@ -23,6 +23,7 @@ from ktxkit.flows import housekeeping, jobs, leases, report, store_owner
 from ktxkit.world import World
 
 CONTRACT = "cleaning"
+CACHE_KEPT = 30 * 86_400  # seconds that a cached unit's result is kept
 
 
 def clean(world: World, *, do: bool, records: bool) -> Document:
@@ -35,6 +36,7 @@ def clean(world: World, *, do: bool, records: bool) -> Document:
         items += [_item("temporary", name, "its process is dead") for name in neutral.sweep(world.store.path("tmp"))]
     if records:
         items += _cache(world, do=do)
+    items += _old_results(world, do=do)
     for job, why in _finished(world, damaged):
         items += _job(world, job, why, do=do, records=records or "failure" in job)
     return {
@@ -69,6 +71,19 @@ def _worktrees(world: World, damaged: list[Document], *, do: bool) -> Iterator[D
             kept = {"kept": row["kept"]} if "kept" in row else {}
             attic = {"atticRef": row["atticRef"]} if "atticRef" in row else {}
             yield _item("worktree", row["path"], row.get("dead", housekeeping.NOT_OURS), **kept, **attic)
+
+
+def _old_results(world: World, *, do: bool) -> Iterator[Document]:
+    """Results of units of ingestions that nobody is likely to need again; the work would be done anew."""
+    before = world.clock.now().timestamp() - CACHE_KEPT
+    entries = [path for path in world.store.path("ingest-cache").glob("*/*.json") if path.lstat().st_mtime < before]
+    if entries:
+        size = sum(path.lstat().st_size for path in entries)
+        if do:
+            for path in entries:
+                files.remove(path)
+        why = f"results of units from more than {CACHE_KEPT // 86_400} days ago"
+        yield _item("cache", "ingest-cache", why, count=len(entries), bytes=size)
 
 
 def _finished(world: World, damaged: list[Document]) -> Iterator[tuple[Document, str]]:

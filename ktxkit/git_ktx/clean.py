@@ -39,7 +39,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     lines = []
     for item in made["items"]:
         size = f", {item['bytes'] / 1e6:.1f} MB" if "bytes" in item else ""
-        count = f", {plural(item['count'], 'ref')}" if "count" in item else ""
+        noun = "ref" if item["what"] == "refs" else "file"
+        count = f", {plural(item['count'], noun)}" if "count" in item else ""
         kept = f"; kept: {printable(item['kept'])}" if "kept" in item else ""
         attic = f"; its work is at {item['atticRef']}" if "atticRef" in item else ""
         lines.append(f"{item['what']}  {printable(item['name'])}: {item['why']}{size}{count}{kept}{attic}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -634,6 +635,10 @@ def test_a_job_that_ended_in_its_snapshot_is_shown_as_ended_and_can_be_cleared(p
     assert not (place.repo.path / ".ktx/jobs/bad/raw").exists()
     ran = spawn("ingest-run", "--resume", "bad", cwd=place.repo.path)
     assert ran.status == 1 and "job good took up what bad left" in ran.err
+    old = next((place.repo.path / ".ktx/ingest-cache").glob("*/*.json"))
+    os.utime(old, (0, 0))
+    assert "cache  ingest-cache: results of units from more than 30 days ago" in ktx(place, "clean", "--yes")
+    assert not old.exists() and list((place.repo.path / ".ktx/ingest-cache").glob("*/*.json"))
 
 
 def test_an_interrupted_ingestion_keeps_its_worktrees_until_it_is_taken_up(place: Place) -> None:
