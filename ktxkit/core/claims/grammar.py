@@ -6,129 +6,43 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ktxkit.core.claims.patterns import (
+    ABOUT_TESTS,
+    ALL,
+    ALL_OF,
+    ALONE,
+    ARROW,
+    CI_CLAUSE,
+    COUNT,
+    ELSEWHERE,
+    ENDED,
+    EVERYTHING,
+    FILE,
+    FULL_HAS,
+    IN_FULL,
+    LABEL,
+    LABELLED,
+    NAMED,
+    NONE_BAD,
+    PASSES,
+    PAST,
+    PLAIN,
+    RAN,
+    RAN_ALL,
+    RATE,
+    SAID,
+    SPELLED,
+    STATUS,
+    STRONG,
+    SUITE,
+    SUMMARY,
+    TARGET,
+    TOLD,
+    UNKNOWN,
+    WEAK,
+    WORDS,
+)
 from ktxkit.core.claims.text import Sentence
-
-N = r"(?P<{}>\d{{1,3}}(?:,\d{{3}})+|\d{{1,7}}|no|zero)"
-TESTS = r"(?:tests?|test\s?cases?|testcases?|specs|checks\sin\sthe\stest\ssuite)"
-KIND = r"(?:unit|integration|functional|regression|acceptance|smoke|e2e|end-to-end|backend|frontend|new|existing|old|"
-KIND += r"added|related|relevant|affected|remaining|other|these|those|python|pytest|doc|local)"
-NOW = r"(?:now|still|all|again|also|then|currently|both)"
-GOOD = r"(?:pass(?:es|ed|ing)?|succeed(?:s|ed|ing)?)"
-IS = r"(?:is|are|was|were|stays?|remains?)"
-GREEN = r"(?:green|passing|clean|successful)"
-BAD = r"(?:fail(?:s|ed|ing)?|error(?:s|ed)?(?:\sout)?|break|broke)"
-SUITE = (
-    r"(?:(?:the|our|its)\s)?(?:(?:full|whole|entire|complete)\s)?(?:test[\s-]?suite|suite\sof\stests|(?<=full\s)suite)"
-)
-TAIL = (
-    r"(?=\s*(?:$|[.,;:!?)\]/]|-\s|(?:again|now|for|with|and|but|after|before|in|on|since|as|except|locally|here|cleanly|"
-    r"successfully|without|when|if|unless|under|once|until|so|because|too|fine|ok|at|by|while|then|today|this\stime)\b))"
-)
-EDGE = r"(?=\s*(?:$|[.,;:!)\]/]|in\s\d|\d+/\d|and\b|\bout of\b|-\s|\())"
-
-_ALL = re.compile(
-    rf"\b(?P<lead>all|every|each)\s(?:of\s)?(?:(?:the|our|its|my)\s)?(?P<count>\d{{1,3}}(?:,\d{{3}})+|\d{{1,7}})?\s?"
-    rf"(?P<kind>{KIND}\s)*{TESTS}\s(?:{NOW}\s)*(?:{GOOD}|{IS}\s(?:{NOW}\s)*{GREEN}){TAIL}",
-    re.IGNORECASE,
-)
-_SUITE = re.compile(
-    rf"\b(?:{SUITE}|(?:the\s)?(?:full|whole|entire|complete)\s(?:suite|(?:test\s)?run))\s?(?:{NOW}\s)*"
-    rf"(?:{GOOD}|(?:{IS}\s)?(?:{NOW}\s)*(?:{GREEN}|all\sgreen))\b",
-    re.IGNORECASE,
-)
-_PLAIN = re.compile(
-    rf"(?:^|[.,;:(]\s?|\b(?:and|the|our|{KIND}|that|but)\s)(?:{KIND}\s)?tests\s(?:{NOW}\s)*(?:pass(?:ed)?|{IS}\s(?:{NOW}\s)*{GREEN}){TAIL}",
-    re.IGNORECASE,
-)
-_COUNT = re.compile(
-    rf"(?<!python\s)(?<!py\s)(?<!version\s)(?<!level\s)(?<!phase\s)(?<!stage\s)(?<![#.\w-])\b{N.format('n')}(?:\s?(?:/|of|out\sof)\s?{N.format('of')})?\s(?:{KIND}\s)*{TESTS}\s(?:{NOW}\s)*"
-    rf"(?:(?:have|has)\s)?(?P<word>{GOOD}|{BAD}|skipped|{IS}\s(?:{NOW}\s)*(?:{GREEN}|failing|red|skipped))\b",
-    re.IGNORECASE,
-)
-_SUMMARY = re.compile(
-    rf"(?<![\w.%-])(?P<n>\d{{1,3}}(?:,\d{{3}})+|\d{{1,7}}|no|zero)\s"
-    rf"(?P<word>passed|passing|pass|failed|failing|failures?|fail|errors?|skipped|skips?|xfailed|xpassed|deselected){EDGE}",
-    re.IGNORECASE,
-)
-_PASSES = re.compile(rf"\bpass(?:es|ed|ing)\s(?:all\s)?{N.format('n')}\s(?:{KIND}\s)*{TESTS}\b", re.IGNORECASE)
-_NONE_BAD = re.compile(
-    rf"\b(?:no|zero|without(?:\sany)?)\s(?:(?:test|more)\s)?(?P<what>failures|failing\stests|failed\stests|skipped\stests|skips|"
-    rf"test\serrors)\b|\bno\s{TESTS}\s(?:{NOW}\s)*(?P<verb>fail(?:s|ed)?|skipped|{IS}\s(?:failing|skipped))\b",
-    re.IGNORECASE,
-)
-_RAN = re.compile(
-    r"\b(?:i\s|we\s)?(?:have\s)?(?:just\s)?(?:re-?)?ran\s(?P<what>(?:the\s|our\s)?(?:full|whole|entire|complete)\s(?:test[\s-]?)?suite|"
-    r"(?:the\s|our\s)?test[\s-]?suite|all\s(?:of\s)?(?:the\s|our\s)?tests|the\stests)\b"
-    r"|\b(?P<noun>(?:full|whole|entire|complete)\s(?:test[\s-]?)?suite)\swas\s(?:re-?)?run\b",
-    re.IGNORECASE,
-)
-_RAN_ALL = re.compile(r"\ball\s(?:the\s)?tests|\b(?:full|whole|entire|complete)\b|\bsuite\b", re.IGNORECASE)
-_EVERYTHING = re.compile(
-    rf"\b(?:everything|all\sof\sthem|they\sall|all|it\sall)\s(?:(?:is|are|was|were|came\sback|comes\sback)\s)?(?:{NOW}\s)*"
-    rf"(?:green|pass(?:es|ed)?|passing)\b",
-    re.IGNORECASE,
-)
-_LABEL = re.compile(
-    rf"(?:(?:^|[.;,]\s|\s-\s)(?:tests?|test\s?suite|full\ssuite|suite|pytest|test\srun|full\srun)\s?:\s?(?:all\s|everything\s)?"
-    rf"(?:green|pass(?:ed|ing|es)?|ok|clean)|\bpytest\s(?:is\s)?(?:green|passes|passed)"
-    rf"|\b(?:full\s)?test\srun\s(?:is|was)\s(?:green|clean)|\b(?:the\s)?suite\s(?:(?:is|was)\s)?(?:{NOW}\s)*(?:green|passes|passed|passing)){EDGE}",
-    re.IGNORECASE,
-)
-_ABOUT_TESTS = re.compile(r"\btests?\b|\bsuite\b|\bpytest\b|\btest_\w+", re.IGNORECASE)
-_NAME = r"(?P<test>(?:[\w./-]+\.py::)?(?:[\w]+::)*test_\w+(?:\[[^\]\s]*\])?)"
-_NAMED = re.compile(
-    rf"{_NAME}\s(?:{NOW}\s)*(?P<word>passes|passed|is\s(?:{NOW}\s)?(?:passing|green)|fails|failed|is\s(?:{NOW}\s)?failing)\b"
-)
-
-# What turns a sentence into no claim about a run that was. Strong: as far back as the clause goes; weak: only up to the
-# last comma or `and`.
-_STRONG = re.compile(
-    r"\b(?:if|unless|until|till|when|whenever|once|whether|so\sthat|such\sthat|in\sorder|ensure[sd]?|ensuring|"
-    r"mak(?:e|es|ing)(?:\ssure)?|lets?|letting|gets?|getting|keeps?|keeping|allows?|wants?|expect(?:s|ed)?|hope|hopefully|"
-    r"should|shall|would|could|can|have\sto|has\sto|cannot|can't|may|might|must|needs?|needed|will|won't|requires?|required|assum(?:e|es|ing)|"
-    r"wait|waits|how|why|example|e\.g|previously|formerly|used\sto|no\slonger|originally|claims?|claimed|said|pretend|"
-    r"verify\sthat|check\sthat|assert\sthat|say\sthat|says\sthat|think|thought|believe|helps?)\b",
-    re.IGNORECASE,
-)
-_WEAK = re.compile(
-    r"\b(?:while|so|to|check|checks|asserts?|before|after|because|since|although|only|instead|rather|than|what|which|like|"
-    r"reports?|reported|prints?|shows?|fix|fixes|fixed|not|never|n't|doesn't|don't|didn't|isn't|aren't|wasn't|weren't|almost|nearly|"
-    r"most|some|many|several|few|that)\b",
-    re.IGNORECASE,
-)
-_TOLD = re.compile(
-    r"\b(?:verified|checked|confirmed|pytest\s(?:now\s)?(?:reports?|says|shows?)|see|saw)(?:\sthat)?\s$", re.IGNORECASE
-)
-_PLACE = (
-    r"windows|macos?|osx|linux|arm\w*|aarch64|i386|x86\w*|amd64|s390x|ppc\w*|mips\w*|hurd|kfreebsd|jenkins|travis|github|main|master|"
-    r"trunk|tip|python\s?\d|py\d|other|some|old|new|big|debian|ubuntu|fedora|(?:the\s)?\w+\s(?:platform|compiler|branch|machine|host)"
-)
-_ELSEWHERE = re.compile(
-    rf"\b(?:upstream|elsewhere|(?:on|for|with)\s(?:{_PLACE})\b|with\s(?:g\+\+|gcc|clang|icx|icc|msvc|\w+cert|-O\d|\w+\s\d+\.\d)|in\s(?:the\s)?(?:ci|"
-    r"travis|jenkins|zuul|debian|sid|fedora|upstream)\b|ci\b|buildbots?|buildd|autopkgtests?|zuul|jenkins|travis|debci|reproducible|"
-    r"without\s|under\s|against\s|if\s|when\s|unless\s|except|only\s|using\s)",
-    re.IGNORECASE,
-)
-_CI_CLAUSE = re.compile(r"[;,]\s(?:(?:and|but|the)\s)*ci\b[^;,]*|^(?:the\s)?ci\b[^;]*(?=;)", re.IGNORECASE)
-_SAID = re.compile(
-    r"\bafter\s(?:this|that)(?:\s(?:change|fix|commit|patch))?\s*$|(?P<because>\bbecause\s*$)", re.IGNORECASE
-)
-_PAST = re.compile(r"\b(?:passed|was|were|succeeded)\b", re.IGNORECASE)
-_UNKNOWN = re.compile(
-    r"\b(?:not\s(?:been\s)?(?:run|verified|tested|checked|re-?run)|(?:haven't|have\snot|did\snot|didn't|were\snot|was\snot|weren't|wasn't)\s(?:yet\s)?"
-    r"(?:been\s)?(?:run|re-?run|tested|verified|checked)|untested|unverified|unknown|no\stests?\s(?:were|was|have\sbeen)\srun|not\sknown)\b",
-    re.IGNORECASE,
-)
-_LABELLED = re.compile(r"\b(?P<older>before|previously)\s?:|\b(?:after|now|afterwards)\s?:|;", re.IGNORECASE)
-_ARROW = re.compile(r"\s?(?:->|=>|\u2192)\s?\d")
-_FILE = re.compile(
-    rf"(?<![\w./-])(?P<file>[\w./-]*(?:test_\w+|\w_test)\.py)\s(?:{NOW}\s)*(?:passes|passed|is\s(?:{NOW}\s)?(?:passing|green)){TAIL}"
-)
-WORDS = {
-    "pass": "passed", "succ": "passed", "gree": "passed", "clea": "passed", "fail": "failed", "red": "failed",
-    "brea": "failed", "brok": "failed", "erro": "errors", "skip": "skipped", "xfai": "xfailed", "xpas": "xpassed",
-    "dese": "deselected",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -152,7 +66,7 @@ class Claim:
 def claims(sentence: Sentence) -> Iterator[Claim]:
     """The claims of a sentence; none where it is a question, a wish, a condition, or says itself that it is unknown."""
     plain = sentence.plain
-    if plain.rstrip().endswith("?") or _UNKNOWN.search(_without_ci(plain)):
+    if plain.rstrip().endswith("?") or UNKNOWN.search(_without_ci(plain)):
         return
     found = [*_counts(sentence), *_greens(sentence), *_rest(sentence)]
     kept: list[Claim] = []
@@ -164,8 +78,8 @@ def claims(sentence: Sentence) -> Iterator[Claim]:
 
 def _older(plain: str, at: int) -> bool:
     """Whether what is said there is of an older run: labelled `before:`, or left of an arrow to other numbers."""
-    labels = list(_LABELLED.finditer(plain, 0, at))
-    return bool(labels and labels[-1]["older"]) or _ARROW.search(plain, at) is not None
+    labels = list(LABELLED.finditer(plain, 0, at))
+    return bool(labels and labels[-1]["older"]) or ARROW.search(plain, at) is not None
 
 
 def asserted(sentence: Sentence, claim: Claim) -> bool:
@@ -176,27 +90,27 @@ def asserted(sentence: Sentence, claim: Claim) -> bool:
     marks = [plain.rfind(mark, 0, claim.start) for mark in (";", ":", " but ", " however ", "(")]
     clause = max(0, *marks)
     near = max(clause, plain.rfind(",", 0, claim.start), plain.rfind(" and ", 0, claim.start))
-    told = _TOLD.search(plain[: claim.start].rstrip() + " ")
-    said = _SAID.search(plain, near, claim.start)
-    stop = claim.start if said is None or (said["because"] and _PAST.search(claim.text)) else said.start()
-    if _STRONG.search(plain, clause, claim.start) or (not told and _WEAK.search(plain, near, stop)):
+    told = TOLD.search(plain[: claim.start].rstrip() + " ")
+    said = SAID.search(plain, near, claim.start)
+    stop = claim.start if said is None or (said["because"] and PAST.search(claim.text)) else said.start()
+    if STRONG.search(plain, clause, claim.start) or (not told and WEAK.search(plain, near, stop)):
         return False
     if sentence.subject and claim.kind != "counts" and _imperative(plain):
         return False
     ours = _without_ci(plain)
     if not ours[claim.start : claim.end].strip():
         return False  # it stands in the clause about CI itself
-    return not _ELSEWHERE.search(ours, claim.end) and not _ELSEWHERE.search(ours, 0, claim.start)
+    return not ELSEWHERE.search(ours, claim.end) and not ELSEWHERE.search(ours, 0, claim.start)
 
 
 def _without_ci(plain: str) -> str:
     """The sentence with a clause of its own about CI blanked out: it places nothing that is said beside it."""
-    return _CI_CLAUSE.sub(lambda found: " " * len(found[0]), plain)
+    return CI_CLAUSE.sub(lambda found: " " * len(found[0]), plain)
 
 
 def _imperative(text: str) -> bool:
     """A subject like `Pass all tests to ...` or `Run tests ...` describes the change."""
-    first = re.match(r"\W*(?:\[[^\]]*\]\s*|[\w./-]+:\s+)*([A-Za-z]+)\b(?!\s(?:suite|run)\b)", text)
+    first = re.match(r"\W*(?:\[[^\]]*\]\s*|[\w./-]+:\s+)*([A-Za-z]+)\b(?!\s(?:suite|run|results?)\b)", text)
     return (
         bool(first)
         and first is not None
@@ -205,7 +119,10 @@ def _imperative(text: str) -> bool:
 
 
 def number(text: str) -> int:
-    return 0 if text.lower() in ("no", "zero") else int(text.replace(",", ""))
+    word = text.strip().lower()
+    if word in SPELLED:
+        return SPELLED.index(word)
+    return 0 if word == "no" else int(word.replace(",", ""))
 
 
 def word_of(text: str) -> str:
@@ -217,14 +134,19 @@ def word_of(text: str) -> str:
 def _counts(sentence: Sentence) -> Iterator[Claim]:
     """Numbers with outcomes. A summary needs one number that is surely about tests; then the others count too."""
     plain = sentence.plain
-    for found in _COUNT.finditer(plain):
+    for found in COUNT.finditer(plain):
         numbers = {word_of(found["word"]): number(found["n"])}
         if found["of"]:
             numbers["selected"] = number(found["of"])
         yield Claim("counts", sentence, *found.span(), numbers=numbers)
-    for found in _PASSES.finditer(plain):
+    for found in ALL_OF.finditer(plain):
+        numbers = {"passed": number(found["n"] or found["m"])}
+        if found["of"]:
+            numbers["selected"] = number(found["of"])
+        yield Claim("counts", sentence, *found.span(), numbers=numbers)
+    for found in PASSES.finditer(plain):
         yield Claim("counts", sentence, *found.span(), numbers={"passed": number(found["n"])})
-    summary = [found for found in _SUMMARY.finditer(plain) if not _older(plain, found.start())]
+    summary = [found for found in SUMMARY.finditer(plain) if not _older(plain, found.start())]
     words = [found["word"].lower() for found in summary]
     about_tests = re.search(r"\btests?\b|\bsuite\b|pytest", plain, re.IGNORECASE)
     sure = "passed" in words or ("passing" in words and about_tests) or (about_tests and "pass" in words)
@@ -235,31 +157,51 @@ def _counts(sentence: Sentence) -> Iterator[Claim]:
 
 def _greens(sentence: Sentence) -> Iterator[Claim]:
     plain = sentence.plain
-    for found in _ALL.finditer(plain):
-        numbers = {"passed": number(found["count"])} if found["count"] else {}
-        yield Claim("green", sentence, *found.span(), full=not found["kind"], numbers=numbers)
-    for found in _SUITE.finditer(plain):
+    for found in ALL.finditer(plain):
+        numbers = {"passed": number(found["count"].split()[0])} if found["count"] else {}
+        yield Claim("green", sentence, *found.span(), full=_is_all(found), numbers=numbers)
+    for found in SUITE.finditer(plain):
         yield Claim("green", sentence, *found.span(), full=True)
-    for found in _PLAIN.finditer(plain):
+    for found in PLAIN.finditer(plain):
         yield Claim("green", sentence, *found.span())
-    for found in _LABEL.finditer(plain):
+    for found in LABEL.finditer(plain):
         yield Claim("green", sentence, *found.span(), full=bool(re.search(r"suite|full", found[0], re.IGNORECASE)))
-    if _ABOUT_TESTS.search(plain):
-        for found in _EVERYTHING.finditer(plain):
-            yield Claim("green", sentence, *found.span(), full=bool(_RAN_ALL.search(plain)))
+    for found in ENDED.finditer(plain):
+        yield Claim("green", sentence, *found.span(), full=bool(found["what"]))
+    for found in (*STATUS.finditer(plain), *TARGET.finditer(sentence.text)):
+        yield Claim("green", sentence, *found.span())
+    for found in RATE.finditer(plain):
+        if found["rate"] or found["is"] or ABOUT_TESTS.search(plain) or _is_alone(found, plain):
+            yield Claim("green", sentence, *found.span(), full=bool(RAN_ALL.search(plain)))
+    for found in EVERYTHING.finditer(plain):
+        if ABOUT_TESTS.search(plain) or _is_alone(found, plain):
+            yield Claim("green", sentence, *found.span(), full=bool(RAN_ALL.search(plain)))
+
+
+def _is_alone(found: re.Match[str], plain: str) -> bool:
+    """Whether it is all that the sentence says."""
+    return not (plain[: found.start()] + plain[found.end() :]).strip(" .!-*")
+
+
+def _is_all(found: re.Match[str]) -> bool:
+    """Whether it is said of the whole suite."""
+    return not found["kind"] and (found["lead"] or "").lower() != "both"
 
 
 def _rest(sentence: Sentence) -> Iterator[Claim]:
     plain = sentence.plain
-    for found in _NONE_BAD.finditer(plain):
-        if re.search(r"\btests?\b|\bsuite\b|pytest|\brun\b", plain, re.IGNORECASE):
-            yield Claim("counts", sentence, *found.span(), numbers={word_of(found["what"] or found["verb"]): 0})
-    for found in _RAN.finditer(plain):
+    for found in NONE_BAD.finditer(plain):
+        about = re.search(r"\btests?\b|\bsuite\b|pytest|\brun\b", plain, re.IGNORECASE)
+        if about or ALONE.match(plain):
+            numbers = {word_of(found["what"] or found["verb"] or found["fails"] or "failed"): 0}
+            whole = IN_FULL.match(plain, found.end()) is not None or FULL_HAS.search(plain[: found.start()]) is not None
+            yield Claim("counts", sentence, *found.span(), full=whole, numbers=numbers)
+    for found in RAN.finditer(plain):
         said = (found["what"] or found["noun"]).lower()
         full = said.startswith("all") or bool(re.search(r"full|whole|entire|complete|suite", said))
         yield Claim("ran", sentence, *found.span(), full=full)
-    for found in _FILE.finditer(plain):
+    for found in FILE.finditer(plain):
         yield Claim("file", sentence, *found.span(), test=found["file"])
-    for found in _NAMED.finditer(sentence.text):
+    for found in NAMED.finditer(sentence.text):
         outcome = "failed" if "fail" in found["word"] else "passed"
         yield Claim("test", sentence, *found.span(), test=found["test"], outcome=outcome)
