@@ -182,8 +182,6 @@ def _cases(data: bytes, where: str) -> Iterator[dict[str, Any]]:
 
 def _seconds(text: str | None, where: str) -> float:
     try:
-        return max(0.0, float((text or "0").replace(",", "")))
+        return float((text or "0").replace(",", ""))
     except ValueError as error:
-        raise BrokenContract(
-            f"not a time: {text!r}", where=where, hint="RFC 3339, as in 2026-01-02T03:04:05Z"
-        ) from error
+        raise BrokenContract(f"not a time: {text!r}", where=where, hint="seconds, as in 0.25") from error

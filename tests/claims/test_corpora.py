@@ -47,3 +47,15 @@ def test_a_claim_in_the_body(kind: str, message: str) -> None:
 
 def test_the_allow_corpus_is_at_least_as_large() -> None:
     assert len(ALLOW) >= len(DENY) >= 100
+
+
+@pytest.mark.parametrize(
+    ("message", "full"),
+    [
+        ("Zero failures in the full suite", True),
+        ("The full suite reports 0 failures.", True),
+        ("Zero failures.", False),
+    ],
+)
+def test_what_is_said_of_the_full_suite_asks_for_a_full_run(message: str, full: bool) -> None:
+    assert [claim.full for claim in gate.found(message, lexicon.load())] == [full]

@@ -132,7 +132,44 @@ def test_twice_is_once(suite: Suite, tmp_path: Path) -> None:
     assert len(suite.lines) == 2
 
 
+def reportlog(outcome: str = "passed", duration: object = 0.5, kind: str = "TestReport", when: str = "call") -> bytes:
+    """One test whose `when` phase is so."""
+    report = {"$report_type": kind, "nodeid": "t.py::t", "when": when, "outcome": outcome, "duration": duration}
+    last = {"$report_type": "TestReport", "nodeid": "t.py::t", "when": "teardown", "outcome": "passed", "duration": 0}
+    lines = [json.dumps(one).replace('"1e999"', "1e999") for one in (report, last, {"exitstatus": 0})]
+    return "\n".join(lines).encode() + b"\n"
+
+
+def junit(time: str) -> bytes:
+    return f'<testsuite><testcase name="t" time="{time}"/></testsuite>'.encode()
+
+
+def test_a_clock_that_was_set_back_is_no_time(suite: Suite, tmp_path: Path) -> None:
+    for kind, data in (("reportlog", reportlog(duration=-5)), ("junit", junit("-5"))):
+        path = tmp_path / kind
+        path.write_bytes(data)
+        assert append(suite, kind, path).status == 0
+    assert [record["wallSeconds"] for record in suite.records] == [0, 0]
+
+
+def test_an_outcome_that_nobody_knows_is_no_pass(suite: Suite, tmp_path: Path) -> None:
+    tests = [{"name": "t", "status": "other", "duration": 1}, {"name": "u", "status": "passed", "duration": 1}]
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps({"reportFormat": "CTRF", "results": {"tool": {"name": "x"}, "tests": tests}}))
+    assert append(suite, "ctrf", path).status == 0
+    assert imported(suite)["counts"]["unknown"] == 1 and imported(suite)["verdict"] == "incomplete"
+
+
 BAD: dict[str, tuple[str, bytes]] = {
+    "reportlog: an outcome that is none": ("reportlog", reportlog("exploded")),
+    "reportlog: an outcome of a teardown that is none": ("reportlog", reportlog("exploded", when="teardown")),
+    "reportlog: an outcome of a subtest that is none": ("reportlog", reportlog("exploded", kind="SubTestReport")),
+    "reportlog: a duration beyond all numbers": ("reportlog", reportlog(duration="1e999")),
+    "reportlog: a duration that is not a number": ("reportlog", reportlog(duration=float("nan"))),
+    "reportlog: durations beyond all numbers": ("reportlog", reportlog(duration=1.7e308) * 2),
+    "junit: a time beyond all numbers": ("junit", junit("1e999")),
+    "junit: a time below all numbers": ("junit", junit("-1e999")),
+    "junit: a time that is not a number": ("junit", junit("nan")),
     "junit: a bomb": ("junit", b'<!DOCTYPE x [<!ENTITY a "b">]><testsuite/>'),
     "junit: no XML": ("junit", b"<testsuite>"),
     "junit: another root": ("junit", b"<html/>"),

@@ -13,6 +13,7 @@ from ktxkit.core.ledger import payload
 
 Event = dict[str, Any]
 Keep = Callable[[bytes], str]
+REPORTLOG_WORDS = frozenset({"passed", "failed", "skipped", "rerun"})
 CTRF_WORDS = {"passed": "passed", "failed": "failed", "skipped": "skipped", "pending": "skipped", "other": "unknown"}
 
 
@@ -43,7 +44,10 @@ class Importer:
     ) -> Event:
         if not all(map(isfinite, spans.values())):
             raise ValueError(f"a duration of {test} is not finite")
+        spans = {key: max(0.0, seconds) for key, seconds in spans.items()}  # a clock that was set back
         self.t += sum(spans.values())
+        if not isfinite(self.t):
+            raise ValueError(f"the durations up to {test} are not finite together")
         self.bad += outcome in ("failed", "error", "crashed")
         made: Event = {"event": "test_result", "test": test, "t": round(self.t, 6), "outcome": outcome}
         if escaped:
@@ -51,7 +55,7 @@ class Importer:
         for key, number in (("occurrence", occurrence), ("attempt", attempt)):
             if number > 1:
                 made[key] = number
-        made |= {key: round(max(0.0, seconds), 6) for key, seconds in spans.items()}
+        made |= {key: round(seconds, 6) for key, seconds in spans.items()}
         return made | {key: value for key, value in more.items() if value not in (None, "", {}, [])}
 
     def error(self, message: str, text: str) -> Event:
@@ -115,7 +119,7 @@ def _of_reports(importer: Importer, nodeid: str, reports: list[Mapping[str, Any]
     outcome = "passed"
     more: Event = {}
     for report in reports:
-        word, when = str(report["outcome"]), report["when"]
+        word, when = _word(nodeid, report), report["when"]
         if when not in ("setup", "call", "teardown"):
             outcome = "crashed"
         elif "wasxfail" in report:
@@ -129,6 +133,14 @@ def _of_reports(importer: Importer, nodeid: str, reports: list[Mapping[str, Any]
         if word in ("failed", "rerun"):
             more["teardownError" if when == "teardown" else "error"] = importer.error(_crash(report), _longrepr(report))
     return importer.result(nodeid, outcome, spans, worker=reports[0].get("worker_id", ""), **more)
+
+
+def _word(nodeid: str, record: Mapping[str, Any]) -> str:
+    """The outcome of a report. Raises ValueError for a word that pytest does not have: it may mean anything."""
+    word = str(record["outcome"])
+    if word not in REPORTLOG_WORDS:
+        raise ValueError(f"{payload.head(payload.clean(word)[0], 80)!r} is no outcome of {nodeid}")
+    return word
 
 
 def _crash(record: Mapping[str, Any]) -> str:
@@ -156,7 +168,7 @@ def _subtest(importer: Importer, record: Mapping[str, Any]) -> Event:
     plain, escaped = payload.clean(str(record["nodeid"]))
     label = payload.head(payload.clean(label)[0], 500)
     made: Event = {"event": "subtest_result", "test": plain, "t": round(importer.t, 6), "label": label}
-    made["outcome"] = str(record["outcome"])
+    made["outcome"] = _word(plain, record)
     return made | ({"escaped": True} if escaped else {})
 
 

@@ -55,10 +55,12 @@ def _marked(marks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def verdict_of(state: str, counts: Mapping[str, int], end: Mapping[str, Any]) -> str:
-    """`failed` as soon as one test is known to fail; `passed` only of a finished run; else what it is instead."""
+    """`failed` as soon as one test is known to fail; `passed` only of a finished run in which each test is known."""
     bad = sum(counts.get(word, 0) for word in ("failed", "errors", "crashed", "collectionErrors"))
     if bad:
         return "failed"
+    if state == FINISHED and end["exitStatus"] == 0:
+        return "incomplete" if counts.get("unknown") else "passed"
     if state == FINISHED:
-        return "passed" if end["exitStatus"] == 0 else "failed"
+        return "failed"
     return state if state in ("planned", "no_tests", RUNNING) else "incomplete"
