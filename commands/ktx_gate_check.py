@@ -55,10 +55,11 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         from ktxkit.flows import gate_explain
 
         return cli.Result(lines=gate_explain.explain(args.explain))
+    args.notes = []
     args.stdin = sys.stdin.buffer.read() if args.pushed is not None else b""
     verdict, content = gate_again.check(world, args)
     outcome = verdict["outcome"]
-    notes = [f"gate-check: {summary(verdict)}"]
+    notes = [*args.notes, f"gate-check: {summary(verdict)}"]
     if "pruned" in verdict:
         from ktxkit.flows import gate_check
 

@@ -29,6 +29,7 @@ VIOLATIONS_LIMIT = 1000  # departures of one value that are looked at
 MORE = "more"  # the keyword of what stands for departures that are not told
 LARGE = 30_000  # values in a value of which only the first departure is told: the engine holds 7 KB for each
 FEW = 200  # documents of one process that are judged without the engine; then its import has paid
+PATTERN_LIMIT = 64_000  # characters of all patterns in somebody else's schema
 ENUM_SHOWN = 12  # values of an enum that a message lists
 
 
@@ -121,6 +122,7 @@ def foreign(data: bytes, where: str) -> Foreign:
 
     try:
         rules = json.loads(data)
+        _require_short_patterns(rules)
         validator = jsonschema_rs.validator_for(rules, retriever=_fetches_nothing)
     except (ValueError, RecursionError) as error:
         raise CannotRun(
@@ -129,6 +131,22 @@ def foreign(data: bytes, where: str) -> Foreign:
             hint="it must be valid against https://json-schema.org/draft/2020-12/schema",
         ) from error
     return lambda _, value: _violations(validator, rules, value)
+
+
+def _require_short_patterns(rules: Any) -> None:
+    """A regular expression takes 500 times its length in memory: 1 MB of it half a gigabyte. Raises ValueError."""
+    pending, total = [rules], 0
+    while pending:
+        one = pending.pop()
+        if isinstance(one, dict):
+            named = one.get("patternProperties")
+            patterns = [one.get("pattern"), *(named if isinstance(named, dict) else ())]
+            total += sum(len(pattern) for pattern in patterns if isinstance(pattern, str))
+            if total > PATTERN_LIMIT:
+                raise ValueError(f"its patterns are longer than the {PATTERN_LIMIT} characters that are taken together")
+            pending += one.values()
+        elif isinstance(one, list):
+            pending += one
 
 
 FORBIDDEN = "not"  # what a schema that is `false` says of every value: as {"not": {}} would

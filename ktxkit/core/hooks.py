@@ -5,7 +5,7 @@ Sources: githooks(5), git-commit(1) `--cleanup` and `--verbose`, core.commentCha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ktxkit.core.digests import digest
@@ -94,6 +94,21 @@ def cleanup_of(settings: Iterable[tuple[str, bytes]], version: tuple[int, ...], 
         elif name == "core.commentchar" or (name == "core.commentstring" and version >= COMMENT_STRING_SINCE):
             comment = None if value == b"auto" else value or b"#"
     return Cleanup(comment, mode == b"strip" or (mode not in (b"whitespace", b"verbatim", b"scissors") and edited))
+
+
+def cleanup_asked(words: Sequence[str]) -> str:
+    """What `--cleanup` says in the command line of the git that runs a hook; git tells its hooks nowhere else."""
+    if not words or words[0].rpartition("/")[2] not in ("git", "git-commit"):
+        return ""
+    asked = ""
+    for number, word in enumerate(words):
+        if word == "--":
+            break
+        if word == "--cleanup":
+            asked = "".join(words[number + 1 : number + 2])
+        elif word.startswith("--cleanup="):
+            asked = word.partition("=")[2]
+    return asked
 
 
 def cut(message: bytes, how: Cleanup) -> bytes:

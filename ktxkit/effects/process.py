@@ -95,6 +95,15 @@ def start(
         ) from error
 
 
+def words_of(pid: int) -> list[str]:
+    """The command line of a process; empty where it cannot be known. Source: proc(5), /proc/PID/cmdline."""
+    try:
+        data = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []  # gate-ok: it has ended, or /proc is not there or hidden: nothing is known of it
+    return [os.fsdecode(word) for word in data.removesuffix(b"\0").split(b"\0")] if data else []
+
+
 def end_reader(child: Child) -> None:
     """Close the pipes of a child that answers over them, and wait for its end; it may have ended by itself before."""
     for stream in (child.stdin, child.stdout, child.stderr):

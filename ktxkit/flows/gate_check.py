@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ktxkit.core.text import plural
 from ktxkit.effects import files
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import CannotRun
-from ktxkit.flows import gate_config, gate_facts, gate_read, gates
+from ktxkit.flows import gate_config, gate_facts, gate_fetch, gate_read, gates
 from ktxkit.flows.gate_again import Standing
 from ktxkit.flows.gate_read import Listed
 from ktxkit.flows.gates import Asked, Read
@@ -56,6 +57,8 @@ def _check(world: World, args: Namespace, standing: Standing | None) -> tuple[Do
         now = standing or _standing_at(world, args)
         config = gate_config.make(options_of(args), _load(world, objects, args, now.listed))
         root = config.options.root
+        others = (gate_read.tree(world, tree) for tree in (now.base, *now.heads) if tree)
+        gate_fetch.fetch_listed(world, chain([now.listed], others), root)
         kept = gates.reader(world, objects, now.listed, root)
         after = gates.read_listed(now.listed, objects, root, kept)
         asked = _asked(world, objects, args, now, after, root)
@@ -134,7 +137,11 @@ def _load(world: World, objects: Objects, args: Namespace, listed: Listed) -> ga
 
     def load(path: bytes) -> bytes | None:
         if path in known:
-            return objects.read(known[path][1])
+            staged = objects.read(known[path][1])
+            if path in said and beside(world, path) not in (staged, None):
+                name = os.fsdecode(path)
+                args.notes = [*args.notes, f"gate-check: {name} is read as it is staged; the file there is another one"]
+            return staged
         return beside(world, path) if path in said else None
 
     return load

@@ -9,8 +9,8 @@ from pathlib import Path
 from ktxkit.contracts import Document
 from ktxkit.core.gates import verdict as core_verdict
 from ktxkit.core.gates.findings import Finding, grouped
-from ktxkit.core.hooks import cleanup_of, cut
-from ktxkit.effects import files
+from ktxkit.core.hooks import cleanup_asked, cleanup_of, cut
+from ktxkit.effects import files, process
 from ktxkit.effects.git import version
 from ktxkit.errors import CannotRun
 from ktxkit.gates import MESSAGE_GATES, registry
@@ -44,5 +44,6 @@ def committed(world: World, path: Path) -> bytes:
         ) from error
     told = world.inherited.run("config", "-z", "--get-regexp", KEYS, ok=(0, 1)).nul
     settings = [(key.decode("ascii"), value) for key, _, value in (item.partition(b"\n") for item in told)]
+    settings += [("commit.cleanup", mode.encode()) for mode in [cleanup_asked(process.words_of(os.getppid()))] if mode]
     edited = world.env.get("GIT_EDITOR") != ":"  # git says so to its hooks where it opens no editor
     return cut(message, cleanup_of(settings, version(world.env), edited=edited))

@@ -10,7 +10,7 @@ from ktxkit.core.gates import verdict as core_verdict
 from ktxkit.core.hooks import Push, read_pushes
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import CannotRun
-from ktxkit.flows import gate_config, gate_read, gates
+from ktxkit.flows import gate_config, gate_fetch, gate_read, gates
 from ktxkit.flows.gates import Asked
 from ktxkit.world import World
 
@@ -28,6 +28,8 @@ def _judged(world: World, objects: Objects, tree: str, base: str, options: Mappi
     config = gate_config.make(options, lambda path: objects.read(known[path][1]) if path in known else None)
     root = config.options.root
     listed = gate_read.tree(world, tree)
+    trees = (gate_read.tree(world, one) for one in (tree, base) if one)
+    gate_fetch.fetch_listed(world, trees, root)
     after = gates.read_listed(listed, objects, root, gates.reader(world, objects, listed, root))
     before = gates.read_beside(gate_read.tree(world, base), after, objects, root) if base else None
     return gates.verdict(world, objects, Asked(after, before, everything=before is None), config)

@@ -47,6 +47,16 @@ def test_a_claim_of_what_is_being_committed(suite: Suite) -> None:
     assert commit(suite, "x is 2; all tests pass", "-a").returncode == 0
 
 
+@pytest.mark.parametrize(("cleanup", "status"), [("strip", 0), ("verbatim", 1), ("whitespace", 1), ("default", 1)])
+def test_what_cleanup_takes_out_is_no_claim(suite: Suite, tmp_path: Path, cleanup: str, status: int) -> None:
+    suite.run("test_m.py::test_a")
+    message = tmp_path / "message"
+    message.write_text("Change\n\n# All tests pass.\n")
+    argv = ["git", "commit", "-q", "--allow-empty", "-F", str(message), f"--cleanup={cleanup}"]
+    done = subprocess.run(argv, cwd=suite.repo.path, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+
+
 def test_an_edit_after_the_run_is_found(suite: Suite) -> None:
     suite.run()
     suite.repo.write("lib.py", "x = 3\n")

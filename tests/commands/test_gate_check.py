@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,30 @@ def test_b2b_has_nothing(tmp_path: Path) -> None:
     assert document["findings"] == []
     assert document["looked"]["sources"] == 89
     assert document["looked"]["joins"] == 110
+
+
+@pytest.mark.parametrize("args", [["--all"], ["--index"], ["--tree", "HEAD"], ["--changed-since", "HEAD~1"]], ids=str)
+def test_what_a_partial_clone_lacks_is_fetched_at_once(layer: Repo, tmp_path: Path, args: list[str]) -> None:
+    for n in range(12):
+        layer.write(f"wiki/global/p{n}.md", PAGE + f"{n}\n")
+    layer.write("other/large.bin", "not asked for\n")
+    layer.commit("more")
+    for key in ("allowFilter", "allowAnySHA1InWant"):
+        layer.git("config", f"uploadpack.{key}", "true")
+    place = tmp_path / "partial"
+    subprocess.run(
+        ["git", "clone", "-q", "--no-checkout", "--filter=blob:none", f"file://{layer.path}", str(place)], check=True
+    )
+    repo = Repo(place)
+    repo.git("config", "core.sparseCheckout", "true")
+    repo.write(".git/info/sparse-checkout", "/none\n")
+    repo.git("read-tree", "HEAD")
+    repo.git("update-index", "--add", "--cacheinfo", f"100644,{repo.git('hash-object', '-w', '--stdin')},new")
+    packs = len(list((place / ".git/objects/pack").glob("*.promisor")))
+    ran = call("gate-check", *args, "--json", cwd=place)
+    assert ran.status == 0 and ran.document["counts"]["error"] == 0, ran.err
+    if args != ["--index"]:
+        assert ran.document["looked"]["pages"] >= 12
+    assert len(list((place / ".git/objects/pack").glob("*.promisor"))) == packs + 1
+    missing = repo.git("rev-list", "--objects", "--all", "--missing=print")
+    assert f"?{layer.git('rev-parse', 'HEAD:other/large.bin')}" in missing

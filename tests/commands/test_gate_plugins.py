@@ -70,6 +70,43 @@ def test_schema_gate_judges_files_without_content(repo: Repo) -> None:
     assert told == json_ones
 
 
+@pytest.mark.parametrize(
+    ("text", "said"), [("# later\n# on\n", "comments alone are not JSON"), (" \n", "an empty file is not JSON")]
+)
+def test_a_json_file_without_a_value_says_what_it_is(repo: Repo, text: str, said: str) -> None:
+    repo.write("conf/a.json", text)
+    configured(repo, 'gates:\n  - {gate: schema, schema: s.json, files: ["conf/*"]}\n', s_dot_json="{}")
+    (one,) = found(call("gate-check", "--all", "--json", cwd=repo.path))
+    assert (one["message"], one["hint"]) == (said, "write a value: null, {} or []")
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"pattern": "a|" * 500_000},
+        {"properties": {"a": {"items": [{"patternProperties": {"a|" * 500_000: {}}}]}}},
+        {"anyOf": [{"pattern": f"{n}|" * 400} for n in range(100)]},
+    ],
+    ids=["one", "a property's", "many"],
+)
+def test_a_schema_of_patterns_that_would_take_all_memory_is_refused(repo: Repo, rules: dict[str, Any]) -> None:
+    repo.write("conf/a.json", "1")
+    configured(repo, 'gates:\n  - {gate: schema, schema: s.json, files: ["conf/*"]}\n', s_dot_json=json.dumps(rules))
+    ran = call("gate-check", "--all", cwd=repo.path)
+    assert ran.status == 2 and "its patterns are longer than the 64000 characters" in ran.err, ran.err
+
+
+def test_a_configuration_that_is_named_and_staged_otherwise_says_which_was_read(repo: Repo) -> None:
+    configured(repo, "gates: [{gate: artifacts}]\n")
+    assert "as it is staged" not in call("gate-check", "--all", "--config", "ktx-gates.yaml", cwd=repo.path).err
+    repo.write("ktx-gates.yaml", "gates: [{gate: nothing}]\n")
+    ran = call("gate-check", "--all", "--config", "ktx-gates.yaml", cwd=repo.path)
+    assert ran.status == 0 and "ktx-gates.yaml is read as it is staged; the file there is another one" in ran.err
+    assert "as it is staged" not in call("gate-check", "--all", cwd=repo.path).err
+    repo.git("add", "-A")
+    assert call("gate-check", "--all", "--config", "ktx-gates.yaml", cwd=repo.path).status == 2
+
+
 def test_a_gate_that_looks_at_nothing_is_named(repo: Repo) -> None:
     config = """gates:
   - {gate: artifacts}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,9 @@ def test_node(kind: str, model: str, column: str, **arguments: Any) -> dict[str,
 
 
 test_node.__test__ = False  # type: ignore[attr-defined]
+
+FULL = os.environ.get("KTX_TEST_FULL") == "1"
+
 
 MANIFEST: dict[str, Any] = {
     "metadata": {"generated_at": "now", "invocation_id": "x"},
@@ -225,6 +230,38 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     (place / "target/manifest.json").write_text('{"nodes": [1], "sources": {"a": 3}, "semantic_models": 7}')
     with pytest.raises(CannotRun):
         stage("dbt", place)
+
+
+def places(value: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where the values of a document stand."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [above, *(place for key, one in inner for place in places(one, (*above, key)))]
+
+
+def changed(value: Any, place: tuple[Any, ...], odd: Any) -> Any:
+    """A document with something else at a place."""
+    if not place:
+        return odd
+    key, *rest = place
+    if isinstance(value, dict):
+        return {**value, key: changed(value[key], tuple(rest), odd)}
+    return [changed(one, tuple(rest), odd) if n == key else one for n, one in enumerate(value)]
+
+
+@pytest.mark.parametrize("odd", [7, "text", None, [], {}, [1], {"a": 1}, [{"name": []}]], ids=repr)
+def test_whatever_stands_in_a_manifest_is_read_or_named(tmp_path: Path, odd: Any) -> None:
+    every = places(MANIFEST)[1:]
+    for number, place in enumerate(every):
+        if not FULL and number % 50:
+            continue
+        try:
+            held, _ = stage("dbt", manifest(tmp_path, changed(MANIFEST, place, odd)))
+            read("dbt", held).project()
+        except CannotRun as error:
+            assert not re.search(r"no attribute|object is not|not subscriptable|unhashable", error.message), (
+                error.message
+            )
+            assert str(place[-1]) in error.message or str(place[0]) in error.message, error.message
 
 
 @pytest.mark.needs_data

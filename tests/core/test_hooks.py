@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.core.hooks import AUTO, SCISSORS, Cleanup, Push, cleanup_of, cut, is_zero, read_pushes
+from ktxkit.core.hooks import AUTO, SCISSORS, Cleanup, Push, cleanup_asked, cleanup_of, cut, is_zero, read_pushes
 from ktxkit.errors import CannotRun
 from tests.support.repos import Repo
 from tests.support.shared import SHARED
@@ -167,3 +167,20 @@ def test_shared_case_g14() -> None:
 
 def test_every_character_that_git_may_choose_is_known() -> None:
     assert len(set(AUTO)) == 10
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ("git commit -F m --cleanup=strip", "strip"),
+        ("/usr/lib/git-core/git commit --cleanup verbatim -m x", "verbatim"),
+        ("git ci --cleanup=strip --cleanup=whitespace", "whitespace"),
+        ("git commit -m x", ""),
+        ("git commit -m x -- --cleanup=strip", ""),
+        ("sh hook --cleanup=strip", ""),
+        ("git", ""),
+        ("", ""),
+    ],
+)
+def test_cleanup_asked_on_the_command_line(line: str, asked: str) -> None:
+    assert cleanup_asked(line.split()) == asked

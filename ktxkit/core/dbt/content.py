@@ -41,7 +41,7 @@ def files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     found: dict[str, Any] = {}
     tests = _tests(manifest)
     for group in ("nodes", "sources"):
-        for unique, node in _mapping(manifest.get(group)).items():
+        for unique, node in _nodes(manifest, group):
             prefix = PREFIXES.get(str(node.get("resource_type", "")))
             if prefix:
                 found[f"{prefix}/{plain(unique)}.json"] = _node(node) | {"tests": tests.get(unique, [])}
@@ -54,9 +54,9 @@ def semantic_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     ValueError where it has not."""
     if "nodes" not in manifest:
         _required(manifest, "semantic_models", list)
-    for one in _several(manifest.get("semantic_models")):
+    for one in _items(manifest, "semantic_models"):
         yield f"semantic_models/{plain(str(one.get('name')))}.json", _only(one, SEMANTIC_KEYS)
-    for one in _several(manifest.get("metrics")):
+    for one in _items(manifest, "metrics"):
         yield f"metrics/{plain(str(one.get('name')))}.json", _only(one, METRIC_KEYS)
 
 
@@ -69,6 +69,27 @@ def plain(name: str) -> str:
 def _required(manifest: Mapping[str, Any], key: str, kind: type) -> None:
     if not isinstance(manifest.get(key), kind):
         raise ValueError(f"it has no {key}")
+
+
+def _nodes(manifest: Mapping[str, Any], group: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The nodes of a group by unique id."""
+    listed = manifest.get(group)
+    if not isinstance(listed, Mapping | None):
+        raise ValueError(f"{group} is no object")
+    for unique, node in (listed or {}).items():
+        if not isinstance(node, Mapping):
+            raise ValueError(f"{group}: {unique} is no object")
+        yield unique, node
+
+
+def _items(manifest: Mapping[str, Any], group: str) -> list[Mapping[str, Any]]:
+    listed = manifest.get(group)
+    if not isinstance(listed, Mapping | list | None):
+        raise ValueError(f"{group} is neither a list nor an object")
+    found = _several(listed)
+    if len(found) != len(listed or ()):
+        raise ValueError(f"{group} holds what is no object")
+    return found
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -93,11 +114,12 @@ def _node(node: Mapping[str, Any]) -> dict[str, Any]:
 def _tests(manifest: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Generic tests by the node that they are attached to: kind, column and arguments."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for node in _mapping(manifest.get("nodes")).values():
+    for _, node in _nodes(manifest, "nodes"):
         told = node.get("test_metadata") if node.get("resource_type") == "test" else None
         if not isinstance(told, Mapping):
             continue
-        owner = node.get("attached_node") or next(iter(_mapping(node.get("depends_on")).get("nodes") or ()), "")
+        above = _mapping(node.get("depends_on")).get("nodes")
+        owner = node.get("attached_node") or (above[0] if isinstance(above, list) and above else "")
         arguments = {
             key: value for key, value in _mapping(told.get("kwargs")).items() if key not in ("model", "column_name")
         }

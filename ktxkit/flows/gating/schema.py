@@ -43,5 +43,6 @@ def problems(path: bytes, data: bytes, validator: contracts.Foreign) -> list[Pro
         value = json.loads(data)
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):  # no JSON either, or half a character (a lone surrogate)
-        return list(parsed.problems) or [Problem("yaml-syntax", 1, 1, "an empty file is not JSON")]
+        said = "comments alone are not JSON" if data.strip() else "an empty file is not JSON"
+        return list(parsed.problems) or [Problem("yaml-syntax", 1, 1, said, "write a value: null, {} or []")]
     return shape.judged("", Node("scalar", 1, 1, 0, 0, value), validator)
