@@ -100,7 +100,7 @@ def words_of(pid: int) -> list[str]:
     try:
         data = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return []  # gate-ok: it has ended, or /proc is not there or hidden: nothing is known of it
+        return []  # it has ended, or /proc is not there or hidden: nothing is known of it
     return [os.fsdecode(word) for word in data.removesuffix(b"\0").split(b"\0")] if data else []
 
 
