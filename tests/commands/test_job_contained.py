@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ktxkit.effects import landlock
-from tests.support.commands import script, spawn
+from tests.support.commands import call, script, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
 
@@ -231,7 +231,7 @@ def test_isolated_units_write_nowhere_but_where_their_work_is(repo: Repo, tmp_pa
 def test_isolation_is_refused_where_it_would_be_none(repo: Repo) -> None:
     for place, message in {"/": "are not", ".": "are not", "..": "are not", "none": "where nothing is"}.items():
         document = {"isolate": {"write": [place]}, "units": [unit("a", "true")]}
-        ran = spawn("job-run", str(job_file(repo, document)), "--job", "j1", cwd=repo.path)
+        ran = call("job-run", str(job_file(repo, document)), "--job", "j1", cwd=repo.path)
         assert ran.status == 2 and message in ran.err and not (repo.path / ".ktx/jobs/j1").exists(), ran.err
 
 
