@@ -1,8 +1,8 @@
 """Selections of tests on real projects: injected mutants, what is selected against the whole suite, beside testmon.
 
 Each project is an sdist from the package index, made into a repository. A mutant goes into its checkout; `test-select`
-says which tests to run; what lives through them meets the whole suite. The same mutants meet pytest-testmon. Nothing of
-this is part of the tests.
+says which tests to run; what lives through them meets the whole suite. Where all tests are selected none can be missed,
+and only some of those mutants are run. Some meet pytest-testmon too. Nothing of this is part of the tests.
 
     python bench/affected.py --work DIR [--project NAME] [--mutants 100] [--seed 1]
 """
@@ -29,8 +29,8 @@ from ktxkit.world import World
 COLLECTED = re.compile(r"collected (\d+) items?(?: / (\d+) errors?)?(?: / (\d+) deselected)?(?: / (\d+) selected)?")
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 NO_TESTS = 5
-TIMED = 10  # mutants of which the selected tests are run to their end and timed
-TESTMON_EACH = 4  # of so many mutants one meets testmon too
+TIMED = 8  # mutants of which the selected tests are run to their end and timed
+TESTMON_EACH = 8  # of so many mutants one meets testmon too
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,9 @@ class Bench:
             began = time.monotonic()
             made = select.select(World(self.top, os.environ), select.Wish())
             self.times["selecting"].append(time.monotonic() - began)
+            if made.decision.selected == made.decision.total and not (timed or monitored):
+                whole = {"where": mutant.where, "unit": mutant.unit, "kind": mutant.kind, "whole": True}
+                return whole | {"selected": self.total, "noticed": None}  # all of it is selected: nothing can be missed
             ids = [one.id for one in made.decision.tests]
             first = [] if timed else ["-x"]
             row: dict[str, Any] = {
@@ -170,12 +173,13 @@ class Bench:
         rows, name = self.rows, self.project.name
         caught = [one for one in rows if one["noticed"] or one.get("suite")]
         missed = [one for one in caught if not one["noticed"]]
+        ran = sum(1 for one in rows if "whole" not in one)
         met = [one for one in rows if "testmon" in one]
         theirs = [one for one in met if one in caught and not one["testmon"]["noticed"]]
         mean = {key: sum(found) / max(1, len(found)) for key, found in self.times.items()}
         ours = sum(one["selected"] for one in rows) / max(1, len(rows))
         other = sum(one["testmon"]["selected"] for one in met) / max(1, len(met))
-        size = f"| {name} | {self.total} | {len(rows)} | {len(caught)} "
+        size = f"| {name} | {self.total} | {len(rows)} | {ran} | {len(caught)} "
         took = f"{mean['selected']:.1f} s + {mean['selecting']:.2f} s"
         mine = f"| {len(missed)} | {ours:.0f} ({ours / self.total:.0%}) | {took} "
         them = f"{len(theirs)} of {len(met)} | {other:.0f} ({other / self.total:.0%}) | {mean['testmon']:.1f} s"
