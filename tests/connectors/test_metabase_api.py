@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from ktxkit.connectors import directory
 from ktxkit.connectors.http import Client, Forbidden, Unavailable
 from ktxkit.effects.clock import FixedClock
 from ktxkit.errors import CannotRun, KtxError
@@ -384,3 +385,14 @@ def test_what_stands_for_a_file_is_refused_and_never_called_deleted(tmp_path: An
         with pytest.raises(CannotRun, match=r"it is a .* is expected") as caught:
             stage("metabase", tmp_path)
         assert caught.value.where == str(path) and "remove it if it is gone" in caught.value.hint
+
+
+def test_what_vanishes_while_it_is_read_is_named(tmp_path: Any) -> None:
+    (tmp_path / "cards").mkdir()
+    found = directory.walk(tmp_path)
+    assert next(found).kind == directory.DIRECTORY
+    (tmp_path / "cards").rmdir()
+    for read_on in (lambda: next(found), lambda: directory.content(tmp_path / "cards/1.json")):
+        with pytest.raises(CannotRun, match="cannot read it: No such file") as caught:
+            read_on()
+        assert caught.value.where.startswith(str(tmp_path / "cards")) and caught.value.hint
