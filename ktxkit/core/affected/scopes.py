@@ -55,7 +55,7 @@ def add_aliases(known: Aliases, node: ast.Import | ast.ImportFrom) -> None:
 
 def layer(parameters: ast.arguments, body: Iterable[ast.AST]) -> Layer:
     """What a function binds in its own body; functions inside it are looked at when they are come to."""
-    names, outside = set(argument_names(parameters)), set[str]()
+    names, outside, nonlocals = set(argument_names(parameters)), set[str](), set[str]()
     aliases: Aliases = {}
     todo = list(body)
     while todo:
@@ -68,12 +68,13 @@ def layer(parameters: ast.arguments, body: Iterable[ast.AST]) -> Layer:
             add_aliases(aliases, node)
         elif isinstance(node, ast.Global):
             outside.update(node.names)
+        elif isinstance(node, ast.Nonlocal):
+            nonlocals.update(node.names)
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             names.add(node.id)
         else:
             names.update(_matched(node))
             todo += ast.iter_child_nodes(node)
-    nonlocals = {name for node in body for one in ast.walk(node) if isinstance(one, ast.Nonlocal) for name in one.names}
     return Layer(frozenset(names - outside - nonlocals), aliases, frozenset(outside))
 
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from ktxkit.core.affected.graph import Graph, Unit, defined
-from ktxkit.core.affected.sink import ANYTHING, BASE_ONLY, MAIN, MAKE, MODULE, Facts
+from ktxkit.core.affected.sink import ANYTHING, BASE_ONLY, MAIN, MAKE, MODULE, OWN, Facts
 
 TESTS = "^"
 AT_MAKING = {"__init_subclass__", "__class_getitem__", "__mro_entries__", "__slots__", "__set_name__"}
@@ -25,6 +25,7 @@ class Spread:
         self._todo: deque[Unit] = deque()
         self._by_path: dict[str, list[Unit]] = {}
         self._counted = 0
+        self._held: set[str] = set()
         self.grew = False
 
     def seed(self, node: Unit, how: str) -> None:
@@ -123,13 +124,20 @@ class Spread:
     def _uses(self, unit: Unit, node: Unit) -> None:
         """Every unit that uses this one."""
         path, name = unit
+        passed_on = node[1].endswith(BASE_ONLY)
         for user, facts in self.graph.users.get(name, ()):
             for hint, units in facts["uses"][name].items():
-                if self.graph.accepts(user, facts, hint, unit) and not self._beside(user, hint, node):
+                own = hint == OWN and user == path
+                if not own and not self.graph.accepts(user, facts, hint, unit):
+                    continue
+                if not passed_on or not self._beside(user, hint, node):
                     self._users(user, facts, units, node, "uses it")
         if name.endswith(MAKE):
             self._made_through(path, name, node)
             return
+        if path in self._held:
+            return  # whoever has the module was reached from another name of it
+        self._held.add(path)
         for (user, holder), kind in self.graph.holding(path):  # an import only hands it on
             self._reach((user, holder + BASE_ONLY if kind == "alias" else holder), node, "has its module")
 
@@ -145,7 +153,7 @@ class Spread:
 
     def _beside(self, user: str, hint: str, node: Unit) -> bool:
         """Whether a use takes only an attribute of an imported module, which has an entry of its own."""
-        if not node[1].endswith(BASE_ONLY) or not hint.endswith(BASE_ONLY):
+        if not hint.endswith(BASE_ONLY):
             return False
         if hint == BASE_ONLY:
             return True
