@@ -6,7 +6,7 @@ from collections import Counter
 from functools import cache
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
-from ktxkit.core.runtime.audit import Hidden, audit
+from ktxkit.core.runtime.audit import Hidden, Hole, audit
 from ktxkit.core.text import plural
 from ktxkit.effects import files
 from ktxkit.effects.objects import Objects
@@ -54,13 +54,15 @@ def differential(world: World) -> Document:
         "missing": len(made.hidden),
         "mechanisms": dict(sorted(Counter(one.mechanism for one in made.hidden).items())),
         "hidden": [_hidden(one) for one in made.hidden[:SHOWN]],
-        "holes": [
-            {"path": one.unit[0], "unit": one.unit[1], "count": len(one.tests), "tests": one.tests[:TESTS_SHOWN]}
-            for one in made.holes[:SHOWN]
-        ],
+        "holes": [_hole(one) for one in made.holes[:SHOWN]],
         "tests": trace.header["tests"],
         "incomplete": len(trace.incomplete),
     }
+
+
+def _hole(one: Hole) -> Document:
+    path, unit = one.unit
+    return {"path": path, "unit": unit, "count": len(one.tests), "tests": one.tests[:TESTS_SHOWN]}
 
 
 def _hidden(one: Hidden) -> Document:
