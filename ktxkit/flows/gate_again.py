@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ktxkit.contracts import Document
     from ktxkit.core.formats import Content
     from ktxkit.effects.fact_cache import FactCache
+    from ktxkit.effects.objects import Objects
 
 KIND = "verdict"
 OTHERWISE = ("tree", "changed_since", "files", "config", "baseline", "update_baseline", "prune")
@@ -30,11 +31,15 @@ MANAGED = ("PRE_COMMIT_FROM_REF", "PRE_COMMIT_TO_REF", "PRE_COMMIT_LOCAL_BRANCH"
 
 @dataclass(frozen=True)
 class Standing:
-    """What is being committed: the index; the trees of HEAD (None where there is none) and of a merge's other sides."""
+    """What is being committed: the index; the trees of HEAD (None where there is none) and of a merge's other sides.
+
+    `objects`: the reader that told of HEAD.
+    """
 
     listed: gate_read.Listed
     base: str | None = None
     heads: tuple[str, ...] = ()
+    objects: Objects | None = None
 
 
 def check(world: World, args: Namespace) -> tuple[Document, Content]:
@@ -66,7 +71,18 @@ def _anew(world: World, args: Namespace, standing: Standing | None) -> tuple[Doc
 
 
 def _kept(world: World, args: Namespace) -> tuple[Document, Content]:
-    standing = _standing(world, args)
+    if args.all:
+        return _answer(world, args, Standing(gate_read.index(world)))
+    from ktxkit.effects.objects import Objects
+
+    with Objects(world.git) as objects:  # they are read by it too: one process less
+        listed, head = gate_read.index(world), objects.find("HEAD^{tree}")
+        heads = gate_read.merge_heads(world) if head else []
+        trees = tuple(gate_read.resolved(world, one) for one in heads)
+        return _answer(world, args, Standing(listed, head[0] if head else None, trees, objects))
+
+
+def _answer(world: World, args: Namespace, standing: Standing) -> tuple[Document, Content]:
     cache = _cache(world)
     name = _name(world, args, standing) if cache is not None else ""
     known = cache.note(KIND, name) if cache is not None else None
@@ -78,13 +94,6 @@ def _kept(world: World, args: Namespace) -> tuple[Document, Content]:
     if repeatable and cache is not None:
         cache.keep_note(KIND, name or _name(world, args, standing), json.dumps(verdict).encode("ascii"))
     return verdict, content
-
-
-def _standing(world: World, args: Namespace) -> Standing:
-    listed = gate_read.index(world)
-    base = world.git.resolve("HEAD", "tree") if not args.all else None
-    heads = gate_read.merge_heads(world) if base else []
-    return Standing(listed, base, tuple(gate_read.resolved(world, head) for head in heads))
 
 
 def _cache(world: World) -> FactCache | None:

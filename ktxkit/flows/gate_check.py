@@ -53,7 +53,8 @@ def _of_messages(names: Sequence[str]) -> bool:
 
 def _check(world: World, args: Namespace, standing: Standing | None) -> tuple[Document, Content, bool]:
     _from_manager(world, args)
-    with gate_facts.no_collection(), Objects(world.git) as objects:
+    reader = standing.objects if standing is not None else None
+    with gate_facts.no_collection(), reader or Objects(world.git) as objects:
         now = standing or _standing_at(world, args)
         config = gate_config.make(options_of(args), _load(world, objects, args, now.listed))
         root = config.options.root
