@@ -63,4 +63,5 @@ def load(place: Path) -> Kind:
 
 
 KINDS = [load(place) for place in sorted((Path(__file__).parent / "kinds").glob("*.txt"))]
+USES = [load(place) for place in sorted((Path(__file__).parent / "uses").glob("*.txt"))]
 SEVENTEEN = [kind for kind in KINDS if "testmon" in kind.origin]

@@ -10,7 +10,7 @@ import pytest
 
 from ktxkit.flows.affected.answers import covers
 from tests.affected.deciding import decided
-from tests.affected.kinds import KINDS, SEVENTEEN, Kind
+from tests.affected.kinds import KINDS, SEVENTEEN, USES, Kind
 from tests.support.commands import call
 from tests.support.repos import Repo
 from tests.support.suites import OFF
@@ -82,7 +82,7 @@ def test_the_command_selects_what_breaks(repo: Repo, kind: Kind) -> None:
         assert any(covers(one, f"{kind.name}/{test}") for one in picked), (kind.name, picked)
 
 
-@each
+@pytest.mark.parametrize("kind", [*KINDS, *USES], ids=lambda kind: kind.name)
 def test_the_core_selects_what_breaks_and_leaves_out_what_cannot(kind: Kind) -> None:
     made = decided(kind.before, kind.after, kind.environment)
     picked = [one.id for one in made.tests]

@@ -85,6 +85,8 @@ def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
 
 def attribute(visitor: Visitor, node: ast.Attribute, units: Units) -> None:
     """Attributes that reach further than their value."""
+    if node.attr.startswith("test"):
+        visitor.sink.mark("tests", node.attr, units)
     if node.attr == "__subclasses__":
         visitor.sink.mark(OPAQUE, "asks a class for its subclasses", units)
     elif node.attr in OF_SOURCE:

@@ -115,6 +115,9 @@ class Spread:
         owner, _, member = name.rpartition(".")
         if "." not in owner and self.graph.is_test(path, owner, member):
             self._reach((path, owner + TESTS), node, "belongs to it")
+            for facts in self.graph.versions.get(path, ()):
+                callers = facts["marks"].get("tests", {}).get(member, ())
+                self._each([(path, facts["units"][unit][0]) for unit in callers], node, "calls a test of that name")
         else:
             self._reach((path, owner), node, "belongs to it")
         if member in AT_MAKING:
