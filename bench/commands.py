@@ -78,4 +78,4 @@ ROWS = [
     Row("trace-append --stdin", 100_000, "events", "jq -c .", 2.0, many_events, rounds=3, growth=(1_000, 10_000)),
     Row("worktree-open", 50_000, "files", "git worktree add", 1.15, open_worktrees, rounds=7, growth=(500, 5_000)),
     Row("patch-collect, 5 files changed", 50_000, "files", "git diff --binary", 3.0, collect, growth=(500, 5_000)),
-]
+]  # fmt: skip

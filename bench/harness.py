@@ -54,7 +54,6 @@ class Row:
     seconds: float = 90.0  # of wall time, all told; then the row is ended
     rss: float | None = None  # MB that our process may have resident at most
     limit: float | None = None  # seconds that our side may take at most
-    why: str = ""  # what is known where the target is missed
 
     @property
     def title(self) -> str:

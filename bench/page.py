@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import chart
+import reasons
 from harness import Measured, Row
 
 
@@ -170,9 +171,14 @@ def text(found: list[Found], seconds: float) -> str:
     if missed:
         made += "\n## What is missed, and why\n\n"
         made += (
-            "\n".join(f"- **{one.row.title}** ({'; '.join(one.misses)}). {one.row.why}".rstrip() for one in missed)
+            "\n".join(
+                f"- **{one.row.title}** ({'; '.join(one.misses)}). {reasons.WHY.get(one.row.name, '')}".rstrip()
+                for one in missed
+            )
             + "\n"
         )
+    notes = [f"- **{one.row.name}**: {reasons.NOTES[one.row.name]}" for one in found if one.row.name in reasons.NOTES]
+    made += "\n## Notes\n\n" + "\n".join(notes) + "\n" if notes else ""
     return made + GROWTH + "\n".join(_growth(found)) + "\n"
 
 
