@@ -76,6 +76,7 @@ ROWS = [
     Row("--help of every command", 0, "", "python -c pass, as often", 2.0, every_help, rounds=2),
     Row("trace-append, one event", 0, "", "python -c pass", 3.5, one_event),
     Row("trace-append --stdin", 100_000, "events", "jq -c .", 2.0, many_events, rounds=3, growth=(1_000, 10_000)),
-    Row("worktree-open", 50_000, "files", "git worktree add", 1.15, open_worktrees, rounds=7, growth=(500, 5_000)),
-    Row("patch-collect, 5 files changed", 50_000, "files", "git diff --binary", 3.0, collect, growth=(500, 5_000)),
+    Row("worktree-open", 50_000, "files", "git worktree add", 1.15, open_worktrees, rounds=5, growth=(500, 5_000)),
+    Row("patch-collect, 5 files changed", 50_000, "files", "git diff --binary", 3.0, collect,
+        rounds=3, growth=(500, 5_000)),
 ]  # fmt: skip

@@ -65,7 +65,7 @@ def _append(args: argparse.Namespace, world: World, to: Tracer) -> cli.Result:
         return _timed(args, world, to)
     events = appending.from_lines(to, sys.stdin.buffer) if args.stdin else _one(args, to)
     notes = proving.notes(args, world, events) if not args.stdin else []
-    torn = to.journal.append(events) if events else 0
+    torn = to.journal.append(events, validated=True) if events else 0
     notes += ["a torn record of a killed process was set aside beside the trace"] if torn else []
     return cli.Result(data={"appended": len(events), "trace": str(to.path), "tornTails": torn}, notes=notes)
 

@@ -83,8 +83,9 @@ def validate(name: str, document: Any, where: str = "") -> None:
         )
     if ENGINE not in sys.modules and next(_judged) < FEW and is_plainly_valid(schema(name), document):
         return  # a small command is over before an engine would be imported
+    validator = _validator(name)
     try:
-        problems = list(_validator(name).iter_errors(document))
+        problems = [] if validator.is_valid(document) else list(validator.iter_errors(document))
     except ValueError as error:  # what cannot be JSON at all: a lone surrogate, a non-string key
         raise BrokenContract(
             f"{name}: {error}",
@@ -229,6 +230,11 @@ def dumps(name: str, document: Document, where: str = "") -> bytes:
 def line(name: str, document: Document, where: str = "") -> bytes:
     """The document as one line of ASCII JSON with its newline, after it was validated."""
     validate(name, document, where)
+    return compact(document)
+
+
+def compact(document: Document) -> bytes:
+    """One line of ASCII JSON with its newline, of a document that was validated."""
     return (_COMPACT.encode(document) + "\n").encode("ascii")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,12 +31,14 @@ class Journal(NamedTuple):
     contract: str
     clock: Clock
 
-    def append(self, records: Sequence[Document], *, durable: bool = False) -> int:
+    def append(self, records: Sequence[Document], *, durable: bool = False, validated: bool = False) -> int:
         """Append all records or none; returns the number of torn tails set aside (0 or 1).
 
-        Every record is validated before the first byte is written. Raises BrokenContract, OSError.
+        Every record is validated before the first byte is written; `validated`: the caller has just done so. Raises
+        BrokenContract, OSError.
         """
-        lines = [contracts.line(self.contract, record, str(self.path)) for record in records]
+        line = contracts.compact if validated else partial(contracts.line, self.contract, where=str(self.path))
+        lines = [line(record) for record in records]
         longest = max(map(len, lines), default=0)
         if longest > RECORD_LIMIT:
             raise BrokenContract(

@@ -39,8 +39,8 @@ class _Kept(Journal):
 
     kept: list[Document]
 
-    def append(self, records: Sequence[Document], *, durable: bool = False) -> int:
-        torn = super().append(records, durable=durable)
+    def append(self, records: Sequence[Document], *, durable: bool = False, validated: bool = False) -> int:
+        torn = super().append(records, durable=durable, validated=validated)
         self.kept.extend(records)
         return torn
 
