@@ -100,6 +100,18 @@ def all_rows(numbers: list[int], place: Path, minutes: float, patience: float) -
     return found
 
 
+def with_others(found: list[page.Found], seconds: float, kept: Path) -> tuple[list[page.Found], float]:
+    """What was measured, and what `kept` has of the other rows; `kept` then has all. Seconds of all together."""
+    known = json.loads(kept.read_text()) if kept.exists() else {"seconds": 0.0, "rows": {}}
+    for one in found:
+        known["rows"][one.row.title] = {"figures": [asdict(each) for each in one.figures], "word": one.word}
+    known["seconds"] += seconds
+    kept.write_text(json.dumps(known))
+    told = ((row, known["rows"].get(row.title)) for row in ROWS)
+    every = [page.Found(row, [Measured(**one) for one in old["figures"]], old["word"]) for row, old in told if old]
+    return every, float(known["seconds"])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="rows to measure: parts of their names")
@@ -109,6 +121,7 @@ def main() -> int:
     )
     parser.add_argument("--patience", type=float, default=1.0, help="a factor of each row's time, for a busy machine")
     parser.add_argument("--write", type=Path, help="write the page, and its drawing beside it")
+    parser.add_argument("--figures", type=Path, help="keep figures there; rows that are not measured now come from it")
     parser.add_argument("--row", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--answer", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -119,7 +132,10 @@ def main() -> int:
     numbers = [at for at, row in enumerate(ROWS) if not args.names or any(name in row.title for name in args.names)]
     with tempfile.TemporaryDirectory(prefix="ktx-bench-") as place:
         found = all_rows(numbers, Path(place), args.minutes, args.patience)
-    text = page.text(found, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    if args.figures:
+        found, seconds = with_others(found, seconds, args.figures)
+    text = page.text(found, seconds)
     print(text)
     if args.write:
         args.write.write_text(text)
