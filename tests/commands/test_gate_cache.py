@@ -272,7 +272,7 @@ def said(repo: Repo, *args: str) -> tuple[int, str]:
 
 def edit(repo: Repo, chance: random.Random) -> None:
     """Something else is staged or committed."""
-    names = repo.git("ls-files").splitlines()
+    names = [name for name in repo.git("ls-files").splitlines() if not (repo.path / name).is_symlink()]
     page, other = (chance.choice([n for n in names if n.startswith(start)]) for start in ("wiki", "semantic-layer"))
     kind = chance.randrange(12)
     if kind < 4:
