@@ -108,8 +108,9 @@ def chosen(effects: list[str], when: str) -> Sequence[tuple[int, Callable[[Repo]
         return [(n, (resumed, anew)[(n + turn) % 2]) for turn in (0, 1) for n in range(len(effects))][part::parts]
     begun = next(n for n, effect in enumerate(effects) if effect.startswith("os.open .ingest.json"))
     landing = max(n for n, effect in enumerate(effects) if effect.startswith("spawn git"))
-    one = {"before": (len(effects) // 2, resumed), "after": (begun, anew), "torn": (landing, anew)}
-    return [one[when]]
+    waiting = next(n for n, effect in enumerate(effects) if effect.startswith("os.replace .j1.json"))
+    middle = (len(effects) // 2, resumed)
+    return {"before": [middle], "after": [(begun, anew)], "torn": [(landing, anew), (waiting, anew)]}[when]
 
 
 @pytest.mark.parametrize("when", WHENS)

@@ -66,6 +66,7 @@ def waiting(world: World, connection: str, source: str) -> Iterator[Document]:
 
 def settle(world: World, connection: str, source: str) -> list[str]:
     """Put waiting provenance of landed jobs into the journals, drop that of jobs that ended otherwise; jobs put in."""
+    files.sweep_asides(world.store.path(places.pending_dir(connection, source)))  # whoever wrote there is dead
     done = []
     for document in list(waiting(world, connection, source)):
         job = jobs.load(world, document["jobId"])
