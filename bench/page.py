@@ -38,7 +38,7 @@ class Found:
         if self.main is None:
             return [self.word]
         row, one = self.row, self.main
-        said = [f"{one.ratio / row.target:.1f} times the target"] if one.ratio > row.target else []
+        said = [f"{one.ratio / row.target:.2f} times the target"] if one.ratio > row.target else []
         if row.rss is not None and one.rss > row.rss:
             said.append(f"{one.rss:.0f} MB, not {row.rss:g}")
         if row.limit is not None and statistics.median(one.ours) > row.limit:
@@ -142,9 +142,9 @@ def machine() -> str:
 
 HEAD = """# Performance
 
-Written by `make bench`: each command beside a named peer in the same run; the median of a few rounds and, in brackets,
-the lowest and the highest. The peer goes first in each round. Machines are noisy: read the ratios. Measured in
-{minutes:.0f} minutes on {machine}; one minute load {load:.1f} at the end.
+Written by `make bench`: each command beside a named peer in the same run of its row; the median of a few rounds and,
+in brackets, the lowest and the highest. The peer goes first in each round. Machines are noisy: read the ratios.
+Measured in {minutes:.0f} minutes on {machine}; one minute load {load:.1f} at the end.
 
 """
 GROWTH = """

@@ -107,8 +107,9 @@ def with_others(found: list[page.Found], seconds: float, kept: Path) -> tuple[li
         known["rows"][one.row.title] = {"figures": [asdict(each) for each in one.figures], "word": one.word}
     known["seconds"] += seconds
     kept.write_text(json.dumps(known))
-    told = ((row, known["rows"].get(row.title)) for row in ROWS)
-    every = [page.Found(row, [Measured(**one) for one in old["figures"]], old["word"]) for row, old in told if old]
+    absent = {"figures": [], "word": "not measured"}
+    told = [(row, known["rows"].get(row.title, absent)) for row in ROWS]
+    every = [page.Found(row, [Measured(**one) for one in old["figures"]], old["word"]) for row, old in told]
     return every, float(known["seconds"])
 
 
