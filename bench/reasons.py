@@ -17,8 +17,8 @@ WHY = {
         "policy, proof of the merge and three documents that name every path."
     ),
     "job-run, units of 10 s, 64 at once": (
-        "A unit's worktree is opened, read, integrated and removed: 0.7 s for each on a machine "
-        "as busy as this one was, two at a time; against commands of 10 s that shows. The commands alone wait for nothing."
+        "A unit's worktree is opened, read, integrated and removed: 0.7 s of wall time for each on a machine as busy "
+        "as this one was; beside commands of 10 s that shows. The commands alone only sleep."
     ),
     "worktree-watch --once, all is read": (
         "This is the attach of an observer: each file is classified, opened, read and looked at three times more "
