@@ -39,8 +39,13 @@ def locked(world: World, job_id: str, wait: float | None = 60.0) -> AbstractCont
 
 
 def begun(world: World) -> list[str]:
-    """Ids of the jobs that have begun. A directory without a job's document is left of a start that was killed."""
-    return [name for name in world.store.children("jobs") if world.store.exists(names.job_doc(name))]
+    """Ids of the jobs that have begun. A directory with a job file at most is left of a start that was killed."""
+    return [name for name in world.store.children("jobs") if _documents(world, name)]
+
+
+def _documents(world: World, job_id: str) -> set[str]:
+    """What there is of a job but its file, which is written first."""
+    return set(world.store.children(names.job_dir(job_id))) - {"job-file.json"}
 
 
 def readable(world: World, damaged: list[Document] | None = None) -> Iterator[Document]:
@@ -86,7 +91,7 @@ def require_not_lost(world: World, job_id: str) -> None:
 
     A job file alone is no loss: a process was killed before it wrote the job's own document.
     """
-    if set(world.store.children(names.job_dir(job_id))) - {"job-file.json"}:
+    if _documents(world, job_id):
         raise BrokenContract(
             "the job's own document is gone, others of the job are there",
             where=str(world.store.path(names.job_doc(job_id))),

@@ -16,7 +16,9 @@ from tests.support.repos import Repo
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "rules"
 FILE = re.compile(r"^`([^`\n]+)`(?: \(([a-z0-9-]+)\))?\n\n(`{3,})[a-z]+\n(.*?)^\3$", re.DOTALL | re.MULTILINE)
 WITHOUT_EXAMPLE = {"md-size", "python-size", "not-a-file"} | {  # shown by tests of their own
-    rule for rule in RULES if rule.startswith(("claim-", "word-", "quote-"))
+    rule
+    for rule in RULES
+    if rule.startswith(("claim-", "word-", "quote-", "affected-"))  # they need a ledger
 }
 
 
