@@ -52,9 +52,11 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.flows.affected import answers, select
 
     wish = select.Wish(base=args.base, tree=args.tree, index=args.index, environment=tuple(args.environment))
-    document = select.select(world, wish).document
+    made = select.select(world, wish)
+    document = made.document
     outcome = "refused" if args.strict and document["verdict"] == "unknown" else "done"
     if args.why:
+        answers.require_there(args.why, made.target.entries)
         document = answers.only(document, args.why)
     if args.nul:
         raw = b"".join(one["id"].encode("utf-8", "surrogateescape") + b"\0" for one in document["tests"])
@@ -76,6 +78,8 @@ def _prove(args: argparse.Namespace, world: World) -> cli.Result:
 
     if args.index or args.tree:
         raise CannotRun("--prove is of the checkout as it stands", hint="leave --index and --tree out")
+    if args.sample < 1:
+        raise CannotRun(f"--sample {args.sample}: a proof needs at least one mutant", hint="--sample 50 is the default")
     ask = proving.Ask(args.base, args.sample, args.seed, args.python, args.command)
 
     def told(text: str) -> None:

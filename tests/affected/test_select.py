@@ -66,6 +66,13 @@ def test_layout_and_remarks_reach_nothing(made: Repo) -> None:
     assert document["tests"] == [] and document["counts"]["paths"] == 1 and document["counts"]["changes"] == 0
 
 
+def test_why_of_a_test_that_there_is_none_of_is_an_error(made: Repo) -> None:
+    """It was "not selected", as if that were known of it."""
+    ran = call("test-select", "--why", "tests/test_bb.py::test_b", cwd=made.path)
+    assert ran.status == 2 and "no such file in the tree: tests/test_bb.py" in ran.err
+    assert "did you mean tests/test_b.py?" in ran.err
+
+
 def test_counts_and_reasons(made: Repo) -> None:
     made.write("pkg/b.py", "LIMIT = 2\n")
     document = ask(made)

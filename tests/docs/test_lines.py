@@ -47,6 +47,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     repo.write("Makefile", "test check:\n\t@true\n")
     repo.write("build/report.xml", '<testsuite><testcase classname="t" name="a" time="0.1"/></testsuite>')
     repo.write("tests/test_a.py", "def test_x(): pass\n")
+    repo.write("tests/test_shop.py", "def test_total(): pass\n")
     repo.write("tests/unit/test_b.py", "def test_y(): pass\n")
     repo.write(
         "nightly.yaml",

@@ -36,7 +36,30 @@ def between(path: str, old: Facts | None, new: Facts | None) -> list[Change]:
             found.append(Change(path, name, kind, OTHER_KIND))
         elif one[2] != two[2]:
             found.append(Change(path, name, kind, CHANGED))
-    return sorted(found)
+    moved = {Change(path, owner, after[owner][1], CHANGED) for owner in _moved(before, after) if owner in after}
+    return sorted({*found, *moved})
+
+
+def _moved(before: Iterable[str], after: Iterable[str]) -> set[str]:
+    """The module (""), and classes, whose definitions stand in another order: of those that both have.
+
+    What runs over them notices (an enumeration, a registry), although each is what it was.
+    """
+    orders = [_by_owner(names) for names in (before, after)]
+    found = set()
+    for owner in orders[0].keys() & orders[1].keys():
+        one, two = (order[owner] for order in orders)
+        both = set(one) & set(two)
+        if [name for name in one if name in both] != [name for name in two if name in both]:
+            found.add(owner)
+    return found
+
+
+def _by_owner(names: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.rpartition(".")[0], []).append(name)
+    return found
 
 
 def seed(spread: Spread, change: Change) -> None:

@@ -10,7 +10,7 @@ import ast
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ktxkit.core.affected import literals
+from ktxkit.core.affected import literals, purity
 from ktxkit.core.affected.scopes import Scope
 from ktxkit.core.affected.sink import ANYTHING, OWN, Units
 
@@ -36,6 +36,9 @@ OF_SOURCE = {
     "getsource", "getsourcelines", "findsource", "getsourcefile", "getlines", "tb_lineno", "co_firstlineno", "f_lineno",
     "extract_stack", "extract_tb", "currentframe", "getframeinfo",
 }  # fmt: skip
+PATCHERS, PATCHED_BY = {"patch"}, {"mock", "unittest", "pytest_mock", "mocker", "asynctest"}
+PICKLES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "jsonpickle"}
+UNPICKLERS = {"load", "loads", "Unpickler", "open", "decode"}
 FIXTURES = {"usefixtures", "getfixturevalue", "getfuncargvalue", "lazy_fixture", "lf"}
 ENTRIES = {"entry_points", "iter_entry_points"}
 OWN_NAMES = {"__name__", "__package__", "__file__"}
@@ -74,6 +77,7 @@ def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
         visitor.sink.mark("entries", groups[0] or ANYTHING, units)
     elif name == "vars" and not node.args:
         visitor.sink.use(ANYTHING, OWN, units)
+    _named_by_text(visitor, node, units, name)
     if name in STARTERS or name in BY_PATH or (name in RUNNERS and _origin(visitor, node.func) in RUN_BY):
         visitor.sink.mark("does", "starts", units)
     of_environ = _is_environ(getattr(node.func, "value", None))
@@ -83,12 +87,33 @@ def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
         visitor.sink.mark("environment", (_constant(node.args[0]) if node.args else "") or ANYTHING, units)
 
 
+def _named_by_text(visitor: Visitor, node: ast.Call, units: Units, name: str) -> None:
+    """What a string names that is put together, and what bytes name."""
+    first = node.args[0] if node.args else next((one.value for one in node.keywords if one.arg == "target"), None)
+    root = purity.root_of(node.func)
+    origin = _origin(visitor, node.func)
+    patches = name in PATCHERS and (origin in PATCHED_BY or root in PATCHED_BY)
+    replaces = name in ("setattr", "delattr") and isinstance(node.func, ast.Attribute)
+    if (patches or replaces) and first is not None and literals.is_composed(first):
+        visitor.sink.mark(OPAQUE, "replaces something of a computed name", units)
+    elif name == "locate" and origin == "pydoc" and literals.is_open(_first(node)):
+        visitor.sink.mark(OPAQUE, "imports a module of a computed name", units)
+    elif name == "dictConfig" and any(literals.is_composed(part) for one in node.args for part in ast.walk(one)):
+        visitor.sink.mark(OPAQUE, "configures logging with a computed name", units)
+    elif name in UNPICKLERS and origin in PICKLES:
+        visitor.sink.mark(OPAQUE, "unpickles: what is named is in the bytes", units)
+
+
 def attribute(visitor: Visitor, node: ast.Attribute, units: Units) -> None:
     """Attributes that reach further than their value."""
     if node.attr.startswith("test"):
         visitor.sink.mark("tests", node.attr, units)
     if node.attr == "__subclasses__":
         visitor.sink.mark(OPAQUE, "asks a class for its subclasses", units)
+    elif node.attr == "__globals__":
+        visitor.sink.mark(OPAQUE, "takes the names of a function's module", units)
+    elif node.attr == "fixturenames":
+        visitor.sink.mark("parameters", ANYTHING, units)
     elif node.attr in OF_SOURCE:
         visitor.sink.mark("does", "reads source", units)
     elif _is_environ(node) and not hasattr(node, TAKEN):

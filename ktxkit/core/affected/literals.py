@@ -7,6 +7,7 @@ import re
 from fnmatch import fnmatchcase
 
 HOLE = "*"
+TEXT_MAKERS = {"format", "format_map", "join", "replace", "removesuffix", "removeprefix"}
 LONGEST = 20_000  # characters of a string that are looked at
 _FORMAT = re.compile(r"\{[^{}]*\}")
 _PERCENT = re.compile(r"%(?:\([^)]*\))?[-#0 +]*[\d*]*(?:\.\d+)?[a-zA-Z]")
@@ -34,6 +35,13 @@ def pattern(node: ast.AST) -> str:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
         return _FORMAT.sub(HOLE, pattern(node.func.value)) if _is_text(node.func.value) else HOLE
     return HOLE
+
+
+def is_composed(node: ast.AST) -> bool:
+    """Whether an expression puts a text together, of parts that are not all written there."""
+    made = isinstance(node, ast.JoinedStr) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod))
+    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_MAKERS
+    return (made or called) and HOLE in pattern(node)
 
 
 def is_open(text: str) -> bool:

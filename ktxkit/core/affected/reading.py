@@ -128,6 +128,12 @@ class _Reader:
         self.defined.add(name)
         self.sink.mark("binds", name, (self.zero,))
 
+    def _again(self, name: str) -> None:
+        """A name that is bound once more: what stood between may have taken the first value."""
+        if name in self.defined:
+            self.sink.part(self.zero, f"{name} again after {sorted(self.defined)}")
+        self.defined.add(name)
+
     def _module_units(self) -> Units:
         return () if self.typing else (self.zero,)
 
@@ -182,7 +188,7 @@ class _Reader:
         value = getattr(node, "value", None)
         self.visitor.all([value, getattr(node, "annotation", None)], (unit, *also))
         self.visitor.annotation(getattr(node, "annotation", None), (unit,), ())
-        self.defined.add(name)
+        self._again(name)
 
     def _function(self, node: Function, owner: str) -> None:
         """A function or method: a unit; its header is evaluated at import."""
@@ -196,7 +202,7 @@ class _Reader:
         self._decorated(node, name, unit)
         self._evaluated(node)
         if not owner:
-            self.defined.add(node.name)
+            self._again(node.name)
             if node.name.startswith("pytest_") or node.name in XUNIT:
                 self.sink.use(node.name, OWN, (self.zero,))
 
@@ -244,7 +250,7 @@ class _Reader:
 
         read_class(self, node, owner)
         if not owner:
-            self.defined.add(node.name)
+            self._again(node.name)
 
 
 def _assigned(node: ast.AST) -> str:

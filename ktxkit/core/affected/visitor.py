@@ -104,6 +104,7 @@ class Visitor:
         dynamic.attribute(self, node, units)
         chain, base = [node.attr], node.value
         while isinstance(base, ast.Attribute):
+            dynamic.attribute(self, base, units)
             chain.append(base.attr)
             base = base.value
         if not isinstance(base, ast.Name):
@@ -128,6 +129,8 @@ class Visitor:
             self.sink.use(alias.name, place + BASE_ONLY, units)
             place = joined(place, alias.name)
         for attribute in attributes:
+            if attribute == "__dict__":
+                break  # the module as a value
             self.sink.use(attribute, place, units)
             place = joined(place, attribute)
         self.sink.use(ANYTHING, place, units)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ktxkit.contracts import Document
-from ktxkit.core.text import plural, printable
+from ktxkit.core.text import nearest, plural, printable
+from ktxkit.errors import CannotRun
 
 REASONS_SHOWN = 5
 UNIT_WORDS = {"": "(loading it)", "<main>": "(run as a program)"}
@@ -12,6 +15,16 @@ UNIT_WORDS = {"": "(loading it)", "<main>": "(run as a program)"}
 def only(document: Document, test: str) -> Document:
     """The same answer for one test: what names it, its class or its file."""
     return {**document, "tests": [one for one in document["tests"] if covers(one["id"], test)]}
+
+
+def require_there(test: str, files: Collection[str]) -> None:
+    """Raises CannotRun for a test of a file that the tree does not have: it is not "not selected"."""
+    path = test.partition("::")[0]
+    if path in files:
+        return
+    near = nearest(path, [name for name in files if name.endswith(".py")])
+    hint = f"did you mean {near[0]}?" if near else "a test's id begins with its file's path from the top"
+    raise CannotRun(f"no such file in the tree: {printable(path)}", hint=hint)
 
 
 def covers(picked: str, test: str) -> bool:
