@@ -11,52 +11,22 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ktxkit.core.digests import digest
-from ktxkit.effects import files
-from ktxkit.effects.fact_cache import WAIT, is_damaged
-from ktxkit.errors import CannotRun
+from ktxkit.effects.cache_file import CacheFile
 
 ASKED_AT_ONCE = 500  # ids in one question
 ROWS_KEPT = 100_000
+_TABLES = """
+DROP TABLE IF EXISTS facts;
+CREATE TABLE facts (id TEXT PRIMARY KEY, body BLOB, digest TEXT);
+"""
+_PROBE = "SELECT id, body, digest FROM facts LIMIT 1"
 
 
-class AffectedCache:
-    """The rows. `note` says why there is none to read or write, where that is so; then every file is read anew."""
+class AffectedCache(CacheFile):
+    """The rows. Where the file is lost every file is read anew."""
 
     def __init__(self, path: Path, version: int) -> None:
-        self.path = path
-        self.version = version
-        self.note = ""
-        self._db: sqlite3.Connection | None = None
-        try:
-            self._db = self._opened()
-        except (sqlite3.Error, OSError, CannotRun) as error:
-            self.note = f"facts are not kept: {error}"
-
-    def _opened(self) -> sqlite3.Connection:
-        files.make_dirs(self.path.parent)
-        try:
-            return self._checked()
-        except sqlite3.Error as error:
-            if not is_damaged(error):
-                raise
-            files.remove(self.path)
-            return self._checked()
-
-    def _checked(self) -> sqlite3.Connection:
-        made = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)
-        try:
-            made.execute("PRAGMA synchronous = OFF")
-            if made.execute("PRAGMA user_version").fetchone()[0] != self.version:
-                made.executescript(
-                    "BEGIN IMMEDIATE; DROP TABLE IF EXISTS facts;"
-                    " CREATE TABLE facts (id TEXT PRIMARY KEY, body BLOB, digest TEXT);"
-                    f" PRAGMA user_version = {self.version}; COMMIT"
-                )
-            made.execute("SELECT id, body, digest FROM facts LIMIT 1").fetchone()
-        except sqlite3.Error:
-            made.close()
-            raise
-        return made
+        super().__init__(path, version, _TABLES, _PROBE)
 
     def known(self, ids: Iterable[str]) -> dict[str, bytes]:
         """The facts of those ids that are there and whole."""
@@ -71,7 +41,7 @@ class AffectedCache:
                 rows = self._db.execute(f"SELECT id, body, digest FROM facts WHERE id IN ({marks})", part)
                 found |= {key: body for key, body, told in rows if isinstance(body, bytes) and digest(body) == told}
         except sqlite3.Error as error:
-            self._lost(error)
+            self._lose(error)
         return found
 
     def keep(self, rows: Iterable[tuple[str, bytes]]) -> None:
@@ -86,16 +56,4 @@ class AffectedCache:
             self._db.execute(f"DELETE FROM facts WHERE rowid IN ({old})", (ROWS_KEPT,))
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
-            self._lost(error)
-
-    def _lost(self, error: sqlite3.Error) -> None:
-        """No more of this file in this process; one that is damaged goes, so that the next one makes it again."""
-        self.note = f"facts are not kept: {error}"
-        self.close()
-        if is_damaged(error):
-            files.remove(self.path)
-
-    def close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+            self._lose(error)

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ktxkit.core.digests import digest
-from ktxkit.effects import files
-from ktxkit.errors import CannotRun
+from ktxkit.effects.cache_file import CacheFile
 
 VERSION = 2  # of the table
-WAIT = 2.0  # seconds for another process that writes
 KEPT = 4  # rows of one group: of the index, of HEAD, of another branch
 _FACTS = "SELECT number, name,"
 _GROUP = "number = ? AND name = ?"
@@ -48,40 +46,11 @@ class Row(NamedTuple):
     body: bytes
 
 
-class FactCache:
-    """The rows. `lost` says why there is none to read or write, where that is so; then every group is read anew."""
+class FactCache(CacheFile):
+    """The rows. Where the file is lost every group is read anew."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.lost = ""
-        self._db: sqlite3.Connection | None = None
-        try:
-            self._db = self._opened()
-        except (sqlite3.Error, OSError, CannotRun) as error:
-            self.lost = f"facts are not kept: {error}"
-
-    def _opened(self) -> sqlite3.Connection:
-        files.make_dirs(self.path.parent)
-        try:
-            return self._checked()
-        except sqlite3.Error as error:
-            if not is_damaged(error):
-                raise
-            files.remove(self.path)
-            return self._checked()
-
-    def _checked(self) -> sqlite3.Connection:
-        made = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)
-        try:
-            made.execute("PRAGMA synchronous = OFF")
-            if made.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-                made.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT")
-            for probe in _PROBES:
-                made.execute(probe).fetchone()
-        except sqlite3.Error:
-            made.close()
-            raise
-        return made
+        super().__init__(path, VERSION, _TABLES, *_PROBES)
 
     def outline(self, number: int, name: str) -> tuple[bytes, bytes] | None:
         """The summary and the marks of a group, if they are there and whole."""
@@ -112,7 +81,7 @@ class FactCache:
         try:
             row = self._db.execute(query, asked).fetchone()
         except sqlite3.Error as error:
-            self._lost(error)
+            self._lose(error)
             return None
         if row is None or row[: len(asked)] != asked:
             return None
@@ -146,29 +115,9 @@ class FactCache:
             self._db.executemany(f"DELETE FROM {out}", limits)
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
-            self._lost(error)
-
-    def _lost(self, error: sqlite3.Error) -> None:
-        """No more of this file in this process; one that is damaged goes, so that the next one makes it again."""
-        self.lost = f"facts are not kept: {error}"
-        if self._db is not None:
-            self._db.close()
-            self._db = None
-        if is_damaged(error):
-            files.remove(self.path)
-
-    def close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+            self._lose(error)
 
 
 def _seal(first: object, second: object, data: bytes) -> str:
     """What a content is known by: a damaged index can lead to the content of another key."""
     return digest(f"{first} {second}\0".encode("utf-8", "surrogatepass") + data)
-
-
-def is_damaged(error: sqlite3.Error) -> bool:
-    """Whether a file is to blame, and not a lock, a full disk or a directory that cannot be written."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
-    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH)

@@ -57,14 +57,7 @@ def git_dir_of(path: Path) -> Path | None:
     own = path / ".git"
     if identify(own) is not None:
         return Path(os.path.realpath(own))
-    try:
-        fd = os.open(path, OPEN_DIRECTORY)
-    except OSError:
-        return None
-    try:
-        pointer = small_file(fd, b".git")
-    finally:
-        os.close(fd)
+    pointer = _small_file_in(path, b".git")
     if pointer is None or not pointer.startswith(b"gitdir: "):
         return None
     return Path(os.path.realpath(path / os.fsdecode(pointer[8:].rstrip(b"\n"))))
@@ -72,15 +65,19 @@ def git_dir_of(path: Path) -> Path | None:
 
 def admin_names(admin: Path) -> Path | None:
     """The `.git` that a worktree's administrative directory names (gitrepository-layout(5), worktrees/<id>/gitdir)."""
+    named = _small_file_in(admin, b"gitdir")
+    return None if named is None else Path(os.fsdecode(named.rstrip(b"\n")))
+
+
+def _small_file_in(directory: Path, name: bytes) -> bytes | None:
     try:
-        fd = os.open(admin, OPEN_DIRECTORY)
+        fd = os.open(directory, OPEN_DIRECTORY)
     except OSError:
         return None
     try:
-        named = small_file(fd, b"gitdir")
+        return small_file(fd, name)
     finally:
         os.close(fd)
-    return None if named is None else Path(os.fsdecode(named.rstrip(b"\n")))
 
 
 @cache

@@ -13,7 +13,7 @@ from ktxkit.core.observer.settings import Settings
 from ktxkit.core.observer.tracked import Tracked
 from ktxkit.core.text import path_bytes
 from ktxkit.effects import mounts
-from ktxkit.effects.identity import Identity, identify
+from ktxkit.effects.identity import Identity, admin_names, identify
 from ktxkit.effects.reading import OPEN_DIRECTORY, small_file
 from ktxkit.effects.scanned import Subject
 from ktxkit.errors import CannotRun
@@ -79,17 +79,8 @@ def _control_fits(fd: int, lease: Document) -> bool:
 
 
 def _back_link(admin: Path, lease: Document) -> bool:
-    try:
-        fd = os.open(admin, OPEN_DIRECTORY)
-    except OSError:
-        return False
-    try:
-        back = small_file(fd, b"gitdir")
-    finally:
-        os.close(fd)
-    return back is not None and os.path.realpath(back.rstrip(b"\n")) == os.path.realpath(
-        os.path.join(os.fsencode(path_of(lease)), b".git")  # noqa: PTH118
-    )
+    back = admin_names(admin)
+    return back is not None and os.path.realpath(back) == os.path.realpath(path_of(lease) / ".git")
 
 
 @dataclass(frozen=True)

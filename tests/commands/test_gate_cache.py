@@ -225,7 +225,7 @@ def test_a_place_that_cannot_be_used(wiki: Repo) -> None:
 
 def test_a_locked_one_is_waited_for_and_left(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     cold = verdict(wiki)
-    monkeypatch.setattr("ktxkit.effects.fact_cache.WAIT", 0.05)
+    monkeypatch.setattr("ktxkit.effects.cache_file.WAIT", 0.05)
     wiki.write("wiki/global/p7.md", "---\nsummary: a\n---\n`s1.gone`\n")
     wiki.git("add", "-A")
     held = sqlite3.connect(wiki.path / PLACE, isolation_level=None)

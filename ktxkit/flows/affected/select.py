@@ -127,7 +127,7 @@ class _Facts:
         made = {key: texts.read(path, bodies[oid]) for key, (path, oid) in missing.items()}
         self.known = len(found)
         cache.keep((key, json.dumps(facts, separators=(",", ":")).encode("ascii")) for key, facts in made.items())
-        self.read, self.note = len(made), cache.note
+        self.read, self.note = len(made), cache.lost
         cache.close()
         self.by_id: dict[str, Facts] = found | made
 
