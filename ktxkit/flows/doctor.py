@@ -14,10 +14,9 @@ from ktxkit.core.text import plural
 from ktxkit.effects import landlock
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.git import version
-from ktxkit.effects.identity import git_dir_of
 from ktxkit.effects.store import is_ignored
 from ktxkit.errors import BrokenContract, CannotRun
-from ktxkit.flows import config, ledger, overview
+from ktxkit.flows import config, leases, ledger, overview
 from ktxkit.world import World
 
 CONTRACT = "checkup"
@@ -113,7 +112,7 @@ def _state(world: World) -> Iterator[Finding]:
 
 
 def _worktrees(world: World, dead: int) -> Iterator[Finding]:
-    moved = len(_moved(world))
+    moved = _moved(world)
     tell = "worktree-open --prune tells git where they are" if moved else ""
     if moved:
         text = f"{plural(moved, 'worktree')} moved with the repository: git knows the old place"
@@ -139,15 +138,14 @@ def _ledger(world: World) -> Iterator[Finding]:
         yield Finding("ledger", "ok", f"{plural(count, 'line')}, each follows the one before", where=where)
 
 
-def _moved(world: World) -> list[str]:
-    """Worktrees in the store whose `.git` names a place that is gone, while git here still has their registration."""
-    known = world.repository.common_dir / "worktrees"
-    found = []
-    for own in sorted(world.store.path("worktrees").glob("*/*/.git")):
-        named = git_dir_of(own.parent)
-        if named is not None and not named.exists() and (known / named.name).is_dir():
-            found.append(str(own.parent))
-    return found
+def _moved(world: World) -> int:
+    count = 0
+    for place in leases.every_place(world):
+        try:
+            count += place.has_moved()
+        except BrokenContract:  # gate-ok: told among the damaged documents
+            continue
+    return count
 
 
 def _hooks(world: World) -> Iterator[Finding]:

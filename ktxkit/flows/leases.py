@@ -58,10 +58,14 @@ class Place:
 
     def settle(self) -> None:
         """Let git and the lease follow a worktree that was moved. No lock is taken where it was not."""
-        lease = self._read(LEASE)
-        if lease is not None and relocated(self.world, lease) is not lease:
+        if self.has_moved():
             with self.locked():
                 pass  # whoever takes the lock follows
+
+    def has_moved(self) -> bool:
+        """The worktree is where the store moved to, and git and the lease name the old place. Raises BrokenContract."""
+        lease = self._read(LEASE)
+        return lease is not None and relocated(self.world, lease) is not lease
 
     def _follow(self) -> None:
         lease = self._read(LEASE)
