@@ -59,10 +59,11 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit import live_view
     from ktxkit.core.ledger import answers
 
     if args.follow:
+        from ktxkit import live_view
+
         return live_view.follow(args, world)
     question = questions.variant(args.question, args.format, args.html is not None, args.prolog, args.limit)
     more = {"limit": args.limit, "event": args.event, "unit": args.unit, "level": args.level}

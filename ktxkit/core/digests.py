@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 
@@ -18,6 +17,8 @@ def canonical(value: Any) -> bytes:
 
     Raises ValueError for NaN and infinities.
     """
+    import json
+
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
 
 

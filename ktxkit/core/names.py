@@ -10,8 +10,8 @@ import re
 from ktxkit.core.digests import digest
 from ktxkit.errors import CannotRun
 
-_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+_JOB = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z"  # compiled where it is used: a question is answered before
+_UNSAFE = r"[^A-Za-z0-9_.-]"
 KEY_LIMIT = 512  # characters of a unit key
 SLUG_LIMIT = 100  # characters of a key in a file name; longer keys end in a part of their digest
 
@@ -23,7 +23,7 @@ STORE_LOCK = "locks/store.lock"
 
 def check_job(job: str) -> str:
     """The job id itself. Raises CannotRun where it is not `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` or holds `..`."""
-    if not _JOB.match(job) or ".." in job or job.endswith((".lock", ".")):
+    if not re.match(_JOB, job) or ".." in job or job.endswith((".lock", ".")):
         raise CannotRun(
             f"job id {job!r} cannot be used",
             hint="use letters, digits, '.', '_' and '-', at most 128, starting with a letter or digit, without '..'",
@@ -40,7 +40,7 @@ def check_key(key: str) -> str:
 
 def slug(key: str) -> str:
     """A key in a file name: each character outside `[A-Za-z0-9_.-]` becomes `-`. Not unique; the position is."""
-    plain = _UNSAFE.sub("-", key)
+    plain = re.sub(_UNSAFE, "-", key)
     if len(plain) <= SLUG_LIMIT:
         return plain
     return f"{plain[: SLUG_LIMIT - 13]}-{digest(key.encode())[3:15]}"

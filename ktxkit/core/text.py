@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,8 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 def printable(value: str | bytes) -> str:
     """One line without control characters: what a terminal may be shown of a foreign name. Not reversible for str."""
     text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
-    return "".join(_readable(char) for char in text)
+    # What Python calls printable has none of the characters that are escaped below.
+    return text if text.isprintable() else "".join(_readable(char) for char in text)
 
 
 def _readable(char: str) -> str:
@@ -37,6 +37,8 @@ def path_fields(path: bytes, key: str = "path") -> dict[str, str]:
     try:
         text = path.decode("utf-8")
     except UnicodeDecodeError:
+        import base64
+
         return {key: printable(path), f"{key}B64": base64.b64encode(path).decode("ascii")}
     return {key: text}
 
@@ -45,6 +47,8 @@ def path_bytes(document: Mapping[str, Any], key: str = "path") -> bytes:
     """The exact bytes of a path that `path_fields` wrote. Raises ValueError where the base64 is damaged."""
     encoded = document.get(f"{key}B64")
     if encoded is not None:
+        import base64
+
         return base64.b64decode(encoded, validate=True)
     return str(document[key]).encode("utf-8")
 

@@ -1,4 +1,7 @@
-"""`.ktx/`: the only way to its documents. Found from git's common directory, ignored before anything is in it."""
+"""`.ktx/`: the only way to its documents. Found from git's common directory, ignored before anything is in it.
+
+A question that needs only a place in it is answered before contracts and files would be imported: they come late here.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktxkit import contracts
-from ktxkit.contracts import Document
-from ktxkit.effects import files
-from ktxkit.effects.lock import flocked_directory
 from ktxkit.errors import BrokenContract, CannotRun
 
 if TYPE_CHECKING:
+    from ktxkit.contracts import Document
     from ktxkit.effects.git import Git
     from ktxkit.effects.repository import Repository
 
@@ -35,6 +35,9 @@ class Store:
 
     def write(self, contract: str, relative: str, document: Document, *, durable: bool = True) -> Path:
         """Write a document whole or not at all; with `durable` it and its name are on the disk on return."""
+        from ktxkit import contracts
+        from ktxkit.effects import files
+
         path = self.path(relative)
         files.write_atomic(path, contracts.dumps(contract, document, str(path)), durable=durable)
         return path
@@ -52,6 +55,9 @@ class Store:
 
     def read_optional(self, contract: str, relative: str) -> Document | None:
         """Read a document, or None where there is none. Raises BrokenContract where it is not valid."""
+        from ktxkit import contracts
+        from ktxkit.effects import files
+
         path = self.path(relative)
         try:
             data = files.read(path)
@@ -65,6 +71,8 @@ class Store:
 
     def remove(self, relative: str) -> bool:
         """Remove a document. False where it was not there."""
+        from ktxkit.effects import files
+
         return files.remove(self.path(relative))
 
     def children(self, relative: str) -> list[str]:
@@ -82,6 +90,8 @@ def prepare(store: Store, repository: Repository, git: Git) -> Store:
     The rule goes to `info/exclude` of the common directory, never to a tracked `.gitignore`. Where an existing rule
     (also a directory-only one) ignores it already, nothing is written. Raises CannotRun where the store cannot be made.
     """
+    from ktxkit.effects import files
+
     if store.root.is_symlink():
         hint = "set KTX_DIR to where it leads, or remove the link"
         raise CannotRun("the store is a symbolic link; git looks behind none", where=str(store.root), hint=hint)
@@ -112,6 +122,9 @@ def ensure_ignored(store: Store, repository: Repository, git: Git) -> None:
 
 
 def _exclude(store: Store, repository: Repository, git: Git) -> None:
+    from ktxkit.effects import files
+    from ktxkit.effects.lock import flocked_directory
+
     main = store.root.parent
     if repository.common_dir == store.root or repository.common_dir in store.root.parents:
         return  # inside the git directory: git never looks there
@@ -144,6 +157,8 @@ def _top_of(main: Path, repository: Repository, git: Git) -> str | None:
 
 
 def _add_rule(exclude: Path, rule: bytes) -> None:
+    from ktxkit.effects import files
+
     old = files.read(exclude) if exclude.exists() else b""
     lead = b"" if not old or old.endswith(b"\n") else b"\n"
     mode = exclude.stat().st_mode & 0o777 if exclude.exists() else 0o644

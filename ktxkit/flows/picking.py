@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.core import names
@@ -31,7 +30,12 @@ def pick(index: Index, ask: Ask, where: str) -> dict[str, Any] | None:
 
 
 def record_of(row: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if row is None else json.loads(row["record"])
+    if row is None:
+        return None
+    import json
+
+    found: dict[str, Any] = json.loads(row["record"])
+    return found
 
 
 def running(index: Index, ask: Ask) -> list[str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from ktxkit.core.ledger.projects import from_url
+from typing import TYPE_CHECKING
+
 from ktxkit.errors import CannotRun, KtxError
-from ktxkit.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.world import World
 
 VARIABLE = "KTX_PROJECT"
 
@@ -28,5 +31,7 @@ def resolve(world: World) -> str:
     if pairs.get("ktx.project"):
         return pairs["ktx.project"]
     if pairs.get("remote.origin.url"):
+        from ktxkit.core.ledger.projects import from_url
+
         return from_url(pairs["remote.origin.url"])
     return f"file:{repository.default_store.parent}"

@@ -3,33 +3,22 @@ test's history."""
 
 from __future__ import annotations
 
-from typing import Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
-from ktxkit.contracts import Document
 from ktxkit.core import names
 from ktxkit.core.ledger.answers import Row, answer
+from ktxkit.core.ledger.columns import SHIFT, Changes
 from ktxkit.core.ledger.rows import not_comparable
-from ktxkit.effects.ledger_index import OUTCOMES, PASSED, Index
+from ktxkit.effects import ledger_columns
+from ktxkit.effects.ledger_index import FEW, OUTCOMES, PASSED, Index
 from ktxkit.flows.asking import Ask
 from ktxkit.flows.ledger_index import ensure
 from ktxkit.flows.picking import FULL, find, pick, record_of
-from ktxkit.world import World
 
-OF = "SELECT tid, occurrence FROM results WHERE rid = ? AND verdict IS NOT NULL"
-WITHOUT = f"SELECT DISTINCT test FROM ({OF} EXCEPT {OF} ORDER BY 1, 2) JOIN tests USING (tid) ORDER BY test"
-PAIRED = (
-    "FROM results a JOIN results b ON b.rid = ? AND a.tid = b.tid AND a.occurrence = b.occurrence"
-    " AND b.verdict IS NOT NULL WHERE a.rid = ? AND"
-)
-# From the side of whichever did not pass: the tests that passed in both, nearly all, are not joined.
-CHANGED = (
-    f"SELECT a.tid AS tid, a.verdict AS was, b.verdict AS now {PAIRED} a.verdict != {PASSED} AND a.verdict != b.verdict"
-    f" UNION ALL SELECT a.tid, b.verdict, a.verdict {PAIRED} a.verdict != {PASSED} AND b.verdict = {PASSED}"
-)
-SLOWER = (
-    f"SELECT a.tid AS tid, a.total AS was, b.total AS now {PAIRED} a.verdict IS NOT NULL"
-    " ORDER BY abs(b.total - a.total) DESC, a.tid LIMIT ?"
-)
+if TYPE_CHECKING:
+    from ktxkit.contracts import Document
+    from ktxkit.world import World
 
 
 def _asked_run(index: Index, ask: Ask) -> dict[str, Any]:
@@ -51,16 +40,15 @@ def slowest(world: World, ask: Ask) -> Document:
     if not run["ingested"]:
         return _without_rows("slowest", run)
     limit = ask.limit or 10
-    # In two looks, since a sort by total alone is four times as fast: what is as slow as the last one shown, in order.
-    times = index.rows("SELECT total FROM results WHERE rid = ? ORDER BY total DESC LIMIT ?", run["rid"], limit)
+    least, slow = ledger_columns.load(index.db, run["rid"]).slowest(limit)
+    some = f"tid IN ({', '.join(map(str, slow))}) AND" if len(slow) <= FEW else ""
     sql = (
-        "SELECT * FROM results JOIN tests USING (tid) WHERE rid = ? AND total >= ?"
+        f"SELECT * FROM results JOIN tests USING (tid) WHERE rid = ? AND {some} total >= ?"
         " ORDER BY total DESC, test, occurrence, attempt LIMIT ?"
     )
-    found = index.rows(sql, run["rid"], times[-1]["total"] if times else 0, limit)
-    rows = [_test_row(row, names.events_file(run["run"])) for row in found]
-    total = index.rows("SELECT count(*) AS n, sum(total) AS us FROM results WHERE rid = ?", run["rid"])[0]
-    facts = {"run": run["run"], "scope": run["scope"], "tests": total["n"], "seconds": (total["us"] or 0) / 1e6}
+    rows = [_test_row(row, names.events_file(run["run"])) for row in index.rows(sql, run["rid"], least, limit)]
+    tests, us = ledger_columns.sums(index.db, run["rid"])
+    facts = {"run": run["run"], "scope": run["scope"], "tests": tests, "seconds": us / 1e6}
     return answer("slowest", rows, subject=[run["run"]], project=ask.project, facts=facts)
 
 
@@ -108,8 +96,7 @@ def compare(world: World, ask: Ask) -> Document:
         reason = f"not comparable: {', '.join(row['differs'] for row in differ)}"
         return answer("compare", differ, subject=subject, project=ask.project, verdict="unknown", reason=reason)
     rows, counts = _changes(index, first["rid"], second["rid"], ask.limit or 20)
-    sql = "SELECT sum(total) AS us FROM results WHERE rid = ?"
-    totals = [index.rows(sql, run["rid"])[0]["us"] or 0 for run in (first, second)]
+    totals = [ledger_columns.sums(index.db, run["rid"])[1] for run in (first, second)]
     walls = [(record_of(run) or {}).get("wallSeconds") for run in (first, second)]
     facts = counts | {"wall": walls, "testSeconds": [total / 1e6 for total in totals]}
     return answer("compare", rows, subject=subject, project=ask.project, facts=facts)
@@ -117,16 +104,21 @@ def compare(world: World, ask: Ask) -> Document:
 
 def _changes(index: Index, first: int, second: int, limit: int) -> tuple[list[Row], dict[str, Any]]:
     """Changed outcomes first, then what came and went, then the largest differences in time."""
-    named = "SELECT test, was, now FROM ({}) JOIN tests USING (tid)"
-    changed = index.rows(named.format(CHANGED) + " ORDER BY test", second, first, first, second)
-    gone, come = (index.rows(WITHOUT, *pair) for pair in ((first, second), (second, first)))
-    slower = index.rows(named.format(SLOWER) + " ORDER BY abs(now - was) DESC, test", second, first, limit)
-    rows: list[Row] = [{"test": r["test"], "change": f"{OUTCOMES[r['was']]} -> {OUTCOMES[r['now']]}"} for r in changed]
-    rows += [{"test": row["test"], "change": word} for found, word in ((gone, "gone"), (come, "new")) for row in found]
-    for row in slower:
-        was, now = row["was"] / 1e6, row["now"] / 1e6
-        rows.append({"test": row["test"], "change": "time", "was": was, "now": now, "delta": round(now - was, 6)})
-    return rows, {"outcomesChanged": len(changed), "gone": len(gone), "new": len(come)}
+    found = Changes(ledger_columns.load(index.db, first), ledger_columns.load(index.db, second), limit)
+    numbers = {place >> SHIFT for place, _, _ in (*found.verdicts, *found.slower)}
+    named = index.names(numbers | found.gone | found.come)
+    # Where a test has several occurrences, those that did not pass at first come first.
+    changed = sorted((named[place >> SHIFT], was == PASSED, place, was, now) for place, was, now in found.verdicts)
+    rows: list[Row] = [
+        {"test": test, "change": f"{OUTCOMES[was]} -> {OUTCOMES[now]}"} for test, _, _, was, now in changed
+    ]
+    for tests, word in ((found.gone, "gone"), (found.come, "new")):
+        rows += [{"test": test, "change": word} for test in sorted(named[number] for number in tests)]
+    slower = [(-abs(now - was), named[place >> SHIFT], was / 1e6, now / 1e6) for place, was, now in found.slower]
+    for _, test, before, after in sorted(slower, key=itemgetter(0, 1)):
+        row = {"test": test, "change": "time", "was": before, "now": after, "delta": round(after - before, 6)}
+        rows.append(row)
+    return rows, {"outcomesChanged": len(changed), "gone": len(found.gone), "new": len(found.come)}
 
 
 def history(world: World, ask: Ask) -> Document:

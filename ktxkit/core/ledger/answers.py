@@ -6,7 +6,6 @@ show the contrary was read.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -121,6 +120,8 @@ def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
     """Lines of whole words, later ones indented; a text with a word that fits no line stays in one piece."""
     if len(text) <= width or any(len(word) + indent > width for word in text.split()):
         return [text]
+    import textwrap
+
     return textwrap.wrap(
         text, max(width, 20), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     )
