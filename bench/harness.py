@@ -107,6 +107,16 @@ def ours(name: str) -> Path:
     return BIN / name
 
 
+def peak() -> float:
+    """MB: the largest process since the work began, or since the row was made."""
+    return _peak[0]
+
+
+def had(peak: float) -> None:
+    """A work says what memory was had where its figure comes from, if that ran before."""
+    _peak[0] = max(_peak[0], peak)
+
+
 def peer(name: str) -> Path:
     """A peer that `make bench` installs, or that is on PATH. Raises PeerMissing."""
     found = PEERS / name if (PEERS / name).exists() else shutil.which(name)

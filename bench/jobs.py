@@ -7,7 +7,7 @@ import shutil
 from datetime import datetime
 from pathlib import Path
 
-from harness import Row, Works, name, ours, repository, run, shared
+from harness import Row, Works, had, name, ours, peak, repository, run, shared
 
 FILES, EACH = 50_000, 5  # of the repository that units are integrated in; files of a unit
 VERIFIED, BAD = 100, (17, 71)
@@ -38,6 +38,7 @@ def integrate(place: Path, units: int) -> Works:
     sparse = sorted({one.split("/")[0] for some in touched for one in some})
     path = job_file(place, listed, maxParallel=4, sparse=sparse)
     run(ours("job-run"), path, "--job", job, "--target", f"target-{units}", cwd=repo)
+    memory = peak()  # of the whole job
     patches = sorted((repo / f".ktx/ingest-patches/{job}").glob("*.patch"))
     peer_tree = place / "peer"
     run("git", "worktree", "add", "-q", "--detach", peer_tree, "main", cwd=repo)
@@ -50,6 +51,7 @@ def integrate(place: Path, units: int) -> Works:
             for word in ("patch_apply_started", "patch_accepted")
         )
         assert len(began) == len(ended) == units
+        had(memory)
         return sum((end - begin).total_seconds() for begin, end in zip(began, ended, strict=True))
 
     def peer() -> None:
@@ -136,8 +138,8 @@ def many_at_once(place: Path, count: int) -> Works:
 
 
 ROWS = [
-    Row(f"integration in a job, {FILES:,} files, gates on, {EACH} each", 20, "units",
-        "a loop of git apply --3way --index && git commit", 0.5, integrate, rounds=1, growth=(4,), seconds=150),
+    Row(f"integration in a job, {FILES:,} files, gates on, {EACH} each", 40, "units",
+        "a loop of git apply --3way --index && git commit", 0.5, integrate, rounds=1, growth=(4,), seconds=200),
     Row("patch-apply by hand, the same", 4, "units", "the same loop", 0.5, one_by_one, rounds=4),
     Row("patch-apply, both sides edited", 3_000, "files", "git apply --3way --index", 0.1, one_wide_unit,
         rounds=1, growth=(300,), seconds=150),
