@@ -51,6 +51,59 @@ def test_where_the_checkout_lay_and_how_long_it_took_is_no_difference(repo: Repo
     )
 
 
+NO_ANSWERS: dict[str, dict[str, Any]] = {
+    "not installed": {"run": "no-such-linter conf/"},
+    "not executable": {"run": "./a.txt"},
+    "killed": {"run": "kill -9 $$"},
+    "what it ran was killed": {"run": "sh -c 'kill -9 $$'; exit $?"},
+    "out of time": {"run": "sleep 30", "timeLimit": 0.3},
+    "no findings, and failed": {"run": "echo no module >&2; exit 1", "output": "findings"},
+    "failed otherwise": {"run": "exit 3", "output": "findings"},
+    "unreadable findings": {"run": "echo talk; exit 1", "output": "findings"},
+}
+
+
+@pytest.mark.parametrize("more", NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_a_gate_that_cannot_do_its_work_on_the_base_either_is_no_pass(repo: Repo, more: dict[str, Any]) -> None:
+    """It was inherited: from the day on which a tool was missing, its gate was green."""
+    configured(repo, **more)
+    repo.write("b.txt", "two\n")
+    repo.git("add", "-A")
+    ran = call("gate-check", "--json", cwd=repo.path)
+    assert ran.status == 1 and {one["rule"] for one in found(ran)} <= {"command-failed", "gate-output"}
+    assert not any(one.get("inherited") for one in found(ran))
+
+
+def test_findings_of_a_gate_that_could_do_its_work_are_inherited(repo: Repo) -> None:
+    said = json.dumps({"path": "a.txt", "message": "bad"})
+    configured(repo, f"echo '{said}'; exit 1", output="findings")
+    repo.write("b.txt", "two\n")
+    repo.git("add", "-A")
+    ran = call("gate-check", "--json", cwd=repo.path)
+    assert ran.status == 0 and [one["inherited"] for one in found(ran)] == [True]
+
+
+def test_a_gate_that_fails_as_on_the_base_is_told(repo: Repo) -> None:
+    """Its status alone cannot say what is new: so it is not silent either."""
+    configured(repo, "echo no; exit 1")
+    repo.write("b.txt", "two\n")
+    repo.git("add", "-A")
+    ran = call("gate-check", cwd=repo.path)
+    assert ran.status == 0 and "1 inherited; own failed as on the base" in ran.out + ran.err
+
+
+def test_hooks_that_could_not_run_hand_nothing_down(repo: Repo) -> None:
+    repo.write(".pre-commit-config.yaml", "repos: []\n")
+    for status, expected in ((1, 0), (3, 1), (127, 1)):
+        gates = {"gates": [{"gate": "pre-commit", "run": ["sh", "-c", f"echo broken; exit {status}"]}]}
+        repo.write("ktx-gates.yaml", json.dumps(gates))
+        repo.commit("gates")
+        repo.write("README", f"{status}\n")
+        repo.git("add", "-A")
+        assert call("gate-check", cwd=repo.path).status == expected, status
+        repo.commit("read")
+
+
 def test_a_deletion_concerns_a_gate_too(repo: Repo) -> None:
     configured(repo, "test -e docs/a.md", files=["docs/"])
     repo.write("docs/a.md", "a\n")

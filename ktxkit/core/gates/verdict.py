@@ -75,7 +75,15 @@ def summary(verdict: Mapping[str, Any]) -> str:
     said = [plural(counts[level], level) for level in LEVELS[:2] if counts[level]]
     said += [f"{counts['advice']} advice"] if counts["advice"] else []
     said += [f"{counts[word]} {word}" for word in ("inherited", "suppressed", "baselined") if counts.get(word)]
-    return f"looked at {', '.join(seen) if seen else 'nothing'}: {', '.join(said) if said else 'nothing found'}"
+    told = f"looked at {', '.join(seen) if seen else 'nothing'}: {', '.join(said) if said else 'nothing found'}"
+    as_before = failing_as_before(verdict)
+    return f"{told}; {' and '.join(as_before)} failed as on the base" if as_before else told
+
+
+def failing_as_before(verdict: Mapping[str, Any]) -> list[str]:
+    """The gates that failed as a whole, in the same words as on the base: what the change adds to that, they hide."""
+    rules = ("command-failed", "hook-failed")
+    return sorted({one["gate"] for one in verdict["findings"] if one["rule"] in rules and one.get("inherited")})
 
 
 def idle(verdict: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from ktxkit.gates import Answer, Finding, Subject
 
 TIME_LIMIT = 600.0  # seconds, unless the settings say otherwise
 OUTPUT_SHOWN = 1200  # characters of a failed command's output in its finding
+CANNOT_START = 126
 WRONG_TOLD, WRONG_READ = 20, 1000  # lines that are no findings
 NUMBER_LIMIT, PATH_LIMIT = 1 << 31, 4096  # lines and columns; characters of a path
 LEVELS = ("error", "warning", "advice")
@@ -45,7 +46,21 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
             done = run_in(subject, top, argv, chosen, float(settings.get("timeLimit", TIME_LIMIT)))
     except CannotRun as error:
         raise CannotRun(error.message, where=f"the gate {name}", hint=error.hint) from error
-    return Answer(list(_findings(done, name, settings.get("output") == "findings")), max(len(chosen), 1))
+    prints = settings.get("output") == "findings"
+    found = list(_findings(done, name, prints))
+    return Answer(judged(found) if subject.is_base and (prints or no_answer(done)) else found, max(len(chosen), 1))
+
+
+def no_answer(done: process.Completed, *statuses: int) -> bool:
+    """It did not come to an answer: out of time, ended by a signal, or not to be started (sh(1): 126, 127, from 129 on
+    the signal that ended what it ran). `statuses`: others that its manual has for this."""
+    return done.timed_out or not 0 <= done.status < CANNOT_START or done.status in statuses
+
+
+def judged(found: Sequence[Finding]) -> list[Finding]:
+    """What a base can hand down: what was said of its files. That a gate could not do its work is said of none, and
+    would be a pass for every change from then on."""
+    return [one for one in found if one.rule not in ("command-failed", "hook-failed", "gate-output")]
 
 
 def _findings(done: process.Completed, name: str, prints: bool) -> Iterator[Finding]:

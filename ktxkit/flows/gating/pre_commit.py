@@ -15,10 +15,11 @@ from typing import Any
 from ktxkit.core.text import printable
 from ktxkit.effects import gate_process, process
 from ktxkit.effects.git import Git
-from ktxkit.flows.gating.command import TIME_LIMIT, failed, plain, without
+from ktxkit.flows.gating.command import TIME_LIMIT, failed, judged, no_answer, plain, without
 from ktxkit.gates import Answer, Subject
 
 BATCH = 100_000  # bytes of one command line's paths
+UNEXPECTED = 3  # pre-commit's status for an error of its own (pre_commit/error_handler.py): no hook said it
 CONFIG = b".pre-commit-config.yaml"
 
 
@@ -36,7 +37,9 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
         changed = _changed(top, env)
     wrong = [one for one in done if one.status or one.timed_out]
     if wrong:
-        return Answer([failed("hook-failed", "pre-commit", one) for one in wrong], len(chosen))
+        found = [failed("hook-failed", "pre-commit", one) for one in wrong]
+        silent = subject.is_base and any(no_answer(one, UNEXPECTED) for one in wrong)
+        return Answer(judged(found) if silent else found, len(chosen))
     if changed:
         shown = ", ".join(printable(path) for path in changed[:5])
         return Answer([failed("hook-failed", "pre-commit", done[0], why=f"changed {shown}")], len(chosen))
