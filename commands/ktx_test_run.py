@@ -21,6 +21,8 @@ from ktxkit.core.ledger.rows import run_row
 from ktxkit.errors import CannotRun
 from ktxkit.world import World
 
+QUIET = {"-q", "-qq", "--quiet"}  # asked of pytest, it is asked of us
+
 
 def parser() -> cli.Parser:
     made = cli.Parser("test-run", __doc__, takes_command=True)
@@ -47,9 +49,6 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         raise CannotRun("--scope is `full`, `affected` or paths", hint="leave the word out, or the paths")
     if args.trace and args.cprofile:
         raise CannotRun("--trace and --cprofile both need the interpreter's profiler", hint="ask for one of them")
-    if not args.quiet:
-        sys.stderr.write("\n".join(["test-run: what may be said of this run", *lexicon.reminder(), ""]))
-        sys.stderr.flush()
     picked = running.arguments(world, args.base) if args.scope == ["affected"] else running.WHATEVER
     if picked.nothing:
         return cli.Result(notes=[*picked.notes, "test-run: nothing is run"], data={"affected": picked.facts})
@@ -65,6 +64,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         paths=picked.paths,
         affected=picked.facts or None,
     )
+    if not args.quiet and not QUIET & set(args.command):
+        sys.stderr.write("\n".join(["test-run: what may be said of this run", *lexicon.reminder(), ""]))
+        sys.stderr.flush()
     ran = test_run.run(world, wish)
     return cli.Result(status=ran.status, notes=[*picked.notes, *test_run.notes(ran)], data=_data(ran))
 

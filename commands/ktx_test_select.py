@@ -13,10 +13,12 @@ example  test-select --base main
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 from ktxkit import cli
+from ktxkit.core.text import printable
 from ktxkit.errors import CannotRun
 from ktxkit.world import World
 
@@ -32,7 +34,7 @@ def parser() -> cli.Parser:
     )
     made.add_argument("--strict", action="store_true", help="refuse (1) where the answer is unknown")
     made.add_argument("--why", default="", metavar="TEST", help="only this test: the chain from the change to it")
-    made.add_argument("-z", dest="nul", action="store_true", help="only the ids, each ended by NUL")
+    made.add_argument("-z", dest="nul", action="store_true", help="the ids, each ended by NUL, for `xargs -0`")
     made.add_argument("--audit", action="store_true", help="what the traced run called and the map lacks")
     proof = made.add_argument_group("proof", "what follows `--` goes to pytest")
     proof.add_argument("--prove", action="store_true", help="mutate what changed: who notices must be selected")
@@ -49,20 +51,20 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         return _prove(args, world)
     if args.audit:
         return _audit(world)
-    from ktxkit.flows.affected import answers, select
+    from ktxkit.flows.affected import answers, running, select
 
-    wish = select.Wish(base=args.base, tree=args.tree, index=args.index, environment=tuple(args.environment))
-    made = select.select(world, wish)
+    made = select.select(world, select.Wish(args.base, args.tree, args.index, tuple(args.environment)))
     document = made.document
     outcome = "refused" if args.strict and document["verdict"] == "unknown" else "done"
+    notes = answers.notes(document)
     if args.why:
-        answers.require_there(args.why, made.target.entries)
-        document = answers.only(document, args.why)
-    if args.nul:
-        raw = b"".join(one["id"].encode("utf-8", "surrogateescape") + b"\0" for one in document["tests"])
-        return cli.Result(outcome, document, "selection", raw=raw, notes=answers.notes(document))
-    shown = answers.chains(document) if args.why else answers.lines(document)
-    return cli.Result(outcome, document, "selection", lines=shown, notes=answers.notes(document))
+        test = running.from_top(world, args.why, made.target.entries)
+        answers.require_there(test, made.target.entries)
+        document = answers.only(document, test)
+        return cli.Result(outcome, document, "selection", lines=answers.chains(document), notes=notes)
+    ids = [running.from_here(world, one.id) for one in made.decision.tests]
+    raw = b"".join(os.fsencode(one) + b"\0" for one in ids) if args.nul else None
+    return cli.Result(outcome, document, "selection", raw=raw, lines=[printable(one) for one in ids], notes=notes)
 
 
 def _audit(world: World) -> cli.Result:
@@ -78,8 +80,6 @@ def _prove(args: argparse.Namespace, world: World) -> cli.Result:
 
     if args.index or args.tree:
         raise CannotRun("--prove is of the checkout as it stands", hint="leave --index and --tree out")
-    if args.sample < 1:
-        raise CannotRun(f"--sample {args.sample}: a proof needs at least one mutant", hint="--sample 50 is the default")
     ask = proving.Ask(args.base, args.sample, args.seed, args.python, args.command)
 
     def told(text: str) -> None:

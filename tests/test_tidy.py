@@ -21,7 +21,7 @@ PURE = {
     "__future__", "array", "ast", "base64", "bisect", "builtins", "collections", "copy", "dataclasses", "difflib",
     "enum",
     "fnmatch", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json", "math", "operator", "re",
-    "string", "textwrap", "tokenize", "typing", "unicodedata", "warnings", "urllib.parse", "datetime", "struct",
+    "string", "textwrap", "tokenize", "tomllib", "typing", "unicodedata", "warnings", "urllib.parse", "datetime", "struct",
     "statistics",
 }  # fmt: skip
 PURE_PACKAGES = {"_ruamel_yaml", "blake3", "markdown_it", "mdit_py_plugins", "ruamel", "sqlglot"}

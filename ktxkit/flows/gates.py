@@ -178,12 +178,13 @@ def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Doc
     for entry in config.gates:
         if entry["gate"] == ARTIFACTS:
             more, looked, suppressed = gate_artifacts.findings(asked, touched, config.options)
-            name, count = ARTIFACTS, looked["files"]
+            name, count, said = ARTIFACTS, looked["files"], ""
         else:
-            more, count = _other(world, objects, asked, touched, entry, comments)
+            more, count, said = _other(world, objects, asked, touched, entry, comments)
             name = str(entry.get("name") or entry["gate"])
         charged = any(one.severity == "error" and not one.inherited for one in more)
         gates.append({"name": name, "outcome": "findings" if charged else "done", "looked": count})
+        gates[-1] |= {"message": said[:8000]} if said else {}
         found += more
     found = [*comments.agreed(found), *comments.idle(asked.after.facts)]
     kept = [one for one in found if one.fingerprint not in config.baseline]
@@ -219,7 +220,7 @@ def _other(
     touched: Sequence[bytes] | None,
     entry: Document,
     comments: Comments,
-) -> tuple[list[Finding], int]:
+) -> tuple[list[Finding], int, str]:
     from ktxkit.core.gates.findings import grouped, mark_inherited
     from ktxkit.gates import TREE_GATES, registry
 
@@ -232,7 +233,7 @@ def _other(
         base = _subject(world, objects, one, None, touched, is_base=True)
         known = registry.ask(TREE_GATES, entry["gate"], base, entry).findings
         found = mark_inherited(found, known, gate_artifacts.moved(one, asked.after))
-    return found, answer.looked
+    return found, answer.looked, answer.message
 
 
 def _subject(

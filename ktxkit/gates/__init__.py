@@ -27,7 +27,7 @@ PLAIN = ("100644", "100755")  # modes of files that have content
 
 @dataclass(frozen=True)
 class Answer:
-    """What a gate found, how many things it looked at, and what else it has to say (a command's last output)."""
+    """What a gate found, how many things it looked at, and what it says of that where it is no number of files."""
 
     findings: Sequence[Finding] = ()
     looked: int = 0

@@ -87,7 +87,7 @@ class Contexts:
         uses = [token for node in item.listchain() for token in self.collected.get(node.nodeid, ())]
         if uses:
             self.tracer.put("uses", self.tracer.seen.token, uses)
-        if set(threading.enumerate()) - self.threads:
+        if set(threading.enumerate()) - self.threads - set(self.tracer.runners):
             self.tracer.incomplete("a thread of the suite lived when it ended")
         if _children() - self.children:
             self.tracer.incomplete("a process of the suite lived when it ended")

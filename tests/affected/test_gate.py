@@ -89,6 +89,18 @@ def test_everything_is_meant_where_there_is_no_base(repo: Repo) -> None:
     assert findings(gate(repo, "--tree", "HEAD")) == []
 
 
+def test_the_gate_says_what_it_was_asked(repo: Repo) -> None:
+    """Nothing affected and nothing known both were "looked at nothing"."""
+    Past(repo.path).run({F: "passed", G: "passed", N: "passed"}, tree={"tree": repo.tree})
+    for words, said in {
+        ("--tree", "HEAD"): "affected (no base is known: all of the 3 tests are meant): nothing found",
+        ("--tree", "HEAD", "--changed-since", "HEAD~1"): "affected (1 of 3 tests affected by 1 changed path)",
+        ("--tree", "HEAD", "--changed-since", "HEAD"): "affected (none of 3 tests is affected by 0 changed paths)",
+    }.items():
+        ran = call("gate-check", "--gate", "affected", *words, cwd=repo.path)
+        assert ran.status == 0 and said in ran.err, ran.err
+
+
 def test_what_is_staged_is_a_tree_too(repo: Repo) -> None:
     repo.write("m.py", FILES["m.py"].replace("return 1", "return 3"))
     repo.git("add", "-A")

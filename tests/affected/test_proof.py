@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ktxkit.core.mutation.mutants import Mutant, mutants, parses, sample
+from ktxkit.core.mutation.values import valid, values
 from ktxkit.flows import ledger
 from ktxkit.flows.affected.select import select
 from ktxkit.flows.proof.copy import roots_of
@@ -137,10 +138,67 @@ def test_a_traced_run_fills_what_reading_cannot_see(suite: Suite, missed: Ran) -
     restore(suite)
 
 
+NOT_MUTATED = [
+    ("tests/test_core.py", FILES["tests/test_core.py"] + "\nX = 1\n", "a test: a wrong test says nothing"),
+    ("pkg/core.py", FILES["pkg/core.py"] + "# a remark\n", "only layout or remarks differ"),
+    ("pkg/__init__.py", "import sys\n", "no value, operator, call or return in what changed"),
+    ("note.txt", "text\n", "every test is meant for it"),
+]
+
+
+def test_a_data_file_is_mutated_too(tmp_path: Path) -> None:
+    files = {
+        "rates.json": '{"rate": 2}\n',
+        "test_r.py": "import json\n\n\ndef test_r():\n    assert json.load(open('rates.json'))['rate'] > 1\n\n\n"
+        "def test_low():\n    assert json.load(open('rates.json'))['rate'] < 4\n",
+        "conftest.py": "",
+    }
+    suite = Suite.make(tmp_path / "s", files)
+    suite.repo.write("rates.json", '{"rate": 3}\n')
+    ran = spawn(
+        "test-select", "--prove", "--json", "--", *QUICK, "-k", "test_r or test_low", cwd=suite.repo.path, env=ENV
+    )
+    assert ran.status == 0 and ran.document["verdict"] == "proven", ran.out + ran.err
+    assert ran.document["killed"] == 1 == ran.document["mutants"] and "-k" in ran.document["arguments"]
+
+
+VALUES = {
+    "a.json": (b'{"k": "v", "n": 1, "b": true, "f": 1.5}', [b'"v_mutated"', b"2", b"false", b"2.5"]),
+    "a.yaml": (b"k: v\nlist:\n  - 1\n  - two # remark\nq: 'x'\nt: True\n", [b"v_mutated", b"2", b"two_mutated",
+                b"'x_mutated'", b"False"]),
+    "a.toml": (b'k = "v"\nn = 1\n[t]\nb = true\n', [b'"v_mutated"', b"2", b"false"]),
+    "a.csv": (b"id,name\n1,\xc3\xa9\n", [b"2", b"\xc3\xa9_mutated"]),
+    "a.txt": (b"k: v\n", []),
+    "b.json": (b"\xff", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", VALUES)
+def test_values_of_data_are_made_others_in_their_form(path: str) -> None:
+    data, texts = VALUES[path]
+    found = values(path, data)
+    assert [one.text.encode() for one in found] == texts
+    for one in found:
+        made = one.apply(data)
+        assert made != data and len(made.splitlines()) == len(data.splitlines()) and valid(path, made)
+        assert data[: one.start] == made[: one.start] and made.endswith(data[one.end :])
+
+
 def test_nothing_to_mutate_and_what_cannot_be_proven_is_refused(suite: Suite) -> None:
     restore(suite)
     ran = prove(suite)
-    assert ran.status == 1 and "nothing in the change can be mutated" in ran.out
+    assert ran.status == 1 and "nothing to prove: nothing differs from HEAD" in ran.out
+    for path, text, why in NOT_MUTATED:
+        suite.repo.write(path, text)
+        ran = prove(suite)
+        assert ran.status == 1 and f"{path}: {why}" in ran.out, ran.out
+        suite.repo.git("clean", "-qfd", "-e", ".ktx")
+        restore(suite)
+    change(suite, "pkg/core.py", "x * 2", "3 * x")
+    ran = prove(suite)
+    assert ran.status == 2 and "the suite does not pass without a mutant: 1 failed" in ran.out
+    assert "is not covered by the proof" in ran.out
+    restore(suite)
     ran = spawn("test-select", "--prove", "--index", cwd=suite.repo.path, env=ENV)
     assert ran.status == 2 and "of the checkout as it stands" in ran.err
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 from ktxkit.flows.affected.answers import covers
 from tests.support.commands import call
 from tests.support.repos import Repo
+from tests.support.suites import OFF
 
 FILES = {
     "pytest.ini": "[pytest]\n",
@@ -92,6 +96,40 @@ def test_counts_and_reasons(made: Repo) -> None:
     said = call("test-select", "--why", "tests/test_b.py::TestB::test_two", cwd=made.path).out
     assert said.startswith("not selected: no chain of uses")
     assert call("test-select", "-z", cwd=made.path).out == f"{one['id']}\0{two['id']}\0"
+
+
+def test_ids_are_as_pytest_takes_them_where_we_stand(made: Repo) -> None:
+    """They were from the top, so that `test-select | xargs pytest` failed in a subdirectory."""
+    made.write("pkg/b.py", "LIMIT = 2\n")
+    made.write("tests/b\u00e9 c/test_d.py", "def test_d():\n    pass\n")
+    (top, *_) = picked(made)
+    assert top.startswith("tests/")
+    for folder, start in (("pkg", "../tests/"), ("tests", "")):
+        here = made.path / folder
+        shown = call("test-select", cwd=here).out.splitlines()
+        assert f"{start}test_b.py::test_b" in shown and f"{start}b\u00e9 c/test_d.py" in shown, shown
+        argv = call("test-select", "-z", cwd=here).out.rstrip("\0").split("\0")
+        off = [word for name in (*OFF, "ktxkit", "cacheprovider") for word in ("-p", f"no:{name}")]
+        words = [sys.executable, "-B", "-m", "pytest", "-q", "--rootdir", str(made.path), *off, *argv]
+        env = {**os.environ, "PYTHONPATH": str(made.path)}
+        ran = subprocess.run(words, cwd=here, env=env, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0 and "3 passed" in ran.stdout, ran.stdout
+        why = call("test-select", "--why", shown[-1], cwd=here)
+        assert why.status == 0 and "uses it" in why.out and "no such file" not in why.err
+        assert call("test-select", "--json", cwd=here).document["tests"][0]["id"] == top
+
+
+def test_where_there_are_no_tests_the_answer_is_unknown(tmp_path: Path) -> None:
+    """`--strict` ended with 0: as if nothing could notice."""
+    repo = Repo.init(tmp_path / "none")
+    repo.write("m.py", "x = 1\n")
+    repo.commit()
+    repo.write("m.py", "x = 2\n")
+    ran = call("test-select", "--strict", cwd=repo.path)
+    assert ran.status == 1 and ran.out == "" and "unknown: no test was found in the tree" in ran.err
+    assert call("test-select", cwd=repo.path).status == 0
+    gate = call("gate-check", "--gate", "affected", "--tree", "HEAD", cwd=repo.path)
+    assert "no test was found in this tree: whether it passes is unknown" in gate.err
 
 
 LINKED = "a symbolic link: what is found through it is not followed"

@@ -40,7 +40,11 @@ def test_a_full_run_is_authoritative_for_its_tree(suite: Suite) -> None:
     assert record["trigger"] == "gate:land" and record["environment"]["profile"] == "laptop"
     assert record["declared"] == "full" and record["scope"] == {"kind": "full"} and record["managed"]
     assert record["tree"]["tree"] == suite.repo.tree and record["exitStatus"] == 0 and record["peakRssBytes"] > 10**6
-    assert "scope full; authoritative" in ran.err and "Quote error text verbatim" in ran.err
+    assert "scope full; authoritative" in ran.err and "may be said" not in ran.err, "-q"
+    ran = spawn("test-run", "--scope", "full", "--", *QUICK[1:], cwd=suite.repo.path)
+    assert ran.status == 0 and "Quote error text verbatim" in ran.err
+    ran = spawn("test-run", "--scope", "affected", "--base", "nowhere", cwd=suite.repo.path)
+    assert ran.status == 2 and ran.err.startswith("test-run: no such revision: nowhere"), "an error comes first"
 
 
 def test_declaring_a_scope_does_not_make_it(suite: Suite) -> None:

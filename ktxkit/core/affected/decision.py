@@ -56,7 +56,9 @@ class Decision:
 
     @property
     def verdict(self) -> str:
-        return UNKNOWN if self.unbounded or any(one.verdict == UNKNOWN for one in self.tests) else SELECTED
+        """Where no test was found at all, it is not known what would notice: a pattern may be misspelt."""
+        bounded = self.total and not self.unbounded
+        return SELECTED if bounded and all(one.verdict == SELECTED for one in self.tests) else UNKNOWN
 
 
 @dataclass(frozen=True)

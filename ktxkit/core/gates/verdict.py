@@ -69,8 +69,10 @@ def summary(verdict: Mapping[str, Any]) -> str:
     seen = [plural(looked[key], *words) for key, words in NOUNS.items() if looked.get(key)]
     seen += [f"{count} {key}" for key, count in sorted(looked.items()) if key not in NOUNS and key != "files" and count]
     gates = verdict["gates"] if "messages" not in looked else ()
-    others = [gate for gate in gates if gate["name"] != "artifacts" and gate.get("looked")]
-    seen += [f"{plural(gate['looked'], 'file')} by {gate['name']}" for gate in others]
+    others = [gate for gate in gates if gate["name"] != "artifacts"]
+    counted = [one for one in others if one.get("looked") and not _said(one)]
+    seen += [f"{plural(one['looked'], 'file')} by {one['name']}" for one in counted]
+    seen += [f"{one['name']} ({_said(one)})" for one in others if _said(one)]
     seen += [f"nothing by {name}" for name in idle(verdict)] if seen else []
     said = [plural(counts[level], level) for level in LEVELS[:2] if counts[level]]
     said += [f"{counts['advice']} advice"] if counts["advice"] else []
@@ -88,7 +90,14 @@ def failing_as_before(verdict: Mapping[str, Any]) -> list[str]:
 
 def idle(verdict: Mapping[str, Any]) -> list[str]:
     """The gates that looked at nothing though everything was asked for: a pattern or a root may be misspelt."""
-    return [gate["name"] for gate in verdict["gates"] if not gate.get("looked")] if verdict["scope"] == "all" else []
+    if verdict["scope"] != "all":
+        return []
+    return [gate["name"] for gate in verdict["gates"] if not gate.get("looked") and not _said(gate)]
+
+
+def _said(gate: Mapping[str, Any]) -> str:
+    """What a gate says itself of what it looked at: it counts something else than files."""
+    return str(gate.get("message", ""))
 
 
 def together(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -58,8 +58,17 @@ def mutants(path: str, data: bytes) -> list[Mutant]:
     return sorted(found.made)
 
 
-def sample(found: Iterable[Mutant], contents: Mapping[str, bytes], count: int, seed: int) -> list[Mutant]:
-    """`count` of them that parse, the same for the same seed. Units take turns: a large one crowds no other out."""
+def sample(
+    found: Iterable[Mutant],
+    contents: Mapping[str, bytes],
+    count: int,
+    seed: int,
+    may_be: Callable[[str, bytes], bool] = lambda _, data: parses(data),
+) -> list[Mutant]:
+    """`count` of them that `may_be` (that parse), the same for the same seed.
+
+    Units take turns: a large one crowds no other out.
+    """
 
     def turn(*parts: object) -> str:
         return digest("\0".join(map(str, (seed, *parts))).encode("utf-8", "surrogatepass"))
@@ -74,7 +83,7 @@ def sample(found: Iterable[Mutant], contents: Mapping[str, bytes], count: int, s
     while groups and len(picked) < count:
         for group in groups:
             one = group.pop()
-            if len(picked) < count and parses(one.apply(contents[one.path])):
+            if len(picked) < count and may_be(one.path, one.apply(contents[one.path])):
                 picked.append(one)
         groups = [group for group in groups if group]
     return sorted(picked)

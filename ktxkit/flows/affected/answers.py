@@ -33,11 +33,6 @@ def covers(picked: str, test: str) -> bool:
     return picked == plain or plain.startswith(f"{picked}::") or picked.startswith(f"{plain}::")
 
 
-def lines(document: Document) -> list[str]:
-    """One id a line."""
-    return [printable(one["id"]) for one in document["tests"]]
-
-
 def chains(document: Document) -> list[str]:
     """Each id with the steps from the change to it, indented."""
     made: list[str] = []
@@ -63,7 +58,9 @@ def notes(document: Document) -> list[str]:
     made = [f"test-select: {counts['selected']} of {plural(counts['total'], 'test')} selected; {change}"]
     if document["verdict"] == "unknown":
         why = [f"{printable(one['path'])}: {one['why']}" for one in document["unbounded"][:REASONS_SHOWN]]
-        if not why:
+        if not counts["total"]:
+            why.append("no test was found in the tree (pytest's testpaths, python_files?)")
+        elif not why:
             why = [f"{counts['unknown']} cannot be ruled out (--why TEST says what they do)"]
         made += [f"test-select: unknown: {one}" for one in why]
         more = len(document["unbounded"]) - REASONS_SHOWN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ def arguments(world: World, base: str) -> Arguments:
     said, proof = proofs.of_change(world, document["base"])
     facts |= proof
     notes = [*answers.notes(document), said]
-    if made.decision.unbounded:
+    if made.decision.unbounded or not made.decision.total:
         return Arguments((), False, facts, notes)
     ids = [one.id for one in made.decision.tests]
     if sum(map(len, ids)) > ARGUMENT_BYTES:
@@ -42,15 +43,27 @@ def arguments(world: World, base: str) -> Arguments:
         notes.append(f"test-run: too many to name: the {len(ids)} files they are in are run whole")
     if sum(map(len, ids)) > ARGUMENT_BYTES:
         return Arguments((), False, facts, [*notes, "test-run: too many to name: everything is run"])
-    return Arguments(tuple(_from(world, one) for one in ids), not ids, facts, notes)
+    return Arguments(tuple(from_here(world, one) for one in ids), not ids, facts, notes)
 
 
 def _two(counts: Document) -> Document:
     return {"selected": counts["selected"], "total": counts["total"]}
 
 
-def _from(world: World, name: str) -> str:
-    """A node id as pytest takes it where we stand."""
-    top = world.repository.top or world.cwd
+def from_here(world: World, name: str) -> str:
+    """A node id as pytest takes it where we stand; from the top in a bare repository."""
+    if world.repository.top is None:
+        return name
     path, sep, rest = name.partition("::")
-    return os.path.relpath(Path(os.path.realpath(top)) / path, world.cwd) + sep + rest
+    top = Path(os.path.realpath(world.repository.top))
+    return os.path.relpath(top / path, os.path.realpath(world.cwd)) + sep + rest
+
+
+def from_top(world: World, name: str, known: Collection[str]) -> str:
+    """A node id from the top, of one that is written from where we stand; one of a known file is taken as it is."""
+    path, sep, rest = name.partition("::")
+    if path in known or world.repository.top is None:
+        return name
+    place = os.path.realpath(world.cwd / path)
+    there = os.path.relpath(place, os.path.realpath(world.repository.top))
+    return (there if there in known else path) + sep + rest

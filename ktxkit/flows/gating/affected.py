@@ -49,7 +49,20 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     proof = kept.newest(world, base.name, target.name)
     if proof is not None and proof["missed"]:
         found += [_missed(one, proof["id"]) for one in proof["misses"][:SHOWN]]
-    return Answer(found, looked=len(picked))
+    return Answer(found, len(picked), _looked_at(made, is_known=bool(subject.base_files)))
+
+
+def _looked_at(made: select.Selection, *, is_known: bool) -> str:
+    """What was asked for, in words: nothing affected is another thing than nothing known."""
+    total = plural(made.decision.total, "test")
+    if not made.decision.total:
+        return "no test was found in this tree: whether it passes is unknown"
+    if not is_known:
+        return f"no base is known: all of the {total} are meant"
+    change = plural(len(made.touched), "changed path")
+    if not made.decision.selected:
+        return f"none of {total} is affected by {change}"
+    return f"{made.decision.selected} of {total} affected by {change}"
 
 
 def _snapshot(files: Mapping[bytes, tuple[str, str]], kind: str) -> Snapshot:

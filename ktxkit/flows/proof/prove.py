@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ktxkit.contracts import Document
 from ktxkit.core.mutation.mutants import Mutant, mutants, sample
+from ktxkit.core.mutation.values import valid, values
 from ktxkit.effects import files
 from ktxkit.errors import CannotRun
 from ktxkit.flows.proof.copy import Copy, Outcome
@@ -87,7 +88,7 @@ def _miss(one: Met) -> Document:
 def prove(copy: Copy, candidates: Sequence[Mutant], count: int, seed: int, tests: Tests, told: Told) -> Account:
     """Meet `count` of the candidates. Raises CannotRun where the suite does not pass as it is, or loads no copy."""
     contents = {path: copy.read(path) for path in {one.path for one in candidates}}
-    picked = sample(candidates, contents, count, seed)
+    picked = sample(candidates, contents, count, seed, valid)
     baseline, unloaded = _baseline(copy, {path: contents[path] for path in {one.path for one in picked}})
     account = Account(len(candidates), baseline, unloaded=unloaded)
     limit = max(LIMIT_LEAST, baseline.seconds * LIMIT_TIMES)
@@ -105,10 +106,10 @@ def prove(copy: Copy, candidates: Sequence[Mutant], count: int, seed: int, tests
 
 
 def _baseline(copy: Copy, contents: dict[str, bytes]) -> tuple[Outcome, list[str]]:
-    """The suite without a mutant; each file to be mutated leaves a mark where it is loaded."""
+    """The suite without a mutant; each module to be mutated leaves a mark where it is loaded."""
     marks = copy.top.parent / "marks"
     files.make_dirs(marks)
-    paths = sorted(contents)
+    paths = sorted(path for path in contents if path.endswith(".py"))
     for number, path in enumerate(paths):
         mark = os.fsencode(repr(str(marks / str(number))))
         copy.write(path, contents[path].rstrip(b"\n") + b"\n__import__('builtins').open(" + mark + b", 'a').close()\n")
@@ -120,7 +121,7 @@ def _baseline(copy: Copy, contents: dict[str, bytes]) -> tuple[Outcome, list[str
     if outcome.noticed:
         raise CannotRun(
             f"the suite does not pass without a mutant: {outcome.failed} failed, first {outcome.first or outcome.said}",
-            hint="deselect what fails, behind `--`; nothing can be proven with it",
+            hint="mend what fails; what is deselected behind `--` instead is not covered by the proof",
         )
     unloaded = [path for number, path in enumerate(paths) if not (marks / str(number)).exists()]
     if paths and len(unloaded) == len(paths):
@@ -132,12 +133,14 @@ def _baseline(copy: Copy, contents: dict[str, bytes]) -> tuple[Outcome, list[str
     return outcome, unloaded
 
 
-def candidates(copy: Copy, changed: Sequence[tuple[str, str]]) -> list[Mutant]:
-    """The mutants in changed units (path, name; empty: what runs at import), in those around and inside them."""
+def candidates(copy: Copy, changed: Sequence[tuple[str, str]], data: Sequence[str] = ()) -> list[Mutant]:
+    """The mutants in changed units (path, name; empty: what runs at import), in those around and inside them; and
+    one for each value of the data files."""
     by_path: dict[str, set[str]] = {}
     for path, unit in changed:
         by_path.setdefault(path, set()).add(unit)
-    return [one for path, units in sorted(by_path.items()) for one in mutants(path, copy.read(path)) if _in(one, units)]
+    found = [one for path, units in by_path.items() for one in mutants(path, copy.read(path)) if _in(one, units)]
+    return sorted([*found, *(one for path in data for one in values(path, copy.read(path)))])
 
 
 def _in(mutant: Mutant, units: set[str]) -> bool:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
+from ktxkit.core.affected.decision import Touched
+from ktxkit.core.mutation.values import is_data
+from ktxkit.core.text import plural, printable
 from ktxkit.effects import tree_state
 from ktxkit.effects.clock import timestamp
-from ktxkit.errors import Refused
+from ktxkit.errors import CannotRun, Refused
 from ktxkit.flows import ledger, projects, test_run
 from ktxkit.flows.affected import select
 from ktxkit.flows.proof import copy, prove
 from ktxkit.flows.proof.prove import Told
 from ktxkit.flows.run_ids import new_run_id
 from ktxkit.world import World
+
+SHOWN = 5  # paths that are named
+NO_PLACE = "no value, operator, call or return in what changed"
 
 
 @dataclass(frozen=True)
@@ -30,26 +36,51 @@ class Ask:
 
 def proof(world: World, ask: Ask, told: Told) -> Document:
     """Prove the selection of the change from a base to the checkout. Raises Refused where nothing can be mutated."""
+    if ask.sample < 1:
+        raise CannotRun(f"--sample {ask.sample}: a proof needs at least one mutant", hint="--sample 50 is the default")
     made = select.select(world, select.Wish(base=ask.base))
     entries, tests = made.target.entries, [one.id for one in made.decision.tests]
+    left = {one.path: _left_alone(made, one) for one in made.touched}
     changed = [
-        (one.path, one.unit)
-        for one in made.decision.changes
-        if one.path.endswith(".py")
-        and entries.get(one.path, ("",))[0] in copy.REGULAR
-        and not made.graph.project.is_test_file(one.path)
+        (one.path, one.unit) for one in made.decision.changes if one.path.endswith(".py") and not left.get(one.path)
     ]
+    data = [path for path, why in left.items() if not why and not path.endswith(".py")]
     paths = {path for path, _ in changed}
     python = ask.python or test_run.python_of(world)
     with copy.opened(world, entries, made.target.loose, paths, python, ask.words) as place:
-        found = prove.candidates(place, changed)
+        found = prove.candidates(place, changed, data)
         if not found:
-            raise Refused(
-                "nothing in the change can be mutated",
-                hint="a proof needs changed Python outside of the tests; --base names where the change starts",
-            )
+            raise _nothing(ask, left)
         account = prove.prove(place, found, ask.sample, ask.seed, lambda _: tests, told)
     return _kept(world, ask, made, account)
+
+
+def _left_alone(made: select.Selection, one: Touched) -> str:
+    """Why nothing of a changed path is mutated; empty where something may be."""
+    if one.path not in made.target.entries:
+        return "it is gone"
+    if made.target.entries[one.path][0] not in copy.REGULAR:
+        return "no plain file"
+    if one.path in made.decision.unbounded:
+        return "every test is meant for it: none can be missed"
+    if made.graph.project.is_test_file(one.path):
+        return "a test: a wrong test says nothing of what is selected"
+    if one.path.endswith(".py"):
+        same = all(change.path != one.path for change in made.decision.changes)
+        return "only layout or remarks differ" if same else ""
+    return "" if is_data(one.path) else "no Python, and no JSON, YAML, TOML, CSV or ini"
+
+
+def _nothing(ask: Ask, left: Mapping[str, str]) -> Refused:
+    """Every changed path with why nothing of it is mutated."""
+    if not left:
+        return Refused(f"nothing to prove: nothing differs from {ask.base}", hint="--base says where the change starts")
+    said = [f"{printable(path)}: {why or NO_PLACE}" for path, why in left.items()]
+    more = f"; and {plural(len(said) - SHOWN, 'other path')}" if len(said) > SHOWN else ""
+    return Refused(
+        f"nothing in the change can be mutated: {'; '.join(said[:SHOWN])}{more}",
+        hint="a proof mutates changed modules and data outside of the tests; --base names where the change starts",
+    )
 
 
 def _kept(world: World, ask: Ask, made: select.Selection, account: prove.Account) -> Document:
@@ -66,6 +97,7 @@ def _kept(world: World, ask: Ask, made: select.Selection, account: prove.Account
         **({"tree": tree} if tree else {}),
         "seed": ask.seed,
         "selection": {"tests": made.decision.selected, "of": made.decision.total, "verdict": made.decision.verdict},
+        **({"arguments": list(ask.words)} if ask.words else {}),
         **account.document(),
     }
     body = {"kind": "affected-proof", "run": document["id"], "project": document["project"], "proof": document}
@@ -87,5 +119,7 @@ def lines(document: Document) -> list[str]:
             f" ({document['selectedOfKilled'] / document['needed']:.1f} for each that was needed)"
         )
     made += [f"never loaded by the suite: {path}" for path in document.get("unloaded", ())]
+    if document.get("arguments"):
+        made.append(f"pytest was given {' '.join(document['arguments'])}: tests that this leaves out are not covered")
     words = {"proven": "no miss", "missed": "the selection leaves out what is needed", "nothing": "nothing is proven"}
     return [*made, f"{document['id']}: {words[document['verdict']]}"]

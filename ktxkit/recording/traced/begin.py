@@ -78,7 +78,7 @@ _start = _thread.start_new_thread
 
 
 def _watch(tracer: Listener) -> None:
-    """What multiprocessing does without an audit event."""
+    """What multiprocessing and threading do without an audit event."""
 
     def spawned(frame: Any) -> None:
         if frame.f_code.co_name == "spawnv_passfds":
@@ -91,6 +91,7 @@ def _watch(tracer: Listener) -> None:
     library = os.path.dirname(os.__file__)  # noqa: PTH120 - as code objects have it
     tracer.watch(f"{library}/multiprocessing/util.py", spawned)
     tracer.watch(f"{library}/multiprocessing/forkserver.py", served)
+    tracer.watch(f"{library}/threading.py", tracer.thread)
 
 
 def begin() -> None:

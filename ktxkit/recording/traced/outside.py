@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from typing import Any
+from weakref import WeakSet
 
 from ktxkit.recording.traced.tracer import ARGUMENT, ARGUMENTS, OWN, Tracer
 from ktxkit.recording.traced.writing import plain
@@ -15,7 +16,17 @@ BY_DESCRIPTOR = ("_rmtree_safe_fd", "fwalk", "_fwalk")  # names there are relati
 
 
 class Listener(Tracer):
-    """The tracer with its ears."""
+    """The tracer with its ears. `runners`: threads that nothing of the repository asked for, as a plugin's."""
+
+    def __init__(self, directory: str, top: str, token: str) -> None:
+        super().__init__(directory, top, token)
+        self.runners: WeakSet[threading.Thread] = WeakSet()
+
+    def thread(self, frame: Any) -> None:
+        """A call into `threading`: where a thread begins, whose it is depends on who is on the stack."""
+        one = frame.f_locals.get("self") if frame.f_code.co_name == "start" else None
+        if isinstance(one, threading.Thread) and self.caller(frame)[0] is None:
+            self.runners.add(one)
 
     def touched(self, what: str, name: Any) -> None:
         """A file was opened, or a directory listed."""
