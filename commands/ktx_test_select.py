@@ -13,7 +13,6 @@ example  test-select --base main
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         document = answers.only(document, test)
         return cli.Result(outcome, document, "selection", lines=answers.chains(document), notes=notes)
     ids = [running.from_here(world, one.id) for one in made.decision.tests]
-    raw = b"".join(os.fsencode(one) + b"\0" for one in ids) if args.nul else None
+    raw = b"".join(one.encode("utf-8", "surrogateescape") + b"\0" for one in ids) if args.nul else None
     return cli.Result(outcome, document, "selection", raw=raw, lines=[printable(one) for one in ids], notes=notes)
 
 

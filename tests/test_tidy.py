@@ -21,8 +21,8 @@ PURE = {
     "__future__", "array", "ast", "base64", "bisect", "builtins", "collections", "copy", "dataclasses", "difflib",
     "enum",
     "fnmatch", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json", "math", "operator", "re",
-    "string", "textwrap", "tokenize", "tomllib", "typing", "unicodedata", "warnings", "urllib.parse", "datetime", "struct",
-    "statistics",
+    "string", "textwrap", "tokenize", "tomllib", "typing", "unicodedata", "warnings", "urllib.parse", "datetime",
+    "statistics", "struct",
 }  # fmt: skip
 PURE_PACKAGES = {"_ruamel_yaml", "blake3", "markdown_it", "mdit_py_plugins", "ruamel", "sqlglot"}
 HEAVY = {
