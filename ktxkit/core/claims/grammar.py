@@ -19,6 +19,7 @@ from ktxkit.core.claims.patterns import (
     EVERYTHING,
     FILE,
     FULL_HAS,
+    HEDGED,
     IN_FULL,
     LABEL,
     LABELLED,
@@ -85,7 +86,7 @@ def _older(plain: str, at: int) -> bool:
 def asserted(sentence: Sentence, claim: Claim) -> bool:
     """Whether it is said of a run that was made here: nothing before it in its clause supposes, nothing places it."""
     plain = sentence.plain
-    if _older(plain, claim.start):
+    if _older(plain, claim.start) or HEDGED.match(plain, claim.end):
         return False
     marks = [plain.rfind(mark, 0, claim.start) for mark in (";", ":", " but ", " however ", "(")]
     clause = max(0, *marks)
@@ -163,7 +164,7 @@ def _greens(sentence: Sentence) -> Iterator[Claim]:
     for found in SUITE.finditer(plain):
         yield Claim("green", sentence, *found.span(), full=True)
     for found in PLAIN.finditer(plain):
-        yield Claim("green", sentence, *found.span())
+        yield Claim("green", sentence, *found.span("said"))
     for found in LABEL.finditer(plain):
         yield Claim("green", sentence, *found.span(), full=bool(re.search(r"suite|full", found[0], re.IGNORECASE)))
     for found in ENDED.finditer(plain):

@@ -22,10 +22,10 @@ THE_SUITE = (
     r"(?:(?:the|our|its)\s)?(?:(?:full|whole|entire|complete)\s)?(?:test[\s-]?suite|suite\sof\stests|(?<=full\s)suite)"
 )
 TAIL = (
-    r"(?=\s*(?:$|[.,;:!?)\]/]|-\s|100\s?%|(?:again|now|for|with|and|but|after|before|in|on|since|as|except|locally|here|cleanly|"
+    r"(?=\s*(?:$|[.,;:!?)\]/(\[&+*|~]|#\d|[^\w\s\x00-\x7f]|-\s|100\s?%|in\s\d|(?:again|now|for|with|and|but|after|before|in|on|since|as|except|locally|here|cleanly|"
     r"successfully|without|when|if|unless|under|once|until|so|because|too|fine|ok|at|by|while|then|today|this\stime)\b))"
 )
-EDGE = r"(?=\s*(?:$|[.,;:!)\]/]|in\s\d|\d+/\d|and\b|\bout of\b|-\s|\())"
+EDGE = r"(?=\s*(?:$|[.,;:!)\]/\[&+*|~]|#\d|[^\w\s\x00-\x7f]|in\s\d|\d+/\d|and\b|\bout of\b|-\s|\())"
 
 ALL = re.compile(
     rf"(?:\b(?P<lead>all|every|each|both)\s(?:(?:single|one)\s)?|\b100\s?(?:%|percent)\s)(?:of\s)?(?:all\s)?(?:(?:the|our|its|my)\s)?"
@@ -39,7 +39,8 @@ SUITE = re.compile(
     re.IGNORECASE,
 )
 PLAIN = re.compile(
-    rf"(?:^|[.,;:(]\s?|\b(?:and|the|our|{KIND}|that|but)\s)(?:{KIND}\s)?tests\s(?:{NOW}\s)*(?:pass(?:ed)?|{IS}\s(?:{NOW}\s)*(?:{GREEN}|ok)){TAIL}",
+    rf"(?:^\s?|(?:[.,;:(\]&+]|[^\w\s\x00-\x7f])\s?|\b(?:and|the|our|{KIND}|that|but)\s)"
+    rf"(?P<said>(?:{KIND}\s)?tests\s(?:{NOW}\s)*(?:pass(?:ed)?|green|{IS}\s(?:{NOW}\s)*(?:{GREEN}|ok)){TAIL})",
     re.IGNORECASE,
 )
 COUNT = re.compile(
@@ -144,6 +145,11 @@ ELSEWHERE = re.compile(
     re.IGNORECASE,
 )
 CI_CLAUSE = re.compile(r"[;,]\s(?:(?:and|but|the)\s)*ci\b[^;,]*|^(?:the\s)?ci\b[^;]*(?=;)", re.IGNORECASE)
+HEDGED = re.compile(
+    r"[\s,(\[-]*(?:hopefully|i\s(?:think|hope|believe|guess|suppose|assume)|probably|presumably|supposedly|maybe|perhaps|"
+    r"in\stheory|tbd|todo|wip|to\sbe\s)\b",
+    re.IGNORECASE,
+)
 SAID = re.compile(
     r"\bafter\s(?:this|that)(?:\s(?:change|fix|commit|patch))?\s*$|(?P<because>\bbecause\s*$)", re.IGNORECASE
 )

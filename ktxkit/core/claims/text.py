@@ -14,6 +14,8 @@ _TRAILER = re.compile(
     re.IGNORECASE,
 )
 _LIST = re.compile(r"\s*(?:[-*+\u2022]|\d{1,3}[.)])\s+")
+_BOX = re.compile(r"\s*(?:(?:[-*+\u2022]|\d{1,3}[.)])\s+)?(?:\[(?P<tick>[ xX]?)\](?!\()|\u2610|\u2611|\u2612)\s+")
+_OPEN = re.compile(r"\[ ?\]|\u2610")
 _END = re.compile(
     r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)(?<!cf\.)(?<!etc\.)[\"')\]]*\s+(?=[A-Z0-9\"'(`\[])|\s+[\u2013\u2014]\s+"
 )
@@ -24,6 +26,7 @@ _MASKED = (
     re.compile(r"“[^”\n]*”"),
     re.compile(r"\bhttps?://\S+"),
     re.compile(r"<[^>\n]*>"),
+    re.compile(r"\[(?:skip|no) (?:ci|actions)\]|\[(?:ci|actions) skip\]", re.IGNORECASE),  # told to a server
 )
 
 
@@ -32,7 +35,7 @@ _MARKS = (
     re.compile(r"(?<![\w*/])(?P<mark>\*{1,3})(?=\w)[^*\n]+(?<=[\w.,;:!])(?P<end>(?P=mark))(?![\w*/])"),
     re.compile(r"(?<![\w/])(?P<mark>_{1,3})(?=[A-Za-z])[^_\n]+(?<=[\w.,;:!])(?P<end>(?P=mark))(?![\w/])"),
     re.compile(
-        r"(?<![`\w])(?P<mark>`)(?:all|every|tests?|suite|pass(?:es|ed)?|green)(?P<end>`)(?![`\w])", re.IGNORECASE
+        r"(?<![`\w])(?P<mark>`)(?:all|every|tests?|suite|pytest|pass(?:es|ed)?|green)(?P<end>`)(?![`\w])", re.IGNORECASE
     ),
 )
 
@@ -98,7 +101,17 @@ def mask(text: str) -> str:
 
 
 def _paragraphs(message: str) -> Iterator[list[tuple[int, str]]]:
-    """Runs of lines that belong together. A list item, a header and an indented block begin a new one."""
+    """Runs of lines that belong together. A list item, a header and an indented block begin a new one.
+
+    One that begins with a box that nobody ticked is left out: it says what is still to be done.
+    """
+    for found in _runs(message):
+        box = _BOX.match(found[0][1])
+        if box is None or not _OPEN.search(box[0]):
+            yield [(found[0][0], _blank(found[0][1])), *found[1:]]
+
+
+def _runs(message: str) -> Iterator[list[tuple[int, str]]]:
     open_fence, found = "", list[tuple[int, str]]()
     for number, raw in enumerate(message.split("\n"), start=1):
         line = raw.rstrip("\r")[:LINE_LIMIT]
@@ -109,22 +122,23 @@ def _paragraphs(message: str) -> Iterator[list[tuple[int, str]]]:
             )
             line = ""
         skipped = not line.strip() or line.lstrip().startswith((">", "|")) or _TRAILER.match(line) or _code(line, found)
-        if found and (skipped or _LIST.match(line) or number == 2):
+        if found and (skipped or _LIST.match(line) or _BOX.match(line) or number == 2):
             yield found
             found = []
         if not skipped:
-            found.append((number, _blank_list(line)))
+            found.append((number, line))
     if found:
         yield found
 
 
-def _blank_list(line: str) -> str:
-    """A list item's marker is no part of the sentence; its place is kept."""
-    marker = _LIST.match(line)
+def _blank(line: str) -> str:
+    """A list item's marker and its box are no part of the sentence; their place is kept."""
+    marker = _BOX.match(line) or _LIST.match(line)
     return " " * marker.end() + line[marker.end() :] if marker else line
 
 
 def _code(line: str, before: list[tuple[int, str]]) -> bool:
     """An indented block is code or output, unless it goes on with a list item."""
     indented = line.startswith(("    ", "\t"))
-    return indented and not _LIST.match(line) and not (before and before[-1][1].startswith("  "))
+    goes_on = bool(before) and (before[-1][1].startswith("  ") or _LIST.match(before[-1][1]) is not None)
+    return indented and not _LIST.match(line) and not goes_on
