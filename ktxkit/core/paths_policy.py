@@ -35,7 +35,7 @@ class PathClass(Enum):
     UNTRACKED = "untracked"
 
 
-CANDIDATES = frozenset({PathClass.DELIVERABLE, PathClass.TRACKED, PathClass.UNTRACKED})
+CANDIDATES = (PathClass.TRACKED, PathClass.UNTRACKED, PathClass.DELIVERABLE)
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,9 @@ class Classified:
         """Whether the path could become source."""
         return self.path_class in CANDIDATES
 
+
+_CONTROL, _TRACKED = Classified(PathClass.CONTROL, "internal_control"), Classified(PathClass.TRACKED, "tracked")
+_UNTRACKED = Classified(PathClass.UNTRACKED, "untracked")
 
 # Names that mean the same in every project: they count at any depth, as a directory, a link or a file.
 _ANYWHERE: dict[bytes, str] = {
@@ -132,23 +135,22 @@ class CandidatePathPolicy:
 
     def classify(self, path: bytes, *, tracked: bool, ignored: bool | None = None) -> Classified:
         """The class. `tracked`: it is in the attempt's tracked set; `ignored`: None asks the snapshot's rules."""
-        name = text(path)
         if control(path):
-            return Classified(PathClass.CONTROL, "internal_control")
-        if any(matches(pattern, name) for pattern in self.deliverables):
+            return _CONTROL
+        if self.deliverables and _matches_one(self.deliverables, path):
             return Classified(PathClass.DELIVERABLE, "declared_deliverable")
         if path in self.copied:
             return Classified(PathClass.COPIED, "copied_in")
-        if any(matches(pattern, name) for pattern in self.generated):
+        if self.generated and _matches_one(self.generated, path):
             return Classified(PathClass.GENERATED, "generated")
         if tracked:
-            return Classified(PathClass.TRACKED, "tracked")
+            return _TRACKED
         reason = volatile(path)
         if reason:
             return Classified(PathClass.VOLATILE, reason)
         if self.ignore.ignored(path) if ignored is None else ignored:
             return Classified(PathClass.IGNORED, "git_ignored")
-        return Classified(PathClass.UNTRACKED, "untracked")
+        return _UNTRACKED
 
     def prunes(self, directory: bytes) -> Classified | None:
         """Why no untracked path below a directory can be a candidate, or None where one could be.
@@ -156,7 +158,7 @@ class CandidatePathPolicy:
         Tracked paths below it count all the same: whoever prunes must look at those that the tracked set names.
         """
         if control(directory):
-            return Classified(PathClass.CONTROL, "internal_control")
+            return _CONTROL
         if any(may_hold(pattern, directory) for pattern in self.deliverables):
             return None
         if any(_covers(pattern, text(directory)) for pattern in self.generated):
@@ -210,6 +212,11 @@ def from_lease(lease: Mapping[str, Any], ignore: IgnoreRules) -> CandidatePathPo
         frozenset(name.encode("utf-8", "surrogateescape") for name in copied),
         ignore,
     )
+
+
+def _matches_one(patterns: Iterable[str], path: bytes) -> bool:
+    name = text(path)
+    return any(matches(pattern, name) for pattern in patterns)
 
 
 def may_hold(pattern: str, directory: bytes) -> bool:

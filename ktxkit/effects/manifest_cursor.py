@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ktxkit.core.observer.manifest import PACKED, PATH_LIMIT, Entry
+from ktxkit.core.observer.manifest import PACKED, PATH_LIMIT
 from ktxkit.effects.manifest_file import CLASS_AT, ROW, Edit, Stored
 
 WINDOW = 1 << 20  # bytes of packed entries
+INODE = 16  # bytes of a key that are device and inode
 MARGIN = PACKED.size + PATH_LIMIT  # the longest entry: one that begins in the window lies whole in what was read
 
 
@@ -15,12 +16,14 @@ class Cursor:
     `_at` and `_next` are places in the window, `_row` is the entry's row in the window of rows.
     """
 
-    __slots__ = ("_at", "_base", "_next", "_row", "_rows", "_stored", "_turn", "_window", "edits", "index", "path")
+    __slots__ = ("_at", "_base", "_next", "_row", "_rows", "_run", "_stored", "_turn", "_window", "edits", "index",
+                 "path")  # fmt: skip
 
     def __init__(self, stored: Stored) -> None:
         self._stored = stored
         self.index = 0
         self.edits: list[Edit] = []
+        self._run: Edit | None = None  # the last insertion
         self.path: bytes | None = None
         self._load(0)
 
@@ -92,20 +95,20 @@ class Cursor:
         else:
             self._stand(at)
 
-    def _edit(self, entry: Entry | None, row: bytes, *, replaced: bool = False) -> None:
+    def _edit(self, packed: bytes, row: bytes, *, replaced: bool = False) -> None:
         end = self._base + self._next
-        self.edits.append(Edit(self.index, self.begin, end, entry, row, replaced))
+        self.edits.append(Edit(self.index, self.begin, end, packed, row, replaced))
         self.step()
 
     def delete_before(self, path: bytes) -> None:
         """What was stored before this path and was not met is gone."""
         while self.path is not None and self.path < path:
-            self._edit(None, b"")
+            self._edit(b"", b"")
 
     def delete_below(self, prefix: bytes) -> None:
         """What was stored under a directory (with its slash; `b""` is everything) and was not met is gone."""
         while self.path is not None and self.path.startswith(prefix):
-            self._edit(None, b"")
+            self._edit(b"", b"")
 
     def keep(self, path: bytes) -> None:
         """What was stored at this path stays; what was before it is gone."""
@@ -123,9 +126,17 @@ class Cursor:
         while self.path is not None and self.path.startswith(prefix):
             self.step()
 
-    def put(self, entry: Entry, row: bytes, *, replaced: bool = False) -> None:
-        """What stands at the cursor's path, or before it where the path is new."""
-        if self.path == entry.path:
-            self._edit(entry, row, replaced=replaced)
-        else:
-            self.edits.append(Edit(self.index, self.begin, self.begin, entry, row))
+    def put(self, path: bytes, packed: bytes, row: bytes) -> None:
+        """What stands at the cursor's path, or before it where the path is new: an entry, packed, with its row."""
+        if self.path == path:
+            if self.packed == packed and self.row == row:
+                self.step()
+            else:
+                self._edit(packed, row, replaced=self.row[:INODE] != row[:INODE])
+            return
+        run = self._run
+        if run is None or run.row_number != self.index:  # it grows as long as nothing that is stored lies between
+            run = self._run = Edit(self.index, self.begin, self.begin, bytearray(), bytearray())
+            self.edits.append(run)
+        run.packed += packed
+        run.rows += row

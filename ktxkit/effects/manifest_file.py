@@ -13,7 +13,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from blake3 import blake3
 
@@ -29,14 +28,18 @@ FLAGS_AT, CLASS_AT = KEY.size, KEY.size + 1
 TRAILER = 32
 
 
-class Edit(NamedTuple):
-    """A stored entry's place, and what stands there now (None: nothing). An insertion has `end == begin`."""
+@dataclass(slots=True)
+class Edit:
+    """A stored entry's place, and what stands there now, packed (nothing: it is gone).
+
+    An insertion has `end == begin`, and any number of entries with their rows: what is new lies together.
+    """
 
     row_number: int
     begin: int
     end: int
-    entry: Entry | None
-    row: bytes
+    packed: bytes | bytearray
+    rows: bytes | bytearray
     replaced: bool = False
 
     @property
@@ -79,21 +82,19 @@ class Stored:
         rows = Span(b"".join(self._row_pieces(edits)))
         return Stored(self.policy_digest, digest(packed.pieces(), self.policy_digest), packed, rows)
 
-    def _packed_pieces(self, edits: Sequence[Edit]) -> Iterator[bytes]:
+    def _packed_pieces(self, edits: Sequence[Edit]) -> Iterator[bytes | bytearray]:
         at = 0
         for edit in edits:
             yield from self.packed.pieces(at, edit.begin)
-            if edit.entry is not None:
-                yield edit.entry.packed()
+            yield edit.packed
             at = edit.end
         yield from self.packed.pieces(at)
 
-    def _row_pieces(self, edits: Sequence[Edit]) -> Iterator[bytes]:
+    def _row_pieces(self, edits: Sequence[Edit]) -> Iterator[bytes | bytearray]:
         at = 0
         for edit in edits:
             yield from self.rows.pieces(at * ROW.size, edit.row_number * ROW.size)
-            if edit.entry is not None:
-                yield edit.row
+            yield edit.rows
             at = edit.row_number + (not edit.inserts)
         yield from self.rows.pieces(at * ROW.size)
 

@@ -1,39 +1,35 @@
 """Reading one entry of a tree that others are writing: through its directory's descriptor, never through a link.
 
 Never by mapping (a truncation meanwhile kills the process with SIGBUS), never a name twice. A read counts only where
-descriptor and name had the same key before and after it.
+the descriptor before it and the name after it have the same key.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from typing import NamedTuple
 
 from blake3 import blake3
 
-from ktxkit.core.observer.manifest import EXECUTABLE, REGULAR, SYMLINK
+from ktxkit.core.observer import stat_key
+from ktxkit.core.observer.manifest import EXECUTABLE, PACKED, REGULAR, SYMLINK
 from ktxkit.core.observer.stat_key import KEY
 
 OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CHUNK = 1 << 20  # bytes
+SMALL = 1 << 14  # bytes; what is smaller is read whole, by one call
 SPARSE_FROM = 16 * 1024 * 1024  # bytes; below it holes are as cheap to read as data
 SPARSE_RATIO = 8
+
+FLAG_BYTES = tuple(bytes((flags,)) for flags in range(4))
 
 UNSTABLE = "scan_unstable"
 ABSENT = "absent"
 UNREADABLE, TOO_LARGE, SPARSE, SPECIAL = "unreadable", "too_large", "sparse_file", "special_entry"
 
 
-class Read(NamedTuple):
-    """What was read: git mode, BLAKE3, size, the stat that vouches for it, and a link's text."""
-
-    mode: int
-    blake3: bytes
-    size: int
-    info: os.stat_result
-    target: bytes | None = None
+Found = tuple[bytes, bytes, int]  # the packed entry, the stat key that vouches for it with its flags, number of names
 
 
 def key_of(info: os.stat_result) -> bytes:
@@ -42,34 +38,35 @@ def key_of(info: os.stat_result) -> bytes:
 
 
 class Reader:
-    """Reads entries with one buffer. `limit`: larger files are not read, in bytes."""
+    """Reads entries with one buffer. `limit`: larger files are not read; `started`: the scan's begin, wall nanoseconds.
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    This runs once for each entry of a tree. A name's look after the reading is one at the descriptor's inode as well,
+    where it is the same inode: a third look would prove nothing more.
+    """
+
+    def __init__(self, limit: int, started: int) -> None:
+        self.limit, self.started = limit, started
         self.files = 0
         self.bytes = 0
         self._buffer = bytearray(CHUNK)
         self._view = memoryview(self._buffer)
 
-    def read(self, directory: int, name: bytes, info: os.stat_result) -> Read | str:
-        """The entry, or why there is none: UNSTABLE, ABSENT, UNREADABLE, TOO_LARGE, SPARSE or SPECIAL."""
-        if stat.S_ISREG(info.st_mode):
-            return self._file(directory, name)
-        if stat.S_ISLNK(info.st_mode):
-            return self._link(directory, name, info)
-        return UNSTABLE if stat.S_ISDIR(info.st_mode) else SPECIAL
-
-    def _link(self, directory: int, name: bytes, info: os.stat_result) -> Read | str:
+    def link(self, directory: int, name: bytes, path: bytes, info: os.stat_result) -> tuple[Found, bytes] | str:
+        """A symbolic link and its text, or UNSTABLE. `info` is what its name was before."""
         try:
             target = os.readlink(name, dir_fd=directory)
             after = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except OSError:
             return UNSTABLE
-        if key_of(after) != key_of(info):
+        key = key_of(info)
+        if key_of(after) != key:
             return UNSTABLE
-        return Read(SYMLINK, blake3(target).digest(), len(target), info, target)
+        racy = stat_key.flags(info.st_mtime_ns, info.st_ctime_ns, 1, self.started)
+        packed = PACKED.pack(len(path), SYMLINK, len(target), blake3(target).digest()) + path
+        return (packed, key + FLAG_BYTES[racy], info.st_nlink), target
 
-    def _file(self, directory: int, name: bytes) -> Read | str:
+    def file(self, directory: int, name: bytes, path: bytes) -> Found | str:
+        """A file, or why there is none: UNSTABLE, ABSENT, UNREADABLE, TOO_LARGE or SPARSE."""
         try:
             fd = os.open(name, OPEN_FILE, dir_fd=directory)
         except FileNotFoundError:
@@ -79,45 +76,49 @@ class Reader:
         except OSError:  # a link now, or a socket: what it is will be seen at the next scan
             return UNSTABLE
         try:
-            return self._content(fd, directory, name)
+            return self._content(fd, directory, name, path)
         except OSError:
             return UNREADABLE
         finally:
             os.close(fd)
 
-    def _content(self, fd: int, directory: int, name: bytes) -> Read | str:
+    def _content(self, fd: int, directory: int, name: bytes, path: bytes) -> Found | str:
         before = os.fstat(fd)
-        if not stat.S_ISREG(before.st_mode):
+        mode, size = before.st_mode, before.st_size
+        if not stat.S_ISREG(mode):
             return UNSTABLE
-        if before.st_size > self.limit:
-            return TOO_LARGE
-        if before.st_size > SPARSE_FROM and before.st_blocks * 512 * SPARSE_RATIO < before.st_size:
-            return SPARSE
-        hashed = self._hash(fd, before.st_size)
+        if size > SPARSE_FROM or size > self.limit:
+            if size > self.limit:
+                return TOO_LARGE
+            if before.st_blocks * 512 * SPARSE_RATIO < size:
+                return SPARSE
+        self.files += 1
+        if size < SMALL:
+            data = os.read(fd, size + 1)
+            self.bytes += len(data)
+            digest = blake3(data).digest() if len(data) == size else None
+        else:
+            digest = self._large(fd, size)
         try:
             named = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
             return UNSTABLE
-        key = key_of(before)
-        if hashed is None or key_of(os.fstat(fd)) != key or key_of(named) != key:
+        modified, changed = named.st_mtime_ns, named.st_ctime_ns
+        key = KEY.pack(named.st_dev, named.st_ino, named.st_size, modified, changed, named.st_mode)
+        if digest is None or key_of(before) != key:
             return UNSTABLE
-        mode = EXECUTABLE if before.st_mode & stat.S_IXUSR else REGULAR
-        return Read(mode, hashed, before.st_size, named)
+        flags = stat_key.flags(modified, changed, named.st_nlink, self.started)
+        kind = EXECUTABLE if mode & stat.S_IXUSR else REGULAR
+        return PACKED.pack(len(path), kind, size, digest) + path, key + FLAG_BYTES[flags], named.st_nlink
 
-    def _hash(self, fd: int, size: int) -> bytes | None:
+    def _large(self, fd: int, size: int) -> bytes | None:
         """BLAKE3 of the content; None where there is another number of bytes than the size says."""
-        self.files += 1
-        count = os.readv(fd, [self._buffer])
-        if count == size:
-            self.bytes += count
-            return blake3(self._view[:count]).digest()
         hasher, total = blake3(), 0
-        while count:
+        while count := os.readv(fd, [self._buffer]):
             hasher.update(self._view[:count])
             total += count
             if total > size:
                 break
-            count = os.readv(fd, [self._buffer])
         self.bytes += total
         return hasher.digest() if total == size else None
 

@@ -12,13 +12,13 @@ import sys
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
-from ktxkit.core.observer.manifest import Change
+from ktxkit.core.observer.manifest import Change, entries
 from ktxkit.core.observer.stat_key import KEY
 from ktxkit.core.paths_policy import Classified, PathClass
-from ktxkit.effects.manifest_file import CLASS_AT, Edit, Stored
+from ktxkit.effects.manifest_file import CLASS_AT, ROW, Edit, Stored
 from ktxkit.effects.reading import OPEN_DIRECTORY, UNREADABLE, UNSTABLE
 from ktxkit.effects.scan_entries import CLASSES, Entries
 from ktxkit.effects.scanned import Hints, Level, OnDirectory, OnPruned, Scan, Subject
@@ -48,34 +48,34 @@ def scan(
     assert (level is Level.HINT) == (hints is not None)
     found = Scan(level, stored)
     started = time.time_ns() if started_ns is None else started_ns
-    entries = Entries(subject, stored, found, started)
-    walk = _Walk(subject, entries, found, hints, on_directory, on_pruned)
+    seen = Entries(subject, stored, found, started)
+    walk = _Walk(subject, seen, found, hints, on_directory, on_pruned)
     if hints is None or hints.wants(b""):
         walk.directory(subject.root, b"", 0)
     else:
         walk.through(subject.root, b"", 0)
-    return _finished(found, stored, entries)
+    return _finished(found, stored, seen)
 
 
-def _finished(found: Scan, stored: Stored, entries: Entries) -> Scan:
-    edits = entries.cursor.edits
+def _finished(found: Scan, stored: Stored, seen: Entries) -> Scan:
+    edits = seen.cursor.edits
     found.stored = stored.edited(edits)
     found.changed_keys = bool(edits)
-    found.files_read, found.bytes_read = entries.reader.files, entries.reader.bytes
-    found.changes = [change for edit in edits if (change := _change(stored, edit, entries)) is not None]
+    found.files_read, found.bytes_read = seen.reader.files, seen.reader.bytes
+    found.asked = lambda: [change for edit in edits for change in _changes(stored, edit, seen)]
     return found
 
 
-def _change(stored: Stored, edit: Edit, entries: Entries) -> Change | None:
+def _changes(stored: Stored, edit: Edit, seen: Entries) -> Iterator[Change]:
     """What an edit changes; a new key alone is nothing."""
     before = None if edit.inserts else stored.entry_at(edit.begin)
-    if before == edit.entry:
-        return None
-    kept = edit.entry or before
-    assert kept is not None, "an edit has a side"
-    row = edit.row or stored.row_at(edit.row_number)
-    word = CLASSES[row[CLASS_AT]].value
-    return Change(kept.path, before, edit.entry, edit.replaced, entries.flags(kept.path), word)
+    rows = edit.rows or stored.row_at(edit.row_number)
+    for number, after in enumerate(entries(bytes(edit.packed)) if edit.packed else (None,)):
+        kept = after or before
+        if before == after or kept is None:
+            continue
+        word = CLASSES[rows[number * ROW.size + CLASS_AT]].value
+        yield Change(kept.path, before, after, edit.replaced, seen.flags(kept.path), word)
 
 
 class _Walk:
@@ -105,12 +105,18 @@ class _Walk:
         listed = self._listed(fd, prefix)
         if listed is None:
             return
-        vouches, trusting, pack = self.cursor.vouches, self.trusting, FLAGGED_KEY.pack
+        cursor, trusting, pack = self.cursor, self.trusting, FLAGGED_KEY.pack
+        vouches, take_file = cursor.vouches, self.entries.take_file
         for name, entry in listed:
             if name.endswith(b"/"):
                 self._subdirectory(fd, prefix, name[:-1], depth)
                 continue
             path = prefix + name
+            if not trusting and entry.is_file(follow_symlinks=False):
+                if cursor.path != path:
+                    cursor.delete_before(path)
+                take_file(fd, name, path)
+                continue
             try:
                 info = entry.stat(follow_symlinks=False)
             except OSError as error:
@@ -120,10 +126,10 @@ class _Walk:
                 info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_mode, NO_FLAGS
             )
             if not (trusting and vouches(path, key)):
-                self.cursor.delete_before(path)
+                cursor.delete_before(path)
                 if not (trusting and vouches(path, key)):
                     self.entries.take(fd, name, path, info)
-        self.cursor.delete_below(prefix)
+        cursor.delete_below(prefix)
 
     def _not_seen(self, path: bytes, error: OSError) -> None:
         if isinstance(error, FileNotFoundError):

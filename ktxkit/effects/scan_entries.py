@@ -9,45 +9,62 @@ from collections import Counter
 from blake3 import blake3
 
 from ktxkit.core.observer import stat_key
-from ktxkit.core.observer.manifest import GITLINK, PATH_LIMIT, SYMLINK, Entry
+from ktxkit.core.observer.manifest import GITLINK, PATH_LIMIT, Entry
 from ktxkit.core.paths_policy import PathClass
 from ktxkit.effects.gitlinks import gitlink_id
-from ktxkit.effects.manifest_cursor import Cursor
+from ktxkit.effects.manifest_cursor import INODE, Cursor
 from ktxkit.effects.manifest_file import CLASS_AT, Stored
-from ktxkit.effects.reading import ABSENT, SPECIAL, UNSTABLE, Read, Reader, key_of
+from ktxkit.effects.reading import ABSENT, SPECIAL, UNSTABLE, Found, Reader
 from ktxkit.effects.scanned import Scan, Subject
 
 CLASSES = tuple(PathClass)  # a key's row holds a class by its number
 _NO_KEY = bytes(stat_key.KEY.size)
-_INODE = 16  # bytes of a key that are device and inode
+CLASS_BYTES = tuple(bytes((number,)) for number in range(len(CLASSES)))
 
 
 class Entries:
     """Looks at one entry at a time, in path order. `started` is the scan's begin, wall time in nanoseconds."""
 
     def __init__(self, subject: Subject, stored: Stored, found: Scan, started: int) -> None:
-        self.subject, self.found, self.started = subject, found, started
+        self.subject, self.found = subject, found
         self.cursor = Cursor(stored)
-        self.reader = Reader(subject.limit)
+        self.reader = Reader(subject.limit, started)
         self._several: dict[bytes, tuple[int, bytes]] = {}  # path: number of names, inode
         self._names: Counter[bytes] = Counter()
 
     def take(self, directory: int, name: bytes, path: bytes, info: os.stat_result) -> None:
         """One entry that no key vouches for. The cursor stands at its path, or where it would be."""
-        known = self.cursor.path == path
-        number = self.cursor.row[CLASS_AT] if known else self._class_number(path)
+        if stat.S_ISREG(info.st_mode):
+            self.take_file(directory, name, path)
+            return
+        number = self._number(path)
         if number is None:
             return
         if stat.S_ISDIR(info.st_mode) and path in self.subject.gitlinks:
             self._gitlink(directory, name, path, number)
+        elif not stat.S_ISLNK(info.st_mode):
+            self._unread(path, UNSTABLE if stat.S_ISDIR(info.st_mode) else SPECIAL)
+        elif isinstance(read := self.reader.link(directory, name, path, info), str):
+            self._unread(path, read)
+        else:
+            self._put(path, read[0], number)
+            if escapes(path, read[1]):
+                self.found.hold(path, "escaping_symlink")
+
+    def take_file(self, directory: int, name: bytes, path: bytes) -> None:
+        """The same for what the directory says is a regular file."""
+        number = self._number(path)
+        if number is None:
             return
-        read = self.reader.read(directory, name, info)
+        read = self.reader.file(directory, name, path)
         if isinstance(read, str):
-            self._unread(path, read, known=known)
-            return
-        self._put(path, read, number, known=known)
-        if read.target is not None and escapes(path, read.target):
-            self.found.hold(path, "escaping_symlink")
+            self._unread(path, read)
+        else:
+            self._put(path, read, number)
+
+    def _number(self, path: bytes) -> int | None:
+        """Of its class; None where it is no candidate."""
+        return self.cursor.row[CLASS_AT] if self.cursor.path == path else self._class_number(path)
 
     def _class_number(self, path: bytes) -> int | None:
         """Of a path that is not stored; None where it is no candidate."""
@@ -61,7 +78,7 @@ class Entries:
             return None
         return CLASSES.index(verdict.path_class)
 
-    def _unread(self, path: bytes, why: str, *, known: bool) -> None:
+    def _unread(self, path: bytes, why: str) -> None:
         if why == ABSENT:
             return  # the cursor deletes what was not met
         if why == SPECIAL:
@@ -71,25 +88,15 @@ class Entries:
             self.found.unsteady(path)
         else:
             self.found.hold(path, why)
-        if known:
+        if self.cursor.path == path:
             self.cursor.step()
 
-    def _put(self, path: bytes, read: Read, number: int, *, known: bool) -> None:
-        cursor, info = self.cursor, read.info
-        entry = Entry(path, read.mode, read.blake3, read.size)
-        flags = stat_key.flags(info.st_mtime_ns, info.st_ctime_ns, info.st_nlink, self.started)
-        row = key_of(info) + bytes((flags if read.mode != SYMLINK else flags & stat_key.RACY, number))
-        if info.st_nlink > 1:
-            self._several[path] = (info.st_nlink, row[:_INODE])
-            self._names[row[:_INODE]] += 1
-        if not known:
-            cursor.put(entry, row)
-            return
-        old = cursor.row
-        if old == row and cursor.packed == entry.packed():
-            cursor.step()
-        else:
-            cursor.put(entry, row, replaced=old[:_INODE] != row[:_INODE])
+    def _put(self, path: bytes, found: Found, number: int) -> None:
+        packed, key, links = found
+        if links > 1:
+            self._several[path] = (links, key[:INODE])
+            self._names[key[:INODE]] += 1
+        self.cursor.put(path, packed, key + CLASS_BYTES[number])
 
     def _gitlink(self, directory: int, name: bytes, path: bytes, number: int) -> None:
         cursor = self.cursor
@@ -104,7 +111,7 @@ class Entries:
         if cursor.path == path and cursor.packed == entry.packed():
             cursor.step()
         else:
-            cursor.put(entry, _NO_KEY + bytes((stat_key.RACY, number)))
+            cursor.put(path, entry.packed(), _NO_KEY + bytes((stat_key.RACY, number)))
 
     def flags(self, path: bytes) -> tuple[str, ...]:
         """What is said beside a change of a file with several names: some of them may lie outside."""

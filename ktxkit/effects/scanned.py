@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from ktxkit.core.observer.manifest import Change
 from ktxkit.core.observer.tracked import Tracked
@@ -71,7 +72,6 @@ class Scan:
 
     level: Level
     stored: Stored
-    changes: list[Change] = field(default_factory=list)
     changed_keys: bool = False
     holds: list[Hold] = field(default_factory=list)
     held: int = 0
@@ -81,6 +81,12 @@ class Scan:
     directories: int = 0
     files_read: int = 0
     bytes_read: int = 0
+    asked: Callable[[], list[Change]] = list
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """Made when asked for: a baseline is against nothing, and everything in it would be a change."""
+        return self.asked()
 
     @property
     def partial(self) -> bool:

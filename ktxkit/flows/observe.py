@@ -46,7 +46,7 @@ def _told(attached: Attached) -> Document:
 def once(place: Place, lease: Document, level: Level, settings: Settings | None = None) -> tuple[Document, Seen]:
     """Reconcile once: attach where nobody has, look, and return the status with what was seen."""
     attached = attach(place, lease, settings, bump=False)
-    seen = Reconciler(attached).reconcile("manual", level)
+    seen = Reconciler(attached).begin("manual", level)
     return _told(attached), seen
 
 

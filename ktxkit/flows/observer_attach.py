@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core import names
@@ -28,13 +28,17 @@ PAUSE = 0.2  # seconds between them
 
 @dataclass(frozen=True)
 class Attached:
-    """An attempt with a baseline. `fresh`: it was taken just now; `damage`: what this attach found wrong before."""
+    """An attempt with a baseline. `fresh`: there was none; `damage`: what this attach found wrong before.
+
+    `scan`: the one that the baseline was made of, where this attach took it and nothing moved in it.
+    """
 
     attempt: Attempt
     taken: root_.Snapshot
     baseline: Document
     fresh: bool
     damage: str = ""
+    scan: Scan | None = None
 
 
 def attach(
@@ -53,15 +57,15 @@ def attach(
         attempt = _new_segment(attempt)
         baseline = _found(attempt) if attempt.chain.records else None
     attempt.lock_held = lock_held
-    fresh = baseline is None
+    fresh, found = baseline is None, None
     if baseline is None:
-        baseline = _first(attempt, settings or Settings())
+        baseline, found = _first(attempt, settings or Settings())
     else:
         _same_settings(attempt, settings)
         attempt.epoch = _next_epoch(attempt) if bump else attempt.state.epoch
     attempt.anchor()
     attempt.lease = attempt.lease_now() or lease
-    return Attached(attempt, root_.snapshot_of(attempt, baseline), baseline, fresh, damage)
+    return Attached(attempt, root_.snapshot_of(attempt, baseline), baseline, fresh, damage, found)
 
 
 def trusted_baseline(attempt: Attempt) -> Document | None:
@@ -137,8 +141,11 @@ def _must_be_whole(attempt: Attempt) -> None:
         )
 
 
-def _first(attempt: Attempt, settings: Settings) -> Document:
-    """Take the baseline: manifest, tracked set, document, record, anchor; in this order, each flushed."""
+def _first(attempt: Attempt, settings: Settings) -> tuple[Document, Scan | None]:
+    """Take the baseline: manifest, tracked set, document, record, anchor; in this order, each flushed.
+
+    Returns its document, and its scan where nothing moved in it.
+    """
     if standing({**attempt.domain}, attempt.lease_now()) in (Standing.REVOKED, Standing.SUPERSEDED):
         raise Refused("the lease is over", where=str(path_of(attempt.lease)), hint="open the unit, then watch it")
     attempt.epoch = Anchor.of(attempt.lease).epoch + 1
@@ -152,12 +159,20 @@ def _first(attempt: Attempt, settings: Settings) -> Document:
     with attempt.chain.locked(Anchor.of(attempt.lease)):
         if attempt.chain.records:  # another observer was faster: its baseline is the attempt's
             attempt.fold()
-            return _found(attempt)
+            return _found(attempt), None
         line = attempt.line_now()
         document = _document(attempt, taken, found, line, known=known)
         attempt.world.writable_store.write(BASELINE, names.observer_file(attempt.name, "baseline.json"), document)
         attempt.append([attempt.record(r.BASELINE, When(line, "startup", "content"), _body(attempt, document, known))])
-    return document
+    return document, _kept(attempt, found)
+
+
+def _kept(attempt: Attempt, found: Scan) -> Scan | None:
+    """A baseline's scan, with its manifest on the disk; None where it is no whole one."""
+    saved = attempt.stored(attempt.policy.digest)
+    if found.partial or saved.digest != found.stored.digest:
+        return None
+    return replace(found, stored=saved, changed_keys=False, asked=list)
 
 
 def _whole_scan(attempt: Attempt, taken: root_.Snapshot) -> Scan:

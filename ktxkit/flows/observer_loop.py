@@ -112,8 +112,8 @@ class Loop:
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def first(self) -> Seen:
-        """The look at the start: everything is read, whatever a state on the disk says."""
-        seen = self._reconcile("startup", Level.CONTENT)
+        """The look at the start: everything is read, whatever a state on the disk says, where it was not just now."""
+        seen = self._reconcile("startup", Level.CONTENT if self.attached.scan is None else Level.STAT)
         self._last_full = self.now
         return seen
 

@@ -66,15 +66,26 @@ class Reconciler:
     def attempt(self) -> Attempt:
         return self.attached.attempt
 
+    def begin(self, source: str, level: Level) -> Seen:
+        """The first look. Where the baseline was taken just now, and nothing moved in it, its scan is the look."""
+        found = self.attached.scan
+        if found is None:
+            return self.reconcile(source, level)
+        self._stored = found.stored
+        return self._reconcile(source, Level.CONTENT, None, found)
+
     def reconcile(self, source: str, level: Level, hints: Hints | None = None) -> Seen:
         """One reconciliation, with everything it writes. Raises BrokenContract, Blocked, OSError: then nothing counts.
 
         Where other observers make every scan void, theirs are the records, and this look is none.
         """
-        level = self._level(level, hints)
+        return self._reconcile(source, self._level(level, hints), hints)
+
+    def _reconcile(self, source: str, level: Level, hints: Hints | None, found: Scan | None = None) -> Seen:
         for _ in range(ROUNDS):
             before = self.attempt.state.manifest
-            seen = self._look(level, hints if level is Level.HINT else None)
+            seen = self._look(level, hints if level is Level.HINT else None, found)
+            found = None
             with self.attempt.chain.locked(self._anchor()):
                 self.attempt.fold()
                 self._must_be_whole()
@@ -104,13 +115,13 @@ class Reconciler:
     def _anchor(self) -> Anchor:
         return Anchor.of(self.attempt.lease_now())
 
-    def _look(self, level: Level, hints: Hints | None) -> Seen:
+    def _look(self, level: Level, hints: Hints | None, found: Scan | None) -> Seen:
+        """Scan, where `found` is no scan that was made already."""
         attempt = self.attempt
-        found: Scan | None = None
         with root_.opened(attempt.lease) as root:
             problem = root if isinstance(root, str) else ""
             untrusted = "" if isinstance(root, str) else root.untrusted
-            if not isinstance(root, str):
+            if not isinstance(root, str) and found is None:
                 subject = root_.subject(attempt, root, self.attached.taken)
                 found = scan.scan(
                     subject,

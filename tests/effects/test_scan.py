@@ -343,27 +343,41 @@ def test_too_deep_is_held(tree: Tree) -> None:
     assert [hold.reason for hold in found.holds] == ["too_deep"]
 
 
-def test_a_file_that_changes_while_it_is_read_is_unstable_and_kept(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [10, reading.SMALL + 10])
+def test_a_file_that_changes_while_it_is_read_is_unstable_and_kept(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     path = tree.write("log.md", "one")
     tree.write("other", "x")
     tree.scan()
     tree.write("other", "changed")
-    real = os.readv
+    read, readv = os.read, os.readv
 
-    def appending(fd: int, buffers: list[bytearray]) -> int:
-        count = real(fd, buffers)
+    def more() -> int:
         with open(path, "a") as stream:
-            stream.write("more")
-        return count
+            return stream.write("more")
 
-    path.write_text("two, and longer")
-    monkeypatch.setattr(os, "readv", appending)
+    path.write_text("2" * size)
+    monkeypatch.setattr(os, "read", lambda fd, count: (read(fd, count), more())[0])
+    monkeypatch.setattr(os, "readv", lambda fd, buffers: (readv(fd, buffers), more())[0])
     found = tree.scan()
     monkeypatch.undo()
     assert found.unstable == [b"log.md"]
     assert found.partial
     assert operations(found) == [(b"other", "content-change")]  # the others are judged all the same
     assert operations(tree.scan()) == [(b"log.md", "content-change")]
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_unstable(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read is not what the name means any more, though the descriptor's file is as it was."""
+    path, other = tree.write("f", "one"), tree.write("t", "two")
+    read = os.read
+    monkeypatch.setattr(os, "read", lambda fd, count: (read(fd, count), other.exists() and other.rename(path))[0])
+    found = tree.scan(Level.CONTENT)
+    monkeypatch.undo()
+    assert (found.unstable, tree.paths) == ([b"f"], [])
+    tree.scan()
+    assert [(entry.path, entry.blake3) for entry in tree.stored.entries()] == [(b"f", blake3(b"two").digest())]
 
 
 def test_a_directory_that_becomes_a_link_is_never_followed(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:

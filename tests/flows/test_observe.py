@@ -243,6 +243,42 @@ def looping(o: Observed, *, native: bool = False) -> Iterator[Loop]:
         loop.close()
 
 
+def test_a_baseline_taken_just_now_is_the_first_look(o: Observed) -> None:
+    attached = o.attach()
+    assert attached.scan is not None
+    o.tree.write("a.md", "since\n")
+    assert o.reconciler is not None
+    seen = o.reconciler.begin("manual", Level.STAT)
+    assert (seen.found, seen.appended) == (attached.scan, [])
+    state = o.attempt.read_state()
+    assert state is not None
+    assert (state["lastLevel"], state["scans"], state["entries"]) == ("content", 1, 5)
+    assert [record["event"] for record in o.look().appended] == ["activity"]  # nothing is lost by it
+    o.restart()
+    assert o.attach().scan is None
+
+
+def test_a_baseline_in_which_something_moved_is_no_look(o: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = os.read
+
+    def appending(fd: int, count: int) -> bytes:
+        found = read(fd, count)
+        o.tree.write("a.md", f"more {len(found)}\n" * 9)
+        return found
+
+    monkeypatch.setattr(os, "read", appending)
+    assert o.attach().scan is None
+
+
+def test_a_watcher_s_first_look_trusts_keys_of_its_own_baseline_only(o: Observed) -> None:
+    for wanted in (Level.STAT, Level.CONTENT):
+        with looping(o) as loop:
+            assert loop.seen is not None
+            assert loop.seen.found is not None
+            assert loop.seen.found.level is wanted
+        o.restart()
+
+
 def test_without_native_watching_it_polls_and_says_so(o: Observed) -> None:
     with looping(o) as loop:
         o.tree.write("a.md", "1\n")

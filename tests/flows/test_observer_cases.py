@@ -161,16 +161,16 @@ def a_name_outside(o: Observed, _m: pytest.MonkeyPatch) -> None:
 @contextmanager
 def appending(path: Path) -> Iterator[None]:
     """Something is written to the file in every read of any file."""
-    real = os.readv
+    real = os.read
 
-    def readv(fd: int, buffers: list[bytearray]) -> int:
-        count = real(fd, buffers)
+    def read(fd: int, count: int) -> bytes:
+        found = real(fd, count)
         with open(path, "a") as stream:
             stream.write("x")
-        return count
+        return found
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(os, "readv", readv)
+        patched.setattr(os, "read", read)
         yield
 
 

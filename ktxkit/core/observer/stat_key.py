@@ -31,4 +31,8 @@ def is_racy(mtime_ns: int, ctime_ns: int, scan_started_ns: int) -> bool:
 
 def flags(mtime_ns: int, ctime_ns: int, links: int, scan_started_ns: int) -> int:
     """What is noted beside a key."""
-    return (RACY if is_racy(mtime_ns, ctime_ns, scan_started_ns) else 0) | (SHARED if links > 1 else 0)
+    shared = SHARED if links > 1 else 0
+    safe = scan_started_ns - COARSE_WINDOW  # older than this is safe everywhere: most files are
+    if mtime_ns < safe and ctime_ns < safe:
+        return shared
+    return shared | RACY if is_racy(mtime_ns, ctime_ns, scan_started_ns) else shared
