@@ -70,10 +70,11 @@ class World:
     def repository(self) -> Repository:
         """Raises CannotRun outside a repository, or where git is missing or too old."""
         from ktxkit.effects.git import require_version
-        from ktxkit.effects.repository import discover
+        from ktxkit.effects.repository import discover, question
 
-        require_version(self.env)
-        return discover(self.git)
+        with question(self.git) as asked:
+            require_version(self.env)
+            return discover(asked)
 
     @cached_property
     def store(self) -> Store:

@@ -15,6 +15,7 @@ class Changed:
     path: bytes
     xy: str
     sub: str = SUBMODULE_NONE
+    head: str = ""  # mode and id in HEAD; zeros where HEAD has no such path
 
     @property
     def intent_to_add(self) -> bool:
@@ -29,6 +30,7 @@ class Status:
     unmerged: tuple[bytes, ...] = ()
     untracked: tuple[bytes, ...] = ()
     ignored: tuple[bytes, ...] = field(default=(), compare=False)
+    head: str = ""  # the commit of HEAD, where it was asked for
 
     @property
     def clean(self) -> bool:
@@ -45,15 +47,19 @@ def parse_status(data: bytes) -> Status:
     changed: list[Changed] = []
     unmerged: list[bytes] = []
     untracked: list[bytes] = []
+    head = ""
     ignored: list[bytes] = []
     fields: Iterator[bytes] = iter(data.split(b"\0"))
     for line in fields:
+        if line.startswith(b"# branch.oid "):
+            head = line[13:].decode("ascii")
         if not line or line.startswith(b"# "):
             continue
         kind = line[:2]
         if kind == b"1 ":
             words = line.split(b" ", 8)
-            changed.append(Changed(words[8], words[1].decode("ascii"), words[2].decode("ascii")))
+            xy, sub, mode, oid = (words[number].decode("ascii") for number in (1, 2, 3, 6))
+            changed.append(Changed(words[8], xy, sub, f"{mode} {oid}"))
         elif kind == b"2 ":
             words = line.split(b" ", 9)
             changed.append(Changed(words[9], words[1].decode("ascii"), words[2].decode("ascii")))
@@ -66,4 +72,4 @@ def parse_status(data: bytes) -> Status:
             ignored.append(line[2:])
         else:
             raise ValueError(f"not a status line: {line[:80]!r}")
-    return Status(tuple(changed), tuple(unmerged), tuple(untracked), tuple(ignored))
+    return Status(tuple(changed), tuple(unmerged), tuple(untracked), tuple(ignored), head)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ktxkit.core.child import ChildState
 from ktxkit.core.status import Status, parse_status
-from ktxkit.effects.git import Git, GitFailed
-from ktxkit.errors import Refused
+from ktxkit.effects import files
+from ktxkit.effects.git import Begun, Git, GitFailed
+from ktxkit.errors import KtxError, Refused
 
 MARKS = {
     "MERGE_HEAD": "merge",
@@ -21,6 +23,11 @@ MARKS = {
     "sequencer": "cherry-pick or revert of several commits",
     "BISECT_LOG": "bisect",
 }
+FIRST_MARK = next(iter(MARKS))
+HERE = (
+    "--path-format=absolute", "--show-toplevel", "--git-common-dir", "--git-path", "index", "--git-path", FIRST_MARK,
+    "HEAD^{commit}", "--symbolic-full-name", "HEAD",
+)  # fmt: skip
 # What decides cleanliness besides content, set so that no edit hides; the user's filters stay on.
 HONEST = {
     "core.checkStat": "default",
@@ -49,50 +56,95 @@ def keeps_modes(top: Path) -> bool:
     return probe.is_file() and not probe.stat().st_mode & stat.S_IXUSR
 
 
-def read_state(git: Git, scratch: Path) -> ChildState:
-    """The state of the checkout that `git` (see `honest`) runs in; `scratch` is an empty directory of ours.
+@dataclass(frozen=True)
+class Here:
+    """Where a checkout stands."""
 
-    Raises Refused for an unborn HEAD.
+    top: Path
+    common_dir: Path  # shared by all worktrees
+    index: Path
+    operations: tuple[str, ...]  # what is not finished
+    head: str  # commit
+    branch: str | None  # full ref; None where HEAD is detached
+
+
+def here(git: Git) -> Here | None:
+    """Where the checkout stands, in one call; None where git cannot tell all of it: `why_not_here` says why."""
+    answer = git.run("rev-parse", *HERE, ok=None)
+    lines = answer.lines
+    if answer.status != 0 or len(lines) != 6:
+        return None
+    top, common, index, mark, head, branch = lines
+    unfinished = _unfinished(mark.removesuffix(FIRST_MARK))
+    return Here(Path(top), Path(common), Path(index), unfinished, head, branch if branch != "HEAD" else None)
+
+
+def why_not_here(git: Git) -> KtxError:
+    """Why git cannot tell where the checkout stands, though it is one."""
+    if git.resolve("HEAD") is None:
+        return Refused("HEAD has no commit", where=str(git.cwd), hint="commit something first")
+    return GitFailed(git.run("rev-parse", *HERE, ok=None))
+
+
+def on_copy(git: Git, index: Path, copy: Path) -> Git:
+    """The runner on a copy of the checkout's index, which it may write. Where there is none, git takes it as empty.
+
+    The copy has the time of the original: entries as young as it are looked at by content, not by their stat data.
+    Source: racy-git in git's technical documentation.
     """
-    head, branch, operations = _head(git)
-    status = read_status(git, ignored="traditional")
+    try:
+        source = os.open(index, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return git.having(GIT_INDEX_FILE=str(copy))
+    with open(source, "rb") as stream:
+        times = os.fstat(source)
+        files.write_new(copy, stream.read())
+    os.utime(copy, ns=(times.st_atime_ns, times.st_mtime_ns))
+    return git.having(GIT_INDEX_FILE=str(copy))
+
+
+def read_state(git: Git, copy: Git, here: Here, scratch: Path) -> ChildState:
+    """The state of the checkout that `git` (see `honest`) runs in, by a copy of its index; `scratch` is ours.
+
+    Two gits and we look at the same time.
+    """
+    with begin_look(copy, ignored="traditional") as look:
+        unseen, special = hidden(copy, scratch), special_files(git)
+        status = looked(look)
     return ChildState(
-        head=head,
-        branch=branch,
-        operations=operations,
-        hidden=tuple(hidden(git, scratch)),
-        special=tuple(special_files(git)),
+        head=here.head,
+        branch=here.branch,
+        operations=here.operations,
+        hidden=tuple(unseen),
+        special=tuple(special),
         status=status,
     )
 
 
+def _status(ignored: str) -> tuple[str, ...]:
+    how = (f"--ignored={ignored}",) if ignored else ()
+    return ("status", "--porcelain=v2", "-z", "-uall", "--ignore-submodules=none", "--no-renames", *how)
+
+
 def read_status(git: Git, *, ignored: str = "") -> Status:
     """git's own view, every file named. `ignored`: `traditional` names each file, `matching` folds directories."""
-    how = [f"--ignored={ignored}"] if ignored else []
-    flags = ["--porcelain=v2", "-z", "-uall", "--ignore-submodules=none", "--no-renames", *how]
-    return parse_status(git.run("status", *flags).out)
+    return parse_status(git.run(*_status(ignored)).out)
 
 
-def _head(git: Git) -> tuple[str, str | None, tuple[str, ...]]:
-    """The commit of HEAD, the full ref that it is on (None: detached), and what is not finished here.
+def begin_look(git: Git, *, ignored: str = "") -> Begun:
+    """Begin to read the status, the commit of HEAD with it; `looked` waits for it."""
+    return git.begin(*_status(ignored), "--branch", "--no-ahead-behind")
 
-    Raises Refused for an unborn HEAD.
-    """
-    first = next(iter(MARKS))
-    asked = ("HEAD^{commit}", "--symbolic-full-name", "HEAD", "--path-format=absolute", "--git-path", first)
-    answer = git.run("rev-parse", *asked, ok=None)
-    if answer.status != 0:
-        if git.resolve("HEAD") is None:
-            raise Refused("HEAD has no commit", where=str(git.cwd), hint="commit something first")
-        raise GitFailed(answer)
-    head, branch, path = answer.text.split("\n", 2)
-    return head, branch if branch != "HEAD" else None, _unfinished(path.removesuffix(first))
+
+def looked(look: Begun) -> Status:
+    """What a look saw. Raises GitFailed."""
+    return parse_status(look.answer().out)
 
 
 def operations(git: Git) -> tuple[str, ...]:
     """What is not finished here: a merge, a rebase and their kin."""
-    first = next(iter(MARKS))
-    return _unfinished(git.text("rev-parse", "--path-format=absolute", "--git-path", first).removesuffix(first))
+    mark = git.text("rev-parse", "--path-format=absolute", "--git-path", FIRST_MARK)
+    return _unfinished(mark.removesuffix(FIRST_MARK))
 
 
 def _unfinished(admin: str) -> tuple[str, ...]:
@@ -102,7 +154,10 @@ def _unfinished(admin: str) -> tuple[str, ...]:
 def hidden(git: Git, scratch: Path) -> list[bytes]:
     """Index entries whose edits git hides: assume-unchanged; skip-worktree where the file is there, or should be."""
     hits, skipped = [], []
-    for item in git.run("ls-files", "-v", "-z").nul:
+    listed = git.run("ls-files", "-v", "-z")
+    if listed.out.startswith(b"H ") and listed.out.count(b"\0H ") + 1 == listed.out.count(b"\0"):
+        return []  # nothing but entries like any other: no need to take 50,000 of them apart
+    for item in listed.nul:
         tag, path = item[:1], item[2:]
         if tag == b"S":
             skipped.append(path)
@@ -152,14 +207,15 @@ def _special(top: bytes) -> Iterator[bytes]:
     pending = [b""]
     while pending:
         inside = pending.pop()
-        with os.scandir(top + b"/" + inside) as listing:
-            entries = list(listing)
-        if inside and any(entry.name == b".git" for entry in entries):
+        place = top + b"/" + inside
+        with os.scandir(place) as listing:
+            entries = [entry for entry in listing if not entry.is_file(follow_symlinks=False)]
+        if inside and os.path.lexists(place + b"/.git"):
             continue  # another repository's
         for entry in entries:
             path = inside + b"/" + entry.name if inside else entry.name
             if entry.is_dir(follow_symlinks=False):
                 if entry.name != b".git":
                     pending.append(path)
-            elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
+            elif not entry.is_symlink():
                 yield path

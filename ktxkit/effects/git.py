@@ -54,6 +54,7 @@ REPOSITORY_ENV = frozenset(
 
 FULL_ID = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 PEELED_KEPT = 20_000
+ROOM = 1024 * 1024  # bytes that a git may say before we listen: what a pipe may hold without privileges
 _peeled: dict[tuple[str, str, str], str] = {}  # (objects, full id, kind) to what it peels to: that never changes
 
 
@@ -117,6 +118,33 @@ class Answer:
         return self.out.removesuffix(b"\0").split(b"\0") if self.out else []
 
 
+class Begun:
+    """A git that is at work while we do something else; in a `with`, one that nobody waited for is ended."""
+
+    def __init__(self, argv: tuple[str, ...], cwd: Path, child: process.Child) -> None:
+        self._argv, self._cwd, self._child = argv, cwd, child
+
+    def __enter__(self) -> Begun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._child.returncode is None:
+            process.end_group(self._child)
+            process.end_reader(self._child)
+
+    def answer(self, ok: Collection[int] | None = (0,)) -> Answer:
+        """Wait for its end. Raises GitFailed where the status is not in `ok` (None: any)."""
+        out, err = self._child.communicate()
+        return expected(Answer(self._argv, self._cwd, self._child.returncode, out, err), ok)
+
+
+def expected(answer: Answer, ok: Collection[int] | None) -> Answer:
+    """The answer, where its status is in `ok` (None: any). Raises GitFailed otherwise."""
+    if ok is not None and answer.status not in ok:
+        raise GitFailed(answer)
+    return answer
+
+
 class Git:
     """A runner bound to a directory and an environment."""
 
@@ -178,9 +206,13 @@ class Git:
         answer = Answer(done.argv, self.cwd, done.status, done.out, done.err)
         if done.timed_out:
             raise GitFailed(answer, hint=f"it did not end within {timeout} seconds")
-        if ok is not None and done.status not in ok:
-            raise GitFailed(answer)
-        return answer
+        return expected(answer, ok)
+
+    def begin(self, *args: Argument) -> Begun:
+        """Start a git that needs no input, and go on; what it says waits in a pipe."""
+        argv = ("git", *args)
+        child = process.start(argv, cwd=self.cwd, env=self.environment(), pass_fds=self.fds, pipesize=ROOM)
+        return Begun(tuple(os.fsdecode(word) for word in argv), self.cwd, child)
 
     def text(self, *args: Argument, env: Mapping[str, str] | None = None) -> str:
         """stdout of a call that must succeed, without its last newline."""

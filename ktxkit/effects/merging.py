@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -76,9 +76,17 @@ class NoPatchError(Exception):
 
 
 def write_patch(
-    neutral: Neutral, old: str, new: str, path: Path, limit: int, entries: Sequence[Entry] | None = None
+    neutral: Neutral,
+    old: str,
+    new: str,
+    path: Path,
+    limit: int,
+    entries: Sequence[Entry] | None = None,
+    proven: Callable[[], None] = lambda: None,
 ) -> tuple[str, int]:
     """The patch from tree to tree, streamed to a file and proved before the file has its name: its digest and bytes.
+
+    `proven` is called between; where it raises, whatever was at `path` stays.
 
     Raises NoPatchError (and whatever was at `path` stays) where it has more than `limit` bytes, or does not make the
     new tree of the old one: git cannot read the name of an empty or binary file back from its header where that is
@@ -90,6 +98,7 @@ def write_patch(
         aside = Path(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115
         if not reproduces(neutral, entries, aside):
             raise NoPatchError("a patch of it would not make the same tree: git cannot read one of its names back")
+        proven()
     return written
 
 

@@ -70,10 +70,12 @@ def start(
     stdout: int | IO[bytes] = subprocess.PIPE,
     stderr: int | IO[bytes] = subprocess.PIPE,
     pass_fds: Collection[int] = (),
+    pipesize: int = -1,
 ) -> subprocess.Popen[bytes]:
     """Start a child as the leader of its own process group. Raises CannotRun where it cannot be started.
 
-    `pass_fds` stay open in it: a lock's descriptor keeps the lock until the child has ended too.
+    `pass_fds` stay open in it: a lock's descriptor keeps the lock until the child has ended too. `pipesize`: bytes that
+    it may say before it has to wait until somebody reads (-1: what the system gives).
     """
     try:
         return subprocess.Popen(
@@ -86,6 +88,7 @@ def start(
             process_group=0,
             close_fds=True,
             pass_fds=pass_fds,
+            pipesize=pipesize,
         )
     except (OSError, ValueError) as error:
         name = os.fsdecode(argv[0])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ktxkit.core.text import printable
-from ktxkit.effects.git import Answer, Git, GitFailed
+from ktxkit.effects.git import Answer, Begun, Git, GitFailed
 from ktxkit.errors import CannotRun
 
 
@@ -54,17 +54,22 @@ class Repository:
         return self.top or self.git_dir
 
 
-def discover(git: Git) -> Repository:
-    """The facts, in one call. Raises CannotRun outside a repository or where git refuses it (safe.directory)."""
+def question(git: Git) -> Begun:
+    """The question after the facts, all in one call."""
     facts = ("--absolute-git-dir", "--git-common-dir", "--is-bare-repository", "--show-object-format")
     inside = ("--is-inside-work-tree", "--show-toplevel", "--is-inside-git-dir", "--show-superproject-working-tree")
-    answer = git.run("rev-parse", "--path-format=absolute", *facts, *inside, ok=None)
+    return git.begin("rev-parse", "--path-format=absolute", *facts, *inside)
+
+
+def discover(asked: Begun) -> Repository:
+    """The facts, as git answers. Raises CannotRun outside a repository or where git refuses it (safe.directory)."""
+    answer = asked.answer(ok=None)
     lines = answer.lines
     within = lines[4:5] == ["true"]  # else the next question ends it with 128, after the answers that are wanted
     if answer.status != 0 and (within or len(lines) != 5 or lines[4] != "false"):
         raise _none(answer) or GitFailed(answer)
     if (within and (len(lines) not in (7, 8) or lines[6] != "false")) or lines[2] not in ("true", "false"):
-        raise CannotRun("the repository's path holds a line break", where=str(git.cwd), hint="move the repository")
+        raise CannotRun("the repository's path holds a line break", where=str(answer.cwd), hint="move the repository")
     top, outer = (lines[5], "".join(lines[7:])) if within else ("", "")
     return Repository(
         top=_real(top) if top else None,

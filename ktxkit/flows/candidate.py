@@ -16,7 +16,7 @@ from ktxkit.effects import merging
 from ktxkit.effects.neutral import Neutral
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import BrokenContract
-from ktxkit.flows.collect import judge_entries
+from ktxkit.flows.taken import judge_entries
 from ktxkit.world import World
 
 SUSPECT = "suspect_revert"

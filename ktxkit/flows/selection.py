@@ -12,7 +12,9 @@ from ktxkit.core.patch import entries_of, parse_staged, staged
 from ktxkit.core.paths_policy import CandidatePathPolicy, PathClass
 from ktxkit.core.status import Status
 from ktxkit.core.text import path_fields, plural, printable
+from ktxkit.effects import merging
 from ktxkit.effects.git import Git, GitFailed
+from ktxkit.effects.neutral import Neutral
 from ktxkit.effects.staging import is_plain_directory, stage
 from ktxkit.errors import Refused
 
@@ -78,6 +80,40 @@ def _all(status: Status) -> Iterator[tuple[bytes, bool, bool]]:
         yield path, False, True
 
 
+def stage_taken(git: Git, status: Status, paths: Sequence[bytes]) -> None:
+    """Make of a copy of the checkout's index, which `git` has, HEAD's with those paths as the worktree has them.
+
+    What was staged is taken back first, so that the worktree's content is read; where the checkout leaves out a path
+    that was staged (sparse), what was staged is the work.
+    """
+    top, taken = os.fsencode(git.cwd), set(paths)
+    staged_only = {
+        item.path
+        for item in status.changed
+        if item.xy in ("M.", "A.", "T.") and item.path in taken and not os.path.lexists(top + b"/" + item.path)
+    }
+    back = [item for item in status.changed if item.xy[0] != "." and item.path not in staged_only]
+    if back:
+        lines = b"".join(b"%s\t%s\0" % (item.head.encode("ascii"), item.path) for item in back)
+        git.run("update-index", "-z", "--index-info", stdin=lines)
+    stage(git, [path for path in paths if path not in staged_only])
+
+
+def tree_of_taken(git: Git, paths: Sequence[bytes], head: str, neutral: Neutral) -> str:
+    """The tree of an index in which those paths were staged. Raises Refused as `tree_of_worktree` does."""
+    if not paths:
+        found = neutral.tree_of(head)
+        assert found is not None, "HEAD has a commit"
+        return found
+    tree = git.text("write-tree")
+    there = {entry.path for entry in merging.changes(neutral, head, tree) if entry.new.kind != "absent"}
+    left = [path for path in paths if path not in there and _is_file(os.fsencode(git.cwd) + b"/" + path)]
+    if left:  # as HEAD has it, or not taken at all
+        kept = set(git.run("ls-files", "-z").nul)
+        _require_taken(git, [path for path in left if path not in kept])
+    return tree
+
+
 def tree_of_worktree(git: Git, index: Path, paths: Sequence[bytes], head: str) -> str:
     """The tree of HEAD with those paths as the worktree has them, by an index of our own; the user's filters apply.
 
@@ -91,7 +127,13 @@ def tree_of_worktree(git: Git, index: Path, paths: Sequence[bytes], head: str) -
     private.run("read-tree", head)
     stage(private, paths)
     listed = set(private.run("ls-files", "-z").nul)
-    left = [path for path in paths if path not in listed and _is_file(os.fsencode(git.cwd) + b"/" + path)]
+    _require_taken(private, [path for path in paths if path not in listed])
+    return private.text("write-tree")
+
+
+def _require_taken(git: Git, absent: Sequence[bytes]) -> None:
+    """Raises Refused where a file stands at a path that the index has not."""
+    left = [path for path in absent if _is_file(os.fsencode(git.cwd) + b"/" + path)]
     if left:
         shown = ", ".join(printable(path) for path in left[:NAMED])
         raise Refused(
@@ -99,7 +141,6 @@ def tree_of_worktree(git: Git, index: Path, paths: Sequence[bytes], head: str) -
             where=str(git.cwd),
             hint="rename them, or remove them; nothing was touched",
         )
-    return private.text("write-tree")
 
 
 def is_as(git: Git, scratch: Path, paths: Sequence[bytes], patch: Mapping[str, Any]) -> bool:

@@ -279,7 +279,7 @@ def test_an_order_file_that_is_missing_is_fatal(repo: Repo, git: Git) -> None:
 
 
 def test_update_index_passes_over_a_name_it_cannot_take(repo: Repo, git: Git) -> None:
-    """flows/selection.py (tree_of_worktree): it answers 0, so what is listed afterwards is compared."""
+    """flows/selection.py (_require_taken): it answers 0, so what is listed afterwards is compared."""
     repo.write("git~1", "x\n")
     assert git.run("update-index", "--add", "-z", "--stdin", stdin=b"git~1\0", ok=None).status == 0
     assert b"git~1" not in git.run("ls-files", "-z").out
@@ -478,7 +478,7 @@ def test_ancestry_is_a_status(repo: Repo, git: Git) -> None:
 
 
 def test_config_of_a_blob_is_key_newline_value(repo: Repo, git: Git) -> None:
-    """flows/collect.py (declared_submodules): submodule paths come from .gitmodules of a tree, no file needed."""
+    """flows/taken.py (declared_submodules): submodule paths come from .gitmodules of a tree, no file needed."""
     blob = git.run("hash-object", "-w", "--stdin", stdin=b'[submodule "s"]\n\tpath = a b\n').text
     answer = git.run("config", "-z", f"--blob={blob}", "--get-regexp", r"^submodule\..*\.path$")
     assert answer.out == b"submodule.s.path\na b\0"

@@ -17,8 +17,8 @@ from tests.support.repos import Repo
 # One unit of a job whose readers are at work already. In the order in which they are made.
 OPEN = ["check-ignore", "worktree add", "rev-parse", "read-tree"]
 COLLECT = [
-    "rev-parse", "rev-parse", "status", "ls-files", "read-tree", "update-index", "ls-files", "write-tree",
-    "status", "rev-parse", "commit-tree", "update-ref", "diff-tree", "update-index", "apply", "ls-files",
+    "rev-parse", "status", "ls-files", "update-index", "status", "write-tree", "commit-tree", "diff-tree",
+    "update-index", "apply", "ls-files", "update-ref",
 ]  # fmt: skip
 APPLY = ["rev-parse", "merge-tree", "cat-file", "commit-tree", "update-ref"]
 CLOSE = [
