@@ -67,6 +67,19 @@ class Stored:
         """Every entry; the whole is read into memory for it."""
         return entries(self.packed.read(0, len(self.packed)))
 
+    def paths(self) -> Iterator[bytes]:
+        """Every path, in order; read piece by piece."""
+        data, at = b"", 0
+        for piece in self.packed.pieces():
+            data, at = data[at:] + piece, 0
+            while at + PACKED.size <= len(data):
+                begin = at + PACKED.size
+                end = begin + (data[at] | data[at + 1] << 8)
+                if end > len(data):
+                    break
+                yield data[begin:end]
+                at = end
+
     def entry_at(self, begin: int) -> Entry:
         return unpack(self.packed.read(begin, PACKED.size + PATH_LIMIT))[0]
 

@@ -23,7 +23,8 @@ Child = subprocess.Popen[bytes]
 KILL_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 POLL = 0.5  # seconds; a child's end wakes us at once, this is for a signal that another thread took
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-NO_INPUT = subprocess.DEVNULL
+NO_INPUT = NO_OUTPUT = subprocess.DEVNULL
+PIPE = subprocess.PIPE
 DeadlinePassed = subprocess.TimeoutExpired  # what a child's `wait` raises at its limit
 NOT_STARTED = 127  # the status of a command that could not be started, as the shell has it
 

@@ -13,7 +13,9 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from ktxkit.core.observer.manifest import Change, entries
 from ktxkit.core.observer.stat_key import KEY
@@ -22,6 +24,9 @@ from ktxkit.effects.manifest_file import CLASS_AT, ROW, Edit, Stored
 from ktxkit.effects.reading import OPEN_DIRECTORY, UNREADABLE, UNSTABLE
 from ktxkit.effects.scan_entries import CLASSES, Entries
 from ktxkit.effects.scanned import Hints, Level, OnDirectory, OnPruned, Scan, Subject
+
+if TYPE_CHECKING:
+    from ktxkit.effects.second_reader import SecondReader
 
 DEEPEST = 200  # directories inside each other; deeper is held
 ENCODING, ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
@@ -48,13 +53,31 @@ def scan(
     assert (level is Level.HINT) == (hints is not None)
     found = Scan(level, stored)
     started = time.time_ns() if started_ns is None else started_ns
-    seen = Entries(subject, stored, found, started)
-    walk = _Walk(subject, seen, found, hints, on_directory, on_pruned)
-    if hints is None or hints.wants(b""):
-        walk.directory(subject.root, b"", 0)
-    else:
-        walk.through(subject.root, b"", 0)
+    with _reading_beside(subject, stored, level, started) as beside:
+        seen = Entries(subject, stored, found, started, beside.found if beside else _nothing)
+        walk = _Walk(subject, seen, found, hints, on_directory, on_pruned)
+        if hints is None or hints.wants(b""):
+            walk.directory(subject.root, b"", 0)
+        else:
+            walk.through(subject.root, b"", 0)
+        seen.reader.files += beside.files if beside else 0
     return _finished(found, stored, seen)
+
+
+def _nothing(_: bytes) -> None:
+    return None
+
+
+@contextmanager
+def _reading_beside(subject: Subject, stored: Stored, level: Level, started: int) -> Iterator[SecondReader | None]:
+    """A second process that reads too, where everything is read and it pays."""
+    from ktxkit.effects import second_reader
+
+    if level is not Level.CONTENT or not second_reader.worth_it(subject, stored):
+        yield None
+        return
+    with closing(second_reader.SecondReader(subject, stored, started)) as reader:
+        yield reader
 
 
 def _finished(found: Scan, stored: Stored, seen: Entries) -> Scan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
+from collections.abc import Callable
 
 from blake3 import blake3
 
@@ -17,17 +18,22 @@ from ktxkit.effects.manifest_file import CLASS_AT, Stored
 from ktxkit.effects.reading import ABSENT, SPECIAL, UNSTABLE, Found, Reader
 from ktxkit.effects.scanned import Scan, Subject
 
+Beside = Callable[[bytes], Found | None]
 CLASSES = tuple(PathClass)  # a key's row holds a class by its number
 _NO_KEY = bytes(stat_key.KEY.size)
 CLASS_BYTES = tuple(bytes((number,)) for number in range(len(CLASSES)))
 
 
 class Entries:
-    """Looks at one entry at a time, in path order. `started` is the scan's begin, wall time in nanoseconds."""
+    """Looks at one entry at a time, in path order. `started` is the scan's begin, wall time in nanoseconds.
 
-    def __init__(self, subject: Subject, stored: Stored, found: Scan, started: int) -> None:
+    `beside` gives what was read of a file by somebody else already.
+    """
+
+    def __init__(self, subject: Subject, stored: Stored, found: Scan, started: int, beside: Beside) -> None:
         self.subject, self.found = subject, found
         self.cursor = Cursor(stored)
+        self._beside = beside
         self.reader = Reader(subject.limit, started)
         self._several: dict[bytes, tuple[int, bytes]] = {}  # path: number of names, inode
         self._names: Counter[bytes] = Counter()
@@ -56,7 +62,7 @@ class Entries:
         number = self._number(path)
         if number is None:
             return
-        read = self.reader.file(directory, name, path)
+        read = self._beside(path) or self.reader.file(directory, name, path)
         if isinstance(read, str):
             self._unread(path, read)
         else:
