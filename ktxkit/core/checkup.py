@@ -34,7 +34,7 @@ SURPRISES: dict[str, tuple[str, str, str]] = {
     "core.worktree": ("", "the checkout is not where the repository is; worktrees of it are unusual", "warning"),
     "core.sharedrepository": ("", "others may write here: .ktx/ stays private to you", "advice"),
     "core.ignorecase": ("true", "names that differ only in case are one file here", "warning"),
-    "core.filemode": ("false", "executable bits are not recorded here", "warning"),
+    "core.filemode": ("false", "git overlooks executable bits; a unit's chmod is collected all the same", "warning"),
     "diff.external": ("", f"git diff runs another program; {OURS}", "advice"),
     "diff.noprefix": ("true", f"git diff leaves a/ and b/ out; {OURS}", "advice"),
     "apply.whitespace": ("fix", f"git apply changes what it applies; {OURS}", "warning"),

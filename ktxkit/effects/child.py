@@ -44,9 +44,15 @@ HONEST = {
 
 
 def honest(git: Git, top: Path) -> Git:
-    """The runner for a checkout in which no edit hides. `core.fileMode` is on where the file system has modes."""
+    """The runner for a unit's checkout, in which no edit hides. `core.fileMode` is on where the file system has modes:
+    git wrote them there when it made the worktree."""
     modes = {"core.fileMode": "true"} if keeps_modes(top) else {}
     return Git(top, git.env, {**git.config, **HONEST, **modes})
+
+
+def honest_to_owner(git: Git, top: Path) -> Git:
+    """The same for a checkout of the user's own, whose modes may mean nothing to them (`core.fileMode=false`)."""
+    return Git(top, git.env, {**git.config, **HONEST})
 
 
 def keeps_modes(top: Path) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -196,10 +197,22 @@ class Worktrees:
             if answer.status != 0 and self.registered(path) is not None:
                 raise GitFailed(answer)
 
-    def repair(self, path: Path) -> None:
-        """Tie a worktree that was moved to the repository again, in both directions (git-worktree(1), repair)."""
+    def repair(self, path: Path, admin: Path) -> None:
+        """Tie a worktree that was moved to its registration `admin`, in both directions (gitrepository-layout(5)).
+
+        `git worktree repair` mends every worktree that is registered, whatever it is told: in a copy of a repository
+        it takes those of the original.
+        """
+        mode = stat.S_IMODE(os.stat(path / ".git").st_mode)  # noqa: PTH116
         with self._alone():
-            self._run("worktree", "repair", path)
+            files.write_atomic(admin / "gitdir", os.fsencode(path / ".git") + b"\n", mode=mode)
+            aside = files.temp_dir(self.store.path("tmp"), f"scratch-{files.owner_mark()}-")
+            try:  # not beside it: what a kill left there would be the unit's
+                files.write_atomic(aside / "link", b"gitdir: " + os.fsencode(admin) + b"\n", mode=mode)
+                os.rename(aside / "link", path / ".git")  # noqa: PTH104
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+            files.sync_dir(path)
 
     def branch_create(self, ref: str, commit: str, zero: str, note: str) -> None:
         """Create a branch that must not exist. `note` goes to its reflog and proves later who made it."""

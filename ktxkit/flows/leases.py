@@ -71,7 +71,7 @@ class Place:
         lease = self._read(LEASE)
         here = relocated(self.world, lease) if lease is not None else None
         if here is not None and here is not lease:
-            worktrees(self.world).repair(path_of(here))
+            worktrees(self.world).repair(path_of(here), path_of(here, "adminDir"))
             self.write(LEASE, here)
 
     def read(self, contract: str) -> Document | None:

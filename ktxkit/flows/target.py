@@ -60,8 +60,8 @@ def _dirty(git: Git, found: Sequence[Obstacle]) -> Refused:
 
 
 def runner(held: Held, top: Path) -> Git:
-    """git in the checkout: its children keep the lock, it flushes, and no edit hides from it."""
-    return child.honest(held.git, top).at(top)
+    """git in the checkout: its children keep the lock, it flushes, and no edit hides that the user's git shows."""
+    return child.honest_to_owner(held.git, top).at(top)
 
 
 def move_checkout(held: Held, git: Git, ref: str, old: str, new: str, entries: Sequence[Entry], before: Status) -> None:

@@ -95,3 +95,28 @@ def test_a_repository_in_a_tracked_files_place_is_not_thrown_away(repo: Repo, co
         closed = call("worktree-close", "--job", "j", "--unit", "a", "--outcome", "success", *words, cwd=repo.path)
         assert closed.status == 1 and "repository inside it" in closed.err, closed.err
         assert (child / "base/precious").read_text() == "precious\n"
+
+
+def changing_base(repo: Repo) -> None:
+    opened = call("worktree-open", "--job", "k", "--unit", "a", "--target", "main", cwd=repo.path)
+    (Path(opened.out.strip()) / "base").write_text("changed\n")
+    for command in ("patch-collect", "patch-apply"):
+        assert call(command, "--job", "k", "--unit", "a", cwd=repo.path).status == 0
+
+
+def test_modes_that_the_users_git_overlooks_are_not_in_the_way(repo: Repo) -> None:
+    """A disk that gives every file the executable bit: nothing was ever landed there, and git showed no change."""
+    changing_base(repo)
+    repo.git("config", "core.fileMode", "false")
+    (repo.path / "base").chmod(0o755)
+    done = call("job-land", "--job", "k", cwd=repo.path)
+    assert done.status == 0, done.err
+    assert (repo.path / "base").read_text() == "changed\n" and repo.git("status", "--porcelain", "-uno") == ""
+
+
+def test_a_mode_that_the_users_git_shows_is_in_the_way(repo: Repo) -> None:
+    changing_base(repo)
+    (repo.path / "base").chmod(0o755)
+    refused = call("job-land", "--job", "k", cwd=repo.path)
+    assert refused.status == 1 and "in the way: base" in refused.err
+    assert (repo.path / "base").stat().st_mode & 0o777 == 0o755

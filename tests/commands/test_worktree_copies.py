@@ -188,3 +188,32 @@ def test_a_copy_is_no_move(repo: Repo) -> None:
     pointer = (copy.path / ".ktx/worktrees/j1/0001-one/.git").read_text()
     call("worktree-open", "--prune", cwd=copy.path)
     assert (copy.path / ".ktx/worktrees/j1/0001-one/.git").read_text() == pointer
+
+
+IN_A_COPY = {
+    **{name: COMMANDS[name] for name in ("collect", "open again", "close", "prune")},
+    "clean": ("git-ktx", "clean", "--yes"),
+    "watch": ("worktree-watch", "--once", "--job", "j1", "--unit", "one"),
+}
+
+
+@pytest.mark.parametrize("command", IN_A_COPY.values(), ids=IN_A_COPY)
+def test_a_copy_never_takes_worktrees_of_the_original(repo: Repo, command: tuple[str, ...]) -> None:
+    """The original closed a unit, so the copy has the only worktree of it; another one is at work in the original.
+
+    `git worktree repair` led that one into the copy, and `clean` then removed it with what was in it.
+    """
+    open_ = ("worktree-open", "--job")
+    call(*open_, "j1", "--unit", "one", cwd=repo.path)
+    work = Path(call(*open_, "j7", "--unit", "one", "--target", "main", cwd=repo.path).out.strip())
+    (work / "precious").write_text("work\n")
+    copy = Repo(repo.path.parent / "copy")
+    shutil.copytree(repo.path, copy.path, symlinks=True)
+    assert call("worktree-close", "--job", "j1", "--unit", "one", "--outcome", "success", cwd=repo.path).status == 0
+    pointer = (work / ".git").read_text()
+    call(*command, cwd=copy.path)
+    call("git-ktx", "clean", "--yes", cwd=copy.path)
+    assert (work / ".git").read_text() == pointer and (work / "precious").read_text() == "work\n"
+    own = copy.path / ".ktx/worktrees/j1/0001-one/.git"
+    assert not own.exists() or own.read_text() == f"gitdir: {copy.path}/.git/worktrees/0001-one\n"
+    assert call("patch-collect", "--job", "j7", "--unit", "one", cwd=repo.path).status == 0
