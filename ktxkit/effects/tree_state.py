@@ -18,6 +18,7 @@ from ktxkit.effects.git import Git, GitFailed
 from ktxkit.effects.repository import Repository
 from ktxkit.effects.staging import stage
 
+HEAD = b"# branch.oid "  # a line of `git status`; `(initial)` where there is no commit
 CHANGED_BYTES = 256 * 1024 * 1024  # bytes of changed and untracked files that are read to compute a tree id
 PATHS_SHOWN = 200  # changed paths that are named
 GENERATED_LIMIT = 20_000  # ignored files that are looked at; beyond, their state is not known
@@ -52,9 +53,8 @@ def take(git: Git, repository: Repository) -> TreeState:
     """The state of the checkout that `git` stands in. Raises GitFailed where git cannot tell its status."""
     assert repository.top is not None, "a bare repository has no checkout"
     git = git.at(repository.top)
-    head = git.run("rev-parse", "HEAD^{commit}", "HEAD^{tree}", ok=None)
-    commit, head_tree = (head.lines + [None, None])[:2] if head.status == 0 else (None, None)
-    changed, ignored, inside = _status(git)
+    commit, changed, ignored, inside = _status(git)
+    head_tree = None if commit is None else git.resolve(commit, "tree")
     why = "a submodule has changes of its own" if inside else ""
     tree: str | None = head_tree
     if changed or head_tree is None:
@@ -70,13 +70,19 @@ def take(git: Git, repository: Repository) -> TreeState:
     )
 
 
-def _status(git: Git) -> tuple[list[bytes], list[bytes], bool]:
-    """Changed and untracked paths, ignored ones (directories end in `/`), and whether a submodule is dirty inside."""
+def _status(git: Git) -> tuple[str | None, list[bytes], list[bytes], bool]:
+    """HEAD's commit, changed and untracked paths, ignored ones (directories end in `/`), and whether a submodule is
+    dirty inside."""
     flags = ["--porcelain=v2", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames"]
+    flags += ["--branch", "--no-ahead-behind"]
+    commit: str | None = None
     changed, ignored, inside = [], [], False
     for entry in git.run("-c", "status.relativePaths=false", "status", *flags).nul:
         kind = entry[:1]
-        if kind == b"!":
+        if entry.startswith(HEAD):
+            name = entry.removeprefix(HEAD).decode("ascii")
+            commit = None if name == "(initial)" else name
+        elif kind == b"!":
             ignored.append(entry[2:])
         elif kind == b"?":
             changed.append(entry[2:])
@@ -84,7 +90,7 @@ def _status(git: Git) -> tuple[list[bytes], list[bytes], bool]:
             fields = entry.split(b" ", 8 if kind == b"1" else 10)
             inside = inside or b"M" in fields[2][2:3] or b"U" in fields[2][3:4]
             changed.append(fields[-1])
-    return sorted(changed), sorted(ignored), inside
+    return commit, sorted(changed), sorted(ignored), inside
 
 
 def _tree_of(git: Git, repository: Repository, changed: list[bytes]) -> tuple[str | None, str]:

@@ -24,18 +24,16 @@ PASSED = '{"event":"test_result",%s"t":%.6f,"outcome":"passed","setup":%.6f,"cal
 
 
 class Attempt:
-    """One execution of one test, while it runs."""
+    """One execution of one test, while it runs. What most have is of the class: nothing is set for them."""
 
-    __slots__ = ("attempt", "call", "lead", "more", "occurrence", "outcome", "retried", "setup", "teardown")
+    occurrence = attempt = 1
+    outcome = ""
+    retried = False
+    setup = call = teardown = -1.0  # seconds; negative: no such phase
+    more: dict[str, Any] | None = None
 
-    def __init__(self, lead: str, occurrence: int, attempt: int) -> None:
+    def __init__(self, lead: str) -> None:
         self.lead = lead  # `"test":"...",` with occurrence and attempt where they are not 1
-        self.occurrence = occurrence
-        self.attempt = attempt
-        self.outcome = ""
-        self.retried = False
-        self.setup = self.call = self.teardown = -1.0  # seconds; negative: no such phase
-        self.more: dict[str, Any] | None = None
 
 
 class Attempts:
@@ -74,11 +72,16 @@ class Attempts:
         if not nodeid.isascii():
             plain, escaped = payload.clean(nodeid)
             lead = '"test":' + quoted(plain) + (',"escaped":true,' if escaped else ",")
-        if occurrence > 1:
-            lead += f'"occurrence":{occurrence},'
-        if attempt > 1:
-            lead += f'"attempt":{attempt},'
-        made = Attempt(lead, occurrence, attempt)
+        made = Attempt(lead)
+        if occurrence > 1 or attempt > 1:
+            made.occurrence, made.attempt = occurrence, attempt
+            made.lead = lead = "".join(
+                [
+                    lead,
+                    f'"occurrence":{occurrence},' if occurrence > 1 else "",
+                    f'"attempt":{attempt},' if attempt > 1 else "",
+                ]
+            )
         self.running[(nodeid, worker) if self.each else nodeid] = made
         self._put('{"event":"test_started",%s"t":%.6f}' % (lead, self._now() - self._start))  # noqa: UP031 - the quickest
         return made

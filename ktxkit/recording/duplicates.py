@@ -18,19 +18,23 @@ SHOWN = 1000
 
 def shadowed(items: Iterable[Any], root: Path) -> list[dict[str, Any]]:
     """Each hidden test function: `path`, `name`, `line` of the hidden one. Only files with a surplus are parsed."""
-    functions: dict[Any, set[str]] = {}  # by module or class: what is asked for each test is asked for each of them
+    functions: dict[tuple[Path, str], set[str]] = defaultdict(set)
+    parent: Any = None  # module or class: what is asked for each test is not asked of it each time
+    names: set[str] = set()
     for item in items:
         function = getattr(item, "originalname", None)
         if function:
-            functions.setdefault(item.parent, set()).add(function)
-    seen: dict[Path, set[tuple[str, str]]] = defaultdict(set)
-    for parent, names in functions.items():
-        if getattr(parent, "path", None) is not None:
-            seen[parent.path].update((parent.nodeid, name) for name in names)
+            if item.parent is not parent:
+                parent = item.parent
+                names = functions[getattr(parent, "path", None) or Path(), getattr(parent, "nodeid", "")]
+            names.add(function)
+    seen: Counter[Path] = Counter()
+    for (path, _), names in functions.items():
+        seen[path] += len(names)
     found: list[dict[str, Any]] = []
     for path, collected in sorted(seen.items(), key=lambda pair: str(pair[0])):
         if path.suffix == ".py" and len(found) < SHOWN:
-            found += _of_file(path, len(collected), root)
+            found += _of_file(path, collected, root)
     return found[:SHOWN]
 
 

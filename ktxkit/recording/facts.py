@@ -13,7 +13,6 @@ import pytest
 
 from ktxkit.core.digests import digest_of
 from ktxkit.core.ledger.payload import clean
-from ktxkit.recording.traced.begin import DIRECTORY
 
 ARGUMENTS_SHOWN = 1000
 # Options that leave tests out. The value is what the option is when it is not used.
@@ -147,12 +146,18 @@ def variables(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The variables of the profile, without what `test-run --trace` puts before PYTHONPATH."""
     for name in VARIABLES:
         value = env.get(name)
-        if value and name == "PYTHONPATH" and DIRECTORY in env:
-            value = (
-                os.pathsep.join(one for one in value.split(os.pathsep) if not one.startswith(env[DIRECTORY])) or None
-            )
+        if value and name == "PYTHONPATH":
+            value = _without_ours(value, env)
         if value is not None:
             yield name, value
+
+
+def _without_ours(path: str, env: Mapping[str, str]) -> str | None:
+    from ktxkit.recording.traced.begin import DIRECTORY
+
+    if DIRECTORY not in env:
+        return path
+    return os.pathsep.join(one for one in path.split(os.pathsep) if not one.startswith(env[DIRECTORY])) or None
 
 
 def packages(places: list[str]) -> list[str]:

@@ -132,7 +132,7 @@ class Recorder:
 
     def _collected(self, ids: list[str]) -> None:
         self.said_ids = True
-        plain = [payload.clean(nodeid)[0] for nodeid in ids]
+        plain = ids if "".join(ids).isascii() else [payload.clean(nodeid)[0] for nodeid in ids]
         body = "".join([quoted(nodeid) + "\n" for nodeid in sorted(plain)]).encode("ascii")
         before = self.collected_before
         self.emit(

@@ -125,6 +125,29 @@ def test_a_closed_descriptor_is_opened_again(tmp_path: Path) -> None:
     assert read(tmp_path / "e") == [{"a": 1}, {"b": 2}, {"c": 3}] and writer.dropped == 0
 
 
+def test_a_file_that_is_removed_is_missed_soon(tmp_path: Path) -> None:
+    writer = EventWriter(tmp_path / "e")
+    for number in range(1000):
+        writer.put(f'{{"n":{number}}}')
+        if number == 400:
+            (tmp_path / "e").unlink()
+    assert "removed" in writer.fault and 600 <= writer.dropped <= 600 + event_log.LOOK
+
+
+def test_a_descriptor_without_a_mark_is_told_from_another_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system that marks no files: the file itself is looked at before each record."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(event_log.fcntl, "fcntl", refuse)
+    test_a_closed_descriptor_is_opened_again(tmp_path)
+    (tmp_path / "e").unlink()
+    test_a_framed_record_each(tmp_path)
+
+
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 def test_a_file_that_is_gone_is_a_counted_loss(tmp_path: Path, how: str) -> None:
     writer = EventWriter(tmp_path / "e")
@@ -136,8 +159,8 @@ def test_a_file_that_is_gone_is_a_counted_loss(tmp_path: Path, how: str) -> None
         (tmp_path / "e").rename(tmp_path / "old")
         (tmp_path / "e").write_bytes(b"foreign")
     writer.put('{"b":2}')
-    writer.put('{"c":3}')
-    assert writer.dropped == 2 and how in writer.fault
+    writer.last_word('{"c":3}')
+    assert writer.dropped == (3 if how == "removed" else 2) and how in writer.fault
     if how == "replaced":
         assert (tmp_path / "e").read_bytes() == b"foreign"
 
