@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
@@ -142,7 +143,7 @@ def test_a_descriptor_without_a_mark_is_told_from_another_all_the_same(
     def refuse(*_: object) -> int:
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(event_log.fcntl, "fcntl", refuse)
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
     test_a_closed_descriptor_is_opened_again(tmp_path)
     (tmp_path / "e").unlink()
     test_a_framed_record_each(tmp_path)
