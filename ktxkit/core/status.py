@@ -37,6 +37,11 @@ class Status:
         return not (self.changed or self.unmerged or self.untracked)
 
     @property
+    def staged_only(self) -> tuple[bytes, ...]:
+        """Paths whose staged content is neither that of HEAD nor that of the file."""
+        return tuple(item.path for item in self.changed if item.xy[0] not in ".D" and item.xy[1] != ".")
+
+    @property
     def dirty(self) -> list[bytes]:
         """Every path with uncommitted work, sorted."""
         return sorted({*(item.path for item in self.changed), *self.unmerged, *self.untracked})

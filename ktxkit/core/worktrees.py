@@ -82,6 +82,9 @@ class Work:
     nested: tuple[bytes, ...] = ()  # repositories inside, which no snapshot holds
     submodules: tuple[bytes, ...] = ()  # submodules with work that is only there
     left_out: tuple[bytes, ...] = ()  # untracked, not ignored, and not taken by the path policy: build output, caches
+    unit: bool = False  # its work is what is in the files; what is staged is kept as well, and refuses nothing
+    staged: tuple[bytes, ...] = ()  # paths whose staged content is neither in HEAD nor in the files
+    pending: tuple[str, ...] = ()  # commits that only its own git directory names: a rebase that is not finished
 
 
 def unsaved(work: Work) -> str:
@@ -90,10 +93,14 @@ def unsaved(work: Work) -> str:
         return f"a repository inside it ({len(work.nested)}), which nothing else holds"
     if work.submodules:
         return f"work in {len(work.submodules)} of its submodules, which nothing else holds"
-    if not work.branch and work.tree in (work.base_tree, *work.kept_trees):
-        return ""
-    commits = work.commits and not work.branch
-    parts = [*(["commits"] if commits else []), *(["uncommitted work"] if work.uncommitted else [])]
+    parts = []
+    if work.branch or work.tree not in (work.base_tree, *work.kept_trees):
+        commits = work.commits and not work.branch
+        parts = [*(["commits"] if commits else []), *(["uncommitted work"] if work.uncommitted else [])]
+    if work.staged and not work.unit:
+        parts.append("what is staged and not in the files")
+    if work.pending:
+        parts.append("commits that only an unfinished operation, or a ref of the worktree, names")
     return " and ".join(parts)
 
 

@@ -7,6 +7,7 @@ it) and never touched. Only the repository's own ignore rules count: a global on
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ktxkit.core.text import printable
+from ktxkit.effects import files
 from ktxkit.effects.git import Answer, Git, GitFailed
 from ktxkit.effects.neutral import owned_dir
 from ktxkit.errors import Refused
@@ -114,13 +116,63 @@ def _unhide(git: Git) -> None:
             git.run("update-index", option, "-z", "--stdin", stdin=paths)
 
 
-def commit(git: Git, found: Snapshot, message: str, date: str) -> str:
-    """The snapshot as a commit on HEAD: HEAD itself where nothing is uncommitted. The same input is the same id."""
-    if not found.uncommitted:
-        return found.head
+def commit(git: Git, found: Snapshot, message: str, date: str, also: Sequence[str] = ()) -> str:
+    """The snapshot as a commit on HEAD: HEAD itself where nothing is uncommitted. The same input is the same id.
+
+    `also`: commits that it keeps as further parents.
+    """
+    return _commit(git, found.tree, (found.head, *also), message, date) if found.uncommitted or also else found.head
+
+
+def _commit(git: Git, tree: str, parents: Sequence[str], message: str, date: str) -> str:
     env = {**IDENTITY, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
     writer = Git(git.cwd, git.env, {**git.config, **PINNED})
-    return writer.run("commit-tree", found.tree, "-p", found.head, "-m", message, env=env).text
+    named = [word for parent in dict.fromkeys(parents) for word in ("-p", parent)]
+    return writer.run("commit-tree", tree, *named, "-m", message, env=env).text
+
+
+def staged(git: Git, scratch: Path, paths: Sequence[bytes], message: str, date: str) -> str:
+    """HEAD with what is staged at `paths`, as a commit on it (as git stash keeps the index)."""
+    own = owned_dir(scratch, "scratch")
+    try:
+        wanted = frozenset(paths)
+        lines = [line for line in git.run("ls-files", "-s", "-z").nul if line.partition(b"\t")[2] in wanted]
+        private = git.having(GIT_INDEX_FILE=str(own / "index"))
+        private.run("read-tree", "HEAD")
+        private.run("update-index", "-z", "--index-info", stdin=b"".join(line + b"\0" for line in lines))
+        return _commit(git, private.text("write-tree"), (git.text("rev-parse", "HEAD"),), message, date)
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+# Where git keeps commits of an operation that is not finished (git-rebase(1), git-merge(1) --autostash; sequencer.c).
+PENDING = (
+    "MERGE_AUTOSTASH", "MERGE_HEAD", "CHERRY_PICK_HEAD", "rebase-merge/autostash", "rebase-merge/orig-head",
+    "rebase-merge/stopped-sha", "rebase-apply/autostash", "rebase-apply/orig-head", "sequencer/head",
+)  # fmt: skip
+OWN_REFS = ("refs/worktree", "refs/bisect", "refs/rewritten")  # gitrepository-layout(5): per worktree
+
+
+def pending(git: Git, admin: Path, kept: Sequence[str]) -> tuple[str, ...]:
+    """Commits that only `admin`, the git directory of a worktree, names. `kept`: revisions that hold what is safe."""
+    found = [_object_id(admin / name) for name in PENDING]
+    if any(names for _, _, names in os.walk(admin / "refs")) and os.path.lexists(git.cwd / ".git"):
+        found += git.run("for-each-ref", "--format=%(objectname)", *OWN_REFS).text.split()
+    alone: list[str] = []
+    for name in dict.fromkeys(one for one in found if one):
+        told = git.run("rev-list", "--max-count=1", name, "--not", *kept, *alone, ok=None)
+        if told.status == 0 and told.out:
+            alone.append(name)
+    return tuple(alone)
+
+
+def _object_id(path: Path) -> str:
+    try:
+        text = files.read(path, 4096).split()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    name = text[0].decode("ascii", "replace") if text else ""
+    return name if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", name) else ""
 
 
 def submodules_at_risk(git: Git, modules: Path) -> tuple[bytes, ...]:

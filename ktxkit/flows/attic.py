@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from ktxkit.contracts import Document
 from ktxkit.core.worktrees import Work, can_be_kept, unsaved, way_out
@@ -30,21 +31,24 @@ def work_in(place: Place, lease: Document, path: Path) -> Work:
     git = _reader(place.world, lease, path)
     asked = ("HEAD", "HEAD^{tree}", f"{lease['base']}^{{tree}}", "--path-format=absolute", "--git-path", "modules")
     head, head_tree, base_tree, modules = git.text("rev-parse", *asked).split("\n", 3)
-    tree, nested, left_out = _content(place, lease, git, head)
+    held = _content(place, lease, git, head)
     symbolic = git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
     branch = symbolic.text if symbolic.status == 0 else ""
     others = (f"--exclude={branch.removeprefix('refs/heads/')}", *KEPT)
     own = head != lease["base"] and git.text("rev-list", "--max-count=1", head, "--not", lease["base"], *others)
     return Work(
-        tree=tree,
+        tree=held.tree,
         base_tree=base_tree,
         kept_trees=_collected(place, lease),
         commits=bool(own),
         branch=bool(branch),
-        uncommitted=tree != head_tree,
-        nested=nested,
-        left_out=left_out,
+        uncommitted=held.tree != head_tree,
+        nested=held.nested,
+        left_out=held.left_out,
         submodules=snapshot.submodules_at_risk(git, Path(modules)),
+        unit=lease["mode"] == "unit",
+        staged=held.staged,
+        pending=snapshot.pending(git, Path(modules).parent, (head, lease["base"], *KEPT)),
     )
 
 
@@ -54,26 +58,32 @@ def _reader(world: World, lease: Document, path: Path) -> Git:
     return Git(git.cwd, git.env, {**git.config, **PLAIN}) if lease["mode"] == "unit" else git
 
 
-def _content(place: Place, lease: Document, git: Git, head: str) -> tuple[str, tuple[bytes, ...], tuple[bytes, ...]]:
-    """The tree of the work, repositories inside it that no tree can hold, and what the path policy leaves out."""
+class Held(NamedTuple):
+    """The tree of the work, repositories inside it that no tree can hold, what the path policy leaves out, and the
+    paths whose staged content is nowhere else."""
+
+    tree: str
+    nested: tuple[bytes, ...]
+    left_out: tuple[bytes, ...]
+    staged: tuple[bytes, ...]
+
+
+def _content(place: Place, lease: Document, git: Git, head: str) -> Held:
     with scratch_dir(place.world) as scratch:
         if lease["mode"] != "unit" or child.hidden(git, scratch):
             found = snapshot.take(git, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ())))
-            return found.tree, found.nested, ()
+            return Held(found.tree, found.nested, (), child.read_status(git).staged_only)
         reader = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
         status = child.read_status(reader, ignored="traditional")
         chosen = selection.choose(status, {}, (), of_lease(place.world, lease))
         nested = tuple(path for path in chosen.take if path.endswith(b"/") or _is_repository(reader, path))
         taken = tuple(path for path in chosen.take if path not in nested)
         left_out = tuple(path for path, _ in chosen.excluded)
-        patch = _patch_of(place, lease)
-        if (
-            patch is not None
-            and head == patch["head"] == patch["base"]
-            and selection.is_as(reader, scratch, taken, patch)
-        ):
-            return patch["tree"], nested, left_out
-        return selection.tree_of_worktree(reader, scratch / "index", taken, head), nested, left_out
+        patch, tree = _patch_of(place, lease), ""
+        if patch is not None and head == patch["head"] == patch["base"]:
+            tree = patch["tree"] if selection.is_as(reader, scratch, taken, patch) else ""
+        tree = tree or selection.tree_of_worktree(reader, scratch / "index", taken, head)
+        return Held(tree, nested, left_out, status.staged_only)
 
 
 def _is_repository(git: Git, path: bytes) -> bool:
@@ -114,14 +124,17 @@ def to_attic(place: Place, lease: Document, path: Path, *, branch_goes: bool = F
     if not can_be_kept(work):
         hint = way_out(work)
         raise Refused(f"it holds {unsaved(work)}", where=str(path), hint=hint)
-    if not unsaved(work) and not (work.commits and (branch_goes or not work.branch)):
+    if not unsaved(work) and not work.staged and not (work.commits and (branch_goes or not work.branch)):
         return ""
     message = f"kept from {place.name}, attempt {lease['attempt']}, of {place.job}"
     copied = tuple(os.fsencode(name) for name in lease.get("copied", ()))
     reader = _reader(place.world, lease, path)
     with scratch_dir(place.world) as scratch:
         found = snapshot.take(reader, scratch, copied)
-    kept = snapshot.commit(reader, found, message, lease["openedAt"])
+        also = list(work.pending)
+        if work.staged:
+            also.insert(0, snapshot.staged(reader, scratch, work.staged, f"index: {message}", lease["openedAt"]))
+    kept = snapshot.commit(reader, found, message, lease["openedAt"], also)
     return _kept_at(place, lease, kept)
 
 

@@ -101,6 +101,12 @@ LOST = {
     "uncommitted on a branch": (Work(tree="t", base_tree="t", branch=True, uncommitted=True), "uncommitted work"),
     "reachable elsewhere": (Work(tree="t", base_tree="b"), ""),
     "history that nets to nothing": (Work(tree="t", base_tree="t", commits=True), ""),
+    "staged": (Work(tree="t", base_tree="t", staged=(b"x",)), "what is staged and not in the files"),
+    "staged in a unit": (Work(tree="t", base_tree="t", unit=True, staged=(b"x",)), ""),
+    "a rebase": (
+        Work(tree="t", base_tree="t", unit=True, pending=("c",)),
+        "commits that only an unfinished operation, or a ref of the worktree, names",
+    ),
     "a repository": (
         Work(tree="t", base_tree="t", nested=(b"x/",)),
         "a repository inside it (1), which nothing else holds",
