@@ -184,14 +184,16 @@ def submodules_at_risk(git: Git, modules: Path) -> tuple[bytes, ...]:
     if not modules.is_dir():
         return ()
     links = [entry for entry in git.run("ls-files", "-s", "-z").nul if entry.startswith(b"160000 ")]
-    return tuple(path for path in (entry.partition(b"\t")[2] for entry in links) if _at_risk(git, path))
+    return tuple(path for path in (entry.partition(b"\t")[2] for entry in links) if holds_work(git, path))
 
 
-def _at_risk(git: Git, path: bytes) -> bool:
+def holds_work(git: Git, path: bytes) -> bool:
+    """Whether a repository inside the worktree has uncommitted work, or commits that no remote branch has."""
     place = Path(os.fsdecode(os.path.join(os.fsencode(git.cwd), path)))  # noqa: PTH118
     if not os.path.lexists(place / ".git"):
         return False
     inside = git.at(place)
-    own = inside.run("rev-list", "--max-count=1", "HEAD", "--all", "--not", "--remotes", ok=None)
+    head = ["HEAD"] if inside.resolve("HEAD") is not None else []
+    own = inside.run("rev-list", "--max-count=1", *head, "--all", "--not", "--remotes", ok=None)
     dirty = inside.run("status", "--porcelain", "-z", "--untracked-files=normal", ok=None)
     return own.status != 0 or dirty.status != 0 or bool(own.out) or bool(dirty.out)

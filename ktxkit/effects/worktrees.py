@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ktxkit.core import names
 from ktxkit.core.text import printable
-from ktxkit.effects import files, stale
+from ktxkit.effects import files, mounts, stale
 from ktxkit.effects.clock import Clock
 from ktxkit.effects.git import Answer, Argument, Git, GitFailed
 from ktxkit.effects.identity import processes_inside
@@ -150,8 +150,10 @@ class Worktrees:
     def let_go(self, path: Path) -> Path | None:
         """Free `path` and forget the worktree; returns what is left to delete (see `delete`), or None.
 
-        The rename is the moment of truth. Raises GitFailed where git will not forget it.
+        The rename is the moment of truth. Raises GitFailed where git will not forget it, Refused where something is
+        mounted inside: deleting would go into it.
         """
+        _nothing_mounted(path)
         trash = self._into_trash(path)
         self.forget(path)
         return trash
@@ -254,10 +256,19 @@ def elsewhere(branch: str, told: bytes) -> Refused:
     return Refused(message, where=place, hint="work there, or open it with --detach at the same commit")
 
 
+def _nothing_mounted(path: Path) -> None:
+    inside = sorted(mounts.below(path.resolve(), mounts.mounts()))
+    if inside:
+        shown = ", ".join(printable(point) for point in inside[:3]) + (", ..." if len(inside) > 3 else "")
+        raise Refused(f"something is mounted inside it: {shown}", where=str(path), hint="unmount it, then close again")
+
+
 def delete(trash: Path | None) -> bool:
-    """Delete what `let_go` left. False where something in it would not go (a process that still writes there)."""
+    """Delete what `let_go` left. False where something would not go (a process still writes there, a mount)."""
     if trash is None:
         return True
+    if mounts.below(trash.resolve(), mounts.mounts()):
+        return False
     shutil.rmtree(trash, onerror=_unlock_and_retry)
     return not os.path.lexists(trash)
 

@@ -110,7 +110,7 @@ def _aim(world: World, asked: Asked) -> Aim:
 
 def _new_branch(world: World, mode: str, name: str, commit: str, notes: list[str]) -> Aim:
     ref = f"refs/heads/{name}"
-    if name.startswith("-") or not world.git.ok("check-ref-format", ref):
+    if name in ("HEAD", "@") or name.startswith(("-", "refs/")) or not world.git.ok("check-ref-format", ref):
         raise CannotRun(f"{name!r} cannot be a branch name", hint="see git-check-ref-format(1)")
     if world.git.resolve(ref) is not None:
         _must_be_free(world, Aim(mode, commit, ref))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ktxkit.contracts import Document
+from ktxkit.core.status import Status
 from ktxkit.core.worktrees import Work, can_be_kept, unsaved, way_out
 from ktxkit.effects import child, snapshot
 from ktxkit.effects.git import Git
@@ -72,7 +74,9 @@ def _content(place: Place, lease: Document, git: Git, head: str) -> Held:
     with scratch_dir(place.world) as scratch:
         if lease["mode"] != "unit" or child.hidden(git, scratch):
             found = snapshot.take(git, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ())))
-            return Held(found.tree, found.nested, (), child.read_status(git).staged_only)
+            status = child.read_status(git, ignored="traditional")
+            inside = {*found.nested, *_ignored_repositories(git, status, found.nested)}
+            return Held(found.tree, tuple(sorted(inside)), (), status.staged_only)
         reader = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
         status = child.read_status(reader, ignored="traditional")
         chosen = selection.choose(status, {}, (), of_lease(place.world, lease))
@@ -83,7 +87,14 @@ def _content(place: Place, lease: Document, git: Git, head: str) -> Held:
         if patch is not None and head == patch["head"] == patch["base"]:
             tree = patch["tree"] if selection.is_as(reader, scratch, taken, patch) else ""
         tree = tree or selection.tree_of_worktree(reader, scratch / "index", taken, head)
-        return Held(tree, nested, left_out, status.staged_only)
+        return Held(tree, (*nested, *_ignored_repositories(git, status, nested)), left_out, status.staged_only)
+
+
+def _ignored_repositories(git: Git, status: Status, known: Sequence[bytes]) -> list[bytes]:
+    """Repositories and linked worktrees where git looks for nothing, with work that is only there. git names them
+    though it does not go into them; what else is ignored is no work."""
+    named = [path for path in status.ignored if path.endswith(b"/") and path not in known]
+    return [path for path in named if snapshot.holds_work(git, path)]
 
 
 def _is_repository(git: Git, path: bytes) -> bool:

@@ -17,7 +17,7 @@ from ktxkit.effects.identity import admin_names, git_dir_of, identify, processes
 from ktxkit.effects.lock import flocked
 from ktxkit.effects.neutral import sweep
 from ktxkit.effects.worktrees import Worktrees
-from ktxkit.errors import Blocked, BrokenContract
+from ktxkit.errors import Blocked, BrokenContract, CannotRun
 from ktxkit.flows.jobs import Unit
 from ktxkit.world import World
 
@@ -109,9 +109,15 @@ def path_of(document: Document, key: str = "path") -> Path:
 
 
 def at_hand(world: World, job: Document, unit: Unit) -> Document:
-    """The lease of a unit that must have one, for work in its worktree. Raises BrokenContract where it is not there."""
+    """The lease of a unit that must have one, for work in its worktree.
+
+    Raises CannotRun where none was ever opened, BrokenContract where the lease is gone.
+    """
     place = Place.of_unit(world, job, unit)
     place.settle()
+    if not world.store.children(place.directory):
+        hint = f"worktree-open --job {job['jobId']} --unit {unit.key}"
+        raise CannotRun(f"unit {unit.key!r} of {job['jobId']} has no worktree", hint=hint)
     return world.store.read(LEASE, f"{place.directory}/{LEASE}.json")
 
 

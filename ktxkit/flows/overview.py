@@ -96,7 +96,7 @@ def _next_of_job(world: World, job: Document, made: Document, running: bool) -> 
         return f"job-report {job['jobId']}"
     if not waiting:
         return f"job-land --job {job['jobId']}" if ready else ""
-    command = "patch-apply" if waiting[0]["outcome"] == "collected" else "patch-collect"
+    command = {"collected": "patch-apply", "pending": "worktree-open"}.get(waiting[0]["outcome"], "patch-collect")
     return f"{command} --job {job['jobId']} --unit {waiting[0]['key']}"
 
 

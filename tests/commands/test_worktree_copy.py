@@ -164,3 +164,6 @@ def test_a_filter_that_fails_leaves_nothing(repo: Repo) -> None:
     assert len(repo.git("worktree", "list").splitlines()) == 1
     assert repo.git("for-each-ref", "refs/heads") == repo.git("for-each-ref", "refs/heads/main")
     assert not list((repo.path / ".ktx/worktrees").rglob("a.bin"))
+    assert "worktree-open --job" in call("git-ktx", "status", cwd=repo.path).out
+    said = call("patch-collect", *UNIT, cwd=repo.path)
+    assert said.status == 2 and "has no worktree" in said.err and "worktree-open --job" in said.err, said.err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,3 +121,81 @@ def test_what_is_named_elsewhere_too_is_not_in_the_way(repo: Repo) -> None:
     tree.git("checkout", "-q", "HEAD", "--", "README")
     done = close(repo, "d")
     assert done.status == 0 and "atticRef" not in done.document, done.out
+
+
+def cloned(tree: Repo, place: str) -> Repo:
+    tree.git("clone", "-q", "--no-local", tree.path, place)
+    return Repo(tree.path / place)
+
+
+def own_repository(tree: Repo) -> None:
+    inner = Repo.init(tree.path / "vendor/deep/inner")
+    inner.write("x", "x")
+    inner.commit()
+
+
+def worktree_of_the_same(tree: Repo) -> None:
+    tree.git("worktree", "add", "-q", "vendor/tree", "-b", "inner")
+    tree.write("vendor/tree/work", "work\n")
+
+
+def clone_with_a_commit(tree: Repo) -> None:
+    inner = cloned(tree, "vendor/clone")
+    inner.write("x", "x")
+    inner.commit()
+
+
+def clone_with_an_edit(tree: Repo) -> None:
+    cloned(tree, "vendor/clone").write("README", "edited\n")
+
+
+REPOSITORIES = [own_repository, worktree_of_the_same, clone_with_a_commit, clone_with_an_edit]
+
+
+@pytest.mark.parametrize("kind", [("d", "--detach"), ("--job", "j", "--unit", "u")], ids=["detached", "unit"])
+@pytest.mark.parametrize("make", REPOSITORIES)
+def test_a_repository_where_git_looks_for_nothing(
+    repo: Repo, make: Callable[[Repo], None], kind: tuple[str, ...]
+) -> None:
+    repo.write(".gitignore", "vendor/\n")
+    repo.commit()
+    tree = opened(repo, *kind)
+    make(tree)
+    named = kind[:1] if kind[0] == "d" else kind
+    for more in ((), ("--discard",)):
+        refused = close(repo, *named, *more)
+        assert refused.status == 1 and "a repository inside it" in refused.json["error"]["message"], refused.out
+        assert "move vendor/" in refused.json["error"]["hint"]
+    assert next(tree.path.glob("vendor/**/.git")).exists()
+
+
+def test_a_clone_that_has_nothing_of_its_own_is_no_work(repo: Repo) -> None:
+    """What dependency managers put where git looks for nothing, and a repository without anything in it."""
+    repo.write(".gitignore", "vendor/\n")
+    repo.commit()
+    tree = opened(repo, "d", "--detach")
+    cloned(tree, "vendor/clone")
+    Repo.init(tree.path / "vendor/empty")
+    done = close(repo, "d")
+    assert done.status == 0 and not tree.path.exists(), done.out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_what_is_mounted_inside_is_not_deleted(repo: Repo, tmp_path: Path) -> None:
+    repo.write(".gitignore", "data/\n")
+    repo.commit()
+    tree = opened(repo, "d", "--detach")
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("precious\n")
+    (tree.path / "data").mkdir()
+    mounted = subprocess.run(["mount", "--bind", precious, tree.path / "data"], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        refused = close(repo, "d", "--discard")
+        assert refused.status == 1 and "mounted inside it: data" in refused.json["error"]["message"], refused.out
+        assert (precious / "file").read_text() == "precious\n" and (tree.path / "README").exists()
+    finally:
+        subprocess.run(["umount", tree.path / "data"], check=True)
+    assert close(repo, "d").status == 0 and (precious / "file").exists()
