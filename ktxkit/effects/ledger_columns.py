@@ -15,14 +15,14 @@ COLUMNS = (
 )
 
 
-def add(db: sqlite3.Connection, rid: int, attempts: Sequence[tuple[int, int | None, int]]) -> None:
+def add(db: sqlite3.Connection, rid: int, places: Sequence[int], codes: bytes, totals: Sequence[int]) -> None:
     """The results of a run: place, verdict and total of each attempt. Runs of the same tests share their places."""
-    places, verdicts, totals = columns.packed(attempts)
-    key = digest(places)
-    db.execute("INSERT OR IGNORE INTO shapes (digest, places) VALUES (?, ?)", (key, places))
+    shape, verdicts, times = columns.packed(places, codes, totals)
+    key = digest(shape)
+    db.execute("INSERT OR IGNORE INTO shapes (digest, places) VALUES (?, ?)", (key, shape))
     db.execute(
         "INSERT OR REPLACE INTO columns SELECT ?, ?, ?, sid, ?, ? FROM shapes WHERE digest = ?",
-        (rid, len(attempts), sum(one[2] for one in attempts), verdicts, totals, key),
+        (rid, len(places), sum(totals), verdicts, times, key),
     )
 
 

@@ -13,7 +13,7 @@ from ktxkit.core.claims import gate
 from ktxkit.core.claims.judge import Facts, Record, Ruling
 from ktxkit.core.ledger.evidence import judge
 from ktxkit.effects import tree_state
-from ktxkit.effects.ledger_index import OUTCOMES, Index
+from ktxkit.effects.ledger_index import EXECUTIONS, OUTCOMES, Index
 from ktxkit.errors import KtxError
 from ktxkit.flows import lexicon, projects
 from ktxkit.flows.ledger_index import ensure
@@ -144,7 +144,7 @@ class Evidence:
 
     def outcomes(self, test: str) -> list[tuple[Record, str]]:
         rows = self.index.rows(
-            "SELECT record, r.verdict FROM tests t JOIN results r USING (tid) JOIN runs USING (rid) WHERE t.project = ?"
+            f"SELECT record, r.verdict {EXECUTIONS} WHERE t.project = ?"
             " AND t.test = ? AND r.verdict IS NOT NULL ORDER BY runs.started DESC, runs.seq DESC LIMIT ?",
             self.project,
             test,

@@ -40,9 +40,8 @@ def update(world: World, index: Index) -> None:
             index.clear()
             place = (0, None)
         if path.exists():
-            index.fill(whole=place[0] == 0)
+            index.fill()
             _fill(world, index, path, *place)
-            index.filled()
         index.db.execute("COMMIT")
     except BaseException:
         index.db.execute("ROLLBACK")

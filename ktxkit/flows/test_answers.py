@@ -11,7 +11,7 @@ from ktxkit.core.ledger.answers import Row, answer
 from ktxkit.core.ledger.columns import SHIFT, Changes
 from ktxkit.core.ledger.rows import not_comparable
 from ktxkit.effects import ledger_columns
-from ktxkit.effects.ledger_index import FEW, OUTCOMES, PASSED, Index
+from ktxkit.effects.ledger_index import EXECUTIONS, FEW, OUTCOMES, PASSED, Index
 from ktxkit.flows.asking import Ask
 from ktxkit.flows.ledger_index import ensure
 from ktxkit.flows.picking import FULL, find, pick, record_of
@@ -127,8 +127,8 @@ def history(world: World, ask: Ask) -> Document:
     marks = ", ".join("?" for _ in ask.projects)
     sql = (
         "SELECT run, started, commit_id, tree, runs.scope, r.*, t.test"
-        " FROM tests t JOIN results r USING (tid) JOIN runs USING (rid)"
-        f" WHERE t.project IN ({marks}) AND t.test = ? ORDER BY runs.seq DESC, r.occurrence, r.attempt LIMIT ?"
+        f" {EXECUTIONS} WHERE t.project IN ({marks}) AND t.test = ?"
+        " ORDER BY runs.seq DESC, r.occurrence, r.attempt LIMIT ?"
     )
     found = index.rows(sql, *ask.projects, ask.subject[0], ask.limit or 1_000_000)
     rows = [

@@ -11,7 +11,7 @@ from ktxkit.core.ledger import derive
 from ktxkit.core.ledger.answers import Verdict, answer
 from ktxkit.core.ledger.evidence import PARTS, REPETITIONS, Execution, Said, is_flaky, judge, load_class
 from ktxkit.core.ledger.rows import run_row
-from ktxkit.effects.ledger_index import OUTCOMES, Index
+from ktxkit.effects.ledger_index import EXECUTIONS, OUTCOMES, Index
 from ktxkit.errors import CannotRun
 from ktxkit.flows import settings
 from ktxkit.flows.asking import Ask
@@ -39,7 +39,7 @@ def executions(index: Index, projects: tuple[str, ...], tests: list[str] | None)
     rows = index.rows(
         "SELECT t.test, r.occurrence, r.attempt, r.outcome, r.verdict, runs.run, runs.started, runs.tree,"
         " runs.environment, runs.selection, runs.workers, runs.scheduling, runs.ordering, runs.generated, runs.load"
-        f" FROM tests t JOIN results r USING (tid) JOIN runs USING (rid) WHERE t.project IN ({marks}) {some} {mixed}"
+        f" {EXECUTIONS} WHERE t.project IN ({marks}) {some} {mixed}"
         " ORDER BY runs.seq, r.occurrence, r.attempt",
         *projects,
         *(tests or ()),

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ktxkit.core.ledger.columns import SHIFT, Changes, Columns, packed, unpacked
+from ktxkit.core.ledger.columns import NO_VERDICT, SHIFT, Changes, Columns, packed, unpacked
 
 Attempt = tuple[int, int | None, int]
 
@@ -23,7 +23,8 @@ def attempts(chance: random.Random, tests: int) -> list[Attempt]:
 
 
 def columns(made: list[Attempt]) -> Columns:
-    return unpacked(*packed(made))
+    codes = bytes(NO_VERDICT if verdict is None else verdict for _, verdict, _ in made)
+    return unpacked(*packed([place for place, _, _ in made], codes, [total for _, _, total in made]))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -57,5 +58,5 @@ def test_changes_are_those_of_the_rows(seed: int) -> None:
     ("totals", "width"), [([0, 5, (1 << 32) - 1], 4), ([0, 1 << 32], 8), ([], 0)], ids=["narrow", "wide", "none"]
 )
 def test_times_are_kept_whole_in_as_few_bytes_as_they_need(totals: list[int], width: int) -> None:
-    kept = packed([(number << SHIFT | 1, 1, total) for number, total in enumerate(totals)])
+    kept = packed([number << SHIFT | 1 for number in range(len(totals))], bytes(len(totals)), totals)
     assert len(kept[2]) == width * len(totals) and list(unpacked(*kept).totals) == totals

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from itertools import compress
-from operator import itemgetter, ne, sub
+from operator import ne, sub
 
 NO_VERDICT = 255  # of an attempt that was retried
 SHIFT = 32
@@ -41,14 +41,12 @@ class Columns:
         return least, {place >> SHIFT for place, us in zip(self.places, self.totals, strict=True) if us >= least}
 
 
-def packed(attempts: Iterable[tuple[int, int | None, int]]) -> tuple[bytes, bytes, bytes]:
-    """The columns as they are kept, of (place, verdict or None, total) in any order."""
-    ordered = sorted(attempts, key=itemgetter(0))
-    places, verdicts, totals = zip(*ordered, strict=True) if ordered else ((), (), ())
-    try:
-        codes = bytes(verdicts)
-    except TypeError:
-        codes = bytes(NO_VERDICT if code is None else code for code in verdicts)
+def packed(places: Sequence[int], codes: bytes, totals: Sequence[int]) -> tuple[bytes, bytes, bytes]:
+    """The columns as they are kept, of attempts in any order; those of one place stay in theirs."""
+    if places != sorted(places):
+        order = sorted(range(len(places)), key=places.__getitem__)
+        places, totals = ([column[number] for number in order] for column in (places, totals))
+        codes = bytes(codes[number] for number in order)
     small = min(totals, default=0) >= 0 and max(totals, default=0) < 1 << 32
     return array(WIDE, places).tobytes(), codes, array(NARROW if small else WIDE, totals).tobytes()
 

@@ -35,27 +35,36 @@ def feed(fold: Fold, data: bytes, other: Other, *, aside: bool = False) -> Fold:
 
     With `aside`, a first attempt that passed, its two lines one after the other, goes to `fold.plain`.
     """
-    last, plain, latest = fold.last, fold.plain, 0.0
+    plain, latest, pairs = fold.plain, 0.0, 0
+    named = {test.encode("utf-8", "surrogatepass") for test, _ in fold.last}  # tests that are not put aside
     for found in LINE.finditer(data):
         kind = found.lastindex
         if kind == PAIR:
             text, began, ended, setup, call, teardown = found.group(1, 2, 3, 4, 5, 6)
-            if not aside or (last and (text.decode("ascii"), 1) in last):
+            if not aside or text in named:
                 _started(fold, text.decode("ascii"), float(began))
                 _passed(fold, text.decode("ascii"), ended, setup, call, teardown)
                 continue
             plain[text] = setup, call, teardown
-            fold.events += 2
+            pairs += 2
             t, before = float(ended), float(began)
-            if t > latest or before > latest:
-                latest = max(t, before)
+            if t > latest:
+                latest = t
+            if before > latest:
+                latest = before
         elif kind == STARTED:
+            named.add(found[7])
             _started(fold, found[7].decode("ascii"), float(found[8]))
         elif kind == PASSED:
+            named.add(found[9])
             one = _passed(fold, found[9].decode("ascii"), *found.group(10, 11, 12, 13))
             one.worker = (found[14] or b"").decode("ascii")
         elif kind is not None:
-            fold.one(other(found[16], found.start(16)))
+            event = other(found[16], found.start(16))
+            fold.one(event)
+            if event is not None and "test" in event:
+                named.add(event["test"].encode("utf-8", "surrogatepass"))
+    fold.events += pairs
     fold.t = max(fold.t, latest)
     return fold
 
