@@ -4,7 +4,7 @@ reads    .ktx-config.yaml (ledger.preconditions: commands that must hold before 
 writes   .ktx/ledger/events/RUN.ndjson, .ktx/ledger/test-runs.ndjson; with --cprofile .ktx/ledger/profiles/RUN.prof,
          with --trace .ktx/affected/traces/RUN.ndjson
 exits    the status of pytest (128 + N where signal N ended it; 0 where no test is affected), 2 usage; with --guard 2
-         where the command is refused
+         where the command is refused; under --json pytest's stdout goes to stderr
 example  test-run --scope full -- -q -n 4
          test-run --scope affected --base main -- -q
          test-run --scope tests/test_a.py -- -x
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if not args.quiet and not QUIET & set(args.command):
         sys.stderr.write("\n".join(["test-run: what may be said of this run", *lexicon.reminder(), ""]))
         sys.stderr.flush()
-    ran = test_run.run(world, wish)
+    ran = test_run.run(world, wish, stdout=sys.stderr.fileno() if args.json else None)
     return cli.Result(status=ran.status, notes=[*picked.notes, *test_run.notes(ran)], data=_data(ran))
 
 

@@ -151,9 +151,10 @@ def run(
     return Completed(tuple(os.fsdecode(a) for a in argv), child.returncode, out or b"", err or b"", late)
 
 
-def attached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: int | None = None) -> int:
+def attached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: int | None) -> int:
     """Run a child in our place: our streams, our process group; signals sent to us alone are passed on to it.
 
+    `stdout`: where the child's goes, None for ours: a command that prints a document of its own has to keep it apart.
     Returns its status, negative for a signal as subprocess has it. Raises CannotRun where it cannot be started. What a
     terminal sends goes to the whole group already, so only what a process sent (`si_code` <= 0) is passed on.
     """

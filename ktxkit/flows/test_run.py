@@ -57,8 +57,11 @@ class Ran:
     kept: Kept | None = None
 
 
-def run(world: World, wish: Wish) -> Ran:
-    """Verify the preconditions, run pytest in our place, close the run with what is known of its end."""
+def run(world: World, wish: Wish, *, stdout: int | None = None) -> Ran:
+    """Verify the preconditions, run pytest in our place, close the run with what is known of its end.
+
+    `stdout`: a descriptor for what pytest prints there, instead of ours.
+    """
     _ = world.writable_store
     run_id = new_run_id(world.clock.now())
     config = settings.ledger(world)
@@ -84,7 +87,7 @@ def run(world: World, wish: Wish) -> Ran:
 
         env |= keep.environment(world, run_id)
     began = world.clock.monotonic()
-    status = process.attached(argv(world, wish, run_id), cwd=world.cwd, env=env)
+    status = process.attached(argv(world, wish, run_id), cwd=world.cwd, env=env, stdout=stdout)
     line = _close(world, run_id, status, world.clock.monotonic() - began)
     kept = keep.keep(world, run_id, line) if wish.trace else None
     return Ran(run_id, 128 - status if status < 0 else status, line, preconditions, kept)

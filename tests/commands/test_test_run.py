@@ -156,15 +156,11 @@ def test_cprofile(suite: Suite) -> None:
 
 
 def test_json_has_the_run(suite: Suite) -> None:
-    done = subprocess.run(
-        [Path(sys.executable).parent / "test-run", "--json", "-q", "--", *QUICK],
-        cwd=suite.repo.path,
-        capture_output=True,
-        check=False,
-        env=dict(os.environ),
-    )
-    document = json.loads(done.stdout[done.stdout.rindex(b'{\n  "schemaVersion"') :])
-    assert document["data"]["recorded"] is True and document["data"]["verdict"] == "passed"
+    """One document and nothing else: what pytest prints goes to stderr, as a command's under `trace-append --json`."""
+    ran = go(suite, "--json", "-q")
+    assert ran.status == 0 and ran.json["data"]["recorded"] is True and ran.json["data"]["verdict"] == "passed"
+    assert "2 passed" in ran.err
+    assert "2 passed" in go(suite, "-q").out
 
 
 @pytest.mark.parametrize(("args", "status"), [(["--scope", "full", "x"], 2), (["--nope"], 2)])
