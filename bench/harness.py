@@ -140,7 +140,7 @@ def repository(place: Path, files: int, size: int = 56) -> Path:
     """A repository with so many files of about `size` bytes in folders of a hundred, packed and checked out."""
     repo = place / "repo"
     run("git", "init", "-q", "-b", "main", repo, cwd=place)
-    run("git", "fast-import", "--quiet", cwd=repo, stdin=_history(files, size))
+    run("git", "fast-import", "--quiet", cwd=repo, stdin=history(files, size))
     run("git", "reset", "-q", "--hard", cwd=repo)
     os.sync()
     time.sleep(0.1)
@@ -148,7 +148,7 @@ def repository(place: Path, files: int, size: int = 56) -> Path:
     return repo
 
 
-def _history(files: int, size: int) -> Iterable[bytes]:
+def history(files: int, size: int) -> Iterable[bytes]:
     yield b"commit refs/heads/main\ncommitter bench <bench@example.invalid> 1700000000 +0000\ndata 5\nbase\n\n"
     for number in range(files):
         content = f"file {number}\n".encode() + b"line\n" * ((size - 12) // 5)

@@ -71,9 +71,12 @@ def _nothing(_: bytes) -> None:
 @contextmanager
 def _reading_beside(subject: Subject, stored: Stored, level: Level, started: int) -> Iterator[SecondReader | None]:
     """A second process that reads too, where everything is read and it pays."""
+    if level is not Level.CONTENT:
+        yield None
+        return
     from ktxkit.effects import second_reader
 
-    if level is not Level.CONTENT or not second_reader.worth_it(subject, stored):
+    if not second_reader.worth_it(subject, stored):
         yield None
         return
     with closing(second_reader.SecondReader(subject, stored, started)) as reader:

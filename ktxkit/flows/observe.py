@@ -8,20 +8,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ktxkit.contracts import Document
 from ktxkit.core.observer.settings import Settings
 from ktxkit.effects.scanned import Level
 from ktxkit.errors import Refused
 from ktxkit.flows import jobs, observer_records, observer_status
-from ktxkit.flows.attic import to_attic
 from ktxkit.flows.leases import Place, path_of
 from ktxkit.flows.observer_attach import Attached, attach, trusted_baseline
 from ktxkit.flows.observer_attempt import Attempt
-from ktxkit.flows.observer_loop import Loop
 from ktxkit.flows.observer_reconcile import Reconciler, Seen
 from ktxkit.flows.observer_records import record_proof
 from ktxkit.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.flows.observer_loop import Loop
 
 __all__ = ["UnitObserver", "once", "preserve", "record_proof", "sealing_hold", "status", "watch"]
 
@@ -64,6 +66,8 @@ def watch(
 
     `tell` gets each record that was appended. Returns the status at the end.
     """
+    from ktxkit.flows.observer_loop import Loop
+
     loop = Loop(attach(place, lease, settings, bump=True), wanted=native)
     clock = place.world.clock
     began = clock.monotonic()
@@ -103,6 +107,8 @@ class UnitObserver:
         native: bool = True,
     ) -> UnitObserver:
         """Attach, with a whole baseline. Raises Refused, Blocked, OSError: then nothing is observed yet."""
+        from ktxkit.flows.observer_loop import Loop
+
         loop = Loop(attach(Place.of_unit(world, job, unit), lease, settings, bump=True), wanted=native)
         try:
             loop.first()
@@ -165,6 +171,8 @@ def preserve(place: Place, lease: Document) -> tuple[Document, str]:
 
     Raises Refused where something in it cannot be kept. Nothing is credited to anybody by this.
     """
+    from ktxkit.flows.attic import to_attic
+
     with place.locked():
         attached = attach(place, lease, bump=False, lock_held=True)
         reconciler = Reconciler(attached)

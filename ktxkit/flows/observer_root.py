@@ -128,15 +128,16 @@ def index_of(attempt: Attempt) -> tuple[Tracked, dict[bytes, str]]:
     admin = os.fsdecode(path_bytes(lease, "adminDir"))
     git = attempt.world.git.at(attempt.world.repository.place)
     scoped = git.having(GIT_DIR=admin, GIT_WORK_TREE=os.fspath(path_of(lease)), GIT_INDEX_FILE=f"{admin}/index")
-    paths, links = [], {}
+    paths: set[bytes] = set()
+    links = {}
     for line in scoped.run("ls-files", "-s", "-z").nul:
         facts, _, path = line.partition(b"\t")
-        paths.append(path)
+        paths.add(path)
         if facts.startswith(b"160000 "):
             links[path] = facts.split()[1].decode("ascii")
     for line in git.run("ls-tree", "-r", "-z", "--full-tree", lease["base"]).nul:
         facts, _, path = line.partition(b"\t")
-        paths.append(path)
+        paths.add(path)
         if facts.startswith(b"160000 "):
             links.setdefault(path, facts.split()[2].decode("ascii"))
     return Tracked.of(paths), links
