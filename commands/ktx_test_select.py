@@ -37,17 +37,17 @@ def parser() -> cli.Parser:
     made.add_argument("--audit", action="store_true", help="what the traced run called and the map lacks")
     proof = made.add_argument_group("proof", "what follows `--` goes to pytest")
     proof.add_argument("--prove", action="store_true", help="mutate what changed: who notices must be selected")
-    proof.add_argument("--sample", type=int, default=50, metavar="N", help="so many mutants (default 50)")
-    proof.add_argument("--seed", type=int, default=1, metavar="S", help="which of them (default 1)")
-    proof.add_argument(
-        "--python", default="", metavar="EXE", help="the interpreter (default: the active environment's)"
-    )
+    proof.add_argument("--sample", type=int, metavar="N", help="so many mutants (default 50)")
+    proof.add_argument("--seed", type=int, metavar="S", help="which of them (default 1)")
+    proof.add_argument("--python", default="", metavar="EXE", help="the interpreter (default: the active one's)")
     return made
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     if args.prove:
         return _prove(args, world)
+    if args.command or args.sample is not None or args.seed is not None:
+        raise CannotRun("--sample, --seed and what follows `--` belong to --prove", hint="say --prove as well")
     if args.audit:
         return _audit(world)
     from ktxkit.flows.affected import answers, running, select
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     notes = answers.notes(document)
     if args.why:
         test = running.from_top(world, args.why, made.target.entries)
-        answers.require_there(test, made.target.entries)
+        answers.require_there(test, made.target.entries, made.graph)
         document = answers.only(document, test)
         return cli.Result(outcome, document, "selection", lines=answers.chains(document), notes=notes)
     ids = [running.from_here(world, one.id) for one in made.decision.tests]
@@ -79,7 +79,7 @@ def _prove(args: argparse.Namespace, world: World) -> cli.Result:
 
     if args.index or args.tree:
         raise CannotRun("--prove is of the checkout as it stands", hint="leave --index and --tree out")
-    ask = proving.Ask(args.base, args.sample, args.seed, args.python, args.command)
+    ask = proving.ask(args.base, args.sample, args.seed, args.python, args.command)
 
     def told(text: str) -> None:
         if not args.quiet:

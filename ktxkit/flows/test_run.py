@@ -171,7 +171,8 @@ def notes(ran: Ran) -> list[str]:
     if ran.kept is not None and ran.kept.path is None:
         told.append(f"test-run: no trace is kept: {ran.kept.why}")
     elif ran.kept is not None:
-        told.append(f"test-run: traced {ran.kept.tests} tests, {ran.kept.incomplete} of them not completely")
+        why = f": {printable(ran.kept.why)}" if ran.kept.why else ""
+        told.append(f"test-run: traced {ran.kept.tests} tests, {ran.kept.incomplete} of them not completely{why}")
     return [*broken, *told]
 
 

@@ -101,6 +101,22 @@ def test_the_gate_says_what_it_was_asked(repo: Repo) -> None:
         assert ran.status == 0 and said in ran.err, ran.err
 
 
+def test_where_no_list_is_the_whole_a_full_run_is_asked_for(repo: Repo) -> None:
+    """The gate passed after a run of the tests that could be named, while a text file's example failed."""
+    repo.write("pytest.ini", "[pytest]\naddopts = --doctest-glob=*.md\n")
+    repo.write("m.py", FILES["m.py"])
+    repo.commit()
+    past = Past(repo.path)
+    some = {"argsSource": "args", "args": [F, G, N], "paths": ["tests"], "narrowing": []}
+    past.run({F: "passed", G: "passed", N: "passed"}, tree={"tree": repo.tree}, selection=some)
+    ran = gate(repo)
+    assert findings(ran) == [("affected-not-run", ".")] and "no full run" in ran.document["findings"][0]["message"]
+    past.run({F: "passed", G: "passed", N: "passed", "R.md::R.md": "failed"}, tree={"tree": repo.tree})
+    assert findings(gate(repo)) == [("affected-not-passed", ".")]
+    past.run({"R.md::R.md": "passed"}, tree={"tree": repo.tree}, selection=some)
+    assert findings(gate(repo)) == []
+
+
 def test_what_is_staged_is_a_tree_too(repo: Repo) -> None:
     repo.write("m.py", FILES["m.py"].replace("return 1", "return 3"))
     repo.git("add", "-A")

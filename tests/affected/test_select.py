@@ -75,6 +75,19 @@ def test_why_of_a_test_that_there_is_none_of_is_an_error(made: Repo) -> None:
     ran = call("test-select", "--why", "tests/test_bb.py::test_b", cwd=made.path)
     assert ran.status == 2 and "no such file in the tree: tests/test_bb.py" in ran.err
     assert "did you mean tests/test_b.py?" in ran.err
+    ran = call("test-select", "--why", "tests/test_b.py::TestB::test_on", cwd=made.path)
+    assert ran.status == 2 and "no such test in tests/test_b.py: TestB::test_on" in ran.err
+    assert "did you mean tests/test_b.py::TestB::test_one?" in ran.err
+    ran = call("test-select", "--why", "pkg/a.py::f", cwd=made.path)
+    assert ran.status == 2 and "no file of tests: pkg/a.py" in ran.err
+
+
+def test_what_belongs_to_a_proof_is_not_passed_over(made: Repo) -> None:
+    for words in (("--sample", "3"), ("--seed", "2"), ("--", "-q")):
+        ran = call("test-select", *words, cwd=made.path)
+        assert ran.status == 2 and "belong to --prove" in ran.err
+    ran = call("test-select", "--audit", cwd=made.path)
+    assert ran.status == 2 and "no run was traced" in ran.err, "1 is a hole"
 
 
 def test_counts_and_reasons(made: Repo) -> None:
@@ -255,8 +268,17 @@ ELSEWHERE = {
         },
         ["pkg/d.py"],
     ),
-    "examples in texts": ({"pytest.ini": "[pytest]\naddopts = --doctest-glob=*.rst\n"}, EVERY),
-    "tests of another kind": ({"conftest.py": "def pytest_collect_file(file_path, parent):\n    return None\n"}, EVERY),
+    "examples in texts": ({"pytest.ini": "[pytest]\naddopts = --doctest-glob=*.rst\n"}, ["."]),
+    "tests of another kind": ({"conftest.py": "def pytest_collect_file(file_path, parent):\n    return None\n"}, ["."]),
+    "items of another kind": ({"conftest.py": "def pytest_pycollect_makeitem(name):\n    return None\n"}, ["."]),
+    "in declared places": (
+        {
+            "pytest.ini": "[pytest]\ntestpaths = tests\n",
+            "conftest.py": "def pytest_collect_file(file_path, parent):\n    return None\n",
+        },
+        ["tests"],
+    ),
+    "configuration from elsewhere": ({"pytest.ini": "[pytest]\naddopts = -c other.ini\n"}, ["."]),
 }
 
 
@@ -269,6 +291,62 @@ def test_tests_that_are_no_functions_of_a_file(made: Repo, name: str) -> None:
     made.write("pkg/b.py", "LIMIT = 2\n")
     document = ask(made)
     assert document["verdict"] == "unknown" and set(meant) <= {one["id"] for one in document["tests"]}
+    if meant != ["pkg/d.py"]:
+        assert [one["id"] for one in document["tests"]] == meant, "no list of files is the whole"
+        assert document["counts"]["selected"] == document["counts"]["total"]
+        assert call("test-select", cwd=made.path / "pkg").out == f"../{meant[0]}\n".replace("../.\n", "..\n")
+
+
+NAMED = {
+    "an option in addopts": {"pytest.ini": "[pytest]\naddopts = -o python_files=check_*.py\n"},
+    "one that is joined": {"pytest.ini": "[pytest]\naddopts = --override-ini=python_files=check_*.py\n"},
+    "a project below": {"svc/pytest.ini": "[pytest]\npython_files = check_*.py\n"},
+    "a project below of other places": {
+        "pytest.ini": "[pytest]\ntestpaths = tests\n",
+        "svc/pyproject.toml": "[tool.pytest.ini_options]\npython_files = ['check_*.py']\n",
+    },
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_how_tests_are_named_is_said_in_several_places(made: Repo, name: str) -> None:
+    for path, text in NAMED[name].items():
+        made.write(path, text)
+    made.write("svc/check_x.py", "from pkg.b import LIMIT\n\n\ndef test_x():\n    assert LIMIT\n")
+    made.commit()
+    made.write("pkg/b.py", "LIMIT = 2\n")
+    assert "svc/check_x.py::test_x" in picked(made)
+
+
+def test_a_module_in_the_place_of_an_installed_one(made: Repo) -> None:
+    """What an installed package imports by that name, no file of ours says."""
+    made.write("pluggy.py", "x = 1\n")
+    document = ask(made)
+    assert document["verdict"] == "unknown" and "installed pluggy" in document["unbounded"][0]["why"]
+    made.commit()
+    made.write("pluggy.py", "x = 2\n")
+    assert ask(made)["verdict"] == "selected", "it stood there before"
+    made.write("pkg/pluggy.py", "x = 1\n")
+    assert ask(made)["verdict"] == "selected", "it lies in a package"
+    (made.path / "pluggy.py").unlink()
+    assert ask(made)["verdict"] == "unknown"
+
+
+def test_entry_points_that_a_build_wrote_down(made: Repo) -> None:
+    made.write("x.egg-info/entry_points.txt", "[console_scripts]\nshow-it = pkg.cli:main\n\n[a.group]\none = pkg.one\n")
+    made.write("pkg/cli.py", "def main():\n    print(1)\n")
+    made.write("pkg/one.py", "ONE = 1\n")
+    made.write(
+        "tests/test_s.py", "import subprocess\n\n\ndef test_s():\n    subprocess.run(['show-it'], check=False)\n"
+    )
+    made.write("tests/test_e.py", "from importlib.metadata import entry_points\n\n\ndef test_e():\n"
+               "    assert [one.load() for one in entry_points(group='a.group')]\n")  # fmt: skip
+    made.commit()
+    made.write("pkg/cli.py", "def main():\n    print(2)\n")
+    assert picked(made) == ["tests/test_s.py::test_s"]
+    made.git("checkout", "-q", "--", ".")
+    made.write("pkg/one.py", "ONE = 2\n")
+    assert picked(made) == ["tests/test_e.py::test_e"]
 
 
 def test_a_module_in_the_place_of_a_standard_one(made: Repo) -> None:

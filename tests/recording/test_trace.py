@@ -237,6 +237,7 @@ def test_the_map_says_what_it_was_made_of(suite: Suite, ran: Ran, trace: Trace) 
     assert trace.blob("lib.py") == suite.repo.git("rev-parse", "HEAD:lib.py")
     assert trace.blob("not_there.txt") is None
     assert f"traced {trace.header['tests']} tests, {len(UNSEEN)} of them not completely" in ran.err
+    assert "a thread of the suite lived when it ended (1)" in ran.err
     record = suite.records[0]
     assert record["environment"]["variables"]["PYTHONPATH"].startswith(str(suite.repo.path))
     assert not list((suite.repo.path / ".ktx/affected/raw").iterdir()), "what the processes wrote is gone"

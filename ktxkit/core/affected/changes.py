@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ktxkit.core.affected.graph import Graph, Unit
+from ktxkit.core.affected.modules import parts_of
 from ktxkit.core.affected.sink import MAKE, MODULE, Facts
 from ktxkit.core.affected.spread import Spread
 
@@ -79,6 +80,13 @@ def seed(spread: Spread, change: Change) -> None:
         spread.seed((change.path, change.unit + MAKE), how)
     elif owner and (change.how != CHANGED or change.kind == "constant") and change.kind != "make":
         spread.seed((change.path, owner + MAKE), f"member {member} {change.how}")
+
+
+def hidden(graph: Graph, path: str) -> list[str]:
+    """The modules of namespace packages that a module of this name stands before, wherever their parts lie."""
+    wanted = parts_of(path)
+    folders = tuple(f"{one}/" for one in graph.modules.namespaces(wanted[-1])) if wanted else ()
+    return [one for one in graph.versions if one != path and one.startswith(folders)] if folders else []
 
 
 def broken(graph: Graph, unit: Unit) -> Iterable[Unit]:

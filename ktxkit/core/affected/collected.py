@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ktxkit.core.affected.graph import defined
+from ktxkit.core.affected.graph import Graph, defined
 from ktxkit.core.affected.project import Project
 from ktxkit.core.affected.sink import Facts
 
@@ -34,6 +34,19 @@ def tests_of(path: str, facts: Facts, project: Project) -> Tests:
                 if project.is_test_function(member):
                     ids[f"{name}.{member}"] = f"{path}::{name}::{member}"
     return Tests(path, ids, coarse(facts, project))
+
+
+HOOKS = (
+    "pytest_collect_file", "pytest_collect_directory", "pytest_pycollect_makemodule", "pytest_pycollect_makeitem",
+)  # fmt: skip
+
+
+def beyond(graph: Graph) -> str:
+    """Why there may be tests that no Python file is known to hold; empty where there are none."""
+    if graph.project.text_tests:
+        return "text files are tests (--doctest-glob), and are not followed"
+    own = next((path for path, facts in graph.each() if any(hook in defined(facts) for hook in HOOKS)), "")
+    return f"{own} collects tests of its own kind" if own else graph.project.unread
 
 
 def _collected(name: str, facts: Facts, project: Project) -> bool:
@@ -72,6 +85,10 @@ def coarse(facts: Facts, project: Project) -> str:
         test = project.is_test_function(name) or project.is_test_class(name)
         if test and "." not in name and not name.endswith("!") and kinds.get(name) not in ("function", "class"):
             return f"{name} is no definition of its own"
+    for name, kind in kinds.items():
+        inner = name.rpartition(".")[2]
+        if kind == "class" and "." in name and project.is_test_class(inner):
+            return f"{name} is a class of tests in another"
     found = [_odd(name, facts["classes"][name], facts, project) for name in facts["classes"]]
     return next((one for one in found if one), "")
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from ktxkit.core.affected import changes, unbounded
 from ktxkit.core.affected.changes import Change
-from ktxkit.core.affected.collected import Tests, tests_of
+from ktxkit.core.affected.collected import Tests, beyond, tests_of
 from ktxkit.core.affected.graph import Graph, Unit
+from ktxkit.core.affected.modules import parts_of
 from ktxkit.core.affected.sink import MODULE
 from ktxkit.core.affected.spread import Spread
 
@@ -95,6 +96,7 @@ def decide(question: Question) -> Decision:
     if question.touched or question.environment:
         made.tests = _with_unknown(question, every, made)
     made.selected = _counted(every, made.tests)
+    made.total = max(made.total, made.selected)
     return made
 
 
@@ -119,14 +121,15 @@ def _unbounded(question: Question) -> dict[str, str]:
 
 def _anywhere(graph: Graph, one: Touched) -> str:
     """Why tests that no file is known to hold, or code outside of the tree, may notice a change."""
-    if graph.project.text_tests:
-        return "text files are tests (--doctest-glob), and are not followed"
-    if graph.collectors:
-        return f"{graph.collectors[0]} collects tests of its own kind"
-    name = one.path.rpartition("/")[2].removesuffix(".py")
-    folder = one.path.rpartition("/")[0]
-    if one.path.endswith(".py") and name in graph.project.standard and folder not in graph.modules.packages:
-        return f"it may stand in the place of the standard library's {name}"
+    if any_kind := beyond(graph):
+        return any_kind
+    parts = parts_of(one.path) if one.path.endswith(".py") else ()
+    if not parts or "/".join(parts[:-1]) in graph.modules.packages:
+        return ""
+    if parts[-1] in graph.project.standard:
+        return f"it may stand in the place of the standard library's {parts[-1]}"
+    if parts[-1] in graph.project.installed and one.how != changes.CHANGED:
+        return f"it may stand in the place of the installed {parts[-1]}"
     return ""
 
 
@@ -139,6 +142,8 @@ def _seed_files(question: Question, spread: Spread) -> None:
             spread.seed((other, MODULE), f"has the file name of {one.path}, which is {one.how}")
         for unit in graph.naming(one.path):
             spread.seed(unit, f"names {one.path}, which is {one.how}")
+        for other in changes.hidden(graph, one.path) if one.path.endswith(".py") and one.how != changes.CHANGED else ():
+            spread.seed((other, MODULE), f"lies in a namespace package of the name of {one.path}, which is {one.how}")
     if touched:
         for unit in graph.marked("does", "lists"):
             spread.seed(unit, f"looks through directories; {touched[0].path} is {touched[0].how}")
@@ -146,6 +151,9 @@ def _seed_files(question: Question, spread: Spread) -> None:
             spread.seed(unit, f"hands the whole directory to a program; {touched[0].path} is {touched[0].how}")
         for unit in graph.marked("does", "reads source"):
             spread.seed(unit, f"reads source; {touched[0].path} is {touched[0].how}")
+        for unit in graph.marked("does", "tells lines"):
+            if graph.is_test_file(unit[0]):
+                spread.seed(unit, f"tells lines of a source; {touched[0].path} is {touched[0].how}")
     data = [one for one in touched if not one.path.endswith(".py")]
     for unit in graph.marked("does", "reads") if data else ():
         spread.seed(unit, f"reads files that it is told of; {data[0].path} is {data[0].how}")
@@ -173,6 +181,8 @@ def _with_unknown(question: Question, every: list[Tests], made: Decision) -> lis
     graph = question.graph
     if made.unbounded:
         path, said = next(iter(made.unbounded.items()))
+        if beyond(graph):  # no list of files is the whole
+            return [Picked(place, UNKNOWN, [], f"{path}: {said}") for place in graph.project.places]
         return [Picked(tests.path, UNKNOWN, [], f"{path}: {said}") for tests in every if tests.ids or tests.coarse]
     spread = Spread(graph)
     for path, facts in graph.each():
@@ -216,10 +226,12 @@ def _count(tests: Tests) -> int:
 
 def _counted(every: list[Tests], picked: list[Picked]) -> int:
     ids = {one.id for one in picked}
+    if any(one.verdict == UNKNOWN and "::" not in one.id and not one.id.endswith(".py") for one in picked):
+        return sum(_count(tests) for tests in every)  # a directory: all that is below it
     number = 0
     for tests in every:
         if tests.path in ids:
-            number += _count(tests)
+            number += max(1, _count(tests))  # it is meant whole: what it holds may be made as it is loaded
         else:
             leaves = _leaves(tests)
             number += sum(1 for name in leaves if name in ids or name.rpartition("::")[0] in ids)

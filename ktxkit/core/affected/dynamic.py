@@ -30,12 +30,16 @@ STARTERS = {
     "Popen", "check_call", "check_output", "system", "popen", "getoutput", "getstatusoutput", "posix_spawn", "spawn",
     "spawnv", "spawnl", "spawnvp", "spawnlp", "execv", "execve", "execvp", "execvpe", "execl", "execlp", "run_module",
     "create_subprocess_exec", "create_subprocess_shell", "compile_dir", "compile_path", "pytester", "runpytest",
+    "runpytest_inprocess", "runpytest_subprocess", "inline_run", "inline_runsource", "runpython", "runpython_c",
 }  # fmt: skip
 RUNNERS, RUN_BY = {"run", "call", "main", "cmd"}, {"subprocess", "pytest", "invoke", "sh", "pexpect", "plumbum", "nox"}
 OF_SOURCE = {
     "getsource", "getsourcelines", "findsource", "getsourcefile", "getlines", "tb_lineno", "co_firstlineno", "f_lineno",
-    "extract_stack", "extract_tb", "currentframe", "getframeinfo",
+    "extract_stack", "extract_tb", "currentframe", "getframeinfo", "getcomments", "getblock", "getline", "getfile",
+    "getabsfile", "co_filename", "co_lines", "co_positions", "walk_stack", "walk_tb", "format_exc", "format_tb",
 }  # fmt: skip
+SOURCE_MODULES = {"inspect", "linecache", "traceback"}  # where the names of calls among them are imported from
+FOLDERS = {"dirname", "with_name", "with_suffix"}  # of `__file__` they take no content
 PATCHERS, PATCHED_BY = {"patch"}, {"mock", "unittest", "pytest_mock", "mocker", "asynctest"}
 PICKLES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "jsonpickle"}
 UNPICKLERS = {"load", "loads", "Unpickler", "open", "decode"}
@@ -77,6 +81,10 @@ def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
         visitor.sink.mark("entries", groups[0] or ANYTHING, units)
     elif name == "vars" and not node.args:
         visitor.sink.use(ANYTHING, OWN, units)
+    elif name in FOLDERS:
+        _only_place(node)
+    elif name == "getmodule":
+        visitor.sink.mark(OPAQUE, "takes the module of a value", units)
     _named_by_text(visitor, node, units, name)
     if name in STARTERS or name in BY_PATH or (name in RUNNERS and _origin(visitor, node.func) in RUN_BY):
         visitor.sink.mark("does", "starts", units)
@@ -96,6 +104,10 @@ def _named_by_text(visitor: Visitor, node: ast.Call, units: Units, name: str) ->
     replaces = name in ("setattr", "delattr") and isinstance(node.func, ast.Attribute)
     if (patches or replaces) and first is not None and literals.is_composed(first):
         visitor.sink.mark(OPAQUE, "replaces something of a computed name", units)
+    elif name == "multiple" and (origin in PATCHED_BY or root in PATCHED_BY) and first is not None and _constant(first):
+        visitor.sink.use(ANYTHING, _constant(first), units)
+        for one in node.keywords:
+            visitor.sink.use(one.arg or ANYTHING, _constant(first), units)
     elif name == "locate" and origin == "pydoc" and literals.is_open(_first(node)):
         visitor.sink.mark(OPAQUE, "imports a module of a computed name", units)
     elif name == "dictConfig" and any(literals.is_composed(part) for one in node.args for part in ast.walk(one)):
@@ -110,14 +122,27 @@ def attribute(visitor: Visitor, node: ast.Attribute, units: Units) -> None:
         visitor.sink.mark("tests", node.attr, units)
     if node.attr == "__subclasses__":
         visitor.sink.mark(OPAQUE, "asks a class for its subclasses", units)
-    elif node.attr == "__globals__":
+    elif node.attr in ("__globals__", "f_globals"):
         visitor.sink.mark(OPAQUE, "takes the names of a function's module", units)
+    elif node.attr in ("parent", "parents"):
+        _only_place(node)
+    elif node.attr in ("__file__", "__spec__", "__cached__") and not hasattr(node, TAKEN):
+        visitor.sink.mark("does", "reads source", units)
+    elif node.attr == "lineno":
+        visitor.sink.mark("does", "tells lines", units)
     elif node.attr == "fixturenames":
         visitor.sink.mark("parameters", ANYTHING, units)
     elif node.attr in OF_SOURCE:
         visitor.sink.mark("does", "reads source", units)
     elif _is_environ(node) and not hasattr(node, TAKEN):
         visitor.sink.mark("environment", ANYTHING, units)
+
+
+def _only_place(node: ast.AST) -> None:
+    """Below a node `__file__` says where something is, not what is in it."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Attribute) and one.attr in ("__file__", "__spec__"):
+            setattr(one, TAKEN, True)
 
 
 def subscript(visitor: Visitor, node: ast.Subscript, units: Units) -> None:
@@ -137,14 +162,17 @@ def subscript(visitor: Visitor, node: ast.Subscript, units: Units) -> None:
 
 
 def started_module(visitor: Visitor, elements: list[ast.expr], units: Units) -> None:
-    """`-m` and what follows: a module that runs as a program."""
+    """`-m` and what follows: a module that runs as a program; `-p`: a plugin of pytest's."""
     if any(_constant(one) in (".", "./") for one in elements):
         visitor.sink.mark("does", "here", units)
     for flag, named in pairwise(elements):
-        if _constant(flag) != "-m":
+        if _constant(flag) not in ("-m", "-p") or (_constant(flag) == "-p" and not _constant(named)):
             continue
         text = _constant(named)
-        if text:
+        if text and _constant(flag) == "-p":  # its fixtures and hooks are used by name
+            visitor.sink.mark("imports", text, units)
+            visitor.sink.use(ANYTHING, text, units)
+        elif text:
             visitor.sink.mark("named", text, units)
         elif name_of(named) not in OWN_NAMES:
             visitor.sink.mark(OPAQUE, "starts a module of a computed name", units)

@@ -14,6 +14,7 @@ from ktxkit.core.affected.project import Project
 from ktxkit.core.affected.sink import ANYTHING, MAKE, OWN, Facts
 
 Unit = tuple[str, str]  # path, name
+MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
 PROGRAMS = (".sh", ".bash", ".zsh", ".mk", ".bat", ".cmd")
 
 
@@ -143,6 +144,9 @@ class Graph:
                     made["/".join(parts[start:end])].append((path, True))
             if path.endswith(".py") and len(parts_of(path)) == 1:
                 made[parts_of(path)[0]].append((path, True))
+            if path.rpartition("/")[2] in MAKEFILES or path.endswith(".mk"):
+                made["make"].append((path, True))
+                made["gmake"].append((path, True))
         for script, (module, _) in self.project.scripts.items():
             made[script] += [(path, False) for path in self.modules.resolve("", module)]
         return made
@@ -180,12 +184,6 @@ class Graph:
 
     def is_test_file(self, path: str) -> bool:
         return path in self._tests
-
-    @cached_property
-    def collectors(self) -> list[str]:
-        """Files that may collect what is no Python file."""
-        hooks = ("pytest_collect_file", "pytest_collect_directory", "pytest_pycollect_makemodule")
-        return [path for path, facts in self.each() if any(hook in defined(facts) for hook in hooks)]
 
     @property
     def present_tests(self) -> list[str]:

@@ -15,6 +15,7 @@ _PLAIN = re.compile(r"[^\s\"'<>|;,=:()&`]+\Z")
 _WORD = re.compile(r"[\w.*?/\[\]~+-]+")
 _IMPORTED = re.compile(r"\b(?:import|from)\s+([\w.]+)")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
+_ENDING = re.compile(r"\*[\w.]*\.([A-Za-z_]\w*)\Z")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
 _OF_EXPRESSIONS = "\\^$+|({"  # a text with one of these is no pattern of file names
 _SUFFIX = re.compile(r"\.\w{1,12}\Z")
@@ -89,6 +90,12 @@ def normal(word: str) -> str:
 def dotted(word: str) -> str:
     """A word as a dotted name; empty where it is none."""
     return word if _DOTTED.match(word) else ""
+
+
+def ending(text: str) -> str:
+    """The name behind a part that is only known later: `name` of `*.name`; empty where there is none."""
+    found = _ENDING.search(text)
+    return found[1] if found else ""
 
 
 def is_pattern(word: str) -> bool:

@@ -79,6 +79,10 @@ class Modules:
             name = name.rpartition(".")[0]
         return self.resolve(user, name) if name else frozenset()
 
+    def namespaces(self, name: str) -> list[str]:
+        """The directories of that name that are no packages, and may be parts of a namespace package."""
+        return [one for one in self._by_last_folder.get(name, ()) if one not in self.packages]
+
     def _resolved(self, folder: str, name: str) -> Iterable[str]:
         if name.startswith("."):
             return self._relative(folder, name)

@@ -27,6 +27,9 @@ class Project:
     entries: dict[str, tuple[str, ...]] = field(default_factory=dict)  # group of entry points to modules
     always: tuple[str, ...] = ()  # words of pytest's configuration: plugins, settings modules
     usefixtures: tuple[str, ...] = ()  # fixtures that every test has, by pytest's configuration
+    below: tuple[str, ...] = ()  # directories with a configuration of pytest's own
+    unread: str = ""  # why not every test can be told by the configuration; empty where it can
+    installed: frozenset[str] = frozenset()  # names of modules that the environment has
     inert: tuple[str, ...] = ()  # patterns of paths that are declared to reach no test
 
     def is_test_file(self, path: str) -> bool:
@@ -36,11 +39,19 @@ class Project:
             fnmatchcase(parts[-1], one.rpartition("/")[2]) for one in self.python_files
         ):
             return False
-        if self.testpaths and not any(
-            fnmatchcase(path, f"{one.strip('/')}/*") or path == one for one in self._places()
+        own = any(path.startswith(f"{one}/") for one in self.below)
+        if (
+            self.testpaths
+            and not own
+            and not any(fnmatchcase(path, f"{one.strip('/')}/*") or path == one for one in self._places())
         ):
             return False
         return not any(fnmatchcase(part, one) for part in parts[:-1] for one in self.norecursedirs)
+
+    @property
+    def places(self) -> list[str]:
+        """What pytest is to be given for all that it would collect."""
+        return [one for one in self._places() if one != "*" and not re.search(r"[*?\[]", one)] or [self.root or "."]
 
     def _places(self) -> list[str]:
         return [

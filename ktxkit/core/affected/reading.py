@@ -79,7 +79,16 @@ class _Reader:
                 self.sink.mark("does", "doctests", (self.zero,))
             self._constant("__doc__", body.pop(0), ())
         self._statements(body)
+        self._future()
         return self.sink.document()
+
+    def _future(self) -> None:
+        """A future import changes how all of the file is compiled."""
+        every = [node for node in self.tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+        names = sorted({one.name for node in every for one in node.names})
+        for number, unit in enumerate(self.sink.units):
+            if names and unit[1] != "alias":
+                self.sink.part(number, f"compiled with {names}")
 
     def _statements(self, body: Sequence[ast.AST], *, nested: bool = False) -> None:
         for node in body:

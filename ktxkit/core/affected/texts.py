@@ -16,6 +16,12 @@ SUFFIXES = (
 )  # fmt: skip
 NAMES = ("Makefile", "makefile", "GNUmakefile", "Justfile", "justfile", "Procfile", "Rakefile")
 LONGEST = 256 * 1024  # bytes that are looked at
+SETTINGS = SUFFIXES[6:]  # what is no program
+_VARIABLE = re.compile(r"\$\([^()]*\([^()]*\)[^()]*\)|\$\([^()]*\)|\$\{[^{}]*\}|\$[\w@<^*#?!]+|%\w+%")
+_COMPUTED = re.compile(  # `python $X`, `. "$X"`: what is run is in a variable
+    r"""(?:\bpython[\d.]*|\b(?:sh|bash|source)|^[ \t]*\.)[ \t]+["']?\$[({]?[A-Za-z_]\w*[)}]?["']?(?:[ \t;&|]|$)""",
+    re.MULTILINE,
+)
 _WORD = re.compile(r"[\w.*?/~+-]+")
 
 
@@ -28,7 +34,9 @@ def is_read(path: str, mode: str) -> bool:
 
 def key(path: str, oid: str) -> str:
     """Under what the facts of a file are kept: the same bytes are read otherwise under another kind of name."""
-    return oid if path.endswith(".py") else f"{oid}:text"
+    if path.endswith(".py"):
+        return oid
+    return f"{oid}:text" if path.endswith(SETTINGS) else f"{oid}:program"
 
 
 def read(path: str, data: bytes) -> Facts:
@@ -40,7 +48,11 @@ def read(path: str, data: bytes) -> Facts:
     whole = sink.unit(MODULE, "module", 1)
     text = data[:LONGEST].decode("utf-8", "replace") if b"\0" not in data[:8000] else ""
     sink.part(whole, text)
-    for word in sorted({literals.normal(one) for one in _WORD.findall(text)}):
+    program = not path.endswith(SETTINGS)
+    if program and _COMPUTED.search(text):
+        sink.mark("opaque", "runs a program of a computed name", (whole,))
+    composed = _VARIABLE.sub("*", text) if program else ""
+    for word in sorted({literals.normal(one) for one in (*_WORD.findall(text), *_WORD.findall(composed))}):
         if word.strip("*.-_?/"):
             sink.mark("words", word, (whole,))
             if literals.dotted(word):

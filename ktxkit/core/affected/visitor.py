@@ -93,10 +93,18 @@ class Visitor:
     def whole(self, alias: Alias, units: Units) -> None:
         """A name of a module, or a module as a value."""
         if alias.name:
+            self._source(alias, units)
             self.sink.use(alias.name, alias.module, units)
             self.sink.use(ANYTHING, joined(alias.module, alias.name), units)
         else:
             self.sink.use(ANYTHING, alias.module, units)
+
+    def _source(self, alias: Alias, units: Units) -> None:
+        """What reads sources is imported by its name: whoever has it may."""
+        from ktxkit.core.affected import dynamic
+
+        if alias.name in dynamic.OF_SOURCE and alias.module in dynamic.SOURCE_MODULES:
+            self.sink.mark("does", "reads source", units)
 
     def _attribute(self, node: ast.Attribute, units: Units, scope: Scope) -> None:
         from ktxkit.core.affected import dynamic
@@ -137,7 +145,13 @@ class Visitor:
 
     def text(self, text: str, units: Units) -> None:
         """A string: words that may name files, and dotted names that may be imported."""
+        ending = literals.ending(text)
+        if ending:  # f"{module}.name"
+            self.sink.use(ending, "?", units)
         for word in literals.words(text):
+            if "pytest_plugins" in text:
+                self.sink.mark("imports", word, units)
+                self.sink.use(ANYTHING, word, units)
             self.sink.mark("words", word, units)
             parts = literals.dotted(word).split(".")
             for end in range(1, len(parts)):

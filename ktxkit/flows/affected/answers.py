@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ktxkit.contracts import Document
+from ktxkit.core.affected import collected
+from ktxkit.core.affected.graph import Graph
 from ktxkit.core.text import nearest, plural, printable
 from ktxkit.errors import CannotRun
 
@@ -17,20 +19,48 @@ def only(document: Document, test: str) -> Document:
     return {**document, "tests": [one for one in document["tests"] if covers(one["id"], test)]}
 
 
-def require_there(test: str, files: Collection[str]) -> None:
-    """Raises CannotRun for a test of a file that the tree does not have: it is not "not selected"."""
+def require_there(test: str, files: Collection[str], graph: Graph) -> None:
+    """Raises CannotRun for a test that the tree does not have: it is not "not selected"."""
     path = test.partition("::")[0]
     if path in files:
+        _require_test(test, path, graph)
         return
     near = nearest(path, [name for name in files if name.endswith(".py")])
     hint = f"did you mean {near[0]}?" if near else "a test's id begins with its file's path from the top"
     raise CannotRun(f"no such file in the tree: {printable(path)}", hint=hint)
 
 
+def _require_test(test: str, path: str, graph: Graph) -> None:
+    """A test of a file whose tests can be told one by one."""
+    if path not in graph.versions or collected.beyond(graph):
+        return
+    if not graph.is_test_file(path):
+        raise CannotRun(f"no file of tests: {printable(path)}", hint="pytest's python_files and testpaths tell")
+    tests = collected.tests_of(path, graph.versions[path][-1], graph.project)
+    plain = test.partition("[")[0]
+    there = any(one == plain or one.startswith(f"{plain}::") for one in tests.ids.values())
+    owner = graph.versions[path][-1]["classes"].get(plain.split("::")[1] if "::" in plain else "", {})
+    if there or "::" not in test or tests.coarse or owner.get("bases"):
+        return
+    near = nearest(test, list(tests.ids.values()))
+    hint = f"did you mean {near[0]}?" if near else "pytest --collect-only lists those that there are"
+    raise CannotRun(f"no such test in {printable(path)}: {printable(test.partition('::')[2])}", hint=hint)
+
+
+def is_all_below(picked: str, test: str) -> bool:
+    """Whether a directory is meant that a test is in."""
+    return picked == "." or ("::" not in picked and test.startswith(f"{picked}/"))
+
+
 def covers(picked: str, test: str) -> bool:
     """Whether running what was picked runs that test."""
     plain = test.partition("[")[0]
-    return picked == plain or plain.startswith(f"{picked}::") or picked.startswith(f"{plain}::")
+    return (
+        is_all_below(picked, plain)
+        or picked == plain
+        or plain.startswith(f"{picked}::")
+        or picked.startswith(f"{plain}::")
+    )
 
 
 def chains(document: Document) -> list[str]:

@@ -6,22 +6,81 @@ import configparser
 import re
 import shlex
 import sys
+import sysconfig
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ktxkit.core.affected.project import SKIPPED, Project
 
 INI = ("pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg")
+CONFIGURATIONS = {*INI, "pytest.toml", ".pytest.toml", "pyproject.toml"}
 OWN_TOML = ("pytest.toml", ".pytest.toml")
 _WORD = re.compile(r"[A-Za-z_][\w.]*\Z")
 Load = Callable[[str], bytes | None]
 
 
-def project(load: Load, inert: tuple[str, ...] = ()) -> Project:
-    """The project of a tree. `load` gives a file's bytes. What cannot be parsed says nothing (pytest fails on it)."""
+def project(load: Load, paths: Collection[str] = (), inert: tuple[str, ...] = ()) -> Project:
+    """The project of a tree. `load` gives a file's bytes. What cannot be parsed says nothing (pytest fails on it).
+
+    `paths`: the tree's; configuration of pytest's below the top, and what a build left in `*.egg-info`, count as well.
+    """
+    made = _top(load, inert)
+    found = {path.rpartition("/")[0] for path in paths if path.rpartition("/")[2] in CONFIGURATIONS}
+    for folder in sorted(found - {""}):
+        below = _top(lambda name, at=folder: load(f"{at}/{name}"), ())  # type: ignore[misc]
+        made = _with(made, folder, below)
+    for path in paths:
+        if path.endswith(".egg-info/entry_points.txt"):
+            made = _installed(made, load(path))
+    return made
+
+
+def _with(made: Project, folder: str, below: Project) -> Project:
+    """A project with one that pytest may be started in below it: what either takes for a test is one."""
+    default = Project()
+    if (below.python_files, below.python_classes, below.python_functions) == (
+        default.python_files, default.python_classes, default.python_functions,
+    ) and not (below.doctests or below.text_tests or below.unread or below.testpaths or below.usefixtures):  # fmt: skip
+        return replace(made, below=(*made.below, folder), always=(*made.always, *below.always))
+    return replace(
+        made,
+        python_files=(*made.python_files, *below.python_files),
+        python_classes=(*made.python_classes, *below.python_classes),
+        python_functions=(*made.python_functions, *below.python_functions),
+        doctests=made.doctests or below.doctests,
+        text_tests=made.text_tests or below.text_tests,
+        unread=made.unread or below.unread,
+        usefixtures=(*made.usefixtures, *below.usefixtures),
+        always=(*made.always, *below.always),
+        below=(*made.below, folder),
+    )
+
+
+def _installed(made: Project, data: bytes | None) -> Project:
+    """The entry points that a build wrote down."""
+    read = configparser.RawConfigParser(strict=False, delimiters=("=",))
+    read.optionxform = str  # type: ignore[assignment,method-assign]
+    try:
+        read.read_string((data or b"").decode("utf-8", "replace"))
+    except configparser.Error:
+        return made  # gate-ok: nothing can be loaded by it
+    scripts, entries = dict(made.scripts), dict(made.entries)
+    for group in read.sections():
+        for name, value in read.items(group):
+            module, _, function = value.partition("[")[0].strip().partition(":")
+            if group in ("console_scripts", "gui_scripts"):
+                scripts.setdefault(name, (module, function))
+            entries[group] = tuple(dict.fromkeys((*entries.get(group, ()), module)))
+    return replace(made, scripts=scripts, entries=entries)
+
+
+def _top(load: Load, inert: tuple[str, ...]) -> Project:
     toml = _toml(load("pyproject.toml"))
     options = _pytest(load, toml)
+    options, unread = _overridden(options)
     table = toml.get("project", {})
     scripts = {**table.get("scripts", {}), **table.get("gui-scripts", {})}
     entries = {g: tuple(str(v).partition(":")[0] for v in found.values()) for g, found in _entries(table).items()}
@@ -41,8 +100,28 @@ def project(load: Load, inert: tuple[str, ...] = ()) -> Project:
         entries=entries,
         always=tuple(word for word in (*words, *(one.removeprefix("-p") for one in addopts)) if _WORD.match(word)),
         usefixtures=tuple(_list(options.get("usefixtures"))),
+        unread=unread,
         inert=inert,
     )
+
+
+def _overridden(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The options with those that `addopts` sets (`-o name=value`), and why they may be others; empty where not."""
+    words = _list(options.get("addopts"))
+    found: dict[str, Any] = {}
+    for at, word in enumerate(words):
+        value = ""
+        if word in ("-o", "--override-ini"):
+            value = words[at + 1] if at + 1 < len(words) else ""
+        elif word.startswith("-o"):
+            value = word.removeprefix("-o")
+        elif word.startswith("--override-ini="):
+            value = word.partition("=")[2]
+        elif word in ("-c", "--config-file", "--rootdir") or word.startswith(("--config-file=", "--rootdir=")):
+            return options, f"pytest takes its configuration from elsewhere (addopts has {word})"
+        name, sign, text = value.partition("=")
+        found |= {name.strip(): text} if sign else {}
+    return {**options, **found}, ""
 
 
 def _toml(data: bytes | None) -> dict[str, Any]:
@@ -101,3 +180,13 @@ def _list(value: Any) -> list[str]:
         return shlex.split(str(value or ""), comments=True)
     except ValueError:
         return str(value or "").split()
+
+
+def installed(python: str) -> frozenset[str]:
+    """Names of the modules that an interpreter's environment has, by the directory in which it keeps them."""
+    found: set[str] = set()
+    places = list(Path(python).parent.parent.glob("lib*/python3*/site-packages"))
+    for place in places or [Path(sysconfig.get_path("purelib"))]:
+        names = sorted(one.name for one in place.iterdir())
+        found |= {name.partition(".")[0] for name in names if not name.endswith((".dist-info", ".egg-info", ".pth"))}
+    return frozenset(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core.affected import changes, decision, texts
@@ -17,7 +17,7 @@ from ktxkit.core.runtime import join
 from ktxkit.core.text import path_fields
 from ktxkit.effects.affected_cache import AffectedCache
 from ktxkit.effects.objects import Objects
-from ktxkit.flows import projects, settings
+from ktxkit.flows import projects, settings, test_run
 from ktxkit.flows.affected import configuration, trees
 from ktxkit.flows.affected.trees import Snapshot
 from ktxkit.flows.gate_facts import no_collection
@@ -167,7 +167,10 @@ def _graph(world: World, facts: _Facts, base: Snapshot, target: Snapshot, touche
         return facts.bytes_of(entry[1]) if entry is not None and entry[0].startswith("100") else None
 
     inert = tuple(settings.load(world).get("affected", {}).get("inert", ())) if world.repository.top else ()
-    return Graph(versions, base.entries.keys() | target.entries.keys(), configuration.project(load, inert), gone)
+    project = configuration.project(load, target.entries, inert)
+    if any(one.how != changes.CHANGED for one in touched):
+        project = replace(project, installed=configuration.installed(test_run.python_of(world)))
+    return Graph(versions, base.entries.keys() | target.entries.keys(), project, gone)
 
 
 def _changed(facts: _Facts, base: Snapshot, target: Snapshot, touched: list[Touched]) -> list[changes.Change]:

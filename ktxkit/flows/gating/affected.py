@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ktxkit.core.affected.passing import NOT_RUN, Open, still_open
+from ktxkit.core.affected.passing import NOT_RUN, Open, is_folder, still_open
 from ktxkit.core.text import plural, printable
 from ktxkit.core.tree_id import tree_id
 from ktxkit.effects.ledger_index import OUTCOMES
@@ -44,8 +44,9 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     with Objects(world.git.at(world.repository.place)) as objects, no_collection():
         made = select.between(world, objects, base, target)
     picked = [one.id for one in made.decision.tests]
-    recorded = recorded_on(world, target.name)
-    found = list(_findings(still_open(picked, recorded), bool(recorded), base.name if subject.base_files else ""))
+    recorded, was_full = recorded_on(world, target.name)
+    left = still_open(picked, recorded, was_full=was_full)
+    found = list(_findings(left, bool(recorded), base.name if subject.base_files else ""))
     proof = kept.newest(world, base.name, target.name)
     if proof is not None and proof["missed"]:
         found += [_missed(one, proof["id"]) for one in proof["misses"][:SHOWN]]
@@ -69,14 +70,17 @@ def _snapshot(files: Mapping[bytes, tuple[str, str]], kind: str) -> Snapshot:
     return Snapshot("tree", {os.fsdecode(path): entry for path, entry in files.items()}, tree_id(files, kind))
 
 
-def recorded_on(world: World, tree: str) -> dict[str, str]:
-    """Each test's newest verdict in the runs on a tree that was the same at their end."""
+def recorded_on(world: World, tree: str) -> tuple[dict[str, str], bool]:
+    """Each test's newest verdict in the runs on a tree that was the same at their end, and whether one was full."""
     found: dict[str, str] = {}
+    was_full = False
     index = ensure(world)
     for run in index.rows(RUNS, tree, projects.resolve(world)):
-        if json.loads(run["record"]).get("treeAfter", {}).get("tree") == tree:
+        record = json.loads(run["record"])
+        if record.get("treeAfter", {}).get("tree") == tree:
+            was_full = was_full or record["scope"]["kind"] == "full"
             found |= {row["test"]: OUTCOMES[row["verdict"]] for row in index.rows(RESULTS, run["rid"])}
-    return found
+    return found, was_full
 
 
 def _findings(left: list[Open], ran: bool, base: str) -> Iterator[Finding]:
@@ -87,9 +91,13 @@ def _findings(left: list[Open], ran: bool, base: str) -> Iterator[Finding]:
     for (rule, path), tests in groups.items():
         shown = ", ".join(printable(one) for one in tests[:SHOWN])
         more = f" and {len(tests) - SHOWN} more" if len(tests) > SHOWN else ""
-        what = "did not pass on this tree" if rule != NOT_RUN else "have no run on this tree"
+        have = "has" if len(tests) == 1 else "have"
+        what = "did not pass on this tree" if rule != NOT_RUN else f"{have} no run on this tree"
         word = "" if rule != NOT_RUN or ran else "; no run on it is recorded at all: whether they pass is unknown"
         message = f"{plural(len(tests), 'affected test')} {what}: {shown}{more}{word}"
+        if rule == NOT_RUN and is_folder(path):
+            message = f"all below {printable(path)} is meant, and no full run on this tree is recorded"
+            hint = "test-run --scope full"
         yield Finding(rule, os.fsencode(path), message, reference=path, hint=hint, gate="affected")
 
 

@@ -34,6 +34,11 @@ class Ask:
     words: Sequence[str] = ()
 
 
+def ask(base: str, count: int | None, seed: int | None, python: str, words: Sequence[str]) -> Ask:
+    """What is asked for, with what is not said as it is by itself."""
+    return Ask(base, 50 if count is None else count, 1 if seed is None else seed, python, words)
+
+
 def proof(world: World, ask: Ask, told: Told) -> Document:
     """Prove the selection of the change from a base to the checkout. Raises Refused where nothing can be mutated."""
     if ask.sample < 1:

@@ -10,7 +10,7 @@ from ktxkit.core.runtime.audit import Hidden, Hole, audit
 from ktxkit.core.text import plural
 from ktxkit.effects import files
 from ktxkit.effects.objects import Objects
-from ktxkit.errors import Refused
+from ktxkit.errors import CannotRun
 from ktxkit.flows import projects
 from ktxkit.flows.affected import select, trees
 from ktxkit.flows.gate_facts import no_collection
@@ -21,10 +21,10 @@ SHOWN, TESTS_SHOWN = 10_000, 10
 
 
 def differential(world: World) -> Document:
-    """What the newest traced run called and the map of the checkout lacks. Raises Refused where none was traced."""
+    """What the newest traced run called and the map of the checkout lacks. Raises CannotRun where none was traced."""
     trace = latest(world, projects.resolve(world))
     if trace is None:
-        raise Refused("no run was traced", hint=HINT)
+        raise CannotRun("no run was traced", hint=HINT)
     with Objects(world.git.at(world.repository.place)) as objects, no_collection():
         now = trees.worktree(world)
         graph = select.between(world, objects, now, now).graph

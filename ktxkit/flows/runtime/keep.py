@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +31,12 @@ KEPT = 3  # maps that stay
 SITE = "site"
 
 
+REASONS = 5  # that are told
+
+
 @dataclass(frozen=True)
 class Kept:
-    """What became of a trace: its place, or why there is none."""
+    """What became of a trace: its place, or why there is none; `why` tests were not seen completely, with counts."""
 
     path: Path | None
     tests: int = 0
@@ -87,7 +91,10 @@ def _keep(world: World, run: str, raw: Path, line: Document | None) -> Kept:
     with files.written_aside(place) as fd:
         _write(fd, place, [header], fold.records(_blobs(world, fold.paths())))
     _prune(world)
-    return Kept(place, len({one.name for one in tests}), len({one.name for one in tests if one.why}))
+    lacking = {one.name: one.why for one in tests if one.why}
+    why = Counter(text for found in lacking.values() for text in set(found))
+    reasons = "; ".join(f"{text} ({count})" for text, count in why.most_common(REASONS))
+    return Kept(place, len({one.name for one in tests}), len(lacking), reasons)
 
 
 def _write(fd: int, place: Path, first: list[Document], records: Iterator[Document]) -> None:
