@@ -332,6 +332,37 @@ def test_a_module_in_the_place_of_an_installed_one(made: Repo) -> None:
     assert ask(made)["verdict"] == "unknown"
 
 
+SCRIPTS = {
+    "pyproject": {"pyproject.toml": "[project.scripts]\nshow-it = 'pkg.cli:main'\n"},
+    "poetry": {"pyproject.toml": "[tool.poetry.scripts]\nshow-it = 'pkg.cli:main'\n"},
+    "setup.cfg": {"setup.cfg": "[options.entry_points]\nconsole_scripts =\n    show-it = pkg.cli:main\n"},
+    "setup.py": {"setup.py": "setup(entry_points={'console_scripts': ['show-it=pkg.cli:main']})\n"},
+    "setup.py, as text": {"setup.py": "setup(entry_points='[console_scripts]\\nshow-it = pkg.cli:main')\n"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_a_console_script_runs_reaches_who_starts_it(made: Repo, name: str) -> None:
+    for path, text in SCRIPTS[name].items():
+        made.write(path, text)
+    made.write("pkg/cli.py", "from pkg.impl import show\n\n\ndef main():\n    show()\n")
+    made.write("pkg/impl.py", "def show():\n    print(1)\n")
+    made.write(
+        "tests/test_s.py", "import subprocess\n\n\ndef test_s():\n    subprocess.run(['show-it'], check=False)\n"
+    )
+    made.commit()
+    made.write("pkg/impl.py", "def show():\n    print(2)\n")
+    assert picked(made) == ["tests/test_s.py::test_s"]
+
+
+def test_a_category_of_warnings_that_pytest_loads(made: Repo) -> None:
+    made.write("pytest.ini", "[pytest]\nfilterwarnings =\n    error::pkg.w.Own\n")
+    made.write("pkg/w.py", "class Own(UserWarning):\n    pass\n")
+    made.commit()
+    made.write("pkg/w.py", "class Other(UserWarning):\n    pass\n")
+    assert picked(made) == EVERY
+
+
 def test_entry_points_that_a_build_wrote_down(made: Repo) -> None:
     made.write("x.egg-info/entry_points.txt", "[console_scripts]\nshow-it = pkg.cli:main\n\n[a.group]\none = pkg.one\n")
     made.write("pkg/cli.py", "def main():\n    print(1)\n")

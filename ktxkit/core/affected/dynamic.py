@@ -126,10 +126,12 @@ def attribute(visitor: Visitor, node: ast.Attribute, units: Units) -> None:
         visitor.sink.mark(OPAQUE, "takes the names of a function's module", units)
     elif node.attr in ("parent", "parents"):
         _only_place(node)
-    elif node.attr in ("__file__", "__spec__", "__cached__") and not hasattr(node, TAKEN):
+    elif node.attr in ("__file__", "__spec__", "__loader__") and not hasattr(node, TAKEN):
         visitor.sink.mark("does", "reads source", units)
     elif node.attr == "lineno":
         visitor.sink.mark("does", "tells lines", units)
+    elif node.attr == "entry_points":
+        visitor.sink.mark("entries", ANYTHING, units)
     elif node.attr == "fixturenames":
         visitor.sink.mark("parameters", ANYTHING, units)
     elif node.attr in OF_SOURCE:
@@ -141,7 +143,7 @@ def attribute(visitor: Visitor, node: ast.Attribute, units: Units) -> None:
 def _only_place(node: ast.AST) -> None:
     """Below a node `__file__` says where something is, not what is in it."""
     for one in ast.walk(node):
-        if isinstance(one, ast.Attribute) and one.attr in ("__file__", "__spec__"):
+        if isinstance(one, ast.Attribute) and one.attr == "__file__":
             setattr(one, TAKEN, True)
 
 

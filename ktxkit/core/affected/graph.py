@@ -60,6 +60,10 @@ class Graph:
             for group, units in facts["marks"].get("entries", {}).items():
                 for target in self._entries(group):
                     made[target] += [((path, facts["units"][unit][0]), facts["units"][unit][1]) for unit in units]
+            for script in facts["marks"].get("words", {}).keys() & self.project.scripts.keys():
+                for target in self.modules.resolve("", self.project.scripts[script][0]):
+                    units = facts["marks"]["words"][script]
+                    made[target] += [((path, facts["units"][unit][0]), facts["units"][unit][1]) for unit in units]
         return made
 
     def _entries(self, group: str) -> set[str]:
@@ -196,6 +200,12 @@ class Graph:
         places = [self.modules.loaded("", word) for word in self.project.always]
         groups = self.project.entries.get("pytest11", ())
         return {path for found in (*places, *(self.modules.loaded("", one) for one in groups)) for path in found}
+
+    @cached_property
+    def warned(self) -> set[Unit]:
+        """The definitions that pytest takes from its configuration when it starts: without them no test runs."""
+        parts = [one.rpartition(".") for one in self.project.warned]
+        return {(path, name) for module, _, name in parts for path in self.modules.resolve("", module)}
 
     def is_test(self, path: str, owner: str, member: str) -> bool:
         """Whether a member of a class is a test that pytest collects from there."""

@@ -26,6 +26,7 @@ class Project:
     scripts: dict[str, tuple[str, str]] = field(default_factory=dict)  # console script to module and function
     entries: dict[str, tuple[str, ...]] = field(default_factory=dict)  # group of entry points to modules
     always: tuple[str, ...] = ()  # words of pytest's configuration: plugins, settings modules
+    warned: tuple[str, ...] = ()  # dotted names of warnings' categories in pytest's configuration
     usefixtures: tuple[str, ...] = ()  # fixtures that every test has, by pytest's configuration
     below: tuple[str, ...] = ()  # directories with a configuration of pytest's own
     unread: str = ""  # why not every test can be told by the configuration; empty where it can

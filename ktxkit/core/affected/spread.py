@@ -85,6 +85,10 @@ class Spread:
         else:
             self._uses((path, name.rstrip(BASE_ONLY)), node)
             self._fixture(path, name)
+            if node in self.graph.warned:
+                self._each(
+                    [(other, MODULE) for other in self.graph.test_files], node, "pytest's configuration names it"
+                )
             if self.graph.is_kept(path, name):
                 self._reach((path, MODULE), node, "something keeps a list of it")
             if name == "__getattr__":

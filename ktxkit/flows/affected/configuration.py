@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ktxkit.core.affected.project import SKIPPED, Project
+from ktxkit.flows.affected import entries
 
 INI = ("pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg")
 CONFIGURATIONS = {*INI, "pytest.toml", ".pytest.toml", "pyproject.toml"}
 OWN_TOML = ("pytest.toml", ".pytest.toml")
 _WORD = re.compile(r"[A-Za-z_][\w.]*\Z")
+_DOTTED = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:\.\w+)+(?![\w.])")
 Load = Callable[[str], bytes | None]
 
 
@@ -34,7 +36,10 @@ def project(load: Load, paths: Collection[str] = (), inert: tuple[str, ...] = ()
         made = _with(made, folder, below)
     for path in paths:
         if path.endswith(".egg-info/entry_points.txt"):
-            made = _installed(made, load(path))
+            scripts, found_entries = entries.built(load(path))
+            made = replace(
+                made, scripts={**scripts, **made.scripts}, entries=entries.merged(made.entries, found_entries)
+            )
     return made
 
 
@@ -44,7 +49,7 @@ def _with(made: Project, folder: str, below: Project) -> Project:
     if (below.python_files, below.python_classes, below.python_functions) == (
         default.python_files, default.python_classes, default.python_functions,
     ) and not (below.doctests or below.text_tests or below.unread or below.testpaths or below.usefixtures):  # fmt: skip
-        return replace(made, below=(*made.below, folder), always=(*made.always, *below.always))
+        return replace(made, below=(*made.below, folder), always=(*made.always, *below.always), **_built(made, below))
     return replace(
         made,
         python_files=(*made.python_files, *below.python_files),
@@ -56,34 +61,31 @@ def _with(made: Project, folder: str, below: Project) -> Project:
         usefixtures=(*made.usefixtures, *below.usefixtures),
         always=(*made.always, *below.always),
         below=(*made.below, folder),
+        **_built(made, below),
     )
 
 
-def _installed(made: Project, data: bytes | None) -> Project:
-    """The entry points that a build wrote down."""
-    read = configparser.RawConfigParser(strict=False, delimiters=("=",))
-    read.optionxform = str  # type: ignore[assignment,method-assign]
-    try:
-        read.read_string((data or b"").decode("utf-8", "replace"))
-    except configparser.Error:
-        return made  # gate-ok: nothing can be loaded by it
-    scripts, entries = dict(made.scripts), dict(made.entries)
-    for group in read.sections():
-        for name, value in read.items(group):
-            module, _, function = value.partition("[")[0].strip().partition(":")
-            if group in ("console_scripts", "gui_scripts"):
-                scripts.setdefault(name, (module, function))
-            entries[group] = tuple(dict.fromkeys((*entries.get(group, ()), module)))
-    return replace(made, scripts=scripts, entries=entries)
+def _built(made: Project, below: Project) -> dict[str, Any]:
+    """What both declare to be installed, and whose names their filters of warnings have."""
+    return {
+        "scripts": {**below.scripts, **made.scripts},
+        "entries": entries.merged(made.entries, below.entries),
+        "warned": (*made.warned, *below.warned),
+    }
+
+
+def _warned(options: dict[str, Any], addopts: list[str]) -> tuple[str, ...]:
+    """The categories of warnings that pytest loads as it starts."""
+    value = options.get("filterwarnings") or ""
+    lines = [str(one) for one in value] if isinstance(value, list) else str(value).splitlines()
+    return tuple(one for text in (*lines, *addopts) for one in _DOTTED.findall(text.partition("#")[0]) if ":" in text)
 
 
 def _top(load: Load, inert: tuple[str, ...]) -> Project:
     toml = _toml(load("pyproject.toml"))
     options = _pytest(load, toml)
     options, unread = _overridden(options)
-    table = toml.get("project", {})
-    scripts = {**table.get("scripts", {}), **table.get("gui-scripts", {})}
-    entries = {g: tuple(str(v).partition(":")[0] for v in found.values()) for g, found in _entries(table).items()}
+    scripts, points = entries.declared(load, toml)
     addopts = _list(options.get("addopts"))
     words = [word for key, value in options.items() if key != "addopts" for word in _list(value)]
     return Project(
@@ -96,8 +98,9 @@ def _top(load: Load, inert: tuple[str, ...]) -> Project:
         text_tests=any(one.startswith("--doctest-glob") for one in addopts),
         standard=frozenset(sys.stdlib_module_names),
         mapped=_mapped(toml),
-        scripts={name: (str(v).partition(":")[0], str(v).partition(":")[2]) for name, v in scripts.items()},
-        entries=entries,
+        scripts=scripts,
+        entries=points,
+        warned=_warned(options, addopts),
         always=tuple(word for word in (*words, *(one.removeprefix("-p") for one in addopts)) if _WORD.match(word)),
         usefixtures=tuple(_list(options.get("usefixtures"))),
         unread=unread,
@@ -160,11 +163,6 @@ def _native(toml: dict[str, Any]) -> dict[str, Any]:
     table = toml.get("tool", {}).get("pytest", {})
     found = table.get("ini_options", table) if isinstance(table, dict) else {}
     return dict(found) if isinstance(found, dict) else {}
-
-
-def _entries(table: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = table.get("entry-points", {})
-    return {group: one for group, one in found.items() if isinstance(one, dict)}
 
 
 def _mapped(toml: dict[str, Any]) -> dict[str, str]:
