@@ -13,6 +13,12 @@ SILENT_BASES = {
     "UserDict", "UserList", "UserString", "OrderedDict", "defaultdict", "Counter", "deque", "Mapping", "MutableMapping",
     "Sequence", "Iterator", "Iterable", "Callable", "NodeVisitor", "NodeTransformer", "HTMLParser", "ArgumentParser",
     "JSONEncoder", "JSONDecoder", "Action", "Formatter", "Handler", "Logger", "StringIO", "BytesIO", "RawIOBase",
+    "Number", "Complex", "Real", "Rational", "Integral", "date", "time", "datetime", "timedelta", "tzinfo", "timezone",
+    "Decimal", "Fraction", "MutableSequence", "MutableSet", "Set", "Collection", "Container", "Sized", "Hashable",
+    "Reversible", "Generator", "Awaitable", "Coroutine", "AsyncIterator", "AsyncIterable", "AsyncGenerator", "Path",
+    "PurePath", "ChainMap", "TextIOBase", "TextIOWrapper", "BufferedIOBase", "IOBase", "IO", "complex",
+    "bytearray", "slice", "range", "PathLike", "AbstractContextManager", "ExitStack", "Queue", "Random",
+    "Template", "Filter", "StreamHandler", "FileHandler", "LoggerAdapter", "HelpFormatter", "Namespace", "Text",
     "contextmanager", "ContextDecorator", "SimpleNamespace", "local", "property", "namedtuple",
 }  # fmt: skip
 
@@ -22,11 +28,14 @@ def is_hooked(about: About, classes: Mapping[str, list[About]], seen: set[str]) 
     if any(last_name(one) != "ABCMeta" for one in about["made_by"]):
         return True
     for base in about["origins"]:
-        if base in seen or base in SILENT_BASES or base.endswith(("Error", "Exception", "Warning", "TestCase")):
+        if base in seen:
             continue
         seen.add(base)
         known = classes.get(base, ())
-        if not known or any("__init_subclass__" in one["members"] or is_hooked(one, classes, seen) for one in known):
+        silent = base in SILENT_BASES or base.endswith(("Error", "Exception", "Warning", "TestCase"))
+        if not (known or silent) or any(
+            "__init_subclass__" in one["members"] or is_hooked(one, classes, seen) for one in known
+        ):
             return True
     return False
 

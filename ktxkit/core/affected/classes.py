@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ktxkit.core.affected import purity
-from ktxkit.core.affected.scopes import Function
+from ktxkit.core.affected.scopes import Function, imports_in
 from ktxkit.core.affected.sink import EAGER, MAKE, OWN
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def read_class(reader: _Reader, node: ast.ClassDef, owner: str) -> None:
     visitor.all(heads, (unit, EAGER))
     if owner:
         sink.part(unit, ast.dump(node))
+        visitor.handed_on(imports_in(node), (unit,))
         visitor.all(node.body, (unit,))
         _runs_at_import(reader, node)
         return
@@ -94,6 +95,7 @@ def _member(reader: _Reader, node: ast.AST, name: str, unit: int) -> None:
     else:
         sink.part(unit, ast.dump(node))
         visitor.visit(node, (unit, EAGER))
+        visitor.handed_on(imports_in(node), (unit,))
         reader.may_fail(node)
         if isinstance(node, ast.Import | ast.ImportFrom) or not _is_still(node):
             visitor.visit(node, (reader.zero,))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ktxkit.core.affected.graph import Graph, defined
+from ktxkit.core.affected.filefacts import defined
+from ktxkit.core.affected.graph import Graph
 from ktxkit.core.affected.project import Project
 from ktxkit.core.affected.sink import Facts
 

@@ -45,6 +45,8 @@ PICKLES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "she
 UNPICKLERS = {"load", "loads", "Unpickler", "open", "decode"}
 FIXTURES = {"usefixtures", "getfixturevalue", "getfuncargvalue", "lazy_fixture", "lf"}
 ENTRIES = {"entry_points", "iter_entry_points"}
+OF_TEST = {"request", "metafunc", "item", "pyfuncitem", "_pyfuncitem", "collector"}
+TEXT_EXAMPLES = {"testfile", "DocFileSuite", "DocFileTest"}
 OWN_NAMES = {"__name__", "__package__", "__file__"}
 OPAQUE = "opaque"
 TAKEN = "ktx_taken"  # on a node whose parent said what is taken of it
@@ -104,6 +106,10 @@ def _named_by_text(visitor: Visitor, node: ast.Call, units: Units, name: str) ->
     replaces = name in ("setattr", "delattr") and isinstance(node.func, ast.Attribute)
     if (patches or replaces) and first is not None and literals.is_composed(first):
         visitor.sink.mark(OPAQUE, "replaces something of a computed name", units)
+    elif name in TEXT_EXAMPLES:
+        visitor.sink.mark(OPAQUE, "runs the examples of a text", units)
+    elif name == "DocTestSuite" and first is not None and _constant(first):
+        visitor.sink.use(ANYTHING, _constant(first), units)
     elif name == "multiple" and (origin in PATCHED_BY or root in PATCHED_BY) and first is not None and _constant(first):
         visitor.sink.use(ANYTHING, _constant(first), units)
         for one in node.keywords:
@@ -130,6 +136,8 @@ def attribute(visitor: Visitor, node: ast.Attribute, units: Units) -> None:
         visitor.sink.mark("does", "reads source", units)
     elif node.attr == "lineno":
         visitor.sink.mark("does", "tells lines", units)
+    elif node.attr == "module" and name_of(node.value) in OF_TEST:
+        visitor.sink.mark("does", "takes the test's module", units)
     elif node.attr == "entry_points":
         visitor.sink.mark("entries", ANYTHING, units)
     elif node.attr == "fixturenames":

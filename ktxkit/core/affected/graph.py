@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ktxkit.core.affected.bases import is_hooked
+from ktxkit.core.affected.filefacts import defined, runs_tests, starts_programs
 from ktxkit.core.affected.literals import fits, is_pattern
 from ktxkit.core.affected.modules import Modules, parts_of
 from ktxkit.core.affected.project import Project
@@ -15,7 +16,6 @@ from ktxkit.core.affected.sink import ANYTHING, MAKE, OWN, Facts
 
 Unit = tuple[str, str]  # path, name
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
-PROGRAMS = (".sh", ".bash", ".zsh", ".mk", ".bat", ".cmd")
 
 
 class Graph:
@@ -51,6 +51,7 @@ class Graph:
     def holders(self) -> dict[str, list[tuple[Unit, str]]]:
         """A file to the units that have it as a value, or all of its names, each with its kind."""
         made: dict[str, list[tuple[Unit, str]]] = defaultdict(list)
+        tokens = self._tokens()
         for path, facts in self.users.get(ANYTHING, ()):
             for hint, units in facts["uses"][ANYTHING].items():
                 targets = self.modules.resolve(path, hint) if self.modules.may_be(hint) else ()
@@ -60,7 +61,11 @@ class Graph:
             for group, units in facts["marks"].get("entries", {}).items():
                 for target in self._entries(group):
                     made[target] += [((path, facts["units"][unit][0]), facts["units"][unit][1]) for unit in units]
-            for script in facts["marks"].get("words", {}).keys() & self.project.scripts.keys():
+            words = facts["marks"].get("words", {})
+            for word in words.keys() & tokens.keys() if runs_tests(words, facts) else ():
+                for target, _ in tokens[word]:
+                    made[target] += [((path, facts["units"][unit][0]), facts["units"][unit][1]) for unit in words[word]]
+            for script in words.keys() & self.project.scripts.keys():
                 for target in self.modules.resolve("", self.project.scripts[script][0]):
                     units = facts["marks"]["words"][script]
                     made[target] += [((path, facts["units"][unit][0]), facts["units"][unit][1]) for unit in units]
@@ -207,6 +212,16 @@ class Graph:
         parts = [one.rpartition(".") for one in self.project.warned]
         return {(path, name) for module, _, name in parts for path in self.modules.resolve("", module)}
 
+    def taken_by_fixtures(self, path: str) -> bool:
+        """Whether a fixture or hook that its tests may have takes names out of the module of the test."""
+        folders = [user.rpartition("/")[0] for user in self._takers if user.endswith("conftest.py")]
+        own = any(not folder or path.startswith(f"{folder}/") for folder in folders) or path in self._takers
+        return own or any(not (user.endswith("conftest.py") or self.is_test_file(user)) for user in self._takers)
+
+    @cached_property
+    def _takers(self) -> set[str]:
+        return {path for path, _ in self.marked("does", "takes the test's module")}
+
     def is_test(self, path: str, owner: str, member: str) -> bool:
         """Whether a member of a class is a test that pytest collects from there."""
         return self.is_test_file(path) and member.startswith("test") and not owner.endswith(MAKE)
@@ -281,19 +296,3 @@ class Graph:
             if facts["stars"] or "__getattr__" in defined(facts):
                 made.setdefault(path, []).append(defined(facts))
         return made
-
-
-def starts_programs(path: str, facts: Facts) -> bool:
-    """Whether a file starts programs, so that a directory or a pattern in it may be of what they run."""
-    return "starts" in facts["marks"].get("does", ()) or (
-        "text" in facts and ("." not in path.rpartition("/")[2] or path.endswith(PROGRAMS))
-    )
-
-
-def defined(facts: Facts) -> set[str]:
-    """The names that a module binds by its own statements."""
-    known: set[str] | None = facts.get("defined")
-    if known is None:
-        known = {unit[0] for unit in facts["units"]} | set(facts["marks"].get("binds", ()))
-        facts["defined"] = known
-    return known

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 
 from ktxkit.core.affected import purity
-from ktxkit.core.affected.scopes import Aliases, Function, add_aliases, origin
+from ktxkit.core.affected.scopes import Aliases, Function, add_aliases, bound_globally, origin
 from ktxkit.core.affected.sink import EAGER, MAIN, MODULE, OWN, Facts, Sink, Units
 from ktxkit.core.affected.visitor import Visitor
 
@@ -60,6 +60,9 @@ class _Reader:
         for node in self._module_level(tree.body):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 add_aliases(self.aliases, node)
+        self.lazy = bound_globally(tree)
+        for name, found in self.lazy.items():
+            self.aliases[name] = tuple(dict.fromkeys((*self.aliases.get(name, ()), *found)))
         self.visitor = Visitor(self.sink, self.aliases)
 
     def _module_level(self, body: Sequence[ast.AST]) -> list[ast.AST]:
@@ -79,6 +82,10 @@ class _Reader:
                 self.sink.mark("does", "doctests", (self.zero,))
             self._constant("__doc__", body.pop(0), ())
         self._statements(body)
+        for name, aliases in self.lazy.items():
+            unit = self.sink.unit(name, "alias", 1)
+            self.sink.part(unit, repr(aliases))
+            self.visitor.handed_on({name: aliases}, (unit,))
         self._future()
         return self.sink.document()
 
@@ -252,6 +259,9 @@ class _Reader:
             if purity.has_call(one):
                 self.visitor.visit(one, (self.zero,))
             self.visitor.visit(one, (unit,))
+            for part in ast.walk(one) if node.name.lower().startswith("test") else ():  # it may ask for a fixture so
+                if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value.isidentifier():
+                    self.sink.mark("parameters", part.value, (unit,))
 
     def _class(self, node: ast.ClassDef, owner: str) -> None:
         """A class: its statement is one unit, and each member another."""

@@ -26,6 +26,7 @@ class Layer(NamedTuple):
     names: frozenset[str]
     aliases: Aliases
     outside: frozenset[str]
+    shared: frozenset[str] = frozenset()  # names of a function around it that it binds
 
 
 Scope = tuple[Layer, ...]
@@ -75,7 +76,31 @@ def layer(parameters: ast.arguments, body: Iterable[ast.AST]) -> Layer:
         else:
             names.update(_matched(node))
             todo += ast.iter_child_nodes(node)
-    return Layer(frozenset(names - outside - nonlocals), aliases, frozenset(outside))
+    return Layer(frozenset(names - outside - nonlocals), aliases, frozenset(outside), frozenset(nonlocals))
+
+
+def imports_in(node: ast.AST) -> Aliases:
+    """The names that a class's body imports, or a statement of it; what stands in its methods is theirs."""
+    aliases: Aliases = {}
+    todo = [node]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, ast.Import | ast.ImportFrom):
+            add_aliases(aliases, one)
+        elif not isinstance(one, Function | ast.Lambda | Comprehension):
+            todo += ast.iter_child_nodes(one)
+    return aliases
+
+
+def bound_globally(tree: ast.AST) -> Aliases:
+    """The names of the module that functions import, by `global`."""
+    aliases: Aliases = {}
+    for node in ast.walk(tree):
+        if isinstance(node, Function):
+            inside = layer(node.args, node.body)
+            for name in inside.outside & inside.aliases.keys():
+                aliases[name] = tuple(dict.fromkeys((*aliases.get(name, ()), *inside.aliases[name])))
+    return aliases
 
 
 def argument_names(parameters: ast.arguments) -> list[str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from ktxkit.core.affected.graph import Graph, Unit, defined
+from ktxkit.core.affected.filefacts import defined
+from ktxkit.core.affected.graph import Graph, Unit
 from ktxkit.core.affected.sink import ANYTHING, BASE_ONLY, MAIN, MAKE, MODULE, OWN, Facts
 
 TESTS = "^"
@@ -19,8 +20,9 @@ AT_MAKING = {"__init_subclass__", "__class_getitem__", "__mro_entries__", "__slo
 class Spread:
     """What is reached from seeds. `why`: each node with the node it was reached from (None: a seed) and how."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, *, is_inner: bool = False) -> None:
         self.graph = graph
+        self.is_inner = is_inner  # asked by another for a part of its way
         self.why: dict[Unit, tuple[Unit | None, str]] = {}
         self._todo: deque[Unit] = deque()
         self._by_path: dict[str, list[Unit]] = {}
@@ -85,6 +87,8 @@ class Spread:
         else:
             self._uses((path, name.rstrip(BASE_ONLY)), node)
             self._fixture(path, name)
+            if self.graph.is_test_file(path) and self.graph.taken_by_fixtures(path):
+                self._reach((path, MODULE), node, "a fixture or hook takes names of the test's module")
             if node in self.graph.warned:
                 self._each(
                     [(other, MODULE) for other in self.graph.test_files], node, "pytest's configuration names it"
@@ -192,6 +196,7 @@ class Spread:
         if not named:
             return
         asked = self.graph.asking(named)
+        self._asked_elsewhere(node, asked)
         for user, facts in self.graph.in_scope(path):
             parameters = facts["marks"].get("parameters", {})
             for wanted in (*asked, ANYTHING):
@@ -202,6 +207,19 @@ class Spread:
         )
         if always or any(named.values()) or asked & set(self.graph.project.usefixtures):
             self._each([(other, MODULE) for other in self.graph.tests_in_scope(path)], node, "has it always")
+
+    def _asked_elsewhere(self, node: Unit, asked: set[str]) -> None:
+        """Tests and bases that stand elsewhere and are collected in the fixture's scope: by a subclass, an import."""
+        scope = {user for user, _ in self.graph.in_scope(node[0])}
+        inner = Spread(self.graph, is_inner=True)
+        for user, facts in self.graph.each() if not self.is_inner else ():
+            if user not in scope:
+                parameters = facts["marks"].get("parameters", {})
+                for wanted in (*asked, ANYTHING):
+                    for unit in parameters.get(wanted, ()):
+                        inner.seed((user, facts["units"][unit][0]), "")
+        inner.run()
+        self._each([one for one in inner.why if one[0] in scope], node, "takes what asks for it from elsewhere")
 
     def _any_attribute(self, node: Unit) -> None:
         """A module's `__getattr__` answers for every name that it does not bind."""

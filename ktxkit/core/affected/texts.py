@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ktxkit.core.affected import literals, reading
-from ktxkit.core.affected.sink import MODULE, Facts, Sink
+from ktxkit.core.affected.sink import ANYTHING, MODULE, Facts, Sink
 
 SUFFIXES = (
     ".sh", ".bash", ".zsh", ".mk", ".bat", ".cmd", ".cfg", ".ini", ".toml", ".yaml", ".yml", ".json",
@@ -22,6 +22,7 @@ _COMPUTED = re.compile(  # `python $X`, `. "$X"`: what is run is in a variable
     r"""(?:\bpython[\d.]*|\b(?:sh|bash|source)|^[ \t]*\.)[ \t]+["']?\$[({]?[A-Za-z_]\w*[)}]?["']?(?:[ \t;&|]|$)""",
     re.MULTILINE,
 )
+_IMPORTED = re.compile(r"\b(?:import|from|-m)\s+([\w.]+)")
 _WORD = re.compile(r"[\w.*?/~+-]+")
 
 
@@ -57,4 +58,8 @@ def read(path: str, data: bytes) -> Facts:
             sink.mark("words", word, (whole,))
             if literals.dotted(word):
                 sink.mark("named", word, (whole,))
+                if program:  # python -c 'from tools.go import main'
+                    sink.use(ANYTHING, word, (whole,))
+    for word in _IMPORTED.findall(text) if program else ():
+        sink.use(ANYTHING, word, (whole,))
     return {**sink.document(), "text": True}

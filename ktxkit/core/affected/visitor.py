@@ -19,6 +19,7 @@ from ktxkit.core.affected.scopes import (
     Scope,
     argument_names,
     found,
+    imports_in,
     joined,
     layer,
     origin,
@@ -61,6 +62,11 @@ class Visitor:
             self._comprehension(node, units, scope)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             self.imported(node, units)
+            if scope and scope[-1].shared:
+                self.handed_on({n: a for n, a in imports_in(node).items() if n in scope[-1].shared}, units)
+        elif isinstance(node, ast.ClassDef):
+            self.handed_on(imports_in(node), units)
+            self._other(node, units, scope)
         else:
             self._other(node, units, scope)
 
@@ -142,6 +148,12 @@ class Visitor:
             self.sink.use(attribute, place, units)
             place = joined(place, attribute)
         self.sink.use(ANYTHING, place, units)
+
+    def handed_on(self, aliases: Aliases, units: Units) -> None:
+        """Imported names that are found as something else than a name: an attribute, another function's."""
+        for one in aliases.values():
+            for alias in one:
+                self.whole(alias, units)
 
     def text(self, text: str, units: Units) -> None:
         """A string: words that may name files, and dotted names that may be imported."""
