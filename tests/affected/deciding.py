@@ -18,7 +18,10 @@ def read(path: str, text: str) -> Facts:
 
 
 def decided(
-    before: Mapping[str, str], after: Mapping[str, str], environment: Collection[str] = ()
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    environment: Collection[str] = (),
+    ran: decision.Ran | None = None,
 ) -> decision.Decision:
     """The decision on two projects, without a repository."""
     touched, changed, gone = [], [], set()
@@ -35,4 +38,4 @@ def decided(
                 gone |= {path} - versions.keys()
                 versions[path] = [old, *versions.get(path, [])]
     graph = Graph(versions, before.keys() | after.keys(), Project(), gone)
-    return decision.decide(Question(graph, touched, changed, environment=environment))
+    return decision.decide(Question(graph, touched, changed, environment=environment, ran=ran))

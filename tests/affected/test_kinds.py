@@ -82,6 +82,20 @@ def test_the_command_selects_what_breaks(repo: Repo, kind: Kind) -> None:
         assert any(covers(one, f"{kind.name}/{test}") for one in picked), (kind.name, picked)
 
 
+def test_what_a_traced_run_saw_in_what_is_reached_is_reached() -> None:
+    """Reading does not see who runs `g`; the run saw a test in it that its class takes over, and one that is made."""
+    files = {
+        "m.py": "def f(): return 1\n",
+        "g.py": "from m import f\ndef g(): return f()\n",
+        "test_a.py": "class TestA(object): pass\ndef test_o(): pass\n",
+        "test_b.py": "def test_p(): pass\n",
+    }
+    seen = {("g.py", "g"): [(("test_a.py", "TestA.test_x"), "ran it"), (("test_b.py", "made_by_a_hook"), "ran it")]}
+    made = decided(files, {**files, "m.py": "def f(): return 2\n"}, ran=lambda unit: seen.get(unit, ()))
+    assert [one.id for one in made.tests] == ["test_a.py::TestA", "test_b.py"]
+    assert not decided(files, {**files, "m.py": "def f(): return 2\n"}).tests
+
+
 @pytest.mark.parametrize("kind", [*KINDS, *USES], ids=lambda kind: kind.name)
 def test_the_core_selects_what_breaks_and_leaves_out_what_cannot(kind: Kind) -> None:
     made = decided(kind.before, kind.after, kind.environment)

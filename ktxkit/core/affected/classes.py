@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from ktxkit.core.affected.reading import _Reader
 
 
+PLAIN = {"object", "ABC", "Protocol", "Generic", "Exception"}
+MADE_WITH = {"__init__", "__new__", "_generate_next_value_", "__set_name__"}  # run for each value of an enumeration
+
+
 def read_class(reader: _Reader, node: ast.ClassDef, owner: str) -> None:
     """Its statement, its bases, its members. A nested class is a unit whole."""
     name = f"{owner}.{node.name}" if owner else node.name
@@ -41,6 +45,30 @@ def read_class(reader: _Reader, node: ast.ClassDef, owner: str) -> None:
     }
     for one in node.body:
         _member(reader, one, name, unit)
+    _made_at_import(reader, node, name)
+
+
+def _made_at_import(reader: _Reader, node: ast.ClassDef, name: str) -> None:
+    """What may fail as the class is made: fields in the wrong order, a value twice, a constructor of an enumeration."""
+    bases = {ast.unparse(one).rpartition(".")[2] for one in node.bases}
+    members = {one.name for one in node.body if isinstance(one, Function)}
+    plain = [one for one in node.body if isinstance(one, ast.Assign | ast.AnnAssign)]
+    slots = any(_constant(one) == "__slots__" for one in plain)
+    if node.decorator_list or slots or bases - PLAIN:
+        reader.sink.part(reader.zero, f"{name}: {[_shape(one) for one in plain]}")
+    if any(purity.root_of(one) in ("unique", "enum", "verify") for one in node.decorator_list):
+        reader.sink.part(reader.zero, f"{name}: {[ast.dump(one) for one in plain]}")
+    if any(one.endswith(("Enum", "Flag")) for one in bases):
+        for base in node.bases:
+            reader.visitor.visit(base, (reader.zero,))
+        if members & MADE_WITH:
+            reader.sink.use(name, OWN, (reader.zero,))
+
+
+def _shape(node: ast.Assign | ast.AnnAssign) -> tuple[str, str]:
+    """A field by its name, and of which sort its value is."""
+    target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+    return ast.unparse(target), type(node.value).__name__
 
 
 def _origin(reader: _Reader, base: ast.expr) -> str:
@@ -90,7 +118,7 @@ def _member(reader: _Reader, node: ast.AST, name: str, unit: int) -> None:
         made = sink.unit(f"{name}.{_constant(node)}", "constant", node.lineno)  # type: ignore[attr-defined]
         members.append(_constant(node))
         sink.part(made, ast.dump(node))
-        reader.may_fail(node)
+        reader.may_fail(node, members[:-1])
         visitor.visit(node, (made, EAGER))
     else:
         sink.part(unit, ast.dump(node))

@@ -6,7 +6,7 @@ change or the test is of a kind that reading does not bound; it is meant as well
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ktxkit.core.affected import changes, unbounded
@@ -19,6 +19,7 @@ from ktxkit.core.affected.spread import Spread
 
 ABSENT = "000000"
 SELECTED, UNKNOWN = "selected", "unknown"
+Ran = Callable[[Unit], Iterable[tuple[Unit, str]]]
 Chain = list[tuple[Unit, str]]
 
 
@@ -65,7 +66,7 @@ class Decision:
 @dataclass(frozen=True)
 class Question:
     """What is asked. `links`: symbolic links and where they lead; `environment`: variables that differ; `observed`:
-    units that a traced run saw depend on what differs, each with how."""
+    units that a traced run saw depend on what differs, each with how; `ran`: the tests that it saw run a unit."""
 
     graph: Graph
     touched: Collection[Touched]
@@ -74,6 +75,7 @@ class Question:
     environment: Collection[str] = ()
     unbounded: Mapping[str, str] = field(default_factory=dict)
     observed: Collection[tuple[Unit, str]] = ()
+    ran: Ran | None = None
 
 
 def decide(question: Question) -> Decision:
@@ -90,14 +92,35 @@ def decide(question: Question) -> Decision:
         for unit in (*graph.marked("environment", variable), *graph.marked("environment", "*")):
             spread.seed(unit, f"reads {variable} from the environment, which is changed")
     for unit, how in question.observed:
-        spread.seed(unit, how)
+        spread.seed(_there(graph, unit), how)
     spread.run()
+    _ran(question, spread)
     made.tests = _picked(every, spread, SELECTED)
     if question.touched or question.environment:
         made.tests = _with_unknown(question, every, made)
     made.selected = _counted(every, made.tests)
     made.total = max(made.total, made.selected)
     return made
+
+
+def _there(graph: Graph, unit: Unit) -> Unit:
+    """A test as the map has it: one that a class takes over is its class's, one that is made its file's."""
+    path, name = unit
+    names = {one[0] for facts in graph.versions.get(path, ()) for one in facts["units"]}
+    while name and name not in names:
+        name = name.rpartition(".")[0]
+    return path, name
+
+
+def _ran(question: Question, spread: Spread) -> None:
+    """Tests that a traced run saw in what was reached: they are reached, whatever reading says."""
+    asked: set[Unit] = set()
+    while todo := [node for node in spread.why if node not in asked]:
+        asked.update(todo)
+        for node in todo:
+            for unit, how in question.ran(node) if question.ran is not None else ():
+                spread.seed(_there(question.graph, unit), how)
+        spread.run()
 
 
 def _unbounded(question: Question) -> dict[str, str]:

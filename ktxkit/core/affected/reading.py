@@ -112,18 +112,21 @@ class _Reader:
             else:
                 self._runs(node)
 
-    def may_fail(self, node: ast.AST) -> None:
-        """What is evaluated at import is harmless only where every name of it is there by then, and is all of it."""
+    def may_fail(self, node: ast.AST, beside: Sequence[str] = ()) -> None:
+        """What is evaluated at import is harmless only where every name of it is there by then, and is all of it.
+
+        `beside`: the members of the class that are there by then.
+        """
         for one in ast.walk(node):
             unknown = isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and one.id not in self.defined
             if isinstance(one, ast.Attribute) or (unknown and one.id not in BUILT_INS):  # type: ignore[attr-defined]
-                self.stated(node)
+                self.stated(node, beside)
                 return
 
-    def stated(self, node: ast.AST) -> None:
+    def stated(self, node: ast.AST, beside: Sequence[str] = ()) -> None:
         """What is evaluated at import is part of it, with the names that it finds defined by then."""
         names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-        self.sink.part(self.zero, f"{dump(node)}{sorted(names & self.defined)}")
+        self.sink.part(self.zero, f"{dump(node)}{sorted(names & (self.defined | set(beside)))}")
 
     def _runs(self, node: ast.AST) -> None:
         """A statement that does something at import."""
@@ -238,7 +241,8 @@ class _Reader:
         annotations = [one.annotation for one in ast.walk(node.args) if isinstance(one, ast.arg)]
         for annotation in (*annotations, node.returns):
             if annotation is not None:
-                self.may_fail(annotation)
+                computed = any(isinstance(one, ast.BinOp | ast.Subscript | ast.Call) for one in ast.walk(annotation))
+                (self.stated if computed else self.may_fail)(annotation)
 
     def _decorated(self, node: Function | ast.ClassDef, name: str, unit: int) -> None:
         """A decorator runs at import; one that may keep what it decorates hands it on to whoever imports the module."""

@@ -5,7 +5,8 @@ Of a file that differs between the traced tree and the base nothing is used: wha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
 from typing import NamedTuple
 
 from ktxkit.core.runtime.trace import Trace
@@ -40,6 +41,22 @@ def seeds(
         yield from _files(trace, one, run)
     if environment:
         yield from _variables(trace, environment, run)
+
+
+def running(trace: Trace, ids: Mapping[str, str]) -> Callable[[Unit], list[tuple[Unit, str]]]:
+    """The tests that the run saw in a unit, of a file that is as it was then. `ids`: the git id of each file."""
+    run = f"in the traced run {trace.header['run']}"
+
+    @cache
+    def definitions(path: str) -> dict[str, list[int]]:
+        return trace.definitions(path) if path in ids and trace.blob(path) == ids[path] else {}
+
+    def found(unit: Unit) -> list[tuple[Unit, str]]:
+        path, name = unit
+        numbers = definitions(path).get(name, ())
+        return list(_tests(trace.tests(numbers), f"ran {path} {name} {run}")) if name and numbers else []
+
+    return found
 
 
 def _files(trace: Trace, one: Differs, run: str) -> Iterator[tuple[Unit, str]]:

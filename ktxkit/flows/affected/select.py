@@ -14,6 +14,7 @@ from ktxkit.core.affected.graph import Graph, Unit
 from ktxkit.core.affected.sink import VERSION, Facts
 from ktxkit.core.affected.unbounded import LINK
 from ktxkit.core.runtime import join
+from ktxkit.core.runtime.trace import Trace
 from ktxkit.core.text import path_fields
 from ktxkit.effects.affected_cache import AffectedCache
 from ktxkit.effects.objects import Objects
@@ -71,35 +72,43 @@ def between(
     touched = _touched(base, target)
     graph = _graph(world, facts, base, target, touched)
     changed = _changed(facts, base, target, touched)
+    trace = _trace(world, touched, environment)
     question = Question(
         graph=graph,
         touched=touched,
         changed=changed,
         links=_links(facts, target),
         environment=environment,
-        observed=_observed(world, base, touched, changed, environment),
+        observed=_observed(trace, base, touched, changed, environment),
+        ran=join.running(trace, _ids(base)) if trace is not None else None,
     )
     made = decision.decide(question)
     return Selection(made, base, target, touched, graph, facts.read, facts.known, [facts.note] if facts.note else [])
 
 
+def _trace(world: World, touched: list[Touched], environment: Collection[str]) -> Trace | None:
+    return latest(world, projects.resolve(world)) if touched or environment else None
+
+
+def _ids(base: Snapshot) -> dict[str, str]:
+    return {path: oid for path, (_, oid) in base.entries.items()}
+
+
 def _observed(
-    world: World,
+    trace: Trace | None,
     base: Snapshot,
     touched: list[Touched],
     changed: list[changes.Change],
     environment: Collection[str],
 ) -> list[tuple[Unit, str]]:
     """What the newest traced run saw of what differs; nothing where there is none."""
-    trace = latest(world, projects.resolve(world)) if touched or environment else None
     if trace is None:
         return []
     units: dict[str, list[str]] = {}
     for one in changed:
         units.setdefault(one.path, []).append(one.unit)
     differing = [join.Differs(one.path, one.how, tuple(units.get(one.path, ()))) for one in touched]
-    ids = {path: oid for path, (_, oid) in base.entries.items()}
-    return list(join.seeds(trace, ids, differing, environment))
+    return list(join.seeds(trace, _ids(base), differing, environment))
 
 
 def _target(world: World, objects: Objects, wish: Wish) -> Snapshot:
