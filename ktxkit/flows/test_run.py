@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ktxkit import __version__
 from ktxkit.contracts import Document
 from ktxkit.core.ledger.payload import clean, head
-from ktxkit.core.text import printable
+from ktxkit.core.text import plural, printable
 from ktxkit.effects import files, process
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.event_log import EventWriter
@@ -172,7 +172,9 @@ def notes(ran: Ran) -> list[str]:
         told.append(f"test-run: no trace is kept: {ran.kept.why}")
     elif ran.kept is not None:
         why = f": {printable(ran.kept.why)}" if ran.kept.why else ""
-        told.append(f"test-run: traced {ran.kept.tests} tests, {ran.kept.incomplete} of them not completely{why}")
+        told.append(
+            f"test-run: traced {plural(ran.kept.tests, 'test')}, {ran.kept.incomplete} of them not completely{why}"
+        )
     return [*broken, *told]
 
 

@@ -86,8 +86,8 @@ def test_what_a_traced_run_saw_in_what_is_reached_is_reached() -> None:
     """Reading does not see who runs `g`; the run saw a test in it that its class takes over, and one that is made."""
     files = {
         "m.py": "def f(): return 1\n",
-        "g.py": "from m import f\ndef g(): return f()\n",
-        "test_a.py": "class TestA(object): pass\ndef test_o(): pass\n",
+        "g.py": "from m import f\nclass Base: pass\ndef g(): return f()\n",
+        "test_a.py": "from g import Base\nclass TestA(Base): pass\ndef test_o(): pass\n",
         "test_b.py": "def test_p(): pass\n",
     }
     seen = {("g.py", "g"): [(("test_a.py", "TestA.test_x"), "ran it"), (("test_b.py", "made_by_a_hook"), "ran it")]}

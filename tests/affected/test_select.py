@@ -278,6 +278,10 @@ ELSEWHERE = {
         },
         ["tests"],
     ),
+    "names by a conftest": (
+        {"conftest.py": "def pytest_configure(config):\n    config.addinivalue_line('python_files', 'x_*.py')\n"},
+        ["."],
+    ),
     "configuration from elsewhere": ({"pytest.ini": "[pytest]\naddopts = -c other.ini\n"}, ["."]),
 }
 
@@ -300,6 +304,7 @@ def test_tests_that_are_no_functions_of_a_file(made: Repo, name: str) -> None:
 NAMED = {
     "an option in addopts": {"pytest.ini": "[pytest]\naddopts = -o python_files=check_*.py\n"},
     "one that is joined": {"pytest.ini": "[pytest]\naddopts = --override-ini=python_files=check_*.py\n"},
+    "a file that addopts names": {"pytest.ini": "[pytest]\naddopts = svc/check_x.py tests\n"},
     "a project below": {"svc/pytest.ini": "[pytest]\npython_files = check_*.py\n"},
     "a project below of other places": {
         "pytest.ini": "[pytest]\ntestpaths = tests\n",
@@ -316,6 +321,16 @@ def test_how_tests_are_named_is_said_in_several_places(made: Repo, name: str) ->
     made.commit()
     made.write("pkg/b.py", "LIMIT = 2\n")
     assert "svc/check_x.py::test_x" in picked(made)
+
+
+def test_a_directory_with_a_dot_that_is_named(made: Repo) -> None:
+    made.write("pytest.ini", "[pytest]\ntestpaths = .ci/tests\n")
+    made.write(".ci/tests/test_x.py", "from pkg.b import LIMIT\n\n\ndef test_x():\n    assert LIMIT\n")
+    made.commit()
+    made.write("pkg/b.py", "LIMIT = 2\n")
+    assert picked(made) == [".ci/tests/test_x.py::test_x"]
+    ran = call("test-select", "--environment", "A=B", cwd=made.path)
+    assert ran.status == 2 and "no name of a variable: A=B" in ran.err
 
 
 def test_a_module_in_the_place_of_an_installed_one(made: Repo) -> None:

@@ -37,9 +37,16 @@ def tests_of(path: str, facts: Facts, project: Project) -> Tests:
     return Tests(path, ids, coarse(facts, project))
 
 
+NAMING = {"python_files", "python_classes", "python_functions"}
 HOOKS = (
     "pytest_collect_file", "pytest_collect_directory", "pytest_pycollect_makemodule", "pytest_pycollect_makeitem",
 )  # fmt: skip
+
+
+def _collects_otherwise(facts: Facts) -> bool:
+    """Whether a conftest changes what pytest takes for a test."""
+    marks = facts["marks"]
+    return "collects otherwise" in marks.get("does", ()) or not NAMING.isdisjoint(marks.get("words", ()))
 
 
 def beyond(graph: Graph) -> str:
@@ -47,6 +54,8 @@ def beyond(graph: Graph) -> str:
     if graph.project.text_tests:
         return "text files are tests (--doctest-glob), and are not followed"
     own = next((path for path, facts in graph.each() if any(hook in defined(facts) for hook in HOOKS)), "")
+    other = (path for path, facts in graph.each() if path.endswith("conftest.py") and _collects_otherwise(facts))
+    own = own or next(other, "")
     return f"{own} collects tests of its own kind" if own else graph.project.unread
 
 

@@ -46,6 +46,7 @@ UNPICKLERS = {"load", "loads", "Unpickler", "open", "decode"}
 FIXTURES = {"usefixtures", "getfixturevalue", "getfuncargvalue", "lazy_fixture", "lf"}
 ENTRIES = {"entry_points", "iter_entry_points"}
 OF_TEST = {"request", "metafunc", "item", "pyfuncitem", "_pyfuncitem", "collector"}
+CONDITIONS = {"skipif", "xfail"}
 TEXT_EXAMPLES = {"testfile", "DocFileSuite", "DocFileTest"}
 OWN_NAMES = {"__name__", "__package__", "__file__"}
 OPAQUE = "opaque"
@@ -110,6 +111,8 @@ def _named_by_text(visitor: Visitor, node: ast.Call, units: Units, name: str) ->
         visitor.sink.mark(OPAQUE, "runs the examples of a text", units)
     elif name == "DocTestSuite" and first is not None and _constant(first):
         visitor.sink.use(ANYTHING, _constant(first), units)
+    elif name in CONDITIONS and first is not None and _constant(first):
+        visitor.annotation(first, units, ())  # evaluated among the names of the test's module
     elif name == "multiple" and (origin in PATCHED_BY or root in PATCHED_BY) and first is not None and _constant(first):
         visitor.sink.use(ANYTHING, _constant(first), units)
         for one in node.keywords:
@@ -138,6 +141,8 @@ def attribute(visitor: Visitor, node: ast.Attribute, units: Units) -> None:
         visitor.sink.mark("does", "tells lines", units)
     elif node.attr == "module" and name_of(node.value) in OF_TEST:
         visitor.sink.mark("does", "takes the test's module", units)
+    elif node.attr in ("doctestmodules", "doctestglob"):
+        visitor.sink.mark("does", "collects otherwise", units)
     elif node.attr == "entry_points":
         visitor.sink.mark("entries", ANYTHING, units)
     elif node.attr == "fixturenames":

@@ -28,6 +28,7 @@ class Project:
     always: tuple[str, ...] = ()  # words of pytest's configuration: plugins, settings modules
     warned: tuple[str, ...] = ()  # dotted names of warnings' categories in pytest's configuration
     usefixtures: tuple[str, ...] = ()  # fixtures that every test has, by pytest's configuration
+    named: tuple[str, ...] = ()  # files and directories that addopts hands to pytest
     below: tuple[str, ...] = ()  # directories with a configuration of pytest's own
     unread: str = ""  # why not every test can be told by the configuration; empty where it can
     installed: frozenset[str] = frozenset()  # names of modules that the environment has
@@ -36,6 +37,8 @@ class Project:
     def is_test_file(self, path: str) -> bool:
         """Whether pytest would collect a file on its own."""
         parts = path.split("/")
+        if path.endswith(".py") and path in self.named:
+            return True
         if not path.endswith(".py") or not any(
             fnmatchcase(parts[-1], one.rpartition("/")[2]) for one in self.python_files
         ):
@@ -47,7 +50,8 @@ class Project:
             and not any(fnmatchcase(path, f"{one.strip('/')}/*") or path == one for one in self._places())
         ):
             return False
-        return not any(fnmatchcase(part, one) for part in parts[:-1] for one in self.norecursedirs)
+        inside = next((path[len(one) + 1 :] for one in self._places() if path.startswith(f"{one}/")), path)
+        return not any(fnmatchcase(part, one) for part in inside.split("/")[:-1] for one in self.norecursedirs)
 
     @property
     def places(self) -> list[str]:
@@ -56,7 +60,10 @@ class Project:
 
     def _places(self) -> list[str]:
         return [
-            f"{self.root}/{one}".strip("/") if one not in (".", "./") else (self.root or "*") for one in self.testpaths
+            f"{self.root}/{one.removeprefix('./').rstrip('/')}".strip("/")
+            if one not in (".", "./")
+            else (self.root or "*")
+            for one in (*self.testpaths, *(name for name in self.named if self.testpaths and not name.endswith(".py")))
         ]
 
     def is_test_function(self, name: str) -> bool:

@@ -103,6 +103,7 @@ def _top(load: Load, inert: tuple[str, ...]) -> Project:
         warned=_warned(options, addopts),
         always=tuple(word for word in (*words, *(one.removeprefix("-p") for one in addopts)) if _WORD.match(word)),
         usefixtures=tuple(_list(options.get("usefixtures"))),
+        named=tuple(one.partition("::")[0].removeprefix("./").rstrip("/") for one in addopts if one[:1] not in "-"),
         unread=unread,
         inert=inert,
     )

@@ -15,9 +15,10 @@ from ktxkit.core.affected.sink import VERSION, Facts
 from ktxkit.core.affected.unbounded import LINK
 from ktxkit.core.runtime import join
 from ktxkit.core.runtime.trace import Trace
-from ktxkit.core.text import path_fields
+from ktxkit.core.text import path_fields, printable
 from ktxkit.effects.affected_cache import AffectedCache
 from ktxkit.effects.objects import Objects
+from ktxkit.errors import CannotRun
 from ktxkit.flows import projects, settings, test_run
 from ktxkit.flows.affected import configuration, trees
 from ktxkit.flows.affected.trees import Snapshot
@@ -59,6 +60,9 @@ class Selection:
 
 def select(world: World, wish: Wish = Wish()) -> Selection:
     """The tests that the change from `base` can reach. Raises CannotRun where a revision is none."""
+    for name in wish.environment:
+        if "=" in name:
+            raise CannotRun(f"no name of a variable: {printable(name)}", hint=f"--environment {name.partition('=')[0]}")
     with Objects(world.git.at(world.repository.place)) as objects, no_collection():
         base = trees.committed(world, objects, wish.base)
         return between(world, objects, base, _target(world, objects, wish), wish.environment)
