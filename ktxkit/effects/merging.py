@@ -12,7 +12,7 @@ from pathlib import Path
 from ktxkit.core.merge import Merged, parse_merge
 from ktxkit.core.patch import Entry, index_info, parse_raw, parse_staged, staged
 from ktxkit.core.text import printable
-from ktxkit.effects import files, process
+from ktxkit.effects import files, packing, process
 from ktxkit.effects.git import Answer, Git
 from ktxkit.effects.neutral import Neutral
 from ktxkit.effects.tree_diff import RAW
@@ -215,17 +215,26 @@ def _new_index(neutral: Neutral, name: str) -> Iterator[Git]:
         files.remove(path)
 
 
-def merge(neutral: Neutral, base_tree: str, integration_tree: str, unit_tree: str) -> Merged:
+def merge(neutral: Neutral, base_tree: str, integration_tree: str, unit_tree: str, *, wide: bool = False) -> Merged:
     """The three-way merge of trees, on synthetic commits (a shallow clone has no history to merge by).
 
-    The synthetic commits stay in the neutral directory and go with it; what the merge writes is in the user's store.
+    The synthetic commits stay in the neutral directory and go with it; what the merge writes is in the user's store,
+    flushed: where it is `wide`, as one pack.
     """
     ours = neutral.directory / "objects"
     base = _commit(ours, base_tree)
     unit = _commit(ours, unit_tree, base)
     integration = _commit(ours, integration_tree, base)
-    both = neutral.git.having(**_stores(neutral.git.env["GIT_OBJECT_DIRECTORY"], str(ours)))
-    answer = both.run("merge-tree", "--write-tree", "-z", integration, unit, ok=(0, 1))
+    store = Path(neutral.git.env["GIT_OBJECT_DIRECTORY"])
+    words = ("merge-tree", "--write-tree", "-z", integration, unit)
+    if not wide:
+        answer = neutral.git.run(*words, ok=(0, 1), env=packing.stores(store, ours))
+        return parse_merge(answer.out, answer.status)
+    place = neutral.directory / "new"
+    with packing.aside(place, store, ours) as env:
+        answer = neutral.git.configured(**packing.QUICK).run(*words, ok=(0, 1), env=env)
+        if answer.status == 0:
+            packing.admit(neutral.git, place, store)
     return parse_merge(answer.out, answer.status)
 
 
@@ -242,18 +251,6 @@ def _commit(objects: Path, tree: str, *parents: str) -> str:
     if not path.exists():
         files.write_new(path, zlib.compress(data, 1))
     return oid
-
-
-def _stores(first: str, second: str) -> dict[str, str]:
-    return {"GIT_OBJECT_DIRECTORY": first, "GIT_ALTERNATE_OBJECT_DIRECTORIES": quoted_store(second)}
-
-
-def quoted_store(path: str) -> str:
-    """A path in GIT_ALTERNATE_OBJECT_DIRECTORIES, where `:` separates (git(1)): quoted as a C string if it must be."""
-    if ":" not in path and not path.startswith('"') and "\n" not in path:
-        return path
-    inner = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{inner}"'
 
 
 def commit_tree(neutral: Neutral, tree: str, parent: str | None, message: str, seconds: int) -> str:

@@ -222,6 +222,11 @@ def parse_tree(data: bytes, width: int) -> list[tuple[str, bytes, str]]:
     return entries
 
 
+def loose_of(objects: Path, oids: Iterable[str]) -> list[str]:
+    """Those of the objects that have a file of their own."""
+    return [oid for oid in oids if (objects / oid[:2] / oid[2:]).exists()]
+
+
 def flush_loose(objects: Path, oids: Iterable[str]) -> int:
     """fsync the loose files of objects that git wrote without it (its default); returns how many there were."""
     count, parents = 0, set()

@@ -12,7 +12,7 @@ from ktxkit.core import merge as core_merge
 from ktxkit.core.merge import Clash
 from ktxkit.core.patch import Content, Entry, Side, entries_of
 from ktxkit.core.policy import Breach, Policy
-from ktxkit.effects import merging
+from ktxkit.effects import merging, packing
 from ktxkit.effects.neutral import Neutral
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import BrokenContract
@@ -128,7 +128,8 @@ def merged(neutral: Neutral, objects: Objects, offer: Offer, integration_tree: s
     """Merge and prove. `follow`: an upstream rename is followed where the new path passes the policy."""
     upstream = merging.changes(neutral, offer.base_tree, integration_tree)
     merging.prefetch(neutral, core_merge.needed(offer.entries, upstream))
-    made = merging.merge(neutral, offer.base_tree, integration_tree, offer.tree)
+    wide = len(offer.entries) > packing.MANY
+    made = merging.merge(neutral, offer.base_tree, integration_tree, offer.tree, wide=wide)
     if not made.clean:
         return Judged("textual_conflict", conflicts=tuple(core_merge.textual(made, offer.entries, upstream)))
     if made.tree == integration_tree:

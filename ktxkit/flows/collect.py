@@ -111,10 +111,10 @@ def collect(world: World, request: Request, patch: Path) -> Document:
         chosen = selection.choose(state.status, request.policy, request.copied, request.paths)
         _require(state, request, chosen)
         base = _base(world.git, request, state)
-        if chosen.take:
-            selection.stage_taken(copy, state.status, chosen.take)
+        staging = selection.Staging(copy, chosen.take, neutral, scratch)
+        staging.stage(state.status)
         with child_effects.begin_look(git) if chosen.take else nullcontext() as look:
-            tree = selection.tree_of_taken(copy, chosen.take, state.head, neutral)
+            tree = staging.tree(state.head)
             taken = Taken(world, request, neutral, state, chosen, base, tree)
             return record(taken, patch, lambda: _require_unchanged(git, state, look))
 

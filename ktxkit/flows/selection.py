@@ -12,7 +12,7 @@ from ktxkit.core.patch import entries_of, parse_staged, staged
 from ktxkit.core.paths_policy import CandidatePathPolicy, PathClass
 from ktxkit.core.status import Status
 from ktxkit.core.text import path_fields, plural, printable
-from ktxkit.effects import merging
+from ktxkit.effects import files, merging, packing
 from ktxkit.effects.git import Git, GitFailed
 from ktxkit.effects.neutral import Neutral
 from ktxkit.effects.staging import is_plain_directory, stage
@@ -80,38 +80,65 @@ def _all(status: Status) -> Iterator[tuple[bytes, bool, bool]]:
         yield path, False, True
 
 
-def stage_taken(git: Git, status: Status, paths: Sequence[bytes]) -> None:
-    """Make of a copy of the checkout's index, which `git` has, HEAD's with those paths as the worktree has them.
+@dataclass(frozen=True)
+class Staging:
+    """The tree of the chosen paths, by a copy of the checkout's index, which `git` has.
 
-    What was staged is taken back first, so that the worktree's content is read; where the checkout leaves out a path
-    that was staged (sparse), what was staged is the work.
+    The objects of many paths are written into `scratch` first, and go into the store as one pack.
     """
-    top, taken = os.fsencode(git.cwd), set(paths)
-    staged_only = {
-        item.path
-        for item in status.changed
-        if item.xy in ("M.", "A.", "T.") and item.path in taken and not os.path.lexists(top + b"/" + item.path)
-    }
-    back = [item for item in status.changed if item.xy[0] != "." and item.path not in staged_only]
-    if back:
-        lines = b"".join(b"%s\t%s\0" % (item.head.encode("ascii"), item.path) for item in back)
-        git.run("update-index", "-z", "--index-info", stdin=lines)
-    stage(git, [path for path in paths if path not in staged_only])
 
+    git: Git
+    paths: Sequence[bytes]
+    neutral: Neutral
+    scratch: Path
 
-def tree_of_taken(git: Git, paths: Sequence[bytes], head: str, neutral: Neutral) -> str:
-    """The tree of an index in which those paths were staged. Raises Refused as `tree_of_worktree` does."""
-    if not paths:
-        found = neutral.tree_of(head)
-        assert found is not None, "HEAD has a commit"
-        return found
-    tree = git.text("write-tree")
-    there = {entry.path for entry in merging.changes(neutral, head, tree) if entry.new.kind != "absent"}
-    left = [path for path in paths if path not in there and _is_file(os.fsencode(git.cwd) + b"/" + path)]
-    if left:  # as HEAD has it, or not taken at all
-        kept = set(git.run("ls-files", "-z").nul)
-        _require_taken(git, [path for path in left if path not in kept])
-    return tree
+    @property
+    def _store(self) -> Path:
+        return Path(self.neutral.git.env["GIT_OBJECT_DIRECTORY"])
+
+    @property
+    def _writing(self) -> Git:
+        if len(self.paths) <= packing.MANY:
+            return self.git
+        return self.git.having(**packing.stores(self.scratch / "new", self._store)).configured(**packing.QUICK)
+
+    def stage(self, status: Status) -> None:
+        """Make of the index HEAD's with those paths as the worktree has them.
+
+        What was staged is taken back first, so that the worktree's content is read; where the checkout leaves out a
+        path that was staged (sparse), what was staged is the work.
+        """
+        if not self.paths:
+            return
+        top, taken = os.fsencode(self.git.cwd), set(self.paths)
+        if len(self.paths) > packing.MANY:
+            files.make_dirs(self.scratch / "new")
+        staged_only = {
+            item.path
+            for item in status.changed
+            if item.xy in ("M.", "A.", "T.") and item.path in taken and not os.path.lexists(top + b"/" + item.path)
+        }
+        back = [item for item in status.changed if item.xy[0] != "." and item.path not in staged_only]
+        if back:
+            lines = b"".join(b"%s\t%s\0" % (item.head.encode("ascii"), item.path) for item in back)
+            self.git.run("update-index", "-z", "--index-info", stdin=lines)
+        stage(self._writing, [path for path in self.paths if path not in staged_only])
+
+    def tree(self, head: str) -> str:
+        """The tree, whose objects are in the store then. Raises Refused as `tree_of_worktree` does."""
+        if not self.paths:
+            found = self.neutral.tree_of(head)
+            assert found is not None, "HEAD has a commit"
+            return found
+        tree = self._writing.text("write-tree")
+        if self._writing is not self.git:
+            packing.admit(self.neutral.git, self.scratch / "new", self._store)
+        there = {entry.path for entry in merging.changes(self.neutral, head, tree) if entry.new.kind != "absent"}
+        left = [path for path in self.paths if path not in there and _is_file(os.fsencode(self.git.cwd) + b"/" + path)]
+        if left:  # as HEAD has it, or not taken at all
+            kept = set(self.git.run("ls-files", "-z").nul)
+            _require_taken(self.git, [path for path in left if path not in kept])
+        return tree
 
 
 def tree_of_worktree(git: Git, index: Path, paths: Sequence[bytes], head: str) -> str:

@@ -12,10 +12,10 @@ from ktxkit.core.child import ChildState
 from ktxkit.core.patch import PATCH_LIMIT, Content, Entry, blobs, documents
 from ktxkit.core.policy import BREACHES_KEPT, Breach, Facts, Policy, collisions, judge, policy_digest
 from ktxkit.core.text import path_fields
-from ktxkit.effects import merging
+from ktxkit.effects import merging, packing
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.neutral import Neutral
-from ktxkit.effects.objects import Objects, flush_loose
+from ktxkit.effects.objects import Objects, flush_loose, loose_of
 from ktxkit.flows import leases, selection
 from ktxkit.world import World
 
@@ -125,7 +125,12 @@ def _keep(taken: Taken, commit: str, entries: Sequence[Entry]) -> None:
     world, ref = taken.world, taken.request.ref
     if not ref:
         return
-    flush_loose(world.repository.objects, merging.changed_objects(taken.neutral, taken.tree, entries))
+    store, oids = world.repository.objects, merging.changed_objects(taken.neutral, taken.tree, entries)
+    loose = loose_of(store, oids)
+    if len(loose) > packing.MANY:  # the unit's own commits
+        packing.pack(taken.neutral.git, store, loose)
+    else:
+        flush_loose(store, loose)
     durable = world.git.configured(core_fsync="reference")
     leases.worktrees(world).on_own("update-ref", "--create-reflog", ref, commit, git=durable)
 

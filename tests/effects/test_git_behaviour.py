@@ -17,7 +17,7 @@ import pytest
 
 from ktxkit.core.merge import parse_merge
 from ktxkit.core.patch import PATCH_LIMIT
-from ktxkit.effects import checkout, merging
+from ktxkit.effects import checkout, merging, packing
 from ktxkit.effects.git import Git
 from ktxkit.effects.neutral import Neutral, open_neutral
 from ktxkit.effects.tree_diff import RAW
@@ -142,13 +142,13 @@ def test_merge_tree_works_on_commits_of_an_alternate_and_writes_only_to_its_own_
 
 
 def test_a_quoted_alternate_may_hold_a_colon(tmp_path: Path) -> None:
-    """effects/merging.py (quoted_store): `:` separates, a C string in quotes does not."""
+    """effects/packing.py (quoted): `:` separates, a C string in quotes does not."""
     there = Repo.init(tmp_path / 'odd:"name')
     there.write("a", "x\n")
     commit = there.commit()
     here = Repo.init(tmp_path / "here")
     runner = world_at(here.path).git
-    quoted = merging.quoted_store(str(there.path / ".git/objects"))
+    quoted = packing.quoted(str(there.path / ".git/objects"))
     assert not runner.ok("cat-file", "-e", commit)
     assert runner.having(GIT_ALTERNATE_OBJECT_DIRECTORIES=quoted).ok("cat-file", "-e", commit)
 
