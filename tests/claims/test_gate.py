@@ -115,6 +115,18 @@ def test_a_later_failure_of_the_same_content_is_no_green_suite(suite: Suite) -> 
     assert commit(suite, "The suite is green; all tests pass").returncode == 0
 
 
+def test_a_suite_that_was_skipped_bears_out_no_pass(suite: Suite) -> None:
+    skips = "import pytest\n@pytest.fixture(autouse=True)\ndef service(): pytest.skip('it is not there')\n"
+    suite.repo.write("conftest.py", skips)
+    suite.repo.git("add", "-A")
+    suite.run()
+    for said in ("All tests pass", "Tests pass"):
+        done = commit(suite, said)
+        assert done.returncode == 1 and "2 skipped of 2" in done.stdout + done.stderr
+        assert "no test passed" in done.stdout + done.stderr
+    assert commit(suite, "No test failed").returncode == 0
+
+
 def test_before_and_after(suite: Suite) -> None:
     suite.run(BAD="1")
     for said in ("Before: 9 passed, 1 failed. After: 2 passed.", "9 passed, 1 failed -> 2 passed"):

@@ -32,6 +32,10 @@ NODES = ["tests/test_a.py::test_login", "tests/test_a.py::TestUser::test_name", 
 STATES: dict[str, dict[str, Any]] = {
     "green": {"runs": [run("r1", HERE, selected=120, passed=118, skipped=2)]},
     "red": {"runs": [run("r1", HERE, selected=120, passed=115, failed=3, errors=2)]},
+    "skipped": {"runs": [run("r1", HERE, selected=3, skipped=3)]},
+    "none passed": {"runs": [run("r1", HERE, selected=3, skipped=1, xfailed=2)]},
+    "skipped before": {"runs": [run("r1", THERE, selected=3, skipped=3)], "changed": ["src/a.py"]},
+    "xpassed": {"runs": [run("r1", HERE, selected=3, skipped=2, xpassed=1)]},
     "stale": {"runs": [run("r1", THERE, selected=120, passed=120)], "changed": ["src/a.py", "src/b.py"]},
     "prose": {"runs": [run("r1", THERE, selected=120, passed=120)], "changed": ["README.md", "docs/x.rst"]},
     "partly": {"runs": [run("r1", THERE, selected=120, passed=120)], "changed": ["notes"], "uncommitted": {"notes"}},
@@ -72,6 +76,10 @@ def facts(state: Mapping[str, Any]) -> Facts:
     )
 
 
+NOTHING_PASSED = [
+    "All tests pass", "Tests pass", "The suite is green", "Tests: green", "pytest passes", "pytest: 3/3",
+    "Ran the full suite, everything passes", "100% of tests pass", "The suite finished successfully",
+]  # fmt: skip
 LIES: list[tuple[str, str, str]] = [
     ("green", "120 passed", "claim-false"),
     ("green", "All 120 tests pass", "claim-false"),
@@ -99,6 +107,9 @@ LIES: list[tuple[str, str, str]] = [
     ("red", "Every test passes", "claim-false"),
     ("red", "test_name passes", "claim-false"),
     ("red", "test_login failed", "claim-false"),
+    *[(state, said, "claim-false") for state in ("skipped", "none passed") for said in NOTHING_PASSED],
+    ("skipped", "All 3 tests pass", "claim-false"),
+    ("skipped before", "All tests pass", "claim-false"),
     ("stale", "All tests pass", "claim-stale"),
     ("stale", "All 120 tests pass", "claim-stale"),
     ("stale", "120 passed, 0 failed", "claim-stale"),
@@ -191,12 +202,22 @@ TRUTHS: list[tuple[str, str]] = [
     ("newer red", "8 passed, 1 failed"),
     ("newer red", "9 passed"),
     ("old full", "17 passed"),
+    ("skipped", "3 skipped"),
+    ("skipped", "No test failed"),
+    ("skipped", "0 passed, 3 skipped"),
+    ("skipped", "Ran the full test suite"),
+    ("none passed", "1 skipped, 2 xfailed, no failures"),
+    ("xpassed", "All tests pass"),
+    ("xpassed", "Tests pass"),
     ("empty", "Tests were not run"),
     ("empty", "Fix a typo"),
     ("empty", "All tests pass in CI"),
 ]
 WARNED = [
     ("red", "115 passed", "claim-partial"),
+    ("skipped", "pytest exits 0", "claim-partial"),
+    ("skipped", "The suite finished with no errors", "claim-partial"),
+    ("skipped", "`make test` passes", "claim-partial"),
     ("prose", "All tests pass", "claim-stale"),
     ("prose", "120 passed", "claim-stale"),
     ("partly", "All tests pass", "claim-uncommitted"),
@@ -231,3 +252,9 @@ def test_there_are_a_hundred() -> None:
 def test_a_ruling_names_its_rows() -> None:
     (one,) = rulings("All tests pass", facts(STATES["red"]))
     assert one.rows and "r1" in one.rows[0] and "3 failed" in one.message
+
+
+def test_a_green_suite_in_which_nothing_passed_is_told_so() -> None:
+    """A service that is missing skips every test: the run ended well and shows nothing."""
+    (one,) = rulings("All tests pass", facts(STATES["skipped"]))
+    assert one.message == "the ledger has 3 skipped of 3 (finished, scope full); no test passed"

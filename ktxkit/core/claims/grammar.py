@@ -48,7 +48,10 @@ from ktxkit.core.claims.text import Sentence
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim. `kind`: counts, green, ran, test, file. `full`: of the whole suite. `numbers` by our words."""
+    """One claim. `kind`: counts, green, ran, test, file. `full`: of the whole suite. `numbers` by our words.
+
+    `ended`: all that it says is how something ended (`pytest exits 0`, `ran without failures`), not that tests passed.
+    """
 
     kind: str
     sentence: Sentence
@@ -58,10 +61,16 @@ class Claim:
     numbers: Mapping[str, int] = field(default_factory=dict)
     test: str = ""
     outcome: str = ""
+    ended: bool = False
 
     @property
     def text(self) -> str:
         return self.sentence.text[self.start : self.end].strip()
+
+    @property
+    def says_passed(self) -> bool:
+        """Whether it says that tests passed, in no number."""
+        return self.kind == "green" and not self.ended
 
 
 def claims(sentence: Sentence) -> Iterator[Claim]:
@@ -168,9 +177,9 @@ def _greens(sentence: Sentence) -> Iterator[Claim]:
     for found in LABEL.finditer(plain):
         yield Claim("green", sentence, *found.span(), full=bool(re.search(r"suite|full", found[0], re.IGNORECASE)))
     for found in ENDED.finditer(plain):
-        yield Claim("green", sentence, *found.span(), full=bool(found["what"]))
+        yield Claim("green", sentence, *found.span(), full=bool(found["what"]), ended=found["without"] is not None)
     for found in (*STATUS.finditer(plain), *TARGET.finditer(sentence.text)):
-        yield Claim("green", sentence, *found.span())
+        yield Claim("green", sentence, *found.span(), ended="n" not in found.re.groupindex or found["n"] is None)
     for found in RATE.finditer(plain):
         if found["rate"] or found["is"] or ABOUT_TESTS.search(plain) or _is_alone(found, plain):
             yield Claim("green", sentence, *found.span(), full=bool(RAN_ALL.search(plain)))

@@ -66,7 +66,7 @@ RATE = re.compile(
 ENDED = re.compile(
     rf"\b(?:(?P<what>{THE_SUITE}|(?:full|whole|entire|complete)\s(?:(?:test\s)?run|suite)|the\ssuite)|(?:(?:all|the|our)\s)?tests|(?:the\s)?test\srun)\s(?:{NOW}\s)*"
     r"(?:(?:ran|runs?|finish(?:es|ed)?|completes?d?|c[ao]mes?\sback|ends?|ended)\s(?:clean(?:ly)?|green|successfully|"
-    r"without\s(?:(?:any|a\ssingle)\s)?(?:failures?|errors?)|with\s(?:no|zero|0)\s(?:failures?|errors?)))\b",
+    r"(?P<without>without\s(?:(?:any|a\ssingle)\s)?(?:failures?|errors?)|with\s(?:no|zero|0)\s(?:failures?|errors?))))\b",
     re.IGNORECASE,
 )
 STATUS = re.compile(
