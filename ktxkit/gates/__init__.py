@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ktxkit.core.gates.findings import Finding
-from ktxkit.core.patterns import matches, text
+from ktxkit.core.patterns import is_glob, leads_into, matches, text
 from ktxkit.world import World
 
 __all__ = ["Answer", "Finding", "MessageGate", "Subject", "TreeGate"]
@@ -23,6 +23,8 @@ TREE_GATES = "ktxkit.gates"
 MESSAGE_GATES = "ktxkit.message_gates"
 MESSAGE_PATH = b"COMMIT_EDITMSG"  # the path of findings on a message
 PLAIN = ("100644", "100755")  # modes of files that have content
+LINK = "120000"  # the mode of a symbolic link
+SLASH = ord("/")
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,27 @@ class Subject:
         contents = map(self.read, paths) if self.read_each is None else self.read_each(paths)
         return zip(paths, contents, strict=True)
 
-    def chosen(self, patterns: Iterable[str] = (), default: Iterable[str] = ("**",)) -> list[bytes]:
-        """The plain files that a pattern names, sorted; of a change only its own."""
-        paths = self.files if self.touched is None else self.touched & self.files.keys()
-        return self._of(paths, patterns, default)
+    def chosen(
+        self, patterns: Iterable[str] = (), default: Iterable[str] = ("**",), *, links: bool = False
+    ) -> list[bytes]:
+        """The plain files that a pattern names, sorted; of a change only its own. `links`: symbolic links too."""
+        return self._of(self._concerned(), patterns, default, (*PLAIN, LINK) if links else PLAIN)
+
+    def not_files(self, patterns: Sequence[str], *, whole: bool = False) -> list[bytes]:
+        """The links and submodules where files that a pattern names, or directories of them, are expected: nothing of
+        what they lead to is in the tree. Sorted; of a change only its own, unless `whole`."""
+        odd = [path for path in (self.files if whole else self._concerned()) if self.files[path][0] not in PLAIN]
+        left = self._left(patterns) if odd else frozenset()
+        return sorted(path for path in odd if path in left or any(_expects(one, text(path)) for one in patterns))
+
+    def _left(self, patterns: Sequence[str]) -> frozenset[bytes]:
+        """The directories of what a pattern names and the change takes away."""
+        gone = self.touched - self.files.keys() if self.touched is not None else ()
+        named = [path for path in gone if any(matches(one, text(path)) for one in patterns)]
+        return frozenset(path[:at] for path in named for at, sign in enumerate(path) if sign == SLASH)
+
+    def _concerned(self) -> Iterable[bytes]:
+        return self.files if self.touched is None else self.touched & self.files.keys()
 
     def concerns(self, patterns: Iterable[str] = ()) -> bool:
         """Whether the change touches, or takes away, anything that a pattern names (default: anything at all)."""
@@ -73,13 +92,24 @@ class Subject:
         """The plain files of the whole tree that a pattern names, sorted."""
         return self._of(self.files, patterns, ())
 
-    def _of(self, paths: Iterable[bytes], patterns: Iterable[str], default: Iterable[str]) -> list[bytes]:
+    def _of(
+        self, paths: Iterable[bytes], patterns: Iterable[str], default: Iterable[str], modes: Sequence[str] = PLAIN
+    ) -> list[bytes]:
         wanted = list(patterns) or list(default)
         return [
             path
             for path in sorted(paths)
-            if self.files[path][0] in PLAIN and any(matches(pattern, text(path)) for pattern in wanted)
+            if self.files[path][0] in modes and any(matches(pattern, text(path)) for pattern in wanted)
         ]
+
+
+def _expects(pattern: str, path: str) -> bool:
+    """Whether a pattern names a path, or by its first names something below it. That a glob may name something below
+    any directory makes no link one of them."""
+    if matches(pattern.removesuffix("/"), path):
+        return True
+    first = "/".join(pattern.split("/")[: path.count("/") + 1])
+    return not is_glob(first) and leads_into(pattern, path)
 
 
 MessageGate = Callable[[World, str], Answer]

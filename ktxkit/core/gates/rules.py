@@ -23,7 +23,7 @@ RULES: dict[str, tuple[str, str]] = {
     "front-matter-missing": (ERROR, "a page has no front matter"),
     "front-matter-unclosed": (ERROR, "front matter is not closed"),
     "front-matter-not-first": (ERROR, "what looks like front matter does not start on the first line"),
-    "not-a-file": (ERROR, "a link or a submodule stands where an artifact is expected"),
+    "not-a-file": (ERROR, "a link or a submodule stands where a file that is judged is expected"),
     # shape
     "schema-type": (ERROR, "a value has the wrong type"),
     "schema-required": (ERROR, "a key that is needed is missing"),

@@ -1,8 +1,8 @@
 """Gate `command`: any executable, in a scratch checkout of the tree. Its status is the answer, or its findings are.
 
-It sees `KTX_GATE_FILES` (a file with the touched paths, each ended by NUL) and its own working directory, and no
-variable of git's. With `output: findings` each line that it prints is a JSON object with `path` and `message`, and
-where they are known `rule`, `level`, `line`, `column`, `reference`, `hint`.
+It sees `KTX_GATE_FILES` (a file with the touched paths, symbolic links among them, each ended by NUL) and its own
+working directory, and no variable of git's. With `output: findings` each line that it prints is a JSON object with
+`path` and `message`, and where they are known `rule`, `level`, `line`, `column`, `reference`, `hint`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     patterns = settings.get("files", ())
     if not subject.concerns(patterns) and not subject.is_base:
         return Answer()
-    chosen = subject.chosen(patterns)
+    chosen = subject.chosen(patterns, links=True)
     run = settings["run"]
     argv = ["/bin/sh", "-c", run] if isinstance(run, str) else list(run)
     name = str(settings.get("name") or printable(argv[-1] if isinstance(run, str) else argv[0]))[:128]

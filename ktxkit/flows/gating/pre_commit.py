@@ -25,7 +25,7 @@ CONFIG = b".pre-commit-config.yaml"
 
 def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     """Run the hooks. A tree without hooks has no findings."""
-    chosen = subject.chosen(settings.get("files", ()))
+    chosen = subject.chosen(settings.get("files", ()), links=True)  # check-symlinks and its kin
     if CONFIG not in subject.files or not chosen:
         return Answer()
     run = settings.get("run", "pre-commit")

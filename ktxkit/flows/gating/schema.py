@@ -11,11 +11,15 @@ from ktxkit.core import strict_yaml
 from ktxkit.core.gates import shape
 from ktxkit.core.yaml_nodes import Node, Problem
 from ktxkit.errors import CannotRun
+from ktxkit.flows.gate_facts import NOT_A_FILE
 from ktxkit.gates import Answer, Finding, Subject
 
 
 def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
-    """Judge the files that `files` names by the schema file that `schema` names, both of the tree."""
+    """Judge the files that `files` names by the schema file that `schema` names, both of the tree.
+
+    A link or a submodule among them is a finding: what its readers get is not what stands in the tree there.
+    """
     where = str(settings["schema"])
     path = where.encode("utf-8", "surrogateescape")
     if path not in subject.files:
@@ -25,7 +29,13 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     whole = subject.touched is not None and path in subject.touched  # a new schema judges all of its files
     chosen = subject.anywhere(patterns) if whole else subject.chosen(patterns, ())
     found = [one for name, data in subject.each(chosen) for one in _findings(name, data, validator)]
-    return Answer(found, len(chosen))
+    odd = [_not_a_file(one, subject.files[one][0]) for one in subject.not_files(patterns, whole=whole)]
+    return Answer([*found, *odd], len(chosen) + len(odd))
+
+
+def _not_a_file(path: bytes, mode: str) -> Finding:
+    message = f"{NOT_A_FILE[mode]} stands where a file is expected: what it leads to was not looked at"
+    return Finding("not-a-file", path, message, hint="commit a plain file", gate="schema")
 
 
 def _findings(path: bytes, data: bytes, validator: contracts.Foreign) -> Iterator[Finding]:
