@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ktxkit.core.affected import literals, purity
-from ktxkit.core.affected.scopes import Scope
+from ktxkit.core.affected.scopes import Scope, found
 from ktxkit.core.affected.sink import ANYTHING, OWN, Units
 
 if TYPE_CHECKING:
@@ -62,12 +62,13 @@ def name_of(node: ast.AST) -> str:
 
 def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
     """What a call does besides using its parts."""
-    name = name_of(node.func)
+    name = _called(visitor, node.func, scope)
+    setattr(node.func, TAKEN, True)
     if name in IMPORTERS:
         _import(visitor, node, units)
     elif name in BY_PATH:
         _opaque_unless_named(visitor, node, units, "runs a file of a computed name")
-    elif name in RUN and isinstance(node.func, ast.Name):
+    elif name in RUN and (isinstance(node.func, ast.Name) or origin_of(visitor, node.func) == "builtins"):
         _run_source(visitor, node, units)
     elif name in LISTERS or (name == "walk" and _walks_files(visitor, node)):
         visitor.sink.mark("does", "lists", units)
@@ -88,8 +89,10 @@ def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
         _only_place(node)
     elif name == "getmodule":
         visitor.sink.mark(OPAQUE, "takes the module of a value", units)
+    elif name in ("runsource", "runcode"):
+        visitor.sink.mark(OPAQUE, "runs source that it is given", units)
     _named_by_text(visitor, node, units, name)
-    if name in STARTERS or name in BY_PATH or (name in RUNNERS and _origin(visitor, node.func) in RUN_BY):
+    if name in STARTERS or name in BY_PATH or (name in RUNNERS and origin_of(visitor, node.func) in RUN_BY):
         visitor.sink.mark("does", "starts", units)
     of_environ = _is_environ(getattr(node.func, "value", None))
     if name in ("getenv", "getenvb") or of_environ:
@@ -98,11 +101,20 @@ def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
         visitor.sink.mark("environment", (_constant(node.args[0]) if node.args else "") or ANYTHING, units)
 
 
+def _called(visitor: Visitor, node: ast.expr, scope: Scope) -> str:
+    """What is called, by the name that it has where it is from."""
+    if isinstance(node, ast.Name):
+        known = found(scope, node.id)
+        aliases = known if isinstance(known, tuple) else visitor.aliases.get(node.id, ()) if known is None else ()
+        return next((alias.name for alias in aliases if alias.name), node.id)
+    return name_of(node)
+
+
 def _named_by_text(visitor: Visitor, node: ast.Call, units: Units, name: str) -> None:
     """What a string names that is put together, and what bytes name."""
     first = node.args[0] if node.args else next((one.value for one in node.keywords if one.arg == "target"), None)
     root = purity.root_of(node.func)
-    origin = _origin(visitor, node.func)
+    origin = origin_of(visitor, node.func)
     patches = name in PATCHERS and (origin in PATCHED_BY or root in PATCHED_BY)
     replaces = name in ("setattr", "delattr") and isinstance(node.func, ast.Attribute)
     if (patches or replaces) and first is not None and literals.is_composed(first):
@@ -249,7 +261,7 @@ def _opaque_unless_named(visitor: Visitor, node: ast.Call, units: Units, what: s
         visitor.sink.mark(OPAQUE, what, units)
 
 
-def _origin(visitor: Visitor, node: ast.AST) -> str:
+def origin_of(visitor: Visitor, node: ast.AST) -> str:
     """The package that the first name of a call was imported from; empty where it was not."""
     while isinstance(node, ast.Attribute):
         node = node.value
@@ -259,7 +271,7 @@ def _origin(visitor: Visitor, node: ast.AST) -> str:
 
 def _walks_files(visitor: Visitor, node: ast.Call) -> bool:
     """Whether a `walk` is through directories: `os.walk`, or that of a path."""
-    origin = _origin(visitor, node.func)
+    origin = origin_of(visitor, node.func)
     known = {alias.module.partition(".")[0] for aliases in visitor.aliases.values() for alias in aliases}
     return origin == "os" or (not origin and not node.args and "pathlib" in known)
 

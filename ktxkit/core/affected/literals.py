@@ -15,6 +15,7 @@ _PLAIN = re.compile(r"[^\s\"'<>|;,=:()&`]+\Z")
 _WORD = re.compile(r"[\w.*?/\[\]~+-]+")
 _IMPORTED = re.compile(r"\b(?:import|from)\s+([\w.]+)")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
+_REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_]\w*\Z")
 _ENDING = re.compile(r"\*[\w.]*\.([A-Za-z_]\w*)\Z")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
 _OF_EXPRESSIONS = "\\^$+|({"  # a text with one of these is no pattern of file names
@@ -90,6 +91,11 @@ def normal(word: str) -> str:
 def dotted(word: str) -> str:
     """A word as a dotted name; empty where it is none."""
     return word if _DOTTED.match(word) else ""
+
+
+def reference(text: str) -> tuple[str, str, str]:
+    """Module, colon and name of `module:name`, as entry points have it; empty where it is none."""
+    return text.partition(":") if _REFERENCE.match(text) else ("", "", "")
 
 
 def ending(text: str) -> str:

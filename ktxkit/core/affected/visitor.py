@@ -46,7 +46,7 @@ class Visitor:
         """Everything below a node. What binds names is looked at with the names it binds."""
         if isinstance(node, ast.Name):
             if isinstance(node.ctx, ast.Load):
-                self._name(node.id, units, scope)
+                self._name(node, units, scope)
         elif isinstance(node, ast.Attribute):
             self._attribute(node, units, scope)
         elif isinstance(node, ast.Constant):
@@ -83,11 +83,15 @@ class Visitor:
             self.annotation(node.annotation, units, scope)
         self.all(ast.iter_child_nodes(node), units, scope)
 
-    def _name(self, name: str, units: Units, scope: Scope) -> None:
+    def _name(self, node: ast.Name, units: Units, scope: Scope) -> None:
         """A name by itself: what it stands for may go anywhere."""
+        from ktxkit.core.affected import handed
+
+        name = node.id
         known = found(scope, name)
         if known is True:
             return
+        handed.handed_on(self, node, known if isinstance(known, tuple) else self.aliases.get(name, ()), units)
         if isinstance(known, tuple):
             for alias in known:
                 self.whole(alias, units)
@@ -113,9 +117,10 @@ class Visitor:
             self.sink.mark("does", "reads source", units)
 
     def _attribute(self, node: ast.Attribute, units: Units, scope: Scope) -> None:
-        from ktxkit.core.affected import dynamic
+        from ktxkit.core.affected import dynamic, handed
 
         dynamic.attribute(self, node, units)
+        handed.handed_on(self, node, (), units)
         chain, base = [node.attr], node.value
         while isinstance(base, ast.Attribute):
             dynamic.attribute(self, base, units)
@@ -157,6 +162,11 @@ class Visitor:
 
     def text(self, text: str, units: Units) -> None:
         """A string: words that may name files, and dotted names that may be imported."""
+        module, _, name = literals.reference(text)
+        if name:  # "module:name"
+            self.sink.mark("named", module, units)
+            self.sink.use(name, module, units)
+            self.sink.use(ANYTHING, module, units)
         ending = literals.ending(text)
         if ending:  # f"{module}.name"
             self.sink.use(ending, "?", units)
