@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ktxkit.core.affected.filefacts import defined
-from ktxkit.core.affected.graph import Graph
+from ktxkit.core.affected.graph import Graph, Unit
 from ktxkit.core.affected.project import Project
-from ktxkit.core.affected.sink import Facts
+from ktxkit.core.affected.sink import ANYTHING, Facts
 
 PLAIN_BASES = {
     "object", "dict", "list", "set", "tuple", "str", "int", "float", "bytes", "NamedTuple", "TypedDict", "Protocol",
@@ -35,6 +36,18 @@ def tests_of(path: str, facts: Facts, project: Project) -> Tests:
                 if project.is_test_function(member):
                     ids[f"{name}.{member}"] = f"{path}::{name}::{member}"
     return Tests(path, ids, coarse(facts, project))
+
+
+def askers(graph: Graph, names: Iterable[str]) -> Iterator[Unit]:
+    """The tests and fixtures, wherever they stand, that have one of these as a parameter; and who asks by name."""
+    for path, facts in graph.each():
+        for name in (*names, ANYTHING):
+            for unit in facts["marks"].get("asks", {}).get(name, ()):
+                yield path, facts["units"][unit][0]
+            for unit in facts["marks"].get("parameters", {}).get(name, ()):
+                own = facts["units"][unit][0]
+                if own in facts["fixtures"] or graph.project.is_test_function(own.rpartition(".")[2]):
+                    yield path, own
 
 
 NAMING = {"python_files", "python_classes", "python_functions"}

@@ -115,10 +115,12 @@ def _there(graph: Graph, unit: Unit) -> Unit:
 def _ran(question: Question, spread: Spread) -> None:
     """Tests that a traced run saw in what was reached: they are reached, whatever reading says."""
     asked: set[Unit] = set()
+    if question.ran is None:
+        return
     while todo := [node for node in spread.why if node not in asked]:
         asked.update(todo)
         for node in todo:
-            for unit, how in question.ran(node) if question.ran is not None else ():
+            for unit, how in question.ran(node):
                 spread.seed(_there(question.graph, unit), how)
         spread.run()
 

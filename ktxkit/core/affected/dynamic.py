@@ -80,6 +80,7 @@ def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
     elif name in FIXTURES:
         for argument in node.args:
             visitor.sink.mark("parameters", _constant(argument) or ANYTHING, units)
+            visitor.sink.mark("asks", _constant(argument) or ANYTHING, units)
     elif name in ENTRIES:
         groups = [_constant(one.value) for one in node.keywords if one.arg == "group"] or [""]
         visitor.sink.mark("entries", groups[0] or ANYTHING, units)

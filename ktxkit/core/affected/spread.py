@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from ktxkit.core.affected import collected
 from ktxkit.core.affected.filefacts import defined
 from ktxkit.core.affected.graph import Graph, Unit
 from ktxkit.core.affected.sink import ANYTHING, BASE_ONLY, MAIN, MAKE, MODULE, OWN, Facts
@@ -28,6 +29,7 @@ class Spread:
         self._by_path: dict[str, list[Unit]] = {}
         self._counted = 0
         self._held: set[str] = set()
+        self._asking: dict[frozenset[str], Spread] = {}
         self.grew = False
 
     def seed(self, node: Unit, how: str) -> None:
@@ -210,16 +212,22 @@ class Spread:
 
     def _asked_elsewhere(self, node: Unit, asked: set[str]) -> None:
         """Tests and bases that stand elsewhere and are collected in the fixture's scope: by a subclass, an import."""
-        scope = {user for user, _ in self.graph.in_scope(node[0])}
-        inner = Spread(self.graph, is_inner=True)
-        for user, facts in self.graph.each() if not self.is_inner else ():
-            if user not in scope:
-                parameters = facts["marks"].get("parameters", {})
-                for wanted in (*asked, ANYTHING):
-                    for unit in parameters.get(wanted, ()):
-                        inner.seed((user, facts["units"][unit][0]), "")
-        inner.run()
-        self._each([one for one in inner.why if one[0] in scope], node, "takes what asks for it from elsewhere")
+        if self.is_inner:
+            return
+        key = frozenset(asked)
+        if key not in self._asking:
+            inner = Spread(self.graph, is_inner=True)
+            for one in collected.askers(self.graph, asked):
+                inner.seed(one, "")
+            inner.run()
+            self._asking[key] = inner
+        inner, path = self._asking[key], node[0]
+        if path.endswith("conftest.py"):
+            folder = path.rpartition("conftest.py")[0]
+            near = [one for one in inner.why if one[0].startswith(folder)] if folder else []
+        else:
+            near = inner.of(path) if self.graph.is_test_file(path) else []
+        self._each(near, node, "takes what asks for it from elsewhere")
 
     def _any_attribute(self, node: Unit) -> None:
         """A module's `__getattr__` answers for every name that it does not bind."""
