@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+QUESTION = (
+    "60 ms are for a quiet machine: half of it is the start of an interpreter, most of the rest its imports (argparse, "
+    "SQLite, typing); the answer itself takes 3 to 8 ms."
+)
 WHY = {
     "patch-collect, 5 files changed": (
         "The whole worktree is looked at twice (`git status` before and after, so that no change is taken half), once "
@@ -39,9 +43,9 @@ WHY = {
         "imports, six git processes for the tree before and after, and the closing record. A shared mapping instead "
         "of writes would save a microsecond a test, and end the suite's process where its disk is full."
     ),
-    "ledger-query slowest": "60 ms are for a quiet machine; half of it is the start of an interpreter.",
-    "ledger-query compare": "60 ms are for a quiet machine; half of it is the start of an interpreter.",
-    "ledger-query history": "60 ms are for a quiet machine; half of it is the start of an interpreter.",
+    "ledger-query slowest": QUESTION,
+    "ledger-query compare": QUESTION,
+    "ledger-query history": QUESTION,
 }
 NOTES = {
     "worktree-open": "a round is one opening; 50 in a row are fifty of them.",
@@ -50,5 +54,7 @@ NOTES = {
         "finished, `status` twice, hidden entries, the change's tree (read, stage, list, write), HEAD again, one "
         "reader of objects, one of differences, the kept commit, the patch, and its proof by a round trip (3)."
     ),
-    "index: one run more": ("without the start of an interpreter; the full suite of the ledger rows has 29,100 tests."),
+    "index: one run more": (
+        "without the start of an interpreter. Of 29,100 tests, taken by hand: 0.14 s of 18 s of processor time, 0.8 %."
+    ),
 }
