@@ -16,13 +16,13 @@ looked at every LOOK records and before the last word.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator
+from fcntl import F_GETOWN, F_SETOWN, fcntl
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class EventWriter:
         """A new file, or with `join` one that others write too. Raises OSError where it exists, or does not."""
         # Suites replace functions of `os` and scan modules for references to them: ours hang on the instance.
         self._write, self._fstat, self._getpid, self._open = os.write, os.fstat, os.getpid, os.open
-        self._truncate, self._close, self._sync, self._fcntl = os.ftruncate, os.close, os.fdatasync, fcntl.fcntl
+        self._truncate, self._close, self._sync, self._fcntl = os.ftruncate, os.close, os.fdatasync, fcntl
         self.path = path
         self._alone = not join
         self.fd = self._open(path, FLAGS if join else FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
@@ -80,8 +80,8 @@ class EventWriter:
     def _mark(self) -> None:
         """Our mark on the descriptor. Where the system has none for files, the file is looked at each time."""
         try:
-            self._fcntl(self.fd, fcntl.F_SETOWN, self.owner_pid)
-            marked = self._fcntl(self.fd, fcntl.F_GETOWN) == self.owner_pid
+            self._fcntl(self.fd, F_SETOWN, self.owner_pid)
+            marked = self._fcntl(self.fd, F_GETOWN) == self.owner_pid
         except OSError:
             marked = False
         self._often = LOOK if marked else 0
@@ -91,7 +91,7 @@ class EventWriter:
             self.dropped += 1
             return
         try:
-            if self._unlooked >= self._often or self._fcntl(self.fd, fcntl.F_GETOWN) != pid:
+            if self._unlooked >= self._often or self._fcntl(self.fd, F_GETOWN) != pid:
                 self._check_owner()
             count = self._write(self.fd, data)
         except OSError as error:

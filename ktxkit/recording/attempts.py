@@ -20,6 +20,7 @@ PROPERTIES_SHOWN = 100
 MESSAGE_SHOWN = 500  # characters
 
 TestReport = pytest.TestReport
+STARTED = '{"event":"test_started",%s"t":%.6f}'
 PASSED = '{"event":"test_result",%s"t":%.6f,"outcome":"passed","setup":%.6f,"call":%.6f,"teardown":%.6f}'
 
 
@@ -58,6 +59,11 @@ class Attempts:
 
     def started(self, nodeid: str, worker: str = "") -> Attempt:
         """A test begins: again after an attempt that is retried; else a second beginning is another occurrence."""
+        if nodeid not in self._seen and not self.each and nodeid.isascii():  # as nearly all do
+            self._seen[nodeid] = 1
+            made = self.running[nodeid] = Attempt(f'"test":{quoted(nodeid)},')
+            self._put(STARTED % (made.lead, self._now() - self._start))
+            return made
         key = (nodeid, worker) if self.each else nodeid
         if key in self.running:  # a protocol that sends no teardown for an attempt that is retried
             self._end(key, worker)
@@ -83,7 +89,7 @@ class Attempts:
                 ]
             )
         self.running[(nodeid, worker) if self.each else nodeid] = made
-        self._put('{"event":"test_started",%s"t":%.6f}' % (lead, self._now() - self._start))  # noqa: UP031 - the quickest
+        self._put(STARTED % (lead, self._now() - self._start))
         return made
 
     def report(self, report: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import random
@@ -143,7 +142,7 @@ def test_a_descriptor_without_a_mark_is_told_from_another_all_the_same(
     def refuse(*_: object) -> int:
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    monkeypatch.setattr(event_log, "fcntl", refuse)
     test_a_closed_descriptor_is_opened_again(tmp_path)
     (tmp_path / "e").unlink()
     test_a_framed_record_each(tmp_path)
