@@ -22,7 +22,7 @@ from ktxkit.core.observer.stat_key import KEY
 from ktxkit.core.paths_policy import Classified, PathClass
 from ktxkit.effects.manifest_file import CLASS_AT, ROW, Edit, Stored
 from ktxkit.effects.reading import OPEN_DIRECTORY, UNREADABLE, UNSTABLE
-from ktxkit.effects.scan_entries import CLASSES, Entries
+from ktxkit.effects.scan_entries import CLASSES, Aliases, Entries
 from ktxkit.effects.scanned import Hints, Level, OnDirectory, OnPruned, Scan, Subject
 
 if TYPE_CHECKING:
@@ -88,11 +88,12 @@ def _finished(found: Scan, stored: Stored, seen: Entries) -> Scan:
     found.stored = stored.edited(edits)
     found.changed_keys = bool(edits)
     found.files_read, found.bytes_read = seen.reader.files, seen.reader.bytes
-    found.asked = lambda: [change for edit in edits for change in _changes(stored, edit, seen)]
+    aliases = seen.aliases  # nothing that knows `found`: a cycle would keep the stored manifest's descriptor open
+    found.asked = lambda: [change for edit in edits for change in _changes(stored, edit, aliases)]
     return found
 
 
-def _changes(stored: Stored, edit: Edit, seen: Entries) -> Iterator[Change]:
+def _changes(stored: Stored, edit: Edit, aliases: Aliases) -> Iterator[Change]:
     """What an edit changes; a new key alone is nothing."""
     before = None if edit.inserts else stored.entry_at(edit.begin)
     rows = edit.rows or stored.row_at(edit.row_number)
@@ -101,7 +102,7 @@ def _changes(stored: Stored, edit: Edit, seen: Entries) -> Iterator[Change]:
         if before == after or kept is None:
             continue
         word = CLASSES[rows[number * ROW.size + CLASS_AT]].value
-        yield Change(kept.path, before, after, edit.replaced, seen.flags(kept.path), word)
+        yield Change(kept.path, before, after, edit.replaced, aliases.flags(kept.path), word)
 
 
 class _Walk:

@@ -24,6 +24,25 @@ _NO_KEY = bytes(stat_key.KEY.size)
 CLASS_BYTES = tuple(bytes((number,)) for number in range(len(CLASSES)))
 
 
+class Aliases:
+    """Files with several names."""
+
+    def __init__(self) -> None:
+        self._several: dict[bytes, tuple[int, bytes]] = {}  # path: number of names, inode
+        self._met: Counter[bytes] = Counter()
+
+    def note(self, path: bytes, links: int, inode: bytes) -> None:
+        self._several[path] = (links, inode)
+        self._met[inode] += 1
+
+    def flags(self, path: bytes) -> tuple[str, ...]:
+        """What is said beside a change of such a file: some of its names may lie outside."""
+        if path not in self._several:
+            return ()
+        links, inode = self._several[path]
+        return ("hard_linked", "external_alias_possible") if self._met[inode] < links else ("hard_linked",)
+
+
 class Entries:
     """Looks at one entry at a time, in path order. `started` is the scan's begin, wall time in nanoseconds.
 
@@ -35,8 +54,7 @@ class Entries:
         self.cursor = Cursor(stored)
         self._beside = beside
         self.reader = Reader(subject.limit, started)
-        self._several: dict[bytes, tuple[int, bytes]] = {}  # path: number of names, inode
-        self._names: Counter[bytes] = Counter()
+        self.aliases = Aliases()
 
     def take(self, directory: int, name: bytes, path: bytes, info: os.stat_result) -> None:
         """One entry that no key vouches for. The cursor stands at its path, or where it would be."""
@@ -100,8 +118,7 @@ class Entries:
     def _put(self, path: bytes, found: Found, number: int) -> None:
         packed, key, links = found
         if links > 1:
-            self._several[path] = (links, key[:INODE])
-            self._names[key[:INODE]] += 1
+            self.aliases.note(path, links, key[:INODE])
         self.cursor.put(path, packed, key + CLASS_BYTES[number])
 
     def _gitlink(self, directory: int, name: bytes, path: bytes, number: int) -> None:
@@ -118,13 +135,6 @@ class Entries:
             cursor.step()
         else:
             cursor.put(path, entry.packed(), _NO_KEY + bytes((stat_key.RACY, number)))
-
-    def flags(self, path: bytes) -> tuple[str, ...]:
-        """What is said beside a change of a file with several names: some of them may lie outside."""
-        if path not in self._several:
-            return ()
-        links, inode = self._several[path]
-        return ("hard_linked", "external_alias_possible") if self._names[inode] < links else ("hard_linked",)
 
 
 def escapes(path: bytes, target: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import os
 import shutil
@@ -430,6 +431,28 @@ def test_a_stored_manifest_is_what_was_stored(tree: Tree, tmp_path_factory: pyte
     assert (again.digest, list(again.entries())) == (found.digest, list(found.entries()))
     assert [again.row_at(n) for n in range(len(again))] == [found.row_at(n) for n in range(len(found))]
     assert manifest_file.load(path, "b3:" + "0" * 64) is None
+
+
+def test_no_descriptor_of_a_stored_manifest_waits_for_the_collector(tree: Tree, tmp_path: Path) -> None:
+    def descriptors() -> list[str]:
+        return os.listdir("/proc/self/fd")  # noqa: PTH208
+
+    def kept() -> None:
+        tree.scan().stored.save(tmp_path.with_name("kept.bin"))
+        loaded = manifest_file.load(tmp_path.with_name("kept.bin"), POLICY.digest)
+        assert loaded is not None
+        tree.write("b", "changed")
+        assert scan(tree.subject, loaded, Level.STAT).changed_keys
+
+    tree.write("a"), tree.write("b")
+    gc.collect()
+    gc.disable()
+    try:
+        before = descriptors()
+        kept()
+        assert descriptors() == before
+    finally:
+        gc.enable()
 
 
 def test_a_damaged_manifest_is_none(tree: Tree, tmp_path_factory: pytest.TempPathFactory) -> None:
