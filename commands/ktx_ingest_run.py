@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ktxkit import cli
 from ktxkit.errors import CannotRun
+from ktxkit.numbers import count, seconds
 
 if TYPE_CHECKING:
     from ktxkit.world import World
@@ -35,21 +36,21 @@ def parser() -> cli.Parser:
     made.add_argument("--reconcile", metavar="CMD", help="a command for the integrated tree, in place of the built-in")
     made.add_argument("--no-reconcile", action="store_true", help="no reconciliation")
     made.add_argument("--verify", metavar="CMD", help="a command that each candidate must pass")
-    made.add_argument("--time-limit", type=float, metavar="S", help="seconds for one unit")
+    made.add_argument("--time-limit", type=seconds, metavar="S", help="seconds for one unit")
     made.add_argument("--everything", action="store_true", help="every unit, whether or not it changed")
     made.add_argument("--no-cache", action="store_true", help="no unit from the cache, none into it")
     made.add_argument("--allow-empty", action="store_true", help="an empty source means that all of it was deleted")
     made.add_argument("--resume", metavar="JOB", help="continue an ingestion that did not land")
     made.add_argument("--job", metavar="ID", help="the new job's id")
     made.add_argument("--target", metavar="BRANCH", help="the branch to land on (default: the current)")
-    made.add_argument("--max-parallel", type=int, metavar="N", help="units at once (default: processors)")
+    made.add_argument("--max-parallel", type=count, metavar="N", help="units at once (default: processors)")
     made.add_argument("--on-failure", choices=["continue", "abort"], default="continue", help="when a unit fails")
     made.add_argument(
         "--on-conflict", choices=["set-aside", "stop", "prune"], default="set-aside", help="as in job-run"
     )
     made.add_argument("--isolate", action="store_true", help="units write nowhere but where their work is (Landlock)")
     made.add_argument("--write", action="append", default=[], metavar="DIR", help="isolated units write there too")
-    made.add_argument("--wait", type=float, default=5.0, metavar="S", help="seconds for another ingestion to end")
+    made.add_argument("--wait", type=seconds, default=5.0, metavar="S", help="seconds for another ingestion to end")
     made.add_argument("--rebase", action="store_true", help="replay on the target where it moved meanwhile")
     return made
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ktxkit import cli
 from ktxkit.errors import CannotRun
+from ktxkit.numbers import count
 
 if TYPE_CHECKING:
     from ktxkit.world import World
@@ -28,7 +29,7 @@ def parser() -> cli.Parser:
     made.add_argument("--job", metavar="ID", help="the new job's id (default: the file's, or made from its name)")
     made.add_argument("--target", metavar="BRANCH", help="the branch to land on (default: the file's, or the current)")
     made.add_argument(
-        "--max-parallel", type=int, metavar="N", help="units at once (default: the file's, or processors)"
+        "--max-parallel", type=count, metavar="N", help="units at once (default: the file's, or processors)"
     )
     made.add_argument("--on-failure", choices=["continue", "abort"], help="when a unit fails")
     made.add_argument("--on-conflict", choices=["set-aside", "stop", "prune"], help="when a patch is not accepted")

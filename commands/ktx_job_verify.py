@@ -12,13 +12,14 @@ import argparse
 from collections.abc import Sequence
 
 from ktxkit import cli
+from ktxkit.numbers import seconds
 from ktxkit.world import World
 
 
 def parser() -> cli.Parser:
     made = cli.Parser("job-verify", __doc__, takes_command=True)
     made.add_argument("--job", metavar="JOB", help="the job (KTX_JOB, or the lease of this worktree)")
-    made.add_argument("--limit", type=float, metavar="SECONDS", help="end the command after this long")
+    made.add_argument("--limit", type=seconds, metavar="SECONDS", help="end the command after this long")
     made.add_argument("--summary", metavar="TEXT", default="", help="a line for the record")
     return made
 

@@ -37,6 +37,7 @@ from collections.abc import Sequence
 from ktxkit import cli
 from ktxkit.core.trace import LEVELS
 from ktxkit.flows import questions
+from ktxkit.numbers import count
 from ktxkit.world import World
 
 
@@ -48,7 +49,9 @@ def parser() -> cli.Parser:
     made.add_argument("--format", choices=("text", "json", "ctrf"), help="ctrf: of `run` and `last`")
     made.add_argument("--html", metavar="FILE", help="of `report`: one page that needs no network; - for stdout")
     made.add_argument("--prolog", action="store_true", help="of `rules`: as Prolog")
-    made.add_argument("--limit", type=int, default=0, metavar="N", help="at most N rows, where the best are asked for")
+    made.add_argument(
+        "--limit", type=count, default=0, metavar="N", help="at most N rows, where the best are asked for"
+    )
     made.add_argument("--follow", action="store_true", help="of `live`: watch the run until it has ended")
     made.add_argument("--redis", action="store_true", help="with --follow: from the stream at KTX_REDIS_URL")
     narrow = made.add_argument_group("trace")

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from ktxkit import cli
 from ktxkit.errors import CannotRun
+from ktxkit.numbers import seconds
 from ktxkit.world import World
 
 
@@ -30,7 +31,7 @@ def parser() -> cli.Parser:
     made.add_argument("--follow-renames", action="store_true", help="follow an upstream rename the merge has followed")
     made.add_argument("--no-gates", action="store_true", help="do not run the gates")
     made.add_argument("--verify", action="store_true", help="run the command after -- in a checkout of the candidate")
-    made.add_argument("--verify-limit", type=float, metavar="SECONDS", help="end the verification after this long")
+    made.add_argument("--verify-limit", type=seconds, metavar="SECONDS", help="end the verification after this long")
     return made
 
 

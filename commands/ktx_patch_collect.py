@@ -14,6 +14,7 @@ import argparse
 from collections.abc import Sequence
 
 from ktxkit import cli
+from ktxkit.numbers import count
 from ktxkit.world import World
 
 
@@ -38,8 +39,8 @@ def parser() -> cli.Parser:
         "--text-root", action="append", default=[], metavar="DIR", help="only plain text files below DIR"
     )
     alone.add_argument("--sl-disallowed", action="store_true", help="the semantic layer may not be touched")
-    alone.add_argument("--max-file-bytes", type=int, metavar="N", help="no file above N bytes")
-    alone.add_argument("--max-patch-bytes", type=int, metavar="N", help="no patch above N bytes")
+    alone.add_argument("--max-file-bytes", type=count, metavar="N", help="no file above N bytes")
+    alone.add_argument("--max-patch-bytes", type=count, metavar="N", help="no patch above N bytes")
     return made
 
 

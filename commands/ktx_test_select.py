@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from ktxkit import cli
 from ktxkit.core.text import printable
 from ktxkit.errors import CannotRun
+from ktxkit.numbers import count
 from ktxkit.world import World
 
 
@@ -37,8 +38,8 @@ def parser() -> cli.Parser:
     made.add_argument("--audit", action="store_true", help="what the traced run called and the map lacks")
     proof = made.add_argument_group("proof", "what follows `--` goes to pytest")
     proof.add_argument("--prove", action="store_true", help="mutate what changed: who notices must be selected")
-    proof.add_argument("--sample", type=int, metavar="N", help="so many mutants (default 50)")
-    proof.add_argument("--seed", type=int, metavar="S", help="which of them (default 1)")
+    proof.add_argument("--sample", type=count, metavar="N", help="so many mutants (default 50)")
+    proof.add_argument("--seed", type=count, metavar="S", help="which of them (default 1)")
     proof.add_argument("--python", default="", metavar="EXE", help="the interpreter (default: the active one's)")
     return made
 

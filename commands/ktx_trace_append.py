@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ktxkit import cli
+from ktxkit.numbers import seconds
 
 if TYPE_CHECKING:
     from ktxkit.flows.tracing import Tracer
@@ -32,7 +33,7 @@ def parser() -> cli.Parser:
     made.add_argument("--event", metavar="NAME", help="its name; with -- CMD the stem of NAME_started and its end")
     made.add_argument("--level", choices=("error", "info", "debug", "trace"), default="debug", help="default: debug")
     made.add_argument("--data", metavar="KEY=TEXT", action="append", default=[], help="a fact; KEY:=JSON for a value")
-    made.add_argument("--duration-ms", metavar="MS", type=float, help="how long it took, milliseconds")
+    made.add_argument("--duration-ms", metavar="MS", type=seconds, help="how long it took, milliseconds")
     made.add_argument("--error", metavar="NAME: MESSAGE", help="what went wrong; the level is then error")
     made.add_argument("--stdin", action="store_true", help="read events as JSON Lines; all are appended, or none")
     text = "it proves progress of the unit; one receipt counts once"

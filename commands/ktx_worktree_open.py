@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from ktxkit import cli
 from ktxkit.errors import CannotRun
+from ktxkit.numbers import count
 from ktxkit.world import World
 
 
@@ -28,7 +29,7 @@ def parser() -> cli.Parser:
     made.add_argument("name", nargs="?", default="", metavar="NAME", help="the new branch, and the worktree's name")
     what = made.add_mutually_exclusive_group()
     what.add_argument("--ref", default="", metavar="REF", help="an existing branch, tag or commit")
-    what.add_argument("--pr", type=int, default=0, metavar="N", help="a pull request of origin")
+    what.add_argument("--pr", type=count, default=0, metavar="N", help="a pull request of origin")
     what.add_argument("--detach", action="store_true", help="no branch")
     what.add_argument("--list", action="store_true", help="list every worktree")
     what.add_argument("--prune", action="store_true", help="clear what is provably dead, its work to the attic first")

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Sequence
 
 from ktxkit import cli
+from ktxkit.numbers import seconds
 from ktxkit.world import World
 
 INTERVALS = {
@@ -35,10 +36,10 @@ def parser() -> cli.Parser:
     made.add_argument("--level", choices=("stat", "content"), default="stat", help="with --once: how much is read")
     made.add_argument("--preserve", action="store_true", help="with --once: keep late writes at an attic ref")
     made.add_argument("--poll", action="store_true", help="no native watching: reconcile at each interval only")
-    made.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="watch for so long")
+    made.add_argument("--for", dest="seconds", type=seconds, metavar="SECONDS", help="watch for so long")
     group = made.add_argument_group("intervals, in seconds; they are fixed when an attempt is first observed")
     for name, (_, text) in INTERVALS.items():
-        group.add_argument(f"--{name}", type=float, metavar="S", help=text)
+        group.add_argument(f"--{name}", type=seconds, metavar="S", help=text)
     return made
 
 

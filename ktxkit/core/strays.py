@@ -20,3 +20,9 @@ _MADE = re.compile(r"\.lock|verify-[0-9a-f]+-[0-9a-f]+\.log|\..*\.tmp")
 def unknown(names: Iterable[str], known: Collection[str]) -> list[str]:
     """Names that are no document of ours, sorted; what is written aside or locks one is ours."""
     return sorted(name for name in names if name not in known and not _MADE.fullmatch(name))
+
+
+def is_earlier_attempt(name: str, units: Collection[str]) -> bool:
+    """Whether it is where another attempt of a unit has, or had, its worktree."""
+    unit, mark, number = name.rpartition(".attempt-")
+    return bool(mark) and number.isdecimal() and unit in units

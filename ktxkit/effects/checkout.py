@@ -107,8 +107,6 @@ def restore(git: Git, entries: Sequence[Entry], quarantine: Path) -> list[bytes]
 
     Content that is neither side's is kept in `quarantine` first: a torn write of git, or a person's. Returns its paths.
     """
-    if has_stale_lock(git):
-        remove_lock(git)
     kept = [entry.path for entry in entries if _foreign(git, entry)]
     for path in kept:
         _copy(os.fsencode(git.cwd) + b"/" + path, quarantine, path)
@@ -124,18 +122,19 @@ def restore(git: Git, entries: Sequence[Entry], quarantine: Path) -> list[bytes]
     return kept
 
 
-def _lock(git: Git) -> Path:
+def index_lock(git: Git) -> Path:
+    """Where git locks the index of this checkout."""
     return Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "index.lock"))
 
 
 def remove_lock(git: Git) -> None:
-    """Remove the index lock that `has_stale_lock` has proven dead."""
-    files.remove(_lock(git))
+    """Remove the index lock that `has_stale_lock` has found."""
+    files.remove(index_lock(git))
 
 
 def has_stale_lock(git: Git) -> bool:
-    """Whether an index lock is there that no process has open: of a git that died under our lock on the branch."""
-    path = _lock(git)
+    """Whether an index lock is there that no process has open, in a checkout where no git but ours ever works."""
+    path = index_lock(git)
     return path.exists() and not process.has_open(path)
 
 

@@ -121,18 +121,24 @@ def clear_ref_locks(git_dir: Path, common_dir: Path, ref: str, since: float) -> 
     `since`, in seconds since the epoch: when the process of ours began that died in moving that ref. A lock that is
     older, or that some process has open, is somebody else's.
     """
-    gone = []
-    for path in (common_dir / f"{ref}.lock", git_dir / "HEAD.lock", git_dir / "ORIG_HEAD.lock"):
-        try:
-            made = os.stat(path, follow_symlinks=False).st_ctime  # noqa: PTH116
-        except FileNotFoundError:
-            continue  # gate-ok: there is no such lock
-        wait = made + YOUNG - time.time()
-        if 0 < wait <= YOUNG:
-            time.sleep(wait)
-        if made + TICK >= since and not process.has_open(path) and is_stale(path, common_dir) and files.remove(path):
-            gone.append(path)
-    return gone
+    locks = (common_dir / f"{ref}.lock", git_dir / "HEAD.lock", git_dir / "ORIG_HEAD.lock")
+    return [path for path in locks if left_behind(path, common_dir, since) and files.remove(path)]
+
+
+def left_behind(path: Path, common_dir: Path, since: float) -> bool:
+    """Whether a lock is there that was made after `since` (seconds since the epoch), that no process has open, and
+    that no git lives for. git closes the lock of an index while an editor is open: that nobody has it open proves
+    nothing alone."""
+    try:
+        made = os.stat(path, follow_symlinks=False).st_ctime  # noqa: PTH116
+    except FileNotFoundError:
+        return False
+    if made + TICK < since or process.has_open(path):
+        return False
+    wait = made + YOUNG - time.time()
+    if 0 < wait <= YOUNG:
+        time.sleep(wait)
+    return is_stale(path, common_dir)
 
 
 def named_lock(told: bytes) -> str:

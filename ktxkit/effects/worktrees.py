@@ -16,11 +16,12 @@ from pathlib import Path
 
 from ktxkit.core import names
 from ktxkit.core.text import printable
-from ktxkit.effects import files, mounts, stale
+from ktxkit.effects import files, stale
 from ktxkit.effects.clock import Clock
 from ktxkit.effects.git import Answer, Argument, Git, GitFailed
 from ktxkit.effects.identity import processes_inside
 from ktxkit.effects.lock import flocked
+from ktxkit.effects.removal import delete, nothing_mounted
 from ktxkit.effects.store import Store
 from ktxkit.errors import Refused
 
@@ -153,7 +154,7 @@ class Worktrees:
         The rename is the moment of truth. Raises GitFailed where git will not forget it, Refused where something is
         mounted inside: deleting would go into it.
         """
-        _nothing_mounted(path)
+        nothing_mounted(path)
         trash = self._into_trash(path)
         self.forget(path)
         return trash
@@ -254,38 +255,6 @@ def elsewhere(branch: str, told: bytes) -> Refused:
     place = printable(told.partition(b" at '")[2].rpartition(b"'")[0])
     message = f"branch {branch} is checked out already"
     return Refused(message, where=place, hint="work there, or open it with --detach at the same commit")
-
-
-def _nothing_mounted(path: Path) -> None:
-    inside = sorted(mounts.below(path.resolve(), mounts.mounts()))
-    if inside:
-        shown = ", ".join(printable(point) for point in inside[:3]) + (", ..." if len(inside) > 3 else "")
-        raise Refused(f"something is mounted inside it: {shown}", where=str(path), hint="unmount it, then close again")
-
-
-def delete(trash: Path | None) -> bool:
-    """Delete what `let_go` left. False where something would not go (a process still writes there, a mount)."""
-    if trash is None:
-        return True
-    if mounts.below(trash.resolve(), mounts.mounts()):
-        return False
-    shutil.rmtree(trash, onerror=_unlock_and_retry)
-    return not os.path.lexists(trash)
-
-
-def _unlock_and_retry(function: object, name: str, _: object) -> None:
-    """A directory without write permission (a module cache) is opened up once; what stays is the caller's to report."""
-    for place in (os.path.dirname(name), name):  # noqa: PTH120
-        try:
-            if not os.path.islink(place):  # noqa: PTH114
-                os.chmod(place, 0o700)  # noqa: PTH101
-        except OSError:
-            return  # gate-ok: what stays is the caller's to report
-    shutil.rmtree(name, ignore_errors=True)
-    try:
-        os.unlink(name)  # noqa: PTH108
-    except OSError:
-        return  # gate-ok: what stays is the caller's to report
 
 
 def _parse(out: bytes) -> list[Registered]:

@@ -17,7 +17,7 @@ from ktxkit.effects import files, neutral
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.identity import processes_inside
 from ktxkit.effects.lock import flocked
-from ktxkit.effects.worktrees import delete
+from ktxkit.effects.removal import delete
 from ktxkit.errors import Refused
 from ktxkit.flows import housekeeping, jobs, leases, report, store_owner
 from ktxkit.world import World

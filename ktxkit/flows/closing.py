@@ -13,7 +13,7 @@ from ktxkit.core.text import path_fields
 from ktxkit.core.worktrees import KEPT, Work, can_be_kept, unsaved, way_out
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.identity import identify
-from ktxkit.effects.worktrees import delete
+from ktxkit.effects.removal import delete
 from ktxkit.errors import Blocked, CannotRun, Refused
 from ktxkit.flows.attic import NAMED, to_attic, work_in
 from ktxkit.flows.leases import LEASE, SENTINEL, Place, must_be_ours, path_of, standing, worktrees

@@ -15,9 +15,10 @@ from ktxkit.core.text import path_fields
 from ktxkit.core.worktrees import Seen, why_dead
 from ktxkit.effects.identity import processes_inside
 from ktxkit.effects.neutral import sweep
-from ktxkit.effects.worktrees import Registered, delete
+from ktxkit.effects.removal import delete
+from ktxkit.effects.worktrees import Registered
 from ktxkit.errors import BrokenContract, KtxError, Refused
-from ktxkit.flows import jobs, resuming
+from ktxkit.flows import earlier, jobs, resuming
 from ktxkit.flows.closing import closed, remove
 from ktxkit.flows.leases import (
     LEASE,
@@ -53,7 +54,8 @@ def listing(world: World, *, prune: bool = False) -> Document:
         rows += [row] if row else []
     leased = {os.path.realpath(row["path"]) for row in rows if row["present"] or row.get("state") != "closed"}
     others = [entry for path, entry in registered.items() if path not in leased]
-    rows = [*(_plain_row(entry, main=number == 0) for number, entry in enumerate(others)), *rows]
+    plain = [_plain_row(entry, main=True) for entry in others[:1]]
+    rows = [*plain, *(_unleased(world, entry, prune=prune) for entry in others[1:]), *rows]
     rows += list(_trash(world, prune=prune))
     made: Document = {"schemaVersion": SCHEMA_VERSION, "kind": CONTRACT, "worktrees": rows}
     return {**made, **({"damaged": each_once(damaged)} if damaged else {})}
@@ -62,6 +64,13 @@ def listing(world: World, *, prune: bool = False) -> Document:
 def each_once(damaged: Sequence[Document]) -> list[Document]:
     """Each damaged document once, however many looked at it."""
     return list({row["where"]: row for row in reversed(damaged)}.values())[::-1]
+
+
+def _unleased(world: World, entry: Registered, *, prune: bool) -> Document:
+    try:
+        return earlier.row(world, entry, prune=prune) or _plain_row(entry, main=False)
+    except BrokenContract:  # gate-ok: its place is named among the damaged ones
+        return _plain_row(entry, main=False)
 
 
 def _plain_row(entry: Registered, *, main: bool) -> Document:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core import names
-from ktxkit.core.text import nearest
+from ktxkit.core.text import nearest, path_bytes
 from ktxkit.core.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.effects import files
 from ktxkit.effects.clock import timestamp
@@ -259,12 +259,29 @@ def _standing_in(world: World) -> tuple[str, str] | None:
     if job is None:
         return None
     position = int(relative[1].partition("-")[0])
-    return next(((job["jobId"], unit.key) for unit in units(job) if unit.position == position), None)
+    found = next((unit for unit in units(job) if unit.position == position), None)
+    if found is None:
+        return None
+    _must_be_the_leased_one(world, job, found, relative[1])
+    return job["jobId"], found.key
+
+
+def _must_be_the_leased_one(world: World, job: Document, unit: Unit, name: str) -> None:
+    """Raises Refused in the worktree of an earlier attempt, which is kept as evidence: the lease is of another one."""
+    place = names.unit_dir(job["jobId"], unit.position, unit.key)
+    lease = world.store.read_optional("lease", f"{place}/lease.json")
+    leased = os.fsdecode(path_bytes(lease)) if lease is not None else ""
+    if lease is not None and lease["mode"] == "unit" and os.path.basename(leased) != name:  # noqa: PTH119
+        raise Refused(
+            f"this is an earlier attempt of unit {unit.key!r}; attempt {lease['attempt']} has the lease",
+            where=leased,
+            hint="work there, or name --job and --unit to mean that one from here",
+        )
 
 
 def need_job(world: World, job: str | None) -> Document:
     """The job that a command is in. Raises CannotRun where it is in none."""
-    found, _ = identify(world, job, None)
+    found = job or world.env.get("KTX_JOB") or identify(world, None, None)[0]
     if not found:
         raise CannotRun("which job?", hint="--job JOB, or KTX_JOB, or run inside a unit's worktree")
     return load(world, found)

@@ -19,8 +19,8 @@ from ktxkit.effects.clock import timestamp
 from ktxkit.effects.git import Git
 from ktxkit.effects.identity import identify
 from ktxkit.effects.lock import nonce
+from ktxkit.effects.removal import delete
 from ktxkit.effects.store import ensure_ignored
-from ktxkit.effects.worktrees import delete
 from ktxkit.errors import CannotRun
 from ktxkit.flows.leases import LEASE, OPENING, Place, must_be_ours, path_of, worktrees
 from ktxkit.flows.path_policy import opening_facts

@@ -172,7 +172,8 @@ def forget_move(held: Held, intent: Document, place: str) -> None:
         top = Path(os.fsdecode(path_bytes(intent, "checkout")))
         git = target.runner(held, top)
         if top.is_dir() and git.resolve("HEAD") == intent["before"]:
-            target.put_back(held, git, intent["before"], intent["commit"])
+            began = datetime.fromisoformat(intent["at"]).timestamp()
+            target.put_back(held, git, intent["before"], intent["commit"], intent["ref"], began)
     held.world.writable_store.remove(place)
     held.settle()
 

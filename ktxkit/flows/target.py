@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from ktxkit.core.checkout import Obstacle, near
 from ktxkit.core.patch import Entry
 from ktxkit.core.status import Status
 from ktxkit.core.text import path_fields, plural, printable, stands
-from ktxkit.effects import checkout, child, merging, stale
+from ktxkit.effects import checkout, child, files, merging, stale
 from ktxkit.effects.git import Git
 from ktxkit.effects.neutral import AUTHOR, Neutral, open_neutral, scratch_dir
 from ktxkit.errors import Blocked, CannotRun, Refused
@@ -112,12 +113,22 @@ def restore(held: Held, git: Git, entries: Sequence[Entry], before: Status | Non
         raise Blocked("the checkout could not be put back as it was", where=str(git.cwd), hint="see git status")
 
 
-def put_back(held: Held, git: Git, old: str, new: str) -> None:
-    """After a move that was cut off: the paths between the two commits are as in the old one again."""
+def put_back(held: Held, git: Git, old: str, new: str, ref: str, since: float) -> None:
+    """After a move that was cut off: the paths between the two commits are as in the old one again.
+
+    `since`: when it began, seconds since the epoch. The lock of the index is removed where a git of that move left it
+    behind. Raises Refused where another git holds it and something is to be put back.
+    """
+    lock = checkout.index_lock(git)
+    if stale.left_behind(lock, held.world.repository.common_dir, since):
+        files.remove(lock)
     with open_neutral(held.world) as neutral:
         entries = merging.changes(neutral, old, new)
-    if checkout.has_stale_lock(git) or checkout.in_the_way(git, entries, checkout.status_of(git)):
-        restore(held, git, entries, None)
+    if not checkout.in_the_way(git, entries, checkout.status_of(git)):
+        return
+    if os.path.lexists(lock):
+        raise locked(ref, str(lock))
+    restore(held, git, entries, None)
 
 
 def _require_followed(git: Git, entries: Sequence[Entry], before: Status) -> None:

@@ -16,8 +16,9 @@ from ktxkit.core.verifying import SAMPLE, Snapshot, differences, ignored_changes
 from ktxkit.effects import checkout, child, files, merging, process, verifying
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.git import Git
+from ktxkit.effects.removal import delete
 from ktxkit.effects.unit_process import end_strays
-from ktxkit.effects.worktrees import PLAIN, Worktrees, delete
+from ktxkit.effects.worktrees import PLAIN, Worktrees
 from ktxkit.errors import Blocked
 from ktxkit.flows.branch_lock import Held
 from ktxkit.world import World

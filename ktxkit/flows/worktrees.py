@@ -13,7 +13,7 @@ from ktxkit.core.digests import digest_of
 from ktxkit.core.worktrees import Open, decide_open
 from ktxkit.effects import process
 from ktxkit.effects.identity import processes_inside
-from ktxkit.effects.worktrees import delete
+from ktxkit.effects.removal import delete
 from ktxkit.errors import Blocked, CannotRun, Refused
 from ktxkit.flows.attic import to_attic
 from ktxkit.flows.closing import close

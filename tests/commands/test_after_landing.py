@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -120,3 +123,39 @@ def test_a_mode_that_the_users_git_shows_is_in_the_way(repo: Repo) -> None:
     refused = call("job-land", "--job", "k", cwd=repo.path)
     assert refused.status == 1 and "in the way: base" in refused.err
     assert (repo.path / "base").stat().st_mode & 0o777 == 0o755
+
+
+def test_the_lock_of_another_git_is_left_where_it_is(repo: Repo) -> None:
+    """A commit whose editor is open holds the index, and nobody has its lock open. It was taken away."""
+    lock = repo.path / ".git/index.lock"
+    changing_base(repo)
+    repo.write("other", "other\n")
+    repo.git("add", "other")
+    gate = repo.path.parent / "gate"
+    os.mkfifo(gate)
+    env = {**os.environ, "GIT_EDITOR": f"sh -c 'cat {gate} >/dev/null; echo message >$1' editor"}
+    writer = subprocess.Popen(["git", "commit", "-q", "-a"], cwd=repo.path, env=env)
+    try:
+        while not lock.exists() and writer.poll() is None:
+            time.sleep(0.01)
+        time.sleep(1.1)  # old enough to be taken for one that was left behind
+        refused = call("job-land", "--job", "k", cwd=repo.path)
+        assert refused.status == 1 and "is locked by another git" in refused.err, refused.err
+        assert lock.exists()
+    finally:
+        gate.write_text("go\n")
+        assert writer.wait(30) == 0
+    assert repo.git("status", "--porcelain", "-uno") == "" and repo.show("HEAD", "other") == b"other\n"
+
+
+def test_a_lock_that_a_person_or_tool_made_is_left_where_it_is(repo: Repo) -> None:
+    lock = repo.path / ".git/index.lock"
+    changing_base(repo)
+    lock.touch()
+    os.utime(lock, (1, 1))
+    time.sleep(1.1)
+    refused = call("job-land", "--job", "k", cwd=repo.path)
+    assert refused.status == 1 and "is locked by another git" in refused.err, refused.err
+    assert lock.exists()
+    lock.unlink()
+    assert call("job-land", "--job", "k", cwd=repo.path).status == 0

@@ -54,7 +54,8 @@ def _found(run: JobRun) -> Iterator[str]:
         f"{patches}/{one}" for one in strays.unknown(_children(store.path(patches)), {f"{u}.patch" for u in units})
     )
     trees = f"worktrees/{run.job_id}"
-    yield from (f"{trees}/{one}" for one in strays.unknown(_children(store.path(trees)), {*units, "integration"}))
+    kept = [one for one in _children(store.path(trees)) if not strays.is_earlier_attempt(one, units)]
+    yield from (f"{trees}/{one}" for one in strays.unknown(kept, {*units, "integration"}))
 
 
 def _children(folder: Path) -> list[str]:
