@@ -69,7 +69,7 @@ def each_once(damaged: Sequence[Document]) -> list[Document]:
 def _unleased(world: World, entry: Registered, *, prune: bool) -> Document:
     try:
         return earlier.row(world, entry, prune=prune) or _plain_row(entry, main=False)
-    except BrokenContract:  # gate-ok: its place is named among the damaged ones
+    except BrokenContract:  # its place is named among the damaged ones
         return _plain_row(entry, main=False)
 
 

@@ -259,24 +259,22 @@ def _standing_in(world: World) -> tuple[str, str] | None:
     if job is None:
         return None
     position = int(relative[1].partition("-")[0])
-    found = next((unit for unit in units(job) if unit.position == position), None)
-    if found is None:
-        return None
-    _must_be_the_leased_one(world, job, found, relative[1])
-    return job["jobId"], found.key
+    for unit in units(job):
+        if unit.position == position:
+            _must_be_the_leased_one(world, job, unit, relative[1])
+            return job["jobId"], unit.key
+    return None
 
 
 def _must_be_the_leased_one(world: World, job: Document, unit: Unit, name: str) -> None:
     """Raises Refused in the worktree of an earlier attempt, which is kept as evidence: the lease is of another one."""
     place = names.unit_dir(job["jobId"], unit.position, unit.key)
     lease = world.store.read_optional("lease", f"{place}/lease.json")
-    leased = os.fsdecode(path_bytes(lease)) if lease is not None else ""
-    if lease is not None and lease["mode"] == "unit" and os.path.basename(leased) != name:  # noqa: PTH119
-        raise Refused(
-            f"this is an earlier attempt of unit {unit.key!r}; attempt {lease['attempt']} has the lease",
-            where=leased,
-            hint="work there, or name --job and --unit to mean that one from here",
-        )
+    if lease is None or lease["mode"] != "unit" or Path(os.fsdecode(path_bytes(lease))).name == name:
+        return
+    said = f"this is an earlier attempt of unit {unit.key!r}; attempt {lease['attempt']} has the lease"
+    hint = "work there, or name --job and --unit to mean that one from here"
+    raise Refused(said, where=os.fsdecode(path_bytes(lease)), hint=hint)
 
 
 def need_job(world: World, job: str | None) -> Document:
