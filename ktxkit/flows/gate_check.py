@@ -56,7 +56,8 @@ def _check(world: World, args: Namespace, standing: Standing | None) -> tuple[Do
     reader = standing.objects if standing is not None else None
     with gate_facts.no_collection(), reader or Objects(world.git) as objects:
         now = standing or _standing_at(world, args)
-        config = gate_config.make(options_of(args), _load(world, objects, args, now.listed))
+        which = gate_config.BEFORE if args.tree is None else gate_config.HERE
+        config = gate_config.make(options_of(args), _load(world, objects, args, now.listed), trusted_name=which)
         root = config.options.root
         others = (gate_read.tree(world, tree) for tree in (now.base, *now.heads) if tree)
         gate_fetch.fetch_listed(world, chain([now.listed], others), root)

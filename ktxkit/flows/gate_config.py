@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 NAME = "ktx-gates.yaml"
 CONTRACT, BASELINE = "gate-config", "gate-baseline"
 ARTIFACTS = "artifacts"
+BEFORE, HERE = "before the change", "that stands here"  # which file it is that is trusted
 DEFAULT: tuple[Document, ...] = ({"gate": ARTIFACTS},)
 Load = Callable[[bytes], bytes | None]
 
@@ -27,7 +28,8 @@ Load = Callable[[bytes], bytes | None]
 class Config:
     """How a tree is judged: options of the artifacts' gate, the gates in order, the known debts by fingerprint.
 
-    `whole`: no gate is left out, so that a debt of which nothing is found is paid.
+    `whole`: no gate is left out, so that a debt of which nothing is found is paid. `trusted` gives a file of where the
+    configuration was read; `trusted_name` says where that is.
     """
 
     options: Options = field(default_factory=Options)
@@ -35,6 +37,8 @@ class Config:
     debts: Mapping[str, Document] = field(default_factory=dict)
     debts_file: str = ""
     whole: bool = True
+    trusted: Load | None = None
+    trusted_name: str = BEFORE
 
     @property
     def baseline(self) -> frozenset[str]:
@@ -42,7 +46,7 @@ class Config:
         return frozenset(self.debts)
 
 
-def make(options: Mapping[str, Any], load: Load) -> Config:
+def make(options: Mapping[str, Any], load: Load, *, trusted_name: str = BEFORE) -> Config:
     """From the options of a caller over the repository's own file. `load` gives a file of the tree that is trusted.
 
     Keys: those of the file, `config` (its path), `baseline`, `rawCurrent`, `rawDeleted`, `only` (names of gates).
@@ -69,6 +73,8 @@ def make(options: Mapping[str, Any], load: Load) -> Config:
         _debts(document.get("baseline"), load),
         str(document.get("baseline") or ""),
         not only,
+        load,
+        trusted_name,
     )
 
 

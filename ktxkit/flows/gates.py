@@ -180,7 +180,7 @@ def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Doc
             more, looked, suppressed = gate_artifacts.findings(asked, touched, config.options)
             name, count, said = ARTIFACTS, looked["files"], ""
         else:
-            more, count, said = _other(world, objects, asked, touched, entry, comments)
+            more, count, said = _other(world, objects, asked, touched, config, entry, comments)
             name = str(entry.get("name") or entry["gate"])
         charged = any(one.severity == "error" and not one.inherited for one in more)
         gates.append({"name": name, "outcome": "findings" if charged else "done", "looked": count})
@@ -218,19 +218,19 @@ def _other(
     objects: Objects,
     asked: Asked,
     touched: Sequence[bytes] | None,
+    config: Config,
     entry: Document,
     comments: Comments,
 ) -> tuple[list[Finding], int, str]:
     from ktxkit.core.gates.findings import grouped, mark_inherited
     from ktxkit.gates import TREE_GATES, registry
 
-    subject = replace(
-        _subject(world, objects, asked.after, asked.before, touched), read=comments.read, read_each=comments.each
-    )
+    subject = _subject(world, objects, asked.after, asked.before, touched, config)
+    subject = replace(subject, read=comments.read, read_each=comments.each)
     answer = registry.ask(TREE_GATES, entry["gate"], subject, entry)
     found = comments.without(grouped(answer.findings))
     for one in (asked.before, *asked.also) if found and asked.before is not None else ():
-        base = _subject(world, objects, one, None, touched, is_base=True)
+        base = _subject(world, objects, one, None, touched, config, is_base=True)
         known = registry.ask(TREE_GATES, entry["gate"], base, entry).findings
         found = mark_inherited(found, known, gate_artifacts.moved(one, asked.after))
     return found, answer.looked, answer.message
@@ -242,6 +242,7 @@ def _subject(
     tree: Read,
     base: Read | None,
     touched: Iterable[bytes] | None,
+    config: Config,
     *,
     is_base: bool = False,
 ) -> Subject:
@@ -260,4 +261,5 @@ def _subject(
         [tree.files[path][1] for path in paths]
     )
     before = base.files if base is not None else None
-    return Subject(world, tree.files, chosen, read, checkout, is_base, each, before)
+    trusted = config.trusted, config.trusted_name
+    return Subject(world, tree.files, chosen, read, checkout, is_base, each, before, *trusted)

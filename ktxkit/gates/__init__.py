@@ -43,7 +43,8 @@ class Subject:
     `files`: path to (mode, object id). `touched`: the paths of the change, None where everything is asked for. `read`
     gives a file's bytes. `checkout` makes a scratch repository of the tree, committed on its base, for the block; it
     shares nothing with the user's but objects. `is_base`: this is the base of a change that had findings, judged to
-    tell which of them it had already. `base_files`: the files of what the change is made to.
+    tell which of them it had already. `base_files`: the files of what the change is made to. `trusted` gives a file of
+    where the configuration was read (in a job the base), None where there is none; `trusted_name` says where that is.
     """
 
     world: World
@@ -54,6 +55,8 @@ class Subject:
     is_base: bool = False
     read_each: Callable[[Sequence[bytes]], Iterator[bytes]] | None = None
     base_files: Mapping[bytes, tuple[str, str]] | None = None
+    trusted: Callable[[bytes], bytes | None] | None = None
+    trusted_name: str = ""
 
     def each(self, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Paths with their bytes: many files faster than `read` of each."""
