@@ -14,7 +14,7 @@ from ktxkit.core.digests import digest_of
 from ktxkit.core.text import plural
 from ktxkit.effects.clock import timestamp
 from ktxkit.errors import Blocked, CannotRun, Refused
-from ktxkit.flows import integrate, jobs, recover, verification
+from ktxkit.flows import integrate, jobs, landing_proof, recover, verification
 from ktxkit.flows.branch_lock import Held
 from ktxkit.world import World
 
@@ -98,24 +98,19 @@ def _require_contained(held: Held, job: Document, head: str, accepted: Sequence[
 
 def _attempt(world: World, job: Document, held: Held, ask: Ask, head: str, accepted: Sequence[Document]) -> Document:
     """The attempt, on the disk before anything runs; and the intent by which a dead one is found."""
-    now = timestamp(world.clock.now())
     attempt: Document = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "verification",
         "jobId": job["jobId"],
         "state": "attempt",
         "nonce": held.nonce,
-        "startedAt": now,
+        "startedAt": timestamp(world.clock.now()),
         "integrationRef": job["integrationRef"],
         "head": head,
         "accepted": list(accepted),
         **({"summary": ask.summary} if ask.summary else {}),
     }
-    intent = {key: attempt[key] for key in ("schemaVersion", "jobId", "nonce")}
-    intent |= {"kind": "intent", "step": "verify", "at": now, "ref": job["integrationRef"], "before": head}
-    place = names.job_part(job["jobId"], "verification-intent")
-    held.begin("verify", place)
-    world.writable_store.write("intent", place, intent)
+    landing_proof.begin(world, job, held, head)
     world.writable_store.write(CONTRACT, names.job_part(job["jobId"], CONTRACT), attempt)
     return attempt
 
@@ -137,6 +132,5 @@ def _run(world: World, job: Document, held: Held, ask: Ask, attempt: Document) -
     }
     made["evidenceDigest"] = digest_of({key: value for key, value in made.items() if key != "durationMs"})
     world.writable_store.write(CONTRACT, names.job_part(job["jobId"], CONTRACT), made)
-    world.writable_store.remove(names.job_part(job["jobId"], "verification-intent"))
-    held.settle(head)
+    landing_proof.end(world, job, held, head)
     return made

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from ktxkit.contracts import SCHEMA_VERSION, Document
 from ktxkit.core import names
+from ktxkit.core.job_file import Step
 from ktxkit.core.patch import Entry
+from ktxkit.core.status import Status
 from ktxkit.core.text import path_fields, plural
 from ktxkit.effects import merging
 from ktxkit.effects.clock import timestamp
 from ktxkit.effects.neutral import Neutral, open_neutral
 from ktxkit.errors import CannotRun, Conflict, Refused
-from ktxkit.flows import integrate, jobs, recover, target
+from ktxkit.flows import integrate, jobs, landing_proof, recover, target
 from ktxkit.flows.aftermath import naming_what_moved
 from ktxkit.flows.branch_lock import Held
 from ktxkit.flows.replay import replay
@@ -25,11 +27,13 @@ PATHS_KEPT = 100_000
 
 @dataclass(frozen=True)
 class Landing:
-    """One landing under way. `tree`: what the target will have; `replayed`: unit key to commit on a moved target."""
+    """One landing under way. `held` and `inner`: the target and the job's own branch. `tree`: what the target will
+    have; `replayed`: unit key to commit on a moved target."""
 
     world: World
     job: Document
     held: Held
+    inner: Held
     message: str
     head: str
     before: str
@@ -65,7 +69,7 @@ def land(world: World, job: Document, *, message: str = "", rebase: bool = False
             naming_what_moved(world, held, intent, f"job {job['jobId']} has landed", again),
             jobs.tracer(world, job).timed("landing", "landing", {"target": job["target"], "head": head}) as told,
         ):
-            made = _land(world, job, held, message, head, began, rebase=rebase)
+            made = _land(world, job, (held, inner), message, head, began, rebase=rebase)
             told |= {"outcome": made["outcome"], "commit": made.get("commit"), "before": made["before"]}
         return made
 
@@ -95,7 +99,10 @@ def _check(message: str) -> None:
         )
 
 
-def _land(world: World, job: Document, held: Held, message: str, head: str, began: float, *, rebase: bool) -> Document:
+def _land(
+    world: World, job: Document, both: tuple[Held, Held], message: str, head: str, began: float, *, rebase: bool
+) -> Document:
+    held, inner = both
     before = held.git.resolve(job["target"])
     if before is None:
         raise Refused(f"target {job['target']} is gone", outcome="target_moved", hint="make the branch again")
@@ -104,7 +111,7 @@ def _land(world: World, job: Document, held: Held, message: str, head: str, bega
         raise Refused(
             f"{job['target']} moved from {job['targetAtStart'][:12]} to {before[:12]} since the job began",
             outcome="target_moved",
-            hint="job-land --rebase replays the accepted patches on it, gates included",
+            hint="job-land --rebase replays the accepted patches on it, gates and verification included",
             data={"expected": job["targetAtStart"], "found": before},
         )
     with open_neutral(world) as neutral:
@@ -112,7 +119,7 @@ def _land(world: World, job: Document, held: Held, message: str, head: str, bega
         if moved:
             tree, replayed = replay(world, job, neutral, before, head)
         assert tree is not None, "the integration head is a commit"
-        landing = Landing(world, job, held, message, head, before, tree, began, replayed, moved)
+        landing = Landing(world, job, held, inner, message, head, before, tree, began, replayed, moved)
         return _moved(landing, neutral)
 
 
@@ -125,11 +132,19 @@ def _moved(landing: Landing, neutral: Neutral) -> Document:
         return _finish(landing, _document(landing, "noop", entries))
     top = target.checked_out_at(world, job["target"])
     git = target.runner(held, top) if top else held.git
-    status = target.require_free(world, git, entries, landing.tree) if top else None
+
+    def free() -> Status | None:
+        return target.require_free(world, git, entries, landing.tree) if top else None
+
+    status, verify = free(), landing_proof.wanted(world, job)
+    proof = landing_proof.on_record(world, job, verify, landing.tree) if verify else None
+    if verify and proof is None:
+        proof, status = _proven(landing, verify), free()
     text = landing.message.strip() or _message(landing)
     body = f"{text}\n\nKtx-Job: {job['jobId']}\n"
     commit, signed = target.commit_for_user(world, neutral, landing.tree, landing.before, body, sign=True)
     made = _document(landing, "done", entries) | {"commit": commit, "after": commit, "tree": landing.tree}
+    made |= {"verification": proof} if proof else {}
     made |= {"signed": signed, "message": body, **(path_fields(bytes(top), "checkout") if top else {})}
     held.begin("land", names.job_part(job["jobId"], "landing-intent"))
     world.writable_store.write("intent", names.job_part(job["jobId"], "landing-intent"), _intent(landing, made, top))
@@ -138,6 +153,22 @@ def _moved(landing: Landing, neutral: Neutral) -> Document:
     else:
         integrate.move_ref(held, job["target"], commit, landing.before)
     return _finish(landing, made)
+
+
+def _proven(landing: Landing, verify: Step) -> Document:
+    """The verification of what lands. Raises Conflict where it fails, Refused where the target moved meanwhile."""
+    job = landing.job
+    commit = list(landing.replayed.values())[-1] if landing.rebased else landing.head
+    run = landing_proof.prove(landing.world, job, landing.inner, verify, commit, landing.tree)
+    there = landing.held.git.resolve(job["target"])
+    if there != landing.before:
+        raise Refused(
+            f"{job['target']} moved from {landing.before[:12]} to {(there or 'nothing')[:12]} while it was verified",
+            outcome="target_moved",
+            hint="job-land --rebase replays the accepted patches on it, gates and verification included",
+            data={"expected": landing.before, "found": there or ""},
+        )
+    return run
 
 
 def _finish(landing: Landing, made: Document) -> Document:
