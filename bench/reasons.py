@@ -38,7 +38,7 @@ WHY = {
         "both in two threads of C."
     ),
     "pytest plugin": (
-        "Of the instructions that pytest spends on a test that does nothing we add 4 in a hundred (five calls by "
+        "Of the instructions that pytest spends on a test that does nothing we add 3 in a hundred (five calls by "
         "pytest, two records, a place in the closing record), and two writes to the kernel; a run costs some 0.1 s: "
         "imports, six git processes for the tree before and after, and the closing record. A shared mapping instead "
         "of writes would save a microsecond a test, and end the suite's process where its disk is full."
