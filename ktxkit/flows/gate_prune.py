@@ -11,6 +11,7 @@ from typing import Any
 from ktxkit.contracts import Document
 from ktxkit.core.gates.prune import Pruned, prune
 from ktxkit.effects import files
+from ktxkit.effects.git import Git
 from ktxkit.effects.neutral import open_neutral
 from ktxkit.effects.objects import Objects
 from ktxkit.errors import Refused
@@ -94,7 +95,9 @@ def into_checkout(world: World, objects: Objects, before: Read, after: Read) -> 
     changed = gates.changed(before, after)
     top = world.repository.top or world.cwd
     places = {path: top / os.fsdecode(path) for path in changed}
-    dirty = [path for path, place in places.items() if _bytes(place) != objects.read(before.files[path][1])]
+    plain = {path for path, place in places.items() if _bytes(place) == objects.read(before.files[path][1])}
+    git = world.inherited.at(top)
+    dirty = [path for path in places if path not in plain and _cleaned(git, path) != before.files[path][1]]
     if dirty:
         shown = ", ".join(os.fsdecode(path) for path in dirty[:5])
         hint = "stage or put back what was changed there, then prune again"
@@ -102,10 +105,25 @@ def into_checkout(world: World, objects: Objects, before: Read, after: Read) -> 
     for path, place in places.items():
         if path in after.files:
             mode = place.stat().st_mode & 0o777
-            files.write_atomic(place, objects.read(after.files[path][1]), mode=mode, durable=False)
+            oid = after.files[path][1]
+            data = objects.read(oid) if path in plain else _smudged(git, path, oid)
+            files.write_atomic(place, data, mode=mode, durable=False)
         else:
             files.remove(place)
     return changed
+
+
+def _cleaned(git: Git, path: bytes) -> str:
+    """The blob that git would stage of a file as it lies there (line ends, filters); "" where it is no file."""
+    place = Path(os.fsdecode(os.fsencode(git.cwd) + b"/" + path))
+    if place.is_symlink() or not place.is_file():
+        return ""
+    return git.text("hash-object", b"--path=" + path, "--", path)
+
+
+def _smudged(git: Git, path: bytes, oid: str) -> bytes:
+    """A blob as git would write it at that path."""
+    return git.run("cat-file", "--filters", b"--path=" + path, oid).out
 
 
 def _bytes(place: Path) -> bytes | None:

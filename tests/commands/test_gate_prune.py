@@ -155,6 +155,27 @@ def test_what_only_lies_in_the_checkout_is_never_lost(repo: Repo) -> None:
     assert (repo.path / "wiki/global/page.md").read_text() == "mine\n"
 
 
+@pytest.mark.parametrize("how", ["autocrlf", "attributes"])
+def test_line_ends_that_git_makes_in_the_checkout(repo: Repo, how: str) -> None:
+    """The file is as git has it, though not its bytes: it was called dirty, and nothing could be done about it."""
+    if how == "autocrlf":
+        repo.git("config", "core.autocrlf", "true")
+    else:
+        repo.write(".gitattributes", "*.md text eol=crlf\n")
+    name = "wiki/global/p.md"
+    committed(repo, {**MART, name: "---\nsummary: x\nsl_refs: [nope]\n---\n\nText.\n"})
+    (repo.path / name).unlink()
+    repo.git("checkout", "-q", "--", name)
+    assert b"\r\n" in (repo.path / name).read_bytes() and repo.git("status", "--porcelain") == ""
+    pruned(repo)
+    text = (repo.path / name).read_bytes()
+    assert b"nope" not in text and text.count(b"\n") == text.count(b"\r\n") == 6
+    repo.write(name, text + b"mine\r\n")
+    refused = call("gate-check", "--all", "--prune", cwd=repo.path)
+    assert refused.status == 1 and "not as they were judged" in refused.err
+    assert (repo.path / name).read_bytes() == text + b"mine\r\n"
+
+
 def test_what_cannot_be_pruned_fails_loudly_and_writes_nothing(repo: Repo) -> None:
     text = MART["semantic-layer/wh/mart.yaml"].replace("count(id)", "count(nothing)")
     committed(repo, {"semantic-layer/wh/mart.yaml": text, **page("`mart.gone`\n")})
