@@ -124,6 +124,10 @@ def _named_by_text(visitor: Visitor, node: ast.Call, units: Units, name: str) ->
         visitor.sink.mark(OPAQUE, "runs the examples of a text", units)
     elif name == "DocTestSuite" and first is not None and _constant(first):
         visitor.sink.use(ANYTHING, _constant(first), units)
+    elif name == "filterwarnings" and first is not None and ":" in _constant(first):
+        for part in _constant(first).split(":"):  # without its category no test of the session is run
+            if literals.dotted(part.strip()):
+                visitor.sink.mark("warned", part.strip(), units)
     elif name in CONDITIONS and first is not None and _constant(first):
         visitor.annotation(first, units, ())  # evaluated among the names of the test's module
     elif name == "multiple" and (origin in PATCHED_BY or root in PATCHED_BY) and first is not None and _constant(first):

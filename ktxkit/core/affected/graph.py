@@ -209,7 +209,8 @@ class Graph:
     @cached_property
     def warned(self) -> set[Unit]:
         """The definitions that pytest takes from its configuration when it starts: without them no test runs."""
-        parts = [one.rpartition(".") for one in self.project.warned]
+        marked = {one for _, facts in self.each() for one in facts["marks"].get("warned", ())}
+        parts = [one.rpartition(".") for one in (*self.project.warned, *marked)]
         return {(path, name) for module, _, name in parts for path in self.modules.resolve("", module)}
 
     def taken_by_fixtures(self, path: str) -> bool:

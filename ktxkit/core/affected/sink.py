@@ -17,7 +17,7 @@ MODULE, MAIN = "", "<main>"
 ANYTHING = "*"  # every name of a module
 OWN, BASE_ONLY = "", "%"  # hints of a use: a name of this module; the same, only with an attribute behind it
 MAKE = "!"  # suffix of what runs when a subclass is made
-VERSION = 17  # counted up whenever a reader finds something else in the same bytes
+VERSION = 18  # counted up whenever a reader finds something else in the same bytes
 
 
 class Sink:

@@ -115,6 +115,7 @@ def lines(document: Document) -> list[str]:
     """The proof as text."""
     met = f"{document['killed']} of {document['mutants']} mutants were noticed by the selected tests"
     made = [f"{met}, {document['survived']} by nobody, {document['missed']} only by tests that were not selected"]
+    made[0] += " (which are asked where no selected one notices)"
     for one in document["misses"]:
         where = f"{one['path']}:{one['line']} {one['unit'] or '(loading it)'}"
         made.append(f"missed: {where}: {one['kind']} {one['text']!r}: {one['test']}")
