@@ -234,9 +234,9 @@ def envelope(prog: str, result: Result) -> str:
         **({"data": dict(result.data)} if result.data else {}),
     }
     contracts.validate("result", body)
-    import json
+    from ktxkit.core.layout import indented
 
-    return json.dumps(body, indent=2, ensure_ascii=True, allow_nan=False)
+    return indented(body)
 
 
 def _print_error(prog: str, error: KtxError, as_json: bool) -> int:

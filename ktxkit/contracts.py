@@ -16,6 +16,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from ktxkit.core import layout
 from ktxkit.core.plain_validity import is_plainly_valid
 from ktxkit.errors import BrokenContract, CannotRun
 
@@ -81,7 +82,8 @@ def validate(name: str, document: Any, where: str = "") -> None:
             where=where,
             hint="it was written by another version; upgrade, or read it with the one that wrote it",
         )
-    if ENGINE not in sys.modules and next(_judged) < FEW and is_plainly_valid(schema(name), document):
+    few = ENGINE not in sys.modules and next(_judged) < FEW and not layout.is_long(document)
+    if few and is_plainly_valid(schema(name), document):
         return  # a small command is over before an engine would be imported
     validator = _validator(name)
     try:
@@ -224,7 +226,7 @@ def _place(problem: Any) -> str:
 def dumps(name: str, document: Document, where: str = "") -> bytes:
     """The document as indented ASCII JSON with a last newline, after it was validated."""
     validate(name, document, where)
-    return (json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False) + "\n").encode("ascii")
+    return (layout.indented(document) + "\n").encode("ascii")
 
 
 def line(name: str, document: Document, where: str = "") -> bytes:
@@ -235,7 +237,7 @@ def line(name: str, document: Document, where: str = "") -> bytes:
 
 def compact(document: Document) -> bytes:
     """One line of ASCII JSON with its newline, of a document that was validated."""
-    return (_COMPACT.encode(document) + "\n").encode("ascii")
+    return (layout.COMPACT.encode(document) + "\n").encode("ascii")
 
 
 def loads(name: str, data: bytes, where: str = "") -> Document:
@@ -295,4 +297,3 @@ def _no_constant(word: str) -> Any:
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
-_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ktxkit.core.text import path_bytes, path_fields
 
@@ -16,8 +16,7 @@ KINDS = {"100644": "regular", "100755": "executable", "120000": "symlink", "1600
 PATCH_LIMIT = 1023 * 1024 * 1024 - 1  # bytes; git apply refuses more (MAX_APPLY_SIZE in its apply.c)
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(NamedTuple):
     """What stands at a path in a tree: a mode of six octal digits and an object id."""
 
     mode: str
@@ -28,8 +27,7 @@ class Side:
         return KINDS.get(self.mode, "regular")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One path of a change, with both of its sides."""
 
     path: bytes

@@ -22,6 +22,8 @@ def text(path: bytes) -> str:
 
 def fold(name: str) -> str:
     """One form for all spellings that some file system takes for the same name: case, normalisation, ignored marks."""
+    if name.isascii():
+        return name.lower()
     once = unicodedata.normalize("NFC", name.translate(_IGNORED)).casefold()
     return unicodedata.normalize("NFC", once)
 
