@@ -49,7 +49,12 @@ def lacking(made: Decision, broken: list[str], status: int) -> list[str]:
     """The broken tests that were not picked. A status above 1: pytest itself failed, so nothing passes."""
     if status > 1:
         return [] if made.selected == made.total else ["everything is broken"]
-    return [one for one in broken if not any(covers(picked.id, one) for picked in made.tests)]
+    return [one for one in broken if not any(_has(picked.id, one) for picked in made.tests)]
+
+
+def _has(picked: str, broken: str) -> bool:
+    """Whether what was picked shows it. A directory is broken where its conftest is: pytest names no file then."""
+    return covers(picked, broken) or picked.startswith(f"{broken}/")
 
 
 @pytest.fixture(scope="module")

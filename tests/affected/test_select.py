@@ -264,6 +264,7 @@ ELSEWHERE = {
     "examples in modules": (
         {
             "pytest.ini": "[pytest]\naddopts = --doctest-modules\n",
+            "tests/test_a.py": "from pkg import d\n" + FILES["tests/test_a.py"],
             "pkg/d.py": 'def d():\n    """\n    >>> d()\n    1\n    """\n    return 1\n',
         },
         ["pkg/d.py"],
@@ -295,7 +296,9 @@ def test_tests_that_are_no_functions_of_a_file(made: Repo, name: str) -> None:
     made.write("pkg/b.py", "LIMIT = 2\n")
     document = ask(made)
     assert document["verdict"] == "unknown" and set(meant) <= {one["id"] for one in document["tests"]}
-    if meant != ["pkg/d.py"]:
+    if meant == ["pkg/d.py"]:
+        assert "tests/test_a.py" not in {one["id"] for one in document["tests"]}, "importing it runs no example"
+    else:
         assert [one["id"] for one in document["tests"]] == meant, "no list of files is the whole"
         assert document["counts"]["selected"] == document["counts"]["total"]
         assert call("test-select", cwd=made.path / "pkg").out == f"../{meant[0]}\n".replace("../.\n", "..\n")

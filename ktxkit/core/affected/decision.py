@@ -216,10 +216,13 @@ def _with_unknown(question: Question, every: list[Tests], made: Decision) -> lis
                 spread.seed((path, facts["units"][unit][0]), said)
         if "bad" in facts:
             spread.seed((path, MODULE), f"it cannot be read: {facts['bad']}")
-        if graph.project.doctests and facts["marks"].get("does", {}).get("doctests"):
-            spread.seed((path, MODULE), "its examples are tests, and are not followed")
     spread.run()
     unknown = {one.id: one for one in _picked(every, spread, UNKNOWN)}
+    for tests in every:
+        facts = graph.versions[tests.path][-1]
+        if graph.project.doctests and facts["marks"].get("does", {}).get("doctests"):
+            said = "its examples are tests, and are not followed"  # nobody runs them who imports it
+            unknown.setdefault(tests.path, Picked(tests.path, UNKNOWN, [], said))
     return merged(made.tests, unknown)
 
 
