@@ -159,7 +159,7 @@ def _proven(landing: Landing, verify: Step) -> Document:
     """The verification of what lands. Raises Conflict where it fails, Refused where the target moved meanwhile."""
     job = landing.job
     commit = list(landing.replayed.values())[-1] if landing.rebased else landing.head
-    run = landing_proof.prove(landing.world, job, landing.inner, verify, commit, landing.tree)
+    run = landing_proof.prove(landing.world, job, landing.inner, verify, (commit, landing.tree))
     there = landing.held.git.resolve(job["target"])
     if there != landing.before:
         raise Refused(

@@ -12,7 +12,7 @@ from ktxkit.core.digests import digest_of
 from ktxkit.core.job_file import Step, plan_of
 from ktxkit.effects.clock import timestamp
 from ktxkit.errors import Conflict
-from ktxkit.flows import integrate, jobs, verification
+from ktxkit.flows import control, integrate, jobs, verification
 from ktxkit.flows.branch_lock import Held
 from ktxkit.world import World
 
@@ -36,28 +36,38 @@ def on_record(world: World, job: Document, step: Step, tree: str) -> Document | 
     return None
 
 
-def prove(world: World, job: Document, inner: Held, step: Step, commit: str, tree: str) -> Document:
-    """Run the command on the commit, whose tree is about to land; returns its account.
+LANDS = ("what would land", "put the target or the command right, or run the units again from the new target")
+Tree = tuple[str, str]  # a commit, and its tree
 
-    `inner`: the job's own branch is held; its checkout of candidates is where it runs. Raises Conflict
+
+def prove(
+    world: World, job: Document, inner: Held, step: Step, at: Tree, *, said: Tree = LANDS, without: Tree | None = None
+) -> Document:
+    """Run the command on a commit whose tree is to land; returns its account.
+
+    `inner`: the job's own branch is held; its checkout of candidates is where it runs. `said`: what the commit is, and
+    what to do where it fails. `without`: nobody is blamed where that fails too (Refused). Raises Conflict
     (`verification_failed`) where it does not pass: nothing lands then.
     """
-    head = str(inner.document["head"])  # proven by who holds it
-    begin(world, job, inner, head)
+    head = str(inner.document.get("head", ""))  # proven by who holds it; the first base has no branch yet
+    begin(world, job, inner, head or at[0])
     path = world.writable_store.path(names.integration_dir(job["jobId"]))
     check = verification.Check(step.argv, step.time_limit, path, names.job_dir(job["jobId"]), job["jobId"])
-    facts = {"argv": list(step.argv), "tree": tree}
+    facts = {"argv": list(step.argv), "tree": at[1]}
     with jobs.tracer(world, job).timed("verification", "landing_verification", facts) as told:
-        run = verification.verify(world, inner, check, commit, tree)
+        run = verification.verify(world, inner, check, *at)
+        if without is not None and not verification.passed(run):
+            run = control.blamed(world, inner, check, without, at)
         told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
-    integrate.require_unmoved(inner, job["integrationRef"], head)
+    if head:
+        integrate.require_unmoved(inner, job["integrationRef"], head)
     end(world, job, inner, head)
     if not verification.passed(run):
         raise Conflict(
-            f"what would land does not pass the job's verification: {verification.why_not(run)}",
+            f"{said[0]} does not pass the job's verification: {verification.why_not(run)}",
             outcome="verification_failed",
             where=job["target"],
-            hint="nothing was moved; put the target or the command right, or run the units again from the new target",
+            hint=f"nothing was moved; {said[1]}",
             data={"run": run},
         )
     return run

@@ -86,6 +86,47 @@ def test_a_unit_that_was_applied_by_hand_past_the_verification(repo: Repo) -> No
     assert done.status == 3 and repo.git("rev-parse", "main") == before, done
 
 
+def test_what_a_projection_made_is_verified_before_any_unit_starts(repo: Repo) -> None:
+    before = repo.git("rev-parse", "main")
+    ran, asked = run(repo, "test ! -e p", [unit("a", "true")], project="echo p > p")
+    told = trace(repo)[-1]["data"]
+    assert (ran.status, told["outcome"], told["phase"]) == (3, "verification_failed", "projection"), ran
+    assert outcomes(repo) == {"project": "verification_failed", "a": "pending"}
+    assert repo.git("rev-parse", "main") == before
+    script(repo.path.parent / "check", f"echo x >> {asked}")
+    assert call("job-run", "--resume", "j1", cwd=repo.path).status == 0
+    assert repo.show("main", "p") == b"p\n" and landing(repo)["verification"]["reused"]
+    assert len(asked.read_text().split()) == 4, "with it, without it, with it again; then once more"
+
+
+def test_a_base_that_fails_without_the_projection_too_blames_nobody(repo: Repo) -> None:
+    ran, _ = run(repo, "false", [unit("a", "true")], project="echo p > p")
+    assert (ran.status, trace(repo)[-1]["data"]["outcome"]) == (1, "refused"), ran
+
+
+def test_what_an_ingestion_projects_is_verified_before_any_unit_starts(repo: Repo, tmp_path: Path) -> None:
+    before = repo.git("rev-parse", "main")
+    card = {"metabaseId": 1, "name": "Daily", "type": "model", "collectionId": 1, "resolvedSql": "select 1 as n"}
+    card["resultMetadata"] = [{"name": "n", "base_type": "type/Integer"}]
+    (tmp_path / "bundle/cards").mkdir(parents=True)
+    (tmp_path / "bundle/cards/1.json").write_text(json.dumps(card))
+    words: list[str | Path] = [
+        "metabase",
+        tmp_path / "bundle",
+        "--connection",
+        "w",
+        "--verify",
+        "test ! -e semantic-layer",
+    ]
+    ran = call("ingest-run", *words, "--job", "j1", cwd=repo.path)
+    told = trace(repo)[-1]["data"]
+    assert (ran.status, told["outcome"], told["phase"]) == (3, "verification_failed", "projection"), ran
+    assert "the projection does not pass the job's verification" in told["message"]
+    assert repo.git("rev-parse", "main") == before and set(outcomes(repo).values()) == {"pending"}
+    done = call("ingest-run", "--resume", "j1", cwd=repo.path)
+    assert (done.status, trace(repo)[-1]["data"]["phase"]) == (3, "projection"), done
+
+
 def test_a_target_that_moves_while_it_is_verified(repo: Repo) -> None:
     again = f"test ! -e z || git -C {repo.path} -c user.name=n -c user.email=e@e commit -q --allow-empty -m again"
     ran, _ = run(repo, again, [moving(repo)], "--rebase")

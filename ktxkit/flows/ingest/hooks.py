@@ -130,6 +130,8 @@ class Ingestion(Hooks):
         run.phase = "projection"
         due = planning.due(self.planned, self.baseline)
         base = projecting.project(run, self.asked, self.planned, self.known, snapshot, due)
+        if self.planned.applied.changes and not due:  # else what units make of it is what can be verified
+            projecting.verified(run, start, base)
         tree = run.git.text("rev-parse", "--verify", f"{base}^{{tree}}")
         index = knowledge.index(run.world, run.job_id, tree)
         run.world.writable_store.write("knowledge-index", places.index_doc(run.job_id), index, durable=False)

@@ -10,7 +10,7 @@ from ktxkit.core.ingest import places
 from ktxkit.core.ingest.projection import Projected
 from ktxkit.core.text import plural
 from ktxkit.errors import Conflict
-from ktxkit.flows import gate_facts, gates
+from ktxkit.flows import gate_facts, gates, landing_proof, recover
 from ktxkit.flows.ingest import trees
 from ktxkit.flows.ingest.asked import Asked
 from ktxkit.flows.ingest.knowledge import Knowledge
@@ -43,6 +43,17 @@ def project(run: JobRun, asked: Asked, planned: Planned, known: Knowledge, paren
         _gated(run, made, due)
     run.world.writable_store.write("projected", places.projected_doc(run.job_id), _document(run, planned, known))
     return made
+
+
+def verified(run: JobRun, start: str, base: str) -> None:
+    """The job's verification of what units start from, and what lands without any of them. Raises Conflict where it
+    fails, Refused where it fails at `start` too."""
+    if run.plan.verify is None:
+        return
+    before, now = ((commit, run.git.text("rev-parse", "--verify", f"{commit}^{{tree}}")) for commit in (start, base))
+    said = ("the projection", "nothing ran after it: correct the source or the command and start again")
+    with recover.holding(run.world, run.job["integrationRef"], run.job) as held:
+        landing_proof.prove(run.world, run.job, held, run.plan.verify, now, said=said, without=before)
 
 
 def _gated(run: JobRun, commit: str, due: Collection[str]) -> None:

@@ -107,11 +107,13 @@ def _project(run: JobRun, start: str) -> str:
             raise Conflict(f"the projection failed: {ended.message}", outcome="failed", hint=_output(run, unit))
         result = _projection_result(run, unit)
         collect.collect_unit(run.world, run.job, unit, include_uncommitted=True)
-        receipt = integrate.apply_unit(run.world, run.job, unit, options=integrate.Options(gates=False))
+        receipt = integrate.apply_unit(run.world, run.job, unit, options=_unjudged(run.plan))
         facts |= {"outcome": receipt["outcome"], **{key: result.get(key, []) for key in ("warnings", "touchedSources")}}
         if receipt["outcome"] not in ("accepted", "subsumed", "noop"):
+            close_or_keep(run, unit, "conflict")
+            why = f": {receipt['message']}" if "message" in receipt else ""
             raise Conflict(
-                "the projection's change could not be applied",
+                f"the projection's change could not be applied{why}",
                 outcome=str(receipt["outcome"]),
                 hint="job-report shows why; correct the projection and start again",
             )
@@ -119,6 +121,14 @@ def _project(run: JobRun, start: str) -> str:
     kept = {key: result[key] for key in ("warnings", "touchedSources", "changedWikiPageKeys") if key in result}
     run.update(projectionResult=kept)
     return run.head()
+
+
+def _unjudged(plan: JobPlan) -> integrate.Options:
+    """How a projection is applied: its gates are the final ones, but what units start from has been verified."""
+    verify = plan.verify
+    return integrate.Options(
+        verify=verify.argv if verify else (), verify_limit=verify.time_limit if verify else None, gates=False
+    )
 
 
 def _projection_result(run: JobRun, unit: jobs.Unit) -> Document:
