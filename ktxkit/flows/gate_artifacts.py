@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from ktxkit.core.gates import narrow
 from ktxkit.core.gates import scope as scoping
 from ktxkit.core.gates.groups import looked_at
-from ktxkit.core.gates.model import Options
+from ktxkit.core.gates.model import Options, kind_of
 from ktxkit.effects.tree_files import TreeFiles
+from ktxkit.flows.gate_facts import NOT_A_FILE
 from ktxkit.flows.gate_read import Files, path_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ktxkit.flows.gates import Asked, Read
 
 
+SLASH = ord("/")
 Told = tuple[list["Finding"], dict[str, int], int]  # findings, what was looked at, how many are suppressed
 
 
@@ -65,6 +67,30 @@ def _whole(asked: Asked, touched: Sequence[bytes] | None, how: Options) -> Told:
     else:
         found = [one for one in found if not one.inherited or one.path in scope.files]
     return found, _looked(after, scope), judged.suppressed
+
+
+def hidden(asked: Asked, touched: Sequence[bytes] | None, root: bytes) -> list[Finding]:
+    """A finding for each link or submodule that the change puts in the place of a directory of artifacts: who reads
+    there gets what nobody looked at. `touched` None: what differs from the base is meant."""
+    from ktxkit.core.gates.findings import Finding
+
+    after = asked.after
+    if touched is None:
+        touched = changed(asked.before, after) if asked.before is not None else ()
+    gone = [path for path in touched if kind_of(path, root) and not _mode(after, path)]
+    above = {path[:at] for path in gone for at, sign in enumerate(path) if sign == SLASH}
+    odd = {path: _mode(after, path) for path in sorted(above.intersection(touched))}
+    said = "stands where a directory of artifacts was: what it leads to was not looked at"
+    return [
+        Finding("not-a-file", path, f"{NOT_A_FILE[mode]} {said}", hint="commit plain files", inherited=known)
+        for path, mode in odd.items()
+        if mode in NOT_A_FILE
+        for known in [any(_mode(one, path) in NOT_A_FILE for one in asked.also)]
+    ]
+
+
+def _mode(read: Read, path: bytes) -> str:
+    return read.files[path][0] if path in read.files else ""
 
 
 def _looked(after: Read, scope: scoping.Scope) -> dict[str, int]:

@@ -178,6 +178,7 @@ def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Doc
     for entry in config.gates:
         if entry["gate"] == ARTIFACTS:
             more, looked, suppressed = gate_artifacts.findings(asked, touched, config.options)
+            more += gate_artifacts.hidden(asked, touched, config.options.root)
             name, count, said = ARTIFACTS, looked["files"], ""
         else:
             more, count, said = _other(world, objects, asked, touched, config, entry, comments)

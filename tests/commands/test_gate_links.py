@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from ktxkit.flows.gates import check_tree
+from ktxkit.world import World
 from tests.support.commands import BIN, call
+from tests.support.gates import page, source
 from tests.support.repos import Repo
 
 SCHEMA = json.dumps({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}})
@@ -90,6 +93,21 @@ def test_a_link_that_the_base_has_is_inherited(covered: Repo) -> None:
     covered.git("add", "-A")
     assert told(covered) == [("conf/x.yaml", "not-a-file", True)], "a new schema looks at all of them"
     assert told(covered, "--all") == [("conf/x.yaml", "not-a-file", False)]
+
+
+@pytest.mark.parametrize("make", [lambda repo, name: link(repo, name, "/other"), submodule], ids=["link", "submodule"])
+@pytest.mark.parametrize("name", ["wiki/global", "wiki", "semantic-layer/wh", "semantic-layer"])
+def test_a_directory_of_artifacts_stays_one(repo: Repo, name: str, make: Callable[[Repo, str], None]) -> None:
+    for path, text in {**source("mart", measures="total"), **page("Hello\n"), "docs/a": "a\n"}.items():
+        repo.write(path, text)
+    start, base = repo.commit("artifacts"), repo.tree
+    make(repo, name)
+    make(repo, "docs")
+    assert told(repo) == [(name, "not-a-file", False)]
+    repo.git("commit", "-qm", "gone")
+    assert told(repo, "--tree", "HEAD", "--changed-since", start) == [(name, "not-a-file", False)]
+    verdict = check_tree(World(repo.path, os.environ), repo.tree, base_tree=base, everything=True)
+    assert [one["path"] for one in verdict["findings"]] == [name]
 
 
 def test_a_command_is_told_of_touched_links(repo: Repo, tmp_path: Path) -> None:
