@@ -11,7 +11,7 @@ from harness import Row, Works, had, name, ours, peak, repository, run, shared
 
 FILES, EACH = 50_000, 5  # of the repository that units are integrated in; files of a unit
 VERIFIED, BAD = 100, (17, 71)
-UNITS, PARALLEL, SECONDS = 128, 64, 10.0
+UNITS, PARALLEL, SECONDS = 256, 64, 10.0
 
 
 def job_file(place: Path, units: list[dict[str, object]], **more: object) -> Path:
@@ -141,8 +141,8 @@ ROWS = [
     Row(f"integration in a job, {FILES:,} files, gates on, {EACH} each", 40, "units",
         "a loop of git apply --3way --index && git commit", 0.5, integrate, rounds=1, growth=(4,), seconds=200),
     Row("patch-apply by hand, the same", 4, "units", "the same loop", 0.5, one_by_one, rounds=4),
-    Row("patch-apply, both sides edited", 3_000, "files", "git apply --3way --index", 0.1, one_wide_unit,
-        rounds=1, growth=(300,), seconds=150),
+    Row("patch-apply, both sides edited", 10_000, "files", "git apply --3way --index", 0.1, one_wide_unit,
+        rounds=1, growth=(1_000,), seconds=150),
     Row("verification of a job, 2 bad units", VERIFIED, "units", "one by one", 0.2, verifications, unit="runs",
         rounds=1, growth=(10,)),
     Row(f"job-run, units of {SECONDS:g} s, {PARALLEL} at once", UNITS, "units", f"xargs -P {PARALLEL}", 1.3,
