@@ -68,7 +68,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         from ktxkit import live_view
 
         return live_view.follow(args, world)
-    question = questions.variant(args.question, args.format, args.html is not None, args.prolog, args.limit)
+    question = questions.variant(args.question, args.format, args.html is not None, args.prolog)
     more = {"limit": args.limit, "event": args.event, "unit": args.unit, "level": args.level}
     args.json |= args.format == "json"
     document = questions.ask(world, question, args.subject, args.project, **more)

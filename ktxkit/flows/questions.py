@@ -68,10 +68,8 @@ QUESTIONS["prolog"] = Question("exports:prolog", project=False)
 ASKED = tuple(name for name in QUESTIONS if name not in ("ctrf", "prolog", "page"))
 
 
-def variant(name: str, form: str | None, html: bool, prolog: bool, limit: int) -> str:
+def variant(name: str, form: str | None, html: bool, prolog: bool) -> str:
     """What the other options turn a question into. Raises CannotRun for one that it has not."""
-    if limit < 0:
-        raise CannotRun(f"--limit {limit}: it must not be negative", hint="leave it out for the usual number")
     if html and name != "report":
         raise CannotRun("--html is of `report`", hint="ledger-query report --html FILE")
     if form == "ctrf" and name not in ("run", "last"):

@@ -104,7 +104,7 @@ def test_a_named_file_that_is_being_deleted_names_who_refers_to_it(layer: Repo) 
     ],
 )
 def test_what_a_change_leaves_behind(layer: Repo, wanted: str, change: str, told: set[tuple[str, str]]) -> None:
-    assert next(one for one in data.cases("references") if one["id"] == wanted)
+    assert data.case("references", wanted)
     if change == "rename":
         layer.write("semantic-layer/shop/orders.yaml", SOURCE.replace("amount", "order_id").replace("gross", "net"))
     if change in ("page", "both"):

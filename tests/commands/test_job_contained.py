@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ktxkit.effects import landlock
+from tests.support import memory
 from tests.support.commands import call, script, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
@@ -32,12 +32,10 @@ def test_output_without_end_is_kept_in_bounds(repo: Repo) -> None:
     """Beginning and end are kept, what is left out is counted, and memory stays flat."""
     command = f"echo first; head -c {PRINTED} /dev/zero | tr '\\0' x; echo; echo last; echo e >&2; echo a > a.txt"
     path = job_file(repo, {"units": [unit("loud", command)]})
-    child = subprocess.Popen([script("job-run"), str(path), "--job", "j1"], cwd=repo.path, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    assert child.returncode == 0
-    print("max RSS", usage.ru_maxrss)
-    assert usage.ru_maxrss * 1024 < MEMORY_LIMIT
+    peak = memory.of_command("job-run", path, "--job", "j1", cwd=repo.path)
+    assert peak.status == 0
+    print("max RSS", peak.own)
+    assert peak.own < MEMORY_LIMIT
     log = repo.path / ".ktx/jobs/j1/units/0001-loud/stdout.log"
     kept = log.read_bytes()
     told = result(repo, "0001-loud")

@@ -123,7 +123,7 @@ def test_one_damaged_job_does_not_hide_the_others(job: Repo, damage: str) -> Non
         (["live", "nosuch"], "no run begins with 'nosuch'"),
         (["runs", "--format", "ctrf"], "--format ctrf is of `run` and `last`"),
         (["last-full", "--format", "ctrf"], "--format ctrf is of `run` and `last`"),
-        (["runs", "--limit", "-1"], "it must not be negative"),
+        (["runs", "--limit", "-1"], "no whole number from 0 to"),
     ],
 )
 def test_what_a_question_has_not_is_refused(job: Repo, words: list[str], said: str) -> None:

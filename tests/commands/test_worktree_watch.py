@@ -105,7 +105,7 @@ def test_looking_changes_nothing(tree: Repo) -> None:
     assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("option", ["--interval=0.1", "--silence=0.5", "--cap=-1", "--debounce=60"])
+@pytest.mark.parametrize("option", ["--interval=0.1", "--silence=0.5", "--cap=86401", "--debounce=60"])
 def test_an_interval_out_of_range_is_status_2(tree: Repo, option: str) -> None:
     ran = call("worktree-watch", "--once", option, cwd=tree.path)
     assert (ran.status, "it must be" in ran.err) == (2, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,8 @@ RULES = b'{"type": "object", "properties": {"a": {"type": "string"}}, "additiona
 
 @pytest.mark.parametrize("data", [b"", b"# nothing yet\n", b"{}\n", b"\xef\xbb\xbf"])
 def test_an_empty_configuration_is_none(data: bytes) -> None:
-    assert gate_config.make({}, lambda path: data if path == b"ktx-gates.yaml" else None) == gate_config.Config()
+    made = gate_config.make({}, lambda path: data if path == b"ktx-gates.yaml" else None)
+    assert replace(made, trusted=None) == gate_config.Config()
 
 
 def lines(*values: object) -> bytes:

@@ -46,7 +46,7 @@ def broken(ran: Ran) -> set[tuple[str, str]]:
 
 
 def verdict(wanted: str) -> str:
-    return str(next(one for one in data.cases("git") if one["id"] == wanted)["verdict"])
+    return str(data.case("git", wanted)["verdict"])
 
 
 def test_g01_a_path_with_a_space(child: Repo, tmp_path: Path) -> None:

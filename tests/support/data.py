@@ -30,6 +30,12 @@ def cases(name: str) -> list[dict[str, Any]]:
     return found
 
 
+def case(name: str, wanted: str) -> dict[str, Any]:
+    """One hard case by its id. Skips where the folder is absent."""
+    shared()
+    return next(one for one in cases(name) if one["id"] == wanted)
+
+
 def orbit(path: Path) -> Repo:
     """A scratch repository that holds the orbit knowledge base."""
     return _committed(path, shared() / "data" / "orbit", "")

@@ -37,7 +37,9 @@ class Peak:
 
 
 def _measured(program: str, *args: str | Path, cwd: Path) -> Peak:
-    argv = [sys.executable, "-c", program, *map(str, args)]
+    # Linux counts what the parent has at exec as the child's own: so a small shell stands between.
+    between = ["/bin/sh", "-c", '"$@"; exit $?', "sh"]
+    argv = [*between, sys.executable, "-c", program, *map(str, args)]
     done = subprocess.run(argv, cwd=cwd, capture_output=True, check=False, env=dict(os.environ))
     told = json.loads(done.stderr.rpartition(b"\n")[2])
     return Peak(told["status"], told["own"], told["children"], done.stdout.decode())

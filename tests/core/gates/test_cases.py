@@ -21,7 +21,7 @@ pytestmark = pytest.mark.needs_data
 
 def case(name: str, wanted: str) -> Case:
     data.shared()
-    return next(one for one in data.cases(name) if one["id"] == wanted)
+    return data.case(name, wanted)
 
 
 def ids(name: str) -> list[str]:
