@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ktxkit.contracts import Document
 from ktxkit.core import names
-from ktxkit.core.text import path_fields
 from ktxkit.core.worktrees import Seen, why_dead
 from ktxkit.effects.identity import git_dir_of, identify, processes_inside
 from ktxkit.effects.removal import delete
@@ -16,11 +15,10 @@ from ktxkit.effects.worktrees import Registered
 from ktxkit.errors import KtxError
 from ktxkit.flows import jobs, resuming
 from ktxkit.flows.attic import to_attic
-from ktxkit.flows.leases import LEASE, Place, path_of, worktrees
+from ktxkit.flows.leases import LEASE, Place, path_of, placed, worktrees
 from ktxkit.world import World
 
 _NAME = re.compile(r"(?P<unit>(?P<position>[0-9]{4,})-.+?)(?:\.attempt-(?P<attempt>[0-9]+))?")
-OF_ITS_OWN = ("path", "pathB64", "adminDir", "adminDirB64", "device", "inode", "birthTimeNs", "outcome", "leftOut")
 
 
 def row(world: World, entry: Registered, *, prune: bool) -> Document | None:
@@ -67,9 +65,9 @@ def _found(world: World, path: Path) -> tuple[Place, Document, Document] | None:
         return None
     if admin.parent != Path(os.path.realpath(world.repository.common_dir / "worktrees")):
         return None
-    kept = {key: value for key, value in lease.items() if key not in OF_ITS_OWN}
-    own = {**path_fields(bytes(path)), **path_fields(bytes(admin), "adminDir"), **there.document()}
-    return place, {**kept, **own, "attempt": int(named["attempt"] or 1), "state": "closed"}, job
+    later = {key: value for key, value in lease.items() if key not in ("outcome", "leftOut")}
+    own = {"attempt": int(named["attempt"] or 1), "state": "closed"}
+    return place, {**placed(later, path, admin, there), **own}, job
 
 
 def _cleared(place: Place, lease: Document) -> Document:

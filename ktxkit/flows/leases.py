@@ -13,7 +13,7 @@ from ktxkit.core import names
 from ktxkit.core.text import path_bytes, path_fields
 from ktxkit.core.worktrees import Standing
 from ktxkit.effects import process
-from ktxkit.effects.identity import admin_names, git_dir_of, identify, processes_inside
+from ktxkit.effects.identity import Identity, admin_names, git_dir_of, identify, processes_inside
 from ktxkit.effects.lock import flocked
 from ktxkit.effects.neutral import sweep
 from ktxkit.effects.worktrees import Worktrees
@@ -137,9 +137,14 @@ def relocated(world: World, lease: Document) -> Document:
         return lease
     if admin_names(admin) not in (recorded / ".git", here / ".git"):
         return lease
+    return placed(lease, here, admin, found)
+
+
+def placed(lease: Document, path: Path, admin: Path, found: Identity) -> Document:
+    """The lease, but of the worktree at `path`, whose administrative directory is `admin`."""
     stale = ("path", "pathB64", "adminDir", "adminDirB64", "device", "inode", "birthTimeNs")
     kept = {key: value for key, value in lease.items() if key not in stale}
-    return {**kept, **path_fields(bytes(here)), **path_fields(bytes(admin), "adminDir"), **found.document()}
+    return {**kept, **path_fields(bytes(path)), **path_fields(bytes(admin), "adminDir"), **found.document()}
 
 
 def holder_is_dead(lease: Document) -> bool:

@@ -48,7 +48,7 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
         raise CannotRun(error.message, where=f"the gate {name}", hint=error.hint) from error
     prints = settings.get("output") == "findings"
     found = list(_findings(done, name, prints))
-    return Answer(judged(found) if subject.is_base and (prints or no_answer(done)) else found, max(len(chosen), 1))
+    return Answer(_judged(found) if subject.is_base and (prints or no_answer(done)) else found, max(len(chosen), 1))
 
 
 def no_answer(done: process.Completed, *statuses: int) -> bool:
@@ -57,10 +57,10 @@ def no_answer(done: process.Completed, *statuses: int) -> bool:
     return done.timed_out or not 0 <= done.status < CANNOT_START or done.status in statuses
 
 
-def judged(found: Sequence[Finding]) -> list[Finding]:
+def _judged(found: Sequence[Finding]) -> list[Finding]:
     """What a base can hand down: what was said of its files. That a gate could not do its work is said of none, and
     would be a pass for every change from then on."""
-    return [one for one in found if one.rule not in ("command-failed", "hook-failed", "gate-output")]
+    return [one for one in found if one.rule not in ("command-failed", "gate-output")]
 
 
 def _findings(done: process.Completed, name: str, prints: bool) -> Iterator[Finding]:

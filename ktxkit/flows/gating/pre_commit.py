@@ -15,7 +15,7 @@ from typing import Any
 from ktxkit.core.text import printable
 from ktxkit.effects import gate_process, process
 from ktxkit.effects.git import Git
-from ktxkit.flows.gating.command import TIME_LIMIT, failed, judged, no_answer, plain, without
+from ktxkit.flows.gating.command import TIME_LIMIT, failed, no_answer, plain, without
 from ktxkit.gates import Answer, Subject
 
 BATCH = 100_000  # bytes of one command line's paths
@@ -36,10 +36,10 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
         done = [_run(manager, top, env, batch, limit) for batch in batches(chosen, os.fsencode(top))]
         changed = _changed(top, env)
     wrong = [one for one in done if one.status or one.timed_out]
+    if subject.is_base and any(no_answer(one, UNEXPECTED) for one in wrong):
+        return Answer((), len(chosen))  # nothing is handed down
     if wrong:
-        found = [failed("hook-failed", "pre-commit", one) for one in wrong]
-        silent = subject.is_base and any(no_answer(one, UNEXPECTED) for one in wrong)
-        return Answer(judged(found) if silent else found, len(chosen))
+        return Answer([failed("hook-failed", "pre-commit", one) for one in wrong], len(chosen))
     if changed:
         shown = ", ".join(printable(path) for path in changed[:5])
         return Answer([failed("hook-failed", "pre-commit", done[0], why=f"changed {shown}")], len(chosen))
