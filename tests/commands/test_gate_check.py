@@ -93,7 +93,6 @@ def test_a_named_file_that_is_being_deleted_names_who_refers_to_it(layer: Repo) 
     assert call("gate-check", gone, cwd=layer.path).status == 0
 
 
-@pytest.mark.needs_data
 @pytest.mark.parametrize(
     ("wanted", "change", "told"),
     [

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from ktxkit.core.hooks import AUTO, SCISSORS, Cleanup, Push, cleanup_asked, cleanup_of, cut, is_zero, read_pushes
 from ktxkit.errors import CannotRun
+from tests.support import data
 from tests.support.repos import Repo
-from tests.support.shared import SHARED
 
 A, B, Z = "a" * 40, "b" * 40, "0" * 40
 A64, Z64 = "a" * 64, "0" * 64
@@ -58,21 +57,11 @@ def test_zero_is_a_length_and_nothing_but_zeros() -> None:
         assert not is_zero(oid)
 
 
-@pytest.mark.needs_data
-def test_shared_case_g15_a_deletion_among_real_refs() -> None:
-    case = shared_case("G15")
-    assert case["verdict"] == "gate the real ref only"
+def test_case_g15_a_deletion_among_real_refs() -> None:
+    assert data.case("git", "G15")["verdict"] == "gate the real ref only"
     for zero, real in ((Z, A), (Z64, A64)):
         lines = f"(delete) {zero} refs/heads/gone {real}\nrefs/heads/x {real} refs/heads/x {zero}\n"
         assert [push.local_ref for push in read_pushes(lines.encode()) if not push.deletes] == [b"refs/heads/x"]
-
-
-def shared_case(name: str) -> dict[str, str]:
-    place = SHARED / "cases" / "git.json"
-    if not place.is_file():
-        pytest.skip(f"{place} is not here")
-    cases: list[dict[str, str]] = json.loads(place.read_bytes())
-    return next(case for case in cases if case["id"] == name)
 
 
 CUT = SCISSORS.decode()[1:]
@@ -158,9 +147,8 @@ def test_cut_agrees_with_git(
     assert b"+text" not in left
 
 
-@pytest.mark.needs_data
-def test_shared_case_g14() -> None:
-    assert shared_case("G14")["verdict"] == "cut at scissors, then comments"
+def test_case_g14() -> None:
+    assert data.case("git", "G14")["verdict"] == "cut at scissors, then comments"
     message = b"a\n; a comment\n#1\n;" + SCISSORS + b"\ndiff --git a/x b/x\n+; text\n"
     assert cut(message, Cleanup(b";")) == b"a\n#1\n"
 

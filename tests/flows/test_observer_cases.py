@@ -22,6 +22,7 @@ from ktxkit.effects.scanned import Level
 from ktxkit.errors import Blocked, BrokenContract, KtxError
 from ktxkit.flows import observer_root
 from ktxkit.world import World
+from tests.support import data
 from tests.support.observed import Observed
 from tests.support.repos import Repo
 
@@ -50,11 +51,7 @@ def watched(repo: Repo) -> Observed:
 
 
 def test_every_case_has_its_test() -> None:
-    shared = Path(os.environ.get("KTX_SHARED", ROOT.parent / "shared")) / "cases/observer.json"
-    if not shared.is_file():
-        pytest.skip("the shared cases are not here")
-    wanted = {item["id"] for item in json.loads(shared.read_bytes())}
-    assert wanted <= CASES.keys()
+    assert {item["id"] for item in data.cases("observer")} <= CASES.keys()
 
 
 # -- helpers ---------------------------------------------------------------------------------------

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import Ran, spawn
-from tests.support.shared import SHARED
+from tests.support.data import CASES as FOLDER
 
-CASES = sorted((SHARED / "cases" / "patch").glob("[0-9A-Z]*.sh"))
-pytestmark = pytest.mark.skipif(not CASES, reason=f"the shared patch cases are not at {SHARED}")
+CASES = sorted((FOLDER / "patch").glob("[0-9A-Z]*.sh"))
 
 
 @dataclass(frozen=True)

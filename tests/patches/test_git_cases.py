@@ -13,7 +13,6 @@ from tests.support import data
 from tests.support.commands import Ran, call
 from tests.support.repos import Repo
 
-pytestmark = pytest.mark.needs_data
 ROOTS = ("--allow", "wiki/", "--allow", "semantic-layer/", "--text-root", "wiki", "--text-root", "semantic-layer")
 
 

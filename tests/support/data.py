@@ -1,49 +1,37 @@
-"""Real inputs and hard cases that lie beside the project. Tests that read them skip where they are absent."""
+"""The hard cases of `tests/cases`, and scratch repositories that hold the real inputs (skips where they are absent)."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.repos import Repo
+from tests.support.shared import shared
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-def shared() -> Path:
-    """The folder of shared inputs (KTX_SHARED, or beside the project). Skips where it is absent."""
-    found = Path(os.environ.get("KTX_SHARED") or ROOT.parent / "shared")
-    if not found.is_dir():
-        pytest.skip(f"shared inputs are absent: {found}")
-    return found
+CASES = Path(__file__).resolve().parent.parent / "cases"
 
 
 def cases(name: str) -> list[dict[str, Any]]:
-    """The hard cases of one file; none where the folder is absent (the tests that need them then say so)."""
-    path = Path(os.environ.get("KTX_SHARED") or ROOT.parent / "shared") / "cases" / f"{name}.json"
-    found: list[dict[str, Any]] = json.loads(path.read_bytes()) if path.is_file() else []
+    """The hard cases of one file."""
+    found: list[dict[str, Any]] = json.loads((CASES / f"{name}.json").read_bytes())
     return found
 
 
 def case(name: str, wanted: str) -> dict[str, Any]:
-    """One hard case by its id. Skips where the folder is absent."""
-    shared()
+    """One hard case by its id."""
     return next(one for one in cases(name) if one["id"] == wanted)
 
 
 def orbit(path: Path) -> Repo:
     """A scratch repository that holds the orbit knowledge base."""
-    return _committed(path, shared() / "data" / "orbit", "")
+    return _committed(path, shared("data", "orbit"), "")
 
 
 def b2b(path: Path) -> Repo:
     """A scratch repository that holds b2b_saas as one connection."""
-    return _committed(path, shared() / "data" / "b2b_saas", "semantic-layer/b2b")
+    return _committed(path, shared("data", "b2b_saas"), "semantic-layer/b2b")
 
 
 def _committed(path: Path, source: Path, inside: str) -> Repo:

@@ -1,4 +1,4 @@
-"""The shared hard inputs beside the repository; what needs them skips where they are absent."""
+"""Other people's real inputs, in a folder beside the repository; what needs them skips where they are absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every shared hard case gets its verdict, by the core and by the command."""
+"""Every hard case gets its verdict, by the core and by the command."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ from tests.support.gates import Files, by_command, in_core, page, source
 
 Case = dict[str, Any]
 Judge = Callable[..., list[dict[str, Any]]]
-pytestmark = pytest.mark.needs_data
 
 
 def case(name: str, wanted: str) -> Case:
-    data.shared()
     return data.case(name, wanted)
 
 
 def ids(name: str) -> list[str]:
-    return [one["id"] for one in data.cases(name)] or ["absent"]
+    return [one["id"] for one in data.cases(name)]
 
 
 @pytest.fixture(params=["core", "command"])
@@ -109,7 +107,6 @@ def test_yaml(wanted: str, judge: Judge) -> None:
 @pytest.mark.parametrize("wanted", ["Y07", "Y08"])
 def test_a_bomb_ends_at_its_first_alias(wanted: str) -> None:
     """Not timed: what makes it slow (building values) cannot happen, since nothing is built."""
-    data.shared()
     parsed = strict_yaml.read({"Y07": BOMB, "Y08": LAUGHS}[wanted].encode())
     assert parsed.root is None
     assert [problem.rule for problem in parsed.problems] == ["yaml-alias"]

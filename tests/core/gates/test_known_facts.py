@@ -6,7 +6,6 @@ import copy
 import json
 import os
 import random
-from pathlib import Path
 from typing import Any
 
 import fastjsonschema
@@ -21,15 +20,15 @@ from ktxkit.core.gates.findings import mark_inherited
 from ktxkit.core.gates.model import place_of
 from ktxkit.core.gates.scope import close
 from ktxkit.flows.gates import options_of
-from tests.support import data
 from tests.support.gates import Files, as_bytes, facts_in, in_core, judged
+from tests.support.shared import shared
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 pytestmark = pytest.mark.needs_data
 
 
 def tree(folder: str, inside: str = "") -> dict[str, bytes]:
-    top = data.shared() / "data" / folder
+    top = shared("data", folder)
     return {inside + str(path.relative_to(top)): path.read_bytes() for path in sorted(top.rglob("*")) if path.is_file()}
 
 
@@ -204,4 +203,4 @@ def facts_of(files: dict[str, bytes]) -> tuple[Any, frozenset[bytes]]:
 
 
 def test_the_folder_is_there() -> None:
-    assert Path(data.shared() / "data" / "orbit").is_dir()
+    assert shared("data", "orbit").is_dir()
