@@ -7,7 +7,7 @@ STAMP := $(VENV)/.stamp
 SYSTEM := $(VENV)/.system
 JOBS ?= auto
 
-.PHONY: demo test test-full system docs lint format bench clean help
+.PHONY: demo test test-full system docs documents lint format bench clean help
 
 help:
 	@printf '%s\n' 'make demo       the main job on the bundled example' \
@@ -16,6 +16,7 @@ help:
 	  'make system     a browser, shells, Redis and Prolog for the tests of them (as root)' \
 	  'make lint       ruff and mypy --strict' \
 	  'make docs       the documentation as a site, links checked' \
+  'make documents  the types of documents, from schemas/' \
 	  'make bench      side-by-side measurements'
 
 $(STAMP): pyproject.toml Makefile
@@ -60,6 +61,11 @@ test-full: lint $(SYSTEM) $(FUZZ)
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo 'open site/index.html'
+
+# What mypy knows of each document, written from the schemas.
+documents: $(STAMP)
+	$(BIN)/python tools/documents.py
+	$(BIN)/ruff format -q ktxkit/base/documents.py ktxkit/base/kinds.py
 
 # Side-by-side measurements, written to docs/performance.md.
 bench: $(STAMP)

@@ -10,21 +10,24 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, overload
 
 from ktxkit.core import layout
 from ktxkit.core.plain_validity import is_plainly_valid
 from ktxkit.errors import BrokenContract, CannotRun
 
 if TYPE_CHECKING:
+    from ktxkit.base.kinds import D, Kind
     from ktxkit.core.violations import Violation
 
+    Name: TypeAlias = Kind[Any] | str
+
 Document = dict[str, Any]
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 ENGINE = "jsonschema_rs"
 VIOLATIONS_LIMIT = 1000  # departures of one value that are looked at
 MORE = "more"  # the keyword of what stands for departures that are not told
@@ -49,7 +52,7 @@ def names() -> tuple[str, ...]:
 
 
 @cache
-def schema(name: str) -> Document:
+def schema(name: Name) -> Document:
     """The schema of a kind. Raises KeyError for a kind that is none."""
     path = schema_dir() / f"{name}.schema.json"
     if not path.is_file():
@@ -59,13 +62,13 @@ def schema(name: str) -> Document:
 
 
 @cache
-def _validator(name: str) -> Any:
+def _validator(name: Name) -> Any:
     import jsonschema_rs
 
     return jsonschema_rs.Draft202012Validator(schema(name))
 
 
-def checker(name: str) -> Callable[[Any], bool]:
+def checker(name: Name) -> Callable[[Any], bool]:
     """Whether documents are of a kind, fast: for records by the thousand. `validate` says what is wrong."""
     return cast(Callable[[Any], bool], _validator(name).is_valid)
 
@@ -73,8 +76,12 @@ def checker(name: str) -> Callable[[Any], bool]:
 _judged = count()
 
 
-def validate(name: str, document: Any, where: str = "") -> None:
-    """Raises BrokenContract where the document is not of this kind and version."""
+@overload
+def validate(name: Kind[D], document: object, where: str = "") -> D: ...
+@overload
+def validate(name: str, document: object, where: str = "") -> Any: ...
+def validate(name: Name, document: Any, where: str = "") -> Any:
+    """The document, which is of this kind. Raises BrokenContract where it is not, or is of another version."""
     version = document.get("schemaVersion") if isinstance(document, dict) else None
     if isinstance(version, int) and not isinstance(version, bool) and version != SCHEMA_VERSION:
         raise BrokenContract(
@@ -84,7 +91,7 @@ def validate(name: str, document: Any, where: str = "") -> None:
         )
     few = ENGINE not in sys.modules and next(_judged) < FEW and not layout.is_long(document)
     if few and is_plainly_valid(schema(name), document):
-        return  # a small command is over before an engine would be imported
+        return document  # a small command is over before an engine would be imported
     validator = _validator(name)
     try:
         problems = [] if validator.is_valid(document) else list(validator.iter_errors(document))
@@ -102,9 +109,10 @@ def validate(name: str, document: Any, where: str = "") -> None:
             where=where,
             hint=f"docs/formats has the keys of the contract {name}",
         )
+    return document
 
 
-def violations(name: str, value: Any) -> list[Violation]:
+def violations(name: Name, value: Any) -> list[Violation]:
     """Every departure of a value from a schema, for readers that know places in their file (the gates)."""
     if ENGINE not in sys.modules and is_plainly_valid(schema(name), value):
         return []
@@ -223,26 +231,38 @@ def _place(problem: Any) -> str:
     return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem.instance_path).lstrip(".") or "document"
 
 
-def dumps(name: str, document: Document, where: str = "") -> bytes:
+@overload
+def dumps(name: Kind[D], document: D, where: str = "") -> bytes: ...
+@overload
+def dumps(name: str, document: Mapping[str, Any], where: str = "") -> bytes: ...
+def dumps(name: Name, document: Any, where: str = "") -> bytes:
     """The document as indented ASCII JSON with a last newline, after it was validated."""
     validate(name, document, where)
     return (layout.indented(document) + "\n").encode("ascii")
 
 
-def line(name: str, document: Document, where: str = "") -> bytes:
+@overload
+def line(name: Kind[D], document: D, where: str = "") -> bytes: ...
+@overload
+def line(name: str, document: Mapping[str, Any], where: str = "") -> bytes: ...
+def line(name: Name, document: Any, where: str = "") -> bytes:
     """The document as one line of ASCII JSON with its newline, after it was validated."""
     validate(name, document, where)
     return compact(document)
 
 
-def compact(document: Document) -> bytes:
+def compact(document: Mapping[str, Any]) -> bytes:
     """One line of ASCII JSON with its newline, of a document that was validated."""
     return (layout.COMPACT.encode(document) + "\n").encode("ascii")
 
 
-def loads(name: str, data: bytes, where: str = "") -> Document:
+@overload
+def loads(name: Kind[D], data: bytes, where: str = "") -> D: ...
+@overload
+def loads(name: str, data: bytes, where: str = "") -> Document: ...
+def loads(name: Name, data: bytes, where: str = "") -> Any:
     """Read and validate. Raises BrokenContract for anything but one whole valid document of this kind."""
-    document = parse(data, where or name)
+    document = parse(data, where or str(name))
     validate(name, document, where)
     if not isinstance(document, dict):
         raise BrokenContract(

@@ -39,7 +39,10 @@ HEAVY = {
 
 # Longer than the limits, each with its reason.
 LONG_FUNCTIONS: dict[str, str] = {}
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "ktxkit/base/documents.py": "written from schemas/; nobody reads it from top to bottom",
+    "ktxkit/contracts.py": "each reader and writer has its types twice, for a kind and for a mere name",
+}
 FUNCTION_LIMIT, COMMAND_LIMIT, FILE_LIMIT = 40, 100, 300
 
 
@@ -139,9 +142,8 @@ def test_commands_are_sentences(path: Path) -> None:
 
 def test_no_exception_is_swallowed() -> None:
     """Our own gate on our own sources, tests and bench included; each waiver has its reason."""
-    places = [
-        path for folder in ("ktxkit", "commands", "tests", "bench", "hooks") for path in (ROOT / folder).rglob("*.py")
-    ]
+    folders = ("ktxkit", "commands", "tests", "tools", "bench", "hooks")
+    places = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     assert len(places) > 400
     told = [f"{name_of(path)}:{one.line} {one.rule}" for path in places for one in swallow.judge(path.read_bytes())]
     assert told == []

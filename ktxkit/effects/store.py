@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 from ktxkit.errors import BrokenContract, CannotRun
 
 if TYPE_CHECKING:
-    from ktxkit.contracts import Document
+    from collections.abc import Mapping
+
+    from ktxkit.base.kinds import D, Kind
+    from ktxkit.contracts import Document, Name
     from ktxkit.effects.git import Git
     from ktxkit.effects.repository import Repository
 
@@ -33,18 +36,26 @@ class Store:
     def exists(self, relative: str) -> bool:
         return os.path.lexists(self.path(relative))
 
-    def write(self, contract: str, relative: str, document: Document, *, durable: bool = True) -> Path:
+    @overload
+    def write(self, contract: Kind[D], relative: str, document: D, *, durable: bool = True) -> Path: ...
+    @overload
+    def write(self, contract: str, relative: str, document: Mapping[str, Any], *, durable: bool = True) -> Path: ...
+    def write(self, contract: Name, relative: str, document: Any, *, durable: bool = True) -> Path:
         """Write a document whole or not at all; with `durable` it and its name are on the disk on return."""
         from ktxkit import contracts
         from ktxkit.effects import files
 
         path = self.path(relative)
-        files.write_atomic(path, contracts.dumps(contract, document, str(path)), durable=durable)
+        files.write_atomic(path, contracts.dumps(str(contract), document, str(path)), durable=durable)
         return path
 
-    def read(self, contract: str, relative: str) -> Document:
+    @overload
+    def read(self, contract: Kind[D], relative: str) -> D: ...
+    @overload
+    def read(self, contract: str, relative: str) -> Document: ...
+    def read(self, contract: Name, relative: str) -> Any:
         """Read a document that must be there. Raises BrokenContract where it is not, or is not valid."""
-        found = self.read_optional(contract, relative)
+        found = self.read_optional(str(contract), relative)
         if found is None:
             raise BrokenContract(
                 f"{contract} document is missing",
@@ -53,7 +64,11 @@ class Store:
             )
         return found
 
-    def read_optional(self, contract: str, relative: str) -> Document | None:
+    @overload
+    def read_optional(self, contract: Kind[D], relative: str) -> D | None: ...
+    @overload
+    def read_optional(self, contract: str, relative: str) -> Document | None: ...
+    def read_optional(self, contract: Name, relative: str) -> Any:
         """Read a document, or None where there is none. Raises BrokenContract where it is not valid."""
         from ktxkit import contracts
         from ktxkit.effects import files
@@ -67,7 +82,7 @@ class Store:
             raise BrokenContract(
                 "a directory stands where a document is expected", where=str(path), hint="move it away"
             ) from error
-        return contracts.loads(contract, data, str(path))
+        return contracts.loads(str(contract), data, str(path))
 
     def remove(self, relative: str) -> bool:
         """Remove a document. False where it was not there."""
