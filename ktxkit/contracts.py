@@ -1,21 +1,20 @@
 """The only reader of schemas: a document is valid when it is written and when it is read.
 
 One JSON Schema (2020-12) for each kind of document. Whatever is wrong with one ends as BrokenContract (status 5) that
-names file and place; never in a traceback or a guess.
+names file and place; never in a traceback or a guess. The engine is that of `validators`.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import re
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
+from ktxkit import validators
 from ktxkit.core import layout
 from ktxkit.core.plain_validity import is_plainly_valid
 from ktxkit.errors import BrokenContract, CannotRun
@@ -28,13 +27,12 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 SCHEMA_VERSION: Final = 1
-ENGINE = "jsonschema_rs"
 VIOLATIONS_LIMIT = 1000  # departures of one value that are looked at
 MORE = "more"  # the keyword of what stands for departures that are not told
 LARGE = 30_000  # values in a value of which only the first departure is told: the engine holds 7 KB for each
+UNLIMITED = 1 << 60
 FEW = 200  # documents of one process that are judged without the engine; then its import has paid
 PATTERN_LIMIT = 64_000  # characters of all patterns in somebody else's schema
-ENUM_SHOWN = 12  # values of an enum that a message lists
 
 
 @cache
@@ -62,18 +60,29 @@ def schema(name: Name) -> Document:
 
 
 @cache
-def _validator(name: Name) -> Any:
-    import jsonschema_rs
-
-    return jsonschema_rs.Draft202012Validator(schema(name))
+def _validator(name: Name) -> validators.Validator:
+    return validators.made(schema(name))
 
 
 def checker(name: Name) -> Callable[[Any], bool]:
     """Whether documents are of a kind, fast: for records by the thousand. `validate` says what is wrong."""
-    return cast(Callable[[Any], bool], _validator(name).is_valid)
+    validator = _validator(name)
+    if validators.has_rust():
+        return validator.is_valid
+    rules = schema(name)
+    return lambda document: is_plainly_valid(rules, document, UNLIMITED) or validator.is_valid(document)
 
 
 _judged = count()
+
+
+def _is_plainly_valid(name: Name, document: Any, *, few: bool) -> bool:
+    """Whether no engine has to be asked: it is worth its import for many documents, jsonschema for an invalid one."""
+    if validators.is_loaded():
+        return False
+    if few:
+        return is_plainly_valid(schema(name), document)
+    return not validators.has_rust() and is_plainly_valid(schema(name), document, UNLIMITED)
 
 
 @overload
@@ -89,12 +98,11 @@ def validate(name: Name, document: Any, where: str = "") -> Any:
             where=where,
             hint="it was written by another version; upgrade, or read it with the one that wrote it",
         )
-    few = ENGINE not in sys.modules and next(_judged) < FEW and not layout.is_long(document)
-    if few and is_plainly_valid(schema(name), document):
+    if _is_plainly_valid(name, document, few=next(_judged) < FEW and not layout.is_long(document)):
         return document  # a small command is over before an engine would be imported
     validator = _validator(name)
     try:
-        problems = [] if validator.is_valid(document) else list(validator.iter_errors(document))
+        problems = [] if validator.is_valid(document) else list(validator.departures(document))
     except ValueError as error:  # what cannot be JSON at all: a lone surrogate, a non-string key
         raise BrokenContract(
             f"{name}: {error}",
@@ -105,7 +113,7 @@ def validate(name: Name, document: Any, where: str = "") -> Any:
         first = problems[0]
         rest = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise BrokenContract(
-            f"{name}: {_place(first)}: {first.message[:400]}{rest}",
+            f"{name}: {validators.dotted(first.path)}: {first.message[:400]}{rest}",
             where=where,
             hint=f"docs/formats has the keys of the contract {name}",
         )
@@ -114,14 +122,14 @@ def validate(name: Name, document: Any, where: str = "") -> Any:
 
 def violations(name: Name, value: Any) -> list[Violation]:
     """Every departure of a value from a schema, for readers that know places in their file (the gates)."""
-    if ENGINE not in sys.modules and is_plainly_valid(schema(name), value):
+    if _is_plainly_valid(name, value, few=True):
         return []
-    return _violations(_validator(name), schema(name), value)
+    return _violations(_validator(name), value)
 
 
 def expect_many() -> None:
     """Many values will be judged: the engine is worth its import."""
-    importlib.import_module(ENGINE)
+    validators.has_rust()
 
 
 Foreign = Callable[[str, Any], "list[Violation]"]
@@ -129,85 +137,61 @@ Foreign = Callable[[str, Any], "list[Violation]"]
 
 def foreign(data: bytes, where: str) -> Foreign:
     """A judge by somebody else's JSON Schema; nothing is fetched. Raises CannotRun where it is none."""
-    import jsonschema_rs
-
     try:
         rules = json.loads(data)
         _require_short_patterns(rules)
-        validator = jsonschema_rs.validator_for(rules, retriever=_fetches_nothing)
+        validator = validators.made(rules)
     except (ValueError, RecursionError) as error:
         raise CannotRun(
             f"no JSON Schema that can be used: {str(error)[:400]}",
             where=where,
             hint="it must be valid against https://json-schema.org/draft/2020-12/schema",
         ) from error
-    return lambda _, value: _violations(validator, rules, value)
+
+    def judge(_: str, value: Any) -> list[Violation]:
+        try:
+            return _violations(validator, value)
+        except ValueError as error:
+            raise CannotRun(
+                f"a value that the schema cannot judge: {error}", where=where, hint="is it what the gate is meant for?"
+            ) from error
+
+    return judge
 
 
 def _require_short_patterns(rules: Any) -> None:
     """A regular expression takes 500 times its length in memory: 1 MB of it half a gigabyte. Raises ValueError."""
-    pending, total = [rules], 0
-    while pending:
-        one = pending.pop()
-        if isinstance(one, dict):
-            named = one.get("patternProperties")
-            patterns = [one.get("pattern"), *(named if isinstance(named, dict) else ())]
+    total = 0
+    for part in validators.parts(rules):
+        if isinstance(part, dict):
+            named = part.get("patternProperties")
+            patterns = [part.get("pattern"), *(named if isinstance(named, dict) else ())]
             total += sum(len(pattern) for pattern in patterns if isinstance(pattern, str))
             if total > PATTERN_LIMIT:
                 raise ValueError(f"its patterns are longer than the {PATTERN_LIMIT} characters that are taken together")
-            pending += one.values()
-        elif isinstance(one, list):
-            pending += one
 
 
-FORBIDDEN = "not"  # what a schema that is `false` says of every value: as {"not": {}} would
-
-
-def _fetches_nothing(uri: str) -> Any:
-    raise ValueError(f"{uri} is not in the schema itself; nothing is fetched")
-
-
-def _violations(validator: Any, rules: Any, value: Any) -> list[Violation]:
+def _violations(validator: validators.Validator, value: Any) -> list[Violation]:
     from ktxkit.core.violations import Violation
 
     found: list[Violation] = []
-    for problem in islice(_errors(validator, value), VIOLATIONS_LIMIT):
-        path, place = tuple(problem.instance_path), list(problem.schema_path)
-        holder: Any = rules
-        for part in place[:-1]:
-            holder = _step(holder, part)
-        keyword, here = str(place[-1]) if place else FORBIDDEN, value
-        for part in path:
-            here = here[part]
+    large = _is_large(value)
+    for departure in validator.departures(value, 1 if large else VIOLATIONS_LIMIT):
+        path, keyword, holder = departure.path, departure.keyword, departure.holder
         known = tuple(holder.get("properties", ())) if isinstance(holder, dict) else ()
         if keyword == "additionalProperties":
-            patterns = holder.get("patternProperties", ()) if isinstance(holder, dict) else ()
-            extra = [key for key in here if key not in known and not any(re.search(one, key) for one in patterns)]
-            found += [Violation(path, keyword, None, key, known) for key in extra]
+            found += [Violation(path, keyword, None, key, known) for key in departure.unexpected]
         elif keyword == "required":
-            missing = [key for key in _step(holder, keyword) or () if key not in here]
+            here = value
+            for part in path:
+                here = here[part]
+            missing = [key for key in validators.step(holder, keyword) or () if key not in here]
             found += [Violation(path, keyword, None, key, known) for key in missing]
         else:
-            found.append(Violation(path, keyword, _step(holder, keyword)))
-    if found and _is_large(value):
+            found.append(Violation(path, keyword, validators.step(holder, keyword)))
+    if found and large:
         found.append(Violation((), MORE))
     return list({(v.path, v.keyword, v.detail): v for v in found}.values())
-
-
-def _errors(validator: Any, value: Any) -> Iterable[Any]:
-    if not _is_large(value):
-        return cast(Iterable[Any], validator.iter_errors(value))
-    try:
-        validator.validate(value)
-    except _engine().ValidationError as error:
-        return [error]
-    return []
-
-
-def _engine() -> Any:
-    import jsonschema_rs
-
-    return jsonschema_rs
 
 
 def _is_large(value: Any) -> bool:
@@ -218,17 +202,6 @@ def _is_large(value: Any) -> bool:
             left -= len(one)
             pending += one.values() if isinstance(one, dict) else one
     return left <= 0
-
-
-def _step(holder: Any, part: str | int) -> Any:
-    """One step into a schema; None where a reference leads elsewhere."""
-    if isinstance(holder, dict):
-        return holder.get(str(part))
-    return holder[part] if isinstance(holder, list) and isinstance(part, int) and part < len(holder) else None
-
-
-def _place(problem: Any) -> str:
-    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem.instance_path).lstrip(".") or "document"
 
 
 @overload

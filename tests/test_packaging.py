@@ -68,6 +68,32 @@ def test_installed_scripts_answer(installed: Path, name: str, tmp_path: Path) ->
     assert checked(installed / name, "--version", cwd=tmp_path) == f"{name} {version}\n"
 
 
+def test_without_jsonschema_rs_every_command_answers(installed: Path, tmp_path: Path) -> None:
+    """The environment has what is required and no more: jsonschema-rs, which some systems cannot have, is not."""
+    absent = subprocess.run(
+        [installed / "python", "-c", "import jsonschema_rs"], capture_output=True, text=True, check=False
+    )
+    assert "ModuleNotFoundError" in absent.stderr
+    for name in SCRIPTS:
+        assert "\nexamples:\n" in checked(installed / name, "--help", cwd=tmp_path)
+    words = ["--trace", "t.jsonl", "--phase", "x", "--event", "No Event"]
+    done = subprocess.run(
+        [installed / "trace-append", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 5 and "event: 'No Event' does not match" in done.stderr, done
+    body = (
+        "import sys; from pathlib import Path; from ktxkit import contracts, errors\n"
+        "verdicts = set()\n"
+        "for path in sorted(Path(sys.argv[1]).glob('*/*valid/*.json')):\n"
+        "    try: contracts.loads(path.parts[-3], path.read_bytes())\n"
+        "    except errors.BrokenContract: verdicts.add((path.parts[-2], 'broken'))\n"
+        "    else: verdicts.add((path.parts[-2], 'sound'))\n"
+        "print(sorted(verdicts))\n"
+    )
+    verdicts = checked(installed / "python", "-c", body, ROOT / "tests" / "schemas", cwd=tmp_path)
+    assert verdicts == "[('invalid', 'broken'), ('valid', 'sound')]\n"
+
+
 def test_the_installed_commands_work_without_the_sources(installed: Path, repo: Repo) -> None:
     env = {**os.environ, "PATH": f"{installed}:{os.environ['PATH']}"}
     words = ["--trace", "t.jsonl", "--phase", "x", "--event", "y"]

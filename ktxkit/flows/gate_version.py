@@ -11,9 +11,9 @@ from ktxkit.core.digests import digest
 from ktxkit.effects import installed
 
 HERE = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 - a look at a hundred files is to take a millisecond
-SOURCES = (("core/gates", ""), ("core", ""), ("flows", "gate"), ("gates", ""), ("", "contracts"))  # names begin so
+SOURCES = (("core/gates", ""), ("core", ""), ("flows", "gate"), ("gates", ""), ("", "contracts"), ("", "validators"))
 SCHEMAS = ("artifact-", "gate-", "verdict")
-READ_WITH = ("sqlglot", "ruamel", "markdown_it", "mdit_py", "mdurl", "jsonschema_rs")
+READ_WITH = ("sqlglot", "ruamel", "markdown_it", "mdit_py", "mdurl", "jsonschema", "referencing")  # jsonschema_rs, too
 
 
 @lru_cache(maxsize=1)
