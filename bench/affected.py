@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ktxkit.core.mutation.mutants import Mutant, mutants, sample
-from ktxkit.flows.affected import select
-from ktxkit.world import World
+from ktxkit.affected import select
+from ktxkit.affected.rules.mutants import Mutant, mutants, sample
+from ktxkit.store.world import World
 
 COLLECTED = re.compile(r"collected (\d+) items?(?: / (\d+) errors?)?(?: / (\d+) deselected)?(?: / (\d+) selected)?")
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ktxkit.flows import ledger
-from ktxkit.world import World
+from ktxkit.ledger import ledger
+from ktxkit.store.world import World
 
 RUNS, FULL, TESTS, SCOPED = 63, 21, 29_100, 10_270  # 2 records a test: 2.1 million
 START = {

@@ -14,9 +14,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ktxkit import cli
-from ktxkit.core.formats import FORMATS
-from ktxkit.world import World
+from ktxkit.app import cli
+from ktxkit.gates.rules.formats import FORMATS
+from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -47,12 +47,12 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.core.formats import render
-    from ktxkit.core.gates.verdict import summary
-    from ktxkit.flows import gate_again
+    from ktxkit.gates import gate_again
+    from ktxkit.gates.rules.formats import render
+    from ktxkit.gates.rules.verdict import summary
 
     if args.explain:
-        from ktxkit.flows import gate_explain
+        from ktxkit.gates import gate_explain
 
         return cli.Result(lines=gate_explain.explain(args.explain))
     args.notes = []
@@ -61,16 +61,16 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     outcome = verdict["outcome"]
     notes = [*args.notes, f"gate-check: {summary(verdict)}"]
     if "pruned" in verdict:
-        from ktxkit.flows import gate_check
+        from ktxkit.gates import gate_check
 
         notes = [*gate_check.told(verdict, args.tree), *notes]
     if args.write_baseline is not None:
-        from ktxkit.flows import gate_check
+        from ktxkit.gates import gate_check
 
         path = gate_check.write_baseline(world, args.write_baseline, verdict)
         outcome, notes = "done", [*notes, f"gate-check: wrote the baseline {path}"]
     if args.update_baseline is not None:
-        from ktxkit.flows import gate_check
+        from ktxkit.gates import gate_check
 
         notes = [*notes, gate_check.update_baseline(world, args.update_baseline, verdict)]
     lines = [] if args.json else render(args.format, verdict, content)

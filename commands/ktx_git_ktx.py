@@ -14,12 +14,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ktxkit import cli, git_ktx
-from ktxkit.commands import listing, load
-from ktxkit.core.help_text import table
+from ktxkit.app import cli, git_ktx
+from ktxkit.app.commands import listing, load
+from ktxkit.app.rules.help_text import table
 
 if TYPE_CHECKING:
-    from ktxkit.world import World
+    from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:

@@ -17,12 +17,12 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ktxkit import cli
-from ktxkit.errors import CannotRun
-from ktxkit.numbers import count, seconds
+from ktxkit.app import cli
+from ktxkit.base.errors import CannotRun
+from ktxkit.base.numbers import count, seconds
 
 if TYPE_CHECKING:
-    from ktxkit.world import World
+    from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -56,11 +56,11 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit import terminal
-    from ktxkit.core.report_text import render
-    from ktxkit.flows.ingest import options
-    from ktxkit.flows.ingest import run as ingest
-    from ktxkit.flows.job.run import How
+    from ktxkit.app import terminal
+    from ktxkit.app.rules.report_text import render
+    from ktxkit.ingest import options
+    from ktxkit.ingest import run as ingest
+    from ktxkit.work.job.run import How
 
     if bool(args.resume) == bool(args.connector):
         raise CannotRun("ingest-run takes a CONNECTOR and a PLACE, or --resume JOB", hint="see ingest-run --help")

@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ktxkit import cli
-from ktxkit.world import World
+from ktxkit.app import cli
+from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -24,8 +24,9 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit import patch_answers as answers
-    from ktxkit.flows import jobs, land
+    from ktxkit.app import patch_answers as answers
+    from ktxkit.store import jobs
+    from ktxkit.work import land
 
     job = jobs.need_job(world, args.job)
     made = land.land(world, job, message=args.message, rebase=args.rebase)

@@ -17,12 +17,12 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ktxkit import cli
-from ktxkit.errors import CannotRun
+from ktxkit.app import cli
+from ktxkit.base.errors import CannotRun
 
 if TYPE_CHECKING:
-    from ktxkit.contracts import Document
-    from ktxkit.world import World
+    from ktxkit.base.contracts import Document
+    from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -35,8 +35,9 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.core import report_text
-    from ktxkit.flows import jobs, report
+    from ktxkit.app.rules import report_text
+    from ktxkit.store import jobs
+    from ktxkit.work import report
 
     if args.name and args.job and args.name != args.job:
         raise CannotRun(f"two jobs are named: {args.name} and {args.job}", hint="name one")
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     problems = made.get("problems", ())
     page, written = _page(args, world, made)
     if args.otlp:
-        from ktxkit.flows import spans
+        from ktxkit.app import spans
 
         written.append(f"sent {spans.export(world, made, args.otlp)} spans to {args.otlp}")
     return cli.Result(
@@ -64,7 +65,7 @@ def _page(args: argparse.Namespace, world: World, report: Document) -> tuple[byt
     """The page for stdout, or what to say of the file it was written to."""
     if args.html is None:
         return None, []
-    from ktxkit.flows import report_page
+    from ktxkit.app import report_page
 
     return report_page.deliver(world, report_page.render(world, report), args.html)
 

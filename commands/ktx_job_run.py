@@ -14,12 +14,12 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ktxkit import cli
-from ktxkit.errors import CannotRun
-from ktxkit.numbers import count
+from ktxkit.app import cli
+from ktxkit.base.errors import CannotRun
+from ktxkit.base.numbers import count
 
 if TYPE_CHECKING:
-    from ktxkit.world import World
+    from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -38,10 +38,10 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit import terminal
-    from ktxkit.core.report_text import render
-    from ktxkit.flows.job import read
-    from ktxkit.flows.job import run as job
+    from ktxkit.app import terminal
+    from ktxkit.app.rules.report_text import render
+    from ktxkit.work.job import read
+    from ktxkit.work.job import run as job
 
     if bool(args.resume) == bool(args.jobfile):
         raise CannotRun("job-run takes a JOBFILE, or --resume JOB", hint="see job-run --help")

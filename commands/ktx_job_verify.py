@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ktxkit import cli
-from ktxkit.numbers import seconds
-from ktxkit.world import World
+from ktxkit.app import cli
+from ktxkit.base.numbers import seconds
+from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -25,8 +25,9 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit import patch_answers
-    from ktxkit.flows import job_verify, jobs
+    from ktxkit.app import patch_answers
+    from ktxkit.store import jobs
+    from ktxkit.work import job_verify
 
     job = jobs.need_job(world, args.job)
     made = job_verify.verify_job(world, job, job_verify.Ask(args.command, args.limit, args.summary))

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ktxkit import cli
-from ktxkit.core.ledger.rows import run_row, tally
-from ktxkit.world import World
+from ktxkit.app import cli
+from ktxkit.ledger.rules.rows import run_row, tally
+from ktxkit.store.world import World
 
 FORMATS = ("events", "reportlog", "junit", "ctrf")
 
@@ -28,7 +28,7 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.flows import importing
+    from ktxkit.ledger import importing
 
     name, line = importing.take(world, args.kind, args.file, args.project)
     if line is None:

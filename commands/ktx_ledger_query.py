@@ -34,11 +34,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ktxkit import cli
-from ktxkit.core.trace import LEVELS
-from ktxkit.flows import questions
-from ktxkit.numbers import count
-from ktxkit.world import World
+from ktxkit.app import cli
+from ktxkit.base.numbers import count
+from ktxkit.ledger import questions
+from ktxkit.store.rules.trace import LEVELS
+from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -62,10 +62,10 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.core.ledger import answers
+    from ktxkit.ledger.rules import answers
 
     if args.follow:
-        from ktxkit import live_view
+        from ktxkit.app import live_view
 
         return live_view.follow(args, world)
     question = questions.variant(args.question, args.format, args.html is not None, args.prolog)
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if isinstance(document, bytes):
         return _export(args, world, document)
     if args.question == "banner":
-        from ktxkit.flows.banner import lines
+        from ktxkit.ledger.banner import lines
 
         return cli.Result(document=document, contract="answer", lines=lines(document))
     shown = answers.lines(document, questions.QUESTIONS[args.question].columns, cli.columns())
@@ -86,7 +86,7 @@ def _export(args: argparse.Namespace, world: World, made: bytes) -> cli.Result:
     """What other programs read."""
     if args.html is None:
         return cli.Result(raw=made, data={"text": made.decode("utf-8")})
-    from ktxkit.flows import report_page
+    from ktxkit.app import report_page
 
     raw, notes = report_page.deliver(world, made, args.html)
     return cli.Result(raw=raw, notes=notes, data={"bytes": len(made)})

@@ -13,10 +13,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ktxkit import cli
-from ktxkit.errors import CannotRun
-from ktxkit.numbers import seconds
-from ktxkit.world import World
+from ktxkit.app import cli
+from ktxkit.base.errors import CannotRun
+from ktxkit.base.numbers import seconds
+from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -36,8 +36,9 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit import patch_answers as answers
-    from ktxkit.flows import apply_file, integrate, jobs
+    from ktxkit.app import patch_answers as answers
+    from ktxkit.store import jobs
+    from ktxkit.work import apply_file, integrate
 
     if args.verify != bool(args.command):
         raise CannotRun("--verify and a command after -- go together", hint="patch-apply ... --verify -- make check")

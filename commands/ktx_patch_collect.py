@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ktxkit import cli
-from ktxkit.numbers import count
-from ktxkit.world import World
+from ktxkit.app import cli
+from ktxkit.base.numbers import count
+from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -45,8 +45,9 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit import patch_answers as answers
-    from ktxkit.flows import collect, collect_file, jobs
+    from ktxkit.app import patch_answers as answers
+    from ktxkit.store import jobs
+    from ktxkit.work import collect, collect_file
 
     if args.output or args.base:
         document = collect_file.collect_by_hand(world, args)

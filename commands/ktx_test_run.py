@@ -16,10 +16,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ktxkit import cli
-from ktxkit.core.ledger.rows import run_row
-from ktxkit.errors import CannotRun
-from ktxkit.world import World
+from ktxkit.app import cli
+from ktxkit.base.errors import CannotRun
+from ktxkit.ledger.rules.rows import run_row
+from ktxkit.store.world import World
 
 QUIET = {"-q", "-qq", "--quiet"}  # asked of pytest, it is asked of us
 
@@ -39,8 +39,8 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.flows import lexicon, test_run
-    from ktxkit.flows.affected import running
+    from ktxkit.affected import running
+    from ktxkit.ledger import lexicon, test_run
 
     if args.guard:
         said = test_run.guard(sys.stdin.buffer.read())
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
 
 def _data(ran: object) -> dict[str, object]:
-    from ktxkit.flows.test_run import Ran
+    from ktxkit.ledger.test_run import Ran
 
     assert isinstance(ran, Ran)
     found = {} if ran.line is None else run_row(ran.line["record"], f"seq {ran.line['seq']}")

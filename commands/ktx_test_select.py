@@ -16,11 +16,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ktxkit import cli
-from ktxkit.core.text import printable
-from ktxkit.errors import CannotRun
-from ktxkit.numbers import count
-from ktxkit.world import World
+from ktxkit.app import cli
+from ktxkit.base.errors import CannotRun
+from ktxkit.base.numbers import count
+from ktxkit.base.rules.text import printable
+from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         raise CannotRun("--sample, --seed and what follows `--` belong to --prove", hint="say --prove as well")
     if args.audit:
         return _audit(world)
-    from ktxkit.flows.affected import answers, running, select
+    from ktxkit.affected import answers, running, select
 
     made = select.select(world, select.Wish(args.base, args.tree, args.index, tuple(args.environment)))
     document = made.document
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
 
 def _audit(world: World) -> cli.Result:
-    from ktxkit.flows.runtime import audit
+    from ktxkit.affected.runtime import audit
 
     document = audit.differential(world)
     outcome = "refused" if document["holes"] else "done"
@@ -76,7 +76,7 @@ def _audit(world: World) -> cli.Result:
 
 
 def _prove(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.flows.proof import run as proving
+    from ktxkit.affected.proof import run as proving
 
     if args.index or args.tree:
         raise CannotRun("--prove is of the checkout as it stands", hint="leave --index and --tree out")

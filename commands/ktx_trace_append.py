@@ -3,9 +3,8 @@
 reads    one event on the command line, or with --stdin many as JSON Lines; what a line leaves out (schemaVersion, at,
          level, jobId, connectionId, sourceKey) is filled in
 writes   .ktx/ingest-traces/JOB/trace.jsonl, or the file that --trace or KTX_TRACE names
-exits    0 appended, 1 a proof is refused (not the attempt that has the lease), 2 usage or no such job, 5 an event
-         breaks its contract (nothing of the batch is written);
-         with -- CMD the status of CMD (its stdout goes to stderr under --json), 127 where it cannot be started
+exits    0 appended, 1 a proof is refused (not the lease's attempt), 2 usage or no such job, 5 an event breaks its
+         contract (nothing is written); with -- CMD its status (its stdout is on stderr under --json), 127 not started
 example  trace-append --job j1 --phase plan --event routed --data units:=12
          trace-append --job j1 --phase gates --event unit_tests -- make test
          my-agent --events | trace-append --job j1 --stdin --otlp http://localhost:4318
@@ -18,12 +17,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ktxkit import cli
-from ktxkit.numbers import seconds
+from ktxkit.app import cli
+from ktxkit.base.numbers import seconds
 
 if TYPE_CHECKING:
-    from ktxkit.flows.tracing import Tracer
-    from ktxkit.world import World
+    from ktxkit.store.tracing import Tracer
+    from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -36,8 +35,9 @@ def parser() -> cli.Parser:
     made.add_argument("--duration-ms", metavar="MS", type=seconds, help="how long it took, milliseconds")
     made.add_argument("--error", metavar="NAME: MESSAGE", help="what went wrong; the level is then error")
     made.add_argument("--stdin", action="store_true", help="read events as JSON Lines; all are appended, or none")
-    text = "it proves progress of the unit; one receipt counts once"
-    made.add_argument("--proof", nargs="?", const="", metavar="RECEIPT", help=text)
+    made.add_argument(
+        "--proof", nargs="?", const="", metavar="RECEIPT", help="it proves progress; one receipt counts once"
+    )
     made.add_argument("--otlp", metavar="URL", help="send them as spans to an OpenTelemetry collector, too")
     made.add_argument("--connection", metavar="ID", help="connectionId of a trace that has no event yet")
     made.add_argument("--source", metavar="KEY", help="sourceKey of a trace that has no event yet")
@@ -45,14 +45,15 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.flows import appending, proving
+    from ktxkit.observer import proving
+    from ktxkit.work import appending
 
     proving.check(args)
     place = appending.Place(*(value or "" for value in (args.trace, args.job, args.unit, args.connection, args.source)))
     to = appending.tracer(world, place)
     if not args.otlp:
         return _append(args, world, to)
-    from ktxkit.flows import spans
+    from ktxkit.app import spans
 
     sending = spans.Sending(to, args.otlp)
     result = _append(args, world, sending.to)
@@ -60,7 +61,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
 
 def _append(args: argparse.Namespace, world: World, to: Tracer) -> cli.Result:
-    from ktxkit.flows import appending, proving
+    from ktxkit.observer import proving
+    from ktxkit.work import appending
 
     if args.command:
         return _timed(args, world, to)
@@ -72,20 +74,20 @@ def _append(args: argparse.Namespace, world: World, to: Tracer) -> cli.Result:
 
 
 def _timed(args: argparse.Namespace, world: World, to: Tracer) -> cli.Result:
-    from ktxkit.flows import appending, proving
+    from ktxkit.observer import proving
+    from ktxkit.work import appending
 
     facts = appending.data_of(args.data)
     aside = sys.stderr.fileno() if args.json else None
     ended = appending.timed_command(world, to, args.phase, args.event, facts, args.command, stdout=aside)
     notes = [f"trace-append: {ended.unrecorded}"] if ended.unrecorded else []
     notes += proving.notes_of_command(args, world, ended.status)
-    return cli.Result(
-        "failed" if ended.status else "done", status=ended.status, notes=notes, data={"trace": str(to.path)}
-    )
+    outcome = "failed" if ended.status else "done"
+    return cli.Result(outcome, status=ended.status, notes=notes, data={"trace": str(to.path)})
 
 
 def _one(args: argparse.Namespace, to: Tracer) -> list[dict[str, object]]:
-    from ktxkit.flows import appending
+    from ktxkit.work import appending
 
     return appending.from_options(
         to, args.phase, args.event, args.level, appending.data_of(args.data), args.duration_ms, args.error

@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ktxkit import cli
-from ktxkit.core.worktrees import OUTCOMES
-from ktxkit.world import World
+from ktxkit.app import cli
+from ktxkit.store.rules.worktrees import OUTCOMES
+from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -26,7 +26,8 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.flows import closing, worktree_close
+    from ktxkit.app import worktree_close
+    from ktxkit.work import closing
 
     place = worktree_close.place(world, args.name, args.job, args.unit)
     lease = closing.close(place, args.outcome, discard=args.discard, reason=args.reason)

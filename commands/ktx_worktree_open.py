@@ -18,10 +18,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ktxkit import cli
-from ktxkit.errors import CannotRun
-from ktxkit.numbers import count
-from ktxkit.world import World
+from ktxkit.app import cli
+from ktxkit.base.errors import CannotRun
+from ktxkit.base.numbers import count
+from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -50,7 +50,8 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.flows import adhoc, by_hand, housekeeping, worktree_text
+    from ktxkit.app import housekeeping, worktree_text
+    from ktxkit.work import adhoc, by_hand
 
     if args.list or args.prune:
         rows = housekeeping.listing(world, prune=args.prune)

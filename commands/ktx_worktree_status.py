@@ -15,8 +15,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ktxkit import cli
-from ktxkit.world import World
+from ktxkit.app import cli
+from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
@@ -28,8 +28,8 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit import status_view
-    from ktxkit.flows import observe, observer_text, worktree_close
+    from ktxkit.app import status_view, worktree_close
+    from ktxkit.observer import observe, observer_text
 
     if args.watch:
         return status_view.watch(args, world)

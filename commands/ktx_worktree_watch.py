@@ -16,9 +16,9 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from ktxkit import cli
-from ktxkit.numbers import seconds
-from ktxkit.world import World
+from ktxkit.app import cli
+from ktxkit.base.numbers import seconds
+from ktxkit.store.world import World
 
 INTERVALS = {
     "silence": ("silence_ms", "without proven progress for so long it is suspect (default 300)"),
@@ -44,9 +44,10 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.effects.scanned import Level
-    from ktxkit.effects.signals import stopping
-    from ktxkit.flows import observe, observer_text, worktree_close
+    from ktxkit.app import worktree_close
+    from ktxkit.base.signals import stopping
+    from ktxkit.observer import observe, observer_text
+    from ktxkit.observer.scanned import Level
 
     place = worktree_close.place(world, args.name, args.job, args.unit)
     lease = observer_text.lease_of(place)

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit import contracts
+from ktxkit.base import contracts
 from tests.support.install import ROOT, checked, export, once, venv
 from tests.support.repos import Repo
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SCRIPTS = sorted(PYPROJECT["project"]["scripts"])
 CONSUMER = """
-from ktxkit import contracts
-from ktxkit.errors import KtxError
-from ktxkit.flows.report import build
+from ktxkit.base import contracts
+from ktxkit.base.errors import KtxError
+from ktxkit.work.report import build
 reveal_type(contracts.names())
 reveal_type(KtxError.status)
 contracts.validate(1, {})
@@ -82,7 +82,7 @@ def test_without_jsonschema_rs_every_command_answers(installed: Path, tmp_path: 
     )
     assert done.returncode == 5 and "event: 'No Event' does not match" in done.stderr, done
     body = (
-        "import sys; from pathlib import Path; from ktxkit import contracts, errors\n"
+        "import sys; from pathlib import Path; from ktxkit.base import contracts, errors\n"
         "verdicts = set()\n"
         "for path in sorted(Path(sys.argv[1]).glob('*/*valid/*.json')):\n"
         "    try: contracts.loads(path.parts[-3], path.read_bytes())\n"
@@ -141,7 +141,8 @@ def test_no_undeclared_dependency(installed: Path, tmp_path: Path) -> None:
         "names = [m.name for m in pkgutil.walk_packages(ktxkit.__path__, 'ktxkit.')]\n"
         "names += sorted({e.module for e in distribution('ktxkit').entry_points if e.group == 'console_scripts'})\n"
         "assert len(names) > 20, names\n"
-        "[importlib.import_module(n) for n in names if not n.startswith(('ktxkit.pytest', 'ktxkit.recording'))]\n"
+        "guests = ('ktxkit.ledger.pytest', 'ktxkit.ledger.recording')\n"
+        "[importlib.import_module(n) for n in names if not n.startswith(guests)]\n"
     )
     checked(installed / "python", "-c", body, cwd=tmp_path)
 
@@ -174,5 +175,7 @@ def test_an_editable_install(tmp_path: Path) -> None:
     init = source / "ktxkit" / "__init__.py"
     init.write_text(init.read_text().replace(PYPROJECT["project"]["version"], "9.9.9"))
     assert checked(there / "trace-append", "--version", cwd=tmp_path) == "trace-append 9.9.9\n"
-    found = checked(there / "python", "-c", "from ktxkit import contracts; print(*contracts.names())", cwd=tmp_path)
+    found = checked(
+        there / "python", "-c", "from ktxkit.base import contracts; print(*contracts.names())", cwd=tmp_path
+    )
     assert found.split() == list(contracts.names())

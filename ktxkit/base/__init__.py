@@ -1,1 +1,1 @@
-"""Beneath every wing: errors, contracts and the documents they hold, text, files, locks, clocks, processes."""
+"""What every wing stands on: errors, contracts, text, files, locks, clocks and processes."""

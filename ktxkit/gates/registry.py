@@ -7,9 +7,9 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from ktxkit.core.text import nearest
-from ktxkit.errors import CannotRun, KtxError
-from ktxkit.gates import Answer
+from ktxkit.base.errors import CannotRun, KtxError
+from ktxkit.base.rules.text import nearest
+from ktxkit.gates.plugin import Answer
 
 
 @cache

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 
-from ktxkit.core.affected import changes, decision, texts
-from ktxkit.core.affected.decision import ABSENT, Question, Touched
-from ktxkit.core.affected.graph import Graph
-from ktxkit.core.affected.project import Project
-from ktxkit.core.affected.sink import Facts
+from ktxkit.affected.rules import changes, decision, texts
+from ktxkit.affected.rules.decision import ABSENT, Question, Touched
+from ktxkit.affected.rules.graph import Graph
+from ktxkit.affected.rules.project import Project
+from ktxkit.affected.rules.sink import Facts
 
 
 @lru_cache(maxsize=500)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ktxkit.flows.affected.configuration import project
+from ktxkit.affected.configuration import project
 
 OLD = b"[tool.pytest.ini_options]\naddopts = '--doctest-modules'\n"
 NATIVE = b"[tool.pytest]\naddopts = ['-q', '--doctest-modules']\n"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ktxkit.contracts import Document
-from ktxkit.flows import ledger
+from ktxkit.base.contracts import Document
+from ktxkit.ledger import ledger
 from tests.support.commands import call, spawn
 from tests.support.ledgers import PROJECT, Past
 from tests.support.repos import Repo

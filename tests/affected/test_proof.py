@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ktxkit.core.mutation.mutants import Mutant, mutants, parses, sample
-from ktxkit.core.mutation.values import valid, values
-from ktxkit.flows import ledger
-from ktxkit.flows.affected.select import select
-from ktxkit.flows.proof.copy import roots_of
-from ktxkit.flows.runtime.audit import differential
+from ktxkit.affected.proof.copy import roots_of
+from ktxkit.affected.rules.mutants import Mutant, mutants, parses, sample
+from ktxkit.affected.rules.values import valid, values
+from ktxkit.affected.runtime.audit import differential
+from ktxkit.affected.select import select
+from ktxkit.ledger import ledger
 from tests.support.commands import Ran, spawn
 from tests.support.suites import OFF, Suite
 
@@ -271,7 +271,7 @@ def test_roots_are_what_packages_are_imported_from(tmp_path: Path) -> None:
 
 
 def test_the_id_of_a_tree_is_git_s(suite: Suite) -> None:
-    from ktxkit.core.tree_id import tree_id
+    from ktxkit.git.rules.tree_id import tree_id
 
     entries: dict[bytes, tuple[str, str]] = {}
     chance = random.Random(1)

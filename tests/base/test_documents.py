@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ktxkit import contracts
-from ktxkit.base import documents, kinds
+from ktxkit.base import contracts, documents, kinds
 from tools.documents import modules
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -169,10 +168,10 @@ SNIPPETS = {
 }
 HEAD = """from __future__ import annotations
 
-from ktxkit import contracts
+from ktxkit.base import contracts
 from ktxkit.base import kinds
 from ktxkit.base.documents import ActivityChange, WorkUnit
-from ktxkit.effects.store import Store
+from ktxkit.store.store import Store
 
 
 def use(store: Store) -> None:

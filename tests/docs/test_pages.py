@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit import git_ktx
-from ktxkit.commands import scripts
-from ktxkit.errors import KtxError
+from ktxkit.app import git_ktx
+from ktxkit.app.commands import scripts
+from ktxkit.base.errors import KtxError
 from tests.support.console import agrees, blocks, play, steps
 
 ROOT = Path(__file__).resolve().parent.parent.parent

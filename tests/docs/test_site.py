@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit import contracts
+from ktxkit.base import contracts
 from tests.support.install import ROOT, checked, export
 
 MKDOCS = Path(sys.executable).parent / "mkdocs"

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from ktxkit.effects.clock import SystemClock
-from ktxkit.effects.journal import Journal
+from ktxkit.base.clock import SystemClock
+from ktxkit.store.journal import Journal
 from tests.faults.test_failing_disk import applying, landing, opening
 from tests.support.faults import count_effects
 from tests.support.recovering import Scenario

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.commands.test_worktree_faults import CLOSE, UNIT, plain, with_work
+from tests.faults.test_faults_integration import checking, collected
 from tests.faults.test_job_run_faults import DOCUMENT, scenario
-from tests.flows.test_faults_integration import checking, collected
 from tests.support.commands import BIN, Ran, call
 from tests.support.faults import FAILURES, FULL, Killed, run_failing, run_killed
 from tests.support.integration import script
 from tests.support.recovering import Scenario, endure, said_so, template_of
 from tests.support.repos import Repo
+from tests.work.test_worktree_faults import CLOSE, UNIT, plain, with_work
 
 Made = Callable[[Path], Scenario]
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.effects.clock import SystemClock
-from ktxkit.errors import Refused
-from ktxkit.flows import jobs, recover
-from ktxkit.world import World
+from ktxkit.base.clock import SystemClock
+from ktxkit.base.errors import Refused
+from ktxkit.store import jobs
+from ktxkit.store.world import World
+from ktxkit.work import recover
 from tests.support.commands import BIN, call
 from tests.support.faults import FULL
 from tests.support.integration import Job, give, script

@@ -161,7 +161,7 @@ def imported() -> None:
     import ktxkit
 
     for found in pkgutil.walk_packages(ktxkit.__path__, "ktxkit."):
-        if not found.name.startswith(("ktxkit.pytest", "ktxkit.workers")):
+        if not found.name.startswith(("ktxkit.ledger.pytest", "ktxkit.ingest.workers")):
             importlib.import_module(found.name)
     for path in sorted((Path(__file__).resolve().parents[2] / "commands").glob("ktx_*.py")):
         importlib.import_module(path.stem)

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ktxkit.core.gates.artifacts import Judged, judge
-from ktxkit.core.gates.findings import document
-from ktxkit.core.gates.groups import Group, Grouped, marks_of, said_of
-from ktxkit.core.gates.model import Options
-from ktxkit.flows import gate_facts
-from ktxkit.flows.gates import options_of
+from ktxkit.gates import gate_facts
+from ktxkit.gates.gates import options_of
+from ktxkit.gates.rules.artifacts import Judged, judge
+from ktxkit.gates.rules.findings import document
+from ktxkit.gates.rules.groups import Group, Grouped, marks_of, said_of
+from ktxkit.gates.rules.model import Options
 from tests.support.commands import call
 from tests.support.repos import Repo
 

@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ktxkit.contracts import Document
-from ktxkit.core import names
-from ktxkit.effects.clock import FixedClock
-from ktxkit.effects.neutral import open_neutral
-from ktxkit.flows import apply_file, collect, integrate, jobs, land, worktrees
-from ktxkit.world import World
+from ktxkit.base.clock import FixedClock
+from ktxkit.base.contracts import Document
+from ktxkit.git.neutral import open_neutral
+from ktxkit.store import jobs
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+from ktxkit.work import apply_file, collect, integrate, land, worktrees
 from tests.support.repos import Repo
 
 Edit = Callable[[Repo], object]

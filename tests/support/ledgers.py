@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ktxkit.core import names
-from ktxkit.core.digests import digest_of
-from ktxkit.effects.artifacts import Artifacts
-from ktxkit.effects.event_log import EventWriter
-from ktxkit.flows import ledger
-from ktxkit.world import World
+from ktxkit.base.rules.digests import digest_of
+from ktxkit.ledger import ledger
+from ktxkit.ledger.artifacts import Artifacts
+from ktxkit.ledger.event_log import EventWriter
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
 
 PROJECT = "example.org/p"
 TREE = "a" * 40

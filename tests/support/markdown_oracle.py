@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ktxkit.core.gates.markdown import NESTING_LIMIT
+from ktxkit.gates.rules.markdown import NESTING_LIMIT
 
 
 @cache
@@ -26,7 +26,7 @@ def parser() -> Any:
 
 
 def _wiki_link(state: Any, silent: bool) -> bool:
-    from ktxkit.core.gates.inline import _WIKI_LINK
+    from ktxkit.gates.rules.inline import _WIKI_LINK
 
     found = _WIKI_LINK.match(state.src, state.pos)
     if not found:

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ktxkit.contracts import Document
-from ktxkit.core import names
-from ktxkit.core.observer.settings import Settings
-from ktxkit.effects.scanned import Level
-from ktxkit.flows import jobs, observe
-from ktxkit.flows.by_hand import AskedUnit, open_by_hand
-from ktxkit.flows.leases import Place, path_of
-from ktxkit.flows.observer_attach import Attached, attach
-from ktxkit.flows.observer_attempt import Attempt
-from ktxkit.flows.observer_reconcile import Reconciler, Seen
-from ktxkit.world import World
+from ktxkit.base.contracts import Document
+from ktxkit.observer import observe
+from ktxkit.observer.observer_attach import Attached, attach
+from ktxkit.observer.observer_attempt import Attempt
+from ktxkit.observer.observer_reconcile import Reconciler, Seen
+from ktxkit.observer.rules.settings import Settings
+from ktxkit.observer.scanned import Level
+from ktxkit.store import jobs
+from ktxkit.store.leases import Place, path_of
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+from ktxkit.work.by_hand import AskedUnit, open_by_hand
 from tests.support.clocks import TurnedClock
 from tests.support.repos import Repo
 

@@ -6,15 +6,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ktxkit import contracts
-from ktxkit.core import hooks, strict_yaml
-from ktxkit.core.gates import expressions, findings, front_matter, markdown, suppressing, swallow
-from ktxkit.core.gates.rules import RULES
-from ktxkit.core.gates.verdict import LEVELS
-from ktxkit.errors import BrokenContract, CannotRun
-from ktxkit.flows import gate_config, gate_facts
-from ktxkit.flows.gating import command, schema
-from ktxkit.gates import Finding
+from ktxkit.base import contracts
+from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.rules import strict_yaml
+from ktxkit.gates import command, gate_config, gate_facts, schema
+from ktxkit.gates.plugin import Finding
+from ktxkit.gates.rules import expressions, findings, front_matter, hooks, markdown, suppressing, swallow
+from ktxkit.gates.rules.rules import RULES
+from ktxkit.gates.rules.verdict import LEVELS
 from tests.support.gates import judged
 
 SCHEMA = b"""{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "required": ["name"],

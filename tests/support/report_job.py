@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ktxkit.core.report import UnitDocs, assemble
+from ktxkit.work.rules.report import UnitDocs, assemble
 
 A, B, C = "a" * 40, "b" * 40, "c" * 40
 AT = "2026-05-17T12:00:00.000Z"

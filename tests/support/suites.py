@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ktxkit.core.ledger.fold import Fold, Life
-from ktxkit.effects import event_log
-from ktxkit.flows import ledger
-from ktxkit.world import World
+from ktxkit.ledger import event_log, ledger
+from ktxkit.ledger.rules.fold import Fold, Life
+from ktxkit.store.world import World
 from tests.support.repos import Repo
 
 OFF = (

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from ktxkit.core.paths_policy import volatile
-from ktxkit.core.policy import is_control
+from ktxkit.observer.rules.paths_policy import volatile
+from ktxkit.work.rules.policy import is_control
 
 REGULAR, EXECUTABLE, LINK = "100644", "100755", "120000"
 

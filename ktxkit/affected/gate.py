@@ -1,0 +1,117 @@
+"""Gate `affected`: what the change can reach has passed, in a run on this very tree that the ledger has.
+
+It runs nothing. Without a base (everything is asked for) every test is meant. A run on another tree says nothing about
+this one; where none is recorded that is the finding: whether the tests pass is unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ktxkit.affected import select
+from ktxkit.affected.proof import kept
+from ktxkit.affected.rules.passing import NOT_RUN, Open, is_folder, still_open
+from ktxkit.affected.trees import Snapshot
+from ktxkit.base.rules.text import plural, printable
+from ktxkit.gates.gate_facts import no_collection
+from ktxkit.gates.plugin import Answer, Finding, Subject
+from ktxkit.git.objects import Objects
+from ktxkit.git.rules.tree_id import tree_id
+from ktxkit.ledger import projects
+from ktxkit.ledger.index_file import OUTCOMES
+from ktxkit.ledger.ledger_index import ensure
+from ktxkit.store.world import World
+
+SHOWN = 5
+RUNS = (
+    "SELECT rid, record FROM runs WHERE tree = ? AND project = ? AND closed = 1 AND parent IS NULL"
+    " ORDER BY started, seq"
+)
+RESULTS = "SELECT test, verdict FROM results JOIN tests USING (tid) WHERE rid = ? AND verdict IS NOT NULL"
+
+
+def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
+    """A finding for each file with affected tests that did not pass, or of which no run on this tree is recorded."""
+    if subject.is_base:
+        return Answer()
+    world = subject.world
+    kind = world.repository.object_format
+    target, base = _snapshot(subject.files, kind), _snapshot(subject.base_files or {}, kind)
+    with Objects(world.git.at(world.repository.place)) as objects, no_collection():
+        made = select.between(world, objects, base, target)
+    picked = [one.id for one in made.decision.tests]
+    recorded, was_full = recorded_on(world, target.name)
+    left = still_open(picked, recorded, was_full=was_full)
+    found = list(_findings(left, bool(recorded), base.name if subject.base_files else ""))
+    proof = kept.newest(world, base.name, target.name)
+    if proof is not None and proof["missed"]:
+        found += [_missed(one, proof["id"]) for one in proof["misses"][:SHOWN]]
+    return Answer(found, len(picked), _looked_at(made, is_known=bool(subject.base_files)))
+
+
+def _looked_at(made: select.Selection, *, is_known: bool) -> str:
+    """What was asked for, in words: nothing affected is another thing than nothing known."""
+    total = plural(made.decision.total, "test")
+    if not made.decision.total:
+        return "no test was found in this tree: whether it passes is unknown"
+    if not is_known:
+        return f"no base is known: all of the {total} are meant"
+    change = plural(len(made.touched), "changed path")
+    if not made.decision.selected:
+        return f"none of {total} is affected by {change}"
+    return f"{made.decision.selected} of {total} affected by {change}"
+
+
+def _snapshot(files: Mapping[bytes, tuple[str, str]], kind: str) -> Snapshot:
+    return Snapshot("tree", {os.fsdecode(path): entry for path, entry in files.items()}, tree_id(files, kind))
+
+
+def recorded_on(world: World, tree: str) -> tuple[dict[str, str], bool]:
+    """Each test's newest verdict in the runs on a tree that was the same at their end, and whether one was full."""
+    found: dict[str, str] = {}
+    was_full = False
+    index = ensure(world)
+    for run in index.rows(RUNS, tree, projects.resolve(world)):
+        record = json.loads(run["record"])
+        if record.get("treeAfter", {}).get("tree") == tree:
+            was_full = was_full or record["scope"]["kind"] == "full"
+            found |= {row["test"]: OUTCOMES[row["verdict"]] for row in index.rows(RESULTS, run["rid"])}
+    return found, was_full
+
+
+def _findings(left: list[Open], ran: bool, base: str) -> Iterator[Finding]:
+    hint = f"test-run --scope affected --base {base[:12]}" if base else "test-run --scope full"
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in left:
+        groups[one.rule, one.picked.partition("::")[0]] += one.tests or (one.picked,)
+    for (rule, path), tests in groups.items():
+        shown = ", ".join(printable(one) for one in tests[:SHOWN])
+        more = f" and {len(tests) - SHOWN} more" if len(tests) > SHOWN else ""
+        have = "has" if len(tests) == 1 else "have"
+        what = "did not pass on this tree" if rule != NOT_RUN else f"{have} no run on this tree"
+        word = "" if rule != NOT_RUN or ran else "; no run on it is recorded at all: whether they pass is unknown"
+        message = f"{plural(len(tests), 'affected test')} {what}: {shown}{more}{word}"
+        if rule == NOT_RUN and is_folder(path):
+            message = f"all below {printable(path)} is meant, and no full run on this tree is recorded"
+            hint = "test-run --scope full"
+        yield Finding(rule, os.fsencode(path), message, reference=path, hint=hint, gate="affected")
+
+
+def _missed(miss: Mapping[str, Any], proof: str) -> Finding:
+    message = (
+        f"{printable(miss['test'])} notices a change of {miss['unit'] or 'it'} and is not selected (proof {proof})"
+    )
+    hint = "test-run --scope full: the selection is not to be relied on for this change"
+    return Finding(
+        "affected-missed",
+        os.fsencode(miss["path"]),
+        message,
+        miss["line"],
+        reference=miss["test"][:500],
+        hint=hint,
+        gate="affected",
+    )

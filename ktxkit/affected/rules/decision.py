@@ -1,0 +1,266 @@
+"""The decision: which tests a change can reach, each with the chain of reasons, and what could not be bounded.
+
+`selected`: a chain of uses leads from the change to the test. `unknown`: the test cannot be left out, because the
+change or the test is of a kind that reading does not bound; it is meant as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ktxkit.affected.rules import changes, unbounded
+from ktxkit.affected.rules.changes import Change
+from ktxkit.affected.rules.collected import Tests, beyond, tests_of
+from ktxkit.affected.rules.graph import Graph, Unit
+from ktxkit.affected.rules.modules import parts_of
+from ktxkit.affected.rules.sink import MODULE
+from ktxkit.affected.rules.spread import Spread
+
+ABSENT = "000000"
+SELECTED, UNKNOWN = "selected", "unknown"
+Ran = Callable[[Unit], Iterable[tuple[Unit, str]]]
+Chain = list[tuple[Unit, str]]
+
+
+@dataclass(frozen=True)
+class Touched:
+    """A path that differs between the two trees. `modes`: old and new, `000000` where it is absent."""
+
+    path: str
+    modes: tuple[str, str] = ("100644", "100644")
+
+    @property
+    def how(self) -> str:
+        old, new = self.modes
+        return changes.ADDED if old == ABSENT else changes.REMOVED if new == ABSENT else changes.CHANGED
+
+
+@dataclass
+class Picked:
+    """One test, or a whole file of them, that is meant."""
+
+    id: str
+    verdict: str
+    chain: Chain
+    why: str = ""
+
+
+@dataclass
+class Decision:
+    """`tests`: what is meant, in order. `total`: all tests that were found. `unbounded`: path to why."""
+
+    tests: list[Picked] = field(default_factory=list)
+    total: int = 0
+    selected: int = 0
+    unbounded: dict[str, str] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """Where no test was found at all, it is not known what would notice: a pattern may be misspelt."""
+        bounded = self.total and not self.unbounded
+        return SELECTED if bounded and all(one.verdict == SELECTED for one in self.tests) else UNKNOWN
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked. `links`: symbolic links and where they lead; `environment`: variables that differ; `observed`:
+    units that a traced run saw depend on what differs, each with how; `ran`: the tests that it saw run a unit."""
+
+    graph: Graph
+    touched: Collection[Touched]
+    changed: Collection[Change]
+    links: Mapping[str, str] = field(default_factory=dict)
+    environment: Collection[str] = ()
+    unbounded: Mapping[str, str] = field(default_factory=dict)
+    observed: Collection[tuple[Unit, str]] = ()
+    ran: Ran | None = None
+
+
+def decide(question: Question) -> Decision:
+    """Follow every change to the tests; what cannot be followed means all of them."""
+    graph = question.graph
+    every = [tests_of(path, graph.versions[path][-1], graph.project) for path in graph.present_tests]
+    made = Decision(total=sum(_count(tests) for tests in every), changes=sorted(question.changed))
+    made.unbounded = dict(question.unbounded) | _unbounded(question)
+    spread = Spread(graph)
+    for change in question.changed:
+        changes.seed(spread, change)
+    _seed_files(question, spread)
+    for variable in question.environment:
+        for unit in (*graph.marked("environment", variable), *graph.marked("environment", "*")):
+            spread.seed(unit, f"reads {variable} from the environment, which is changed")
+    for unit, how in question.observed:
+        spread.seed(_there(graph, unit), how)
+    spread.run()
+    _ran(question, spread)
+    made.tests = _picked(every, spread, SELECTED)
+    if question.touched or question.environment:
+        made.tests = _with_unknown(question, every, made)
+    made.selected = _counted(every, made.tests)
+    made.total = max(made.total, made.selected)
+    return made
+
+
+def _there(graph: Graph, unit: Unit) -> Unit:
+    """A test as the map has it: one that a class takes over is its class's, one that is made its file's."""
+    path, name = unit
+    names = {one[0] for facts in graph.versions.get(path, ()) for one in facts["units"]}
+    while name and name not in names:
+        name = name.rpartition(".")[0]
+    return path, name
+
+
+def _ran(question: Question, spread: Spread) -> None:
+    """Tests that a traced run saw in what was reached: they are reached, whatever reading says."""
+    asked: set[Unit] = set()
+    if question.ran is None:
+        return
+    while todo := [node for node in spread.why if node not in asked]:
+        asked.update(todo)
+        for node in todo:
+            for unit, how in question.ran(node):
+                spread.seed(_there(question.graph, unit), how)
+        spread.run()
+
+
+def _unbounded(question: Question) -> dict[str, str]:
+    """Each path whose change may reach any test, with why."""
+    found: dict[str, str] = {}
+    graph = question.graph
+    for one in question.touched:
+        if graph.project.is_inert(one.path):
+            continue
+        said = unbounded.why(one.path, one.modes) or unbounded.through_links(one.path, dict(question.links))
+        bad = [facts["bad"] for facts in graph.versions.get(one.path, ()) if "bad" in facts]
+        said = said or _anywhere(graph, one)
+        if not said and bad:
+            said = f"it cannot be read as Python: {bad[0]}"
+        if not said and not one.path.endswith(".py") and not graph.naming(one.path):
+            said = "no string in any program names it: who reads it is not known"
+        if said:
+            found[one.path] = said
+    return found
+
+
+def _anywhere(graph: Graph, one: Touched) -> str:
+    """Why tests that no file is known to hold, or code outside of the tree, may notice a change."""
+    if any_kind := beyond(graph):
+        return any_kind
+    parts = parts_of(one.path) if one.path.endswith(".py") else ()
+    if not parts or "/".join(parts[:-1]) in graph.modules.packages:
+        return ""
+    if parts[-1] in graph.project.standard:
+        return f"it may stand in the place of the standard library's {parts[-1]}"
+    if parts[-1] in graph.project.installed and one.how != changes.CHANGED:
+        return f"it may stand in the place of the installed {parts[-1]}"
+    return ""
+
+
+def _seed_files(question: Question, spread: Spread) -> None:
+    """Whoever names a changed file, lists directories, or reads files that are named elsewhere."""
+    graph = question.graph
+    touched = [one for one in question.touched if not graph.project.is_inert(one.path)]
+    for one in touched:
+        for other in graph.namesakes(one.path):
+            spread.seed((other, MODULE), f"has the file name of {one.path}, which is {one.how}")
+        for unit in graph.naming(one.path):
+            spread.seed(unit, f"names {one.path}, which is {one.how}")
+        for other in changes.hidden(graph, one.path) if one.path.endswith(".py") and one.how != changes.CHANGED else ():
+            spread.seed((other, MODULE), f"lies in a namespace package of the name of {one.path}, which is {one.how}")
+    if touched:
+        for unit in graph.marked("does", "lists"):
+            spread.seed(unit, f"looks through directories; {touched[0].path} is {touched[0].how}")
+        for unit in graph.here:
+            spread.seed(unit, f"hands the whole directory to a program; {touched[0].path} is {touched[0].how}")
+        for unit in graph.marked("does", "reads source"):
+            spread.seed(unit, f"reads source; {touched[0].path} is {touched[0].how}")
+        for unit in graph.marked("does", "tells lines"):
+            if graph.is_test_file(unit[0]):
+                spread.seed(unit, f"tells lines of a source; {touched[0].path} is {touched[0].how}")
+    data = [one for one in touched if not one.path.endswith(".py")]
+    for unit in graph.marked("does", "reads") if data else ():
+        spread.seed(unit, f"reads files that it is told of; {data[0].path} is {data[0].how}")
+
+
+def _picked(every: Iterable[Tests], spread: Spread, verdict: str) -> list[Picked]:
+    """The tests that were reached: the file where all of it is, or cannot be taken apart; else class or function."""
+    found: list[Picked] = []
+    for tests in every:
+        whole = (tests.path, MODULE)
+        inside = [node for node in spread.of(tests.path) if tests.coarse]
+        if whole in spread.why or inside:
+            node = whole if whole in spread.why else inside[0]
+            found.append(Picked(tests.path, verdict, spread.chain(node), tests.coarse))
+            continue
+        for unit, name in tests.ids.items():
+            owner = unit.partition(".")[0]
+            if (tests.path, unit) in spread.why and (owner == unit or (tests.path, owner) not in spread.why):
+                found.append(Picked(name, verdict, spread.chain((tests.path, unit))))
+    return found
+
+
+def _with_unknown(question: Question, every: list[Tests], made: Decision) -> list[Picked]:
+    """What is meant besides: everything after a change without bounds; always those that nothing bounds."""
+    graph = question.graph
+    if made.unbounded:
+        path, said = next(iter(made.unbounded.items()))
+        if beyond(graph):  # no list of files is the whole
+            return [Picked(place, UNKNOWN, [], f"{path}: {said}") for place in graph.project.places]
+        return [Picked(tests.path, UNKNOWN, [], f"{path}: {said}") for tests in every if tests.ids or tests.coarse]
+    spread = Spread(graph)
+    for path, facts in graph.each():
+        for said, units in facts["marks"].get("opaque", {}).items():
+            for unit in units:
+                spread.seed((path, facts["units"][unit][0]), said)
+        if "bad" in facts:
+            spread.seed((path, MODULE), f"it cannot be read: {facts['bad']}")
+    spread.run()
+    unknown = {one.id: one for one in _picked(every, spread, UNKNOWN)}
+    for tests in every:
+        facts = graph.versions[tests.path][-1]
+        if graph.project.doctests and facts["marks"].get("does", {}).get("doctests"):
+            said = "its examples are tests, and are not followed"  # nobody runs them who imports it
+            unknown.setdefault(tests.path, Picked(tests.path, UNKNOWN, [], said))
+    return merged(made.tests, unknown)
+
+
+def merged(known: list[Picked], more: Mapping[str, Picked]) -> list[Picked]:
+    """Tests that are meant, each once: a whole file stands for what is in it."""
+    files = {one.id for one in (*known, *more.values()) if "::" not in one.id}
+    kept = {one.id: one for one in known}
+    for name, one in more.items():
+        kept.setdefault(name, one)
+    made = []
+    for name, one in kept.items():
+        path, _, rest = name.partition("::")
+        owner = f"{path}::{rest.partition('::')[0]}"
+        if (rest and path in files) or (owner != name and owner in kept):
+            continue
+        made.append(one)
+    return sorted(made, key=lambda one: one.id)
+
+
+def _leaves(tests: Tests) -> list[str]:
+    """The ids of single tests; a class without tests of its own counts as one."""
+    owners = {unit.partition(".")[0] for unit in tests.ids if "." in unit}
+    return [name for unit, name in tests.ids.items() if unit not in owners]
+
+
+def _count(tests: Tests) -> int:
+    return max(len(_leaves(tests)), 1 if tests.coarse else 0)
+
+
+def _counted(every: list[Tests], picked: list[Picked]) -> int:
+    ids = {one.id for one in picked}
+    if any(one.verdict == UNKNOWN and "::" not in one.id and not one.id.endswith(".py") for one in picked):
+        return sum(_count(tests) for tests in every)  # a directory: all that is below it
+    number = 0
+    for tests in every:
+        if tests.path in ids:
+            number += max(1, _count(tests))  # it is meant whole: what it holds may be made as it is loaded
+        else:
+            leaves = _leaves(tests)
+            number += sum(1 for name in leaves if name in ids or name.rpartition("::")[0] in ids)
+    return number

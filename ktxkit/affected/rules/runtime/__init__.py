@@ -1,0 +1,1 @@
+"""What a runtime trace says, decided."""

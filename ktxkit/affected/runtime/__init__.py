@@ -1,0 +1,1 @@
+"""The runtime map: kept, read, audited."""

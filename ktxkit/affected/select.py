@@ -1,0 +1,253 @@
+"""Which tests a change can reach: the facts of both trees, kept by the id of the bytes, and the decision on them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+from ktxkit.affected import configuration, trees
+from ktxkit.affected.affected_cache import AffectedCache
+from ktxkit.affected.rules import changes, decision, texts
+from ktxkit.affected.rules.decision import ABSENT, Decision, Question, Touched
+from ktxkit.affected.rules.graph import Graph, Unit
+from ktxkit.affected.rules.runtime import join
+from ktxkit.affected.rules.runtime.trace import Trace
+from ktxkit.affected.rules.sink import VERSION, Facts
+from ktxkit.affected.rules.unbounded import LINK
+from ktxkit.affected.runtime.read import latest
+from ktxkit.affected.trees import Snapshot
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import CannotRun
+from ktxkit.base.rules.text import path_fields, printable
+from ktxkit.gates.gate_facts import no_collection
+from ktxkit.git.objects import Objects
+from ktxkit.ledger import projects, test_run
+from ktxkit.store import settings
+from ktxkit.store.world import World
+
+CACHE = "cache/affected.sqlite"
+CHANGES_SHOWN, STEPS_SHOWN = 2000, 60
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is compared. `tree`: a revision; `index`: what is staged; neither: the checkout as it stands."""
+
+    base: str = "HEAD"
+    tree: str = ""
+    index: bool = False
+    environment: Collection[str] = ()
+
+
+@dataclass
+class Selection:
+    """The answer, with what it was made from."""
+
+    decision: Decision
+    base: Snapshot
+    target: Snapshot
+    touched: list[Touched]
+    graph: Graph
+    read: int = 0
+    known: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def document(self) -> Document:
+        return document(self)
+
+
+def select(world: World, wish: Wish = Wish()) -> Selection:
+    """The tests that the change from `base` can reach. Raises CannotRun where a revision is none."""
+    for name in wish.environment:
+        if "=" in name:
+            raise CannotRun(f"no name of a variable: {printable(name)}", hint=f"--environment {name.partition('=')[0]}")
+    with Objects(world.git.at(world.repository.place)) as objects, no_collection():
+        base = trees.committed(world, objects, wish.base)
+        return between(world, objects, base, _target(world, objects, wish), wish.environment)
+
+
+def between(
+    world: World, objects: Objects, base: Snapshot, target: Snapshot, environment: Collection[str] = ()
+) -> Selection:
+    """The tests that what differs between two trees can reach."""
+    facts = _Facts(world, objects, (base, target))
+    touched = _touched(base, target)
+    graph = _graph(world, facts, base, target, touched)
+    changed = _changed(facts, base, target, touched)
+    trace = _trace(world, touched, environment)
+    question = Question(
+        graph=graph,
+        touched=touched,
+        changed=changed,
+        links=_links(facts, target),
+        environment=environment,
+        observed=_observed(trace, base, touched, changed, environment),
+        ran=join.running(trace, _ids(base)) if trace is not None else None,
+    )
+    made = decision.decide(question)
+    return Selection(made, base, target, touched, graph, facts.read, facts.known, [facts.note] if facts.note else [])
+
+
+def _trace(world: World, touched: list[Touched], environment: Collection[str]) -> Trace | None:
+    return latest(world, projects.resolve(world)) if touched or environment else None
+
+
+def _ids(base: Snapshot) -> dict[str, str]:
+    return {path: oid for path, (_, oid) in base.entries.items()}
+
+
+def _observed(
+    trace: Trace | None,
+    base: Snapshot,
+    touched: list[Touched],
+    changed: list[changes.Change],
+    environment: Collection[str],
+) -> list[tuple[Unit, str]]:
+    """What the newest traced run saw of what differs; nothing where there is none."""
+    if trace is None:
+        return []
+    units: dict[str, list[str]] = {}
+    for one in changed:
+        units.setdefault(one.path, []).append(one.unit)
+    differing = [join.Differs(one.path, one.how, tuple(units.get(one.path, ()))) for one in touched]
+    return list(join.seeds(trace, _ids(base), differing, environment))
+
+
+def _target(world: World, objects: Objects, wish: Wish) -> Snapshot:
+    if wish.tree:
+        return trees.committed(world, objects, wish.tree)
+    return trees.indexed(world) if wish.index else trees.worktree(world)
+
+
+class _Facts:
+    """Facts by id: out of the cache, or read once and put there."""
+
+    def __init__(self, world: World, objects: Objects, snapshots: tuple[Snapshot, ...]) -> None:
+        self.objects = objects
+        self.snapshots = snapshots
+        cache = AffectedCache(world.writable_store.path(CACHE), VERSION)
+        wanted = {
+            texts.key(path, oid): (path, oid)
+            for one in snapshots
+            for path, (mode, oid) in one.entries.items()
+            if texts.is_read(path, mode)
+        }
+        found = {key: json.loads(body) for key, body in cache.known(wanted).items()}
+        missing = {key: place for key, place in wanted.items() if key not in found}
+        bodies = dict(trees.contents(objects, snapshots, sorted({oid for _, oid in missing.values()})))
+        made = {key: texts.read(path, bodies[oid]) for key, (path, oid) in missing.items()}
+        self.known = len(found)
+        cache.keep((key, json.dumps(facts, separators=(",", ":")).encode("ascii")) for key, facts in made.items())
+        self.read, self.note = len(made), cache.lost
+        cache.close()
+        self.by_id: dict[str, Facts] = found | made
+
+    def of(self, entry: tuple[str, str] | None, path: str) -> Facts | None:
+        known = entry is not None and texts.is_read(path, entry[0])
+        return self.by_id[texts.key(path, entry[1])] if entry is not None and known else None
+
+    def bytes_of(self, oid: str) -> bytes:
+        return next(data for _, data in trees.contents(self.objects, self.snapshots, [oid]))
+
+
+def _touched(base: Snapshot, target: Snapshot) -> list[Touched]:
+    """Every path that is not the same in both: another content, another mode, come or gone."""
+    found = []
+    for path in sorted(base.entries.keys() | target.entries.keys()):
+        old, new = base.entries.get(path), target.entries.get(path)
+        if old != new:
+            found.append(Touched(path, (old[0] if old else ABSENT, new[0] if new else ABSENT)))
+    return found
+
+
+def _graph(world: World, facts: _Facts, base: Snapshot, target: Snapshot, touched: list[Touched]) -> Graph:
+    versions: dict[str, list[Facts]] = {}
+    for path, entry in target.entries.items():
+        if (found := facts.of(entry, path)) is not None:
+            versions[path] = [found]
+    gone = set()
+    for one in touched:
+        old = facts.of(base.entries.get(one.path), one.path)
+        if old is not None:
+            if one.path not in versions:
+                gone.add(one.path)
+            versions[one.path] = [old, *versions.get(one.path, ())]
+
+    def load(path: str) -> bytes | None:
+        entry = target.entries.get(path)
+        return facts.bytes_of(entry[1]) if entry is not None and entry[0].startswith("100") else None
+
+    inert = tuple(settings.load(world).get("affected", {}).get("inert", ())) if world.repository.top else ()
+    project = configuration.project(load, target.entries, inert)
+    if any(one.how != changes.CHANGED for one in touched):
+        project = replace(project, installed=configuration.installed(test_run.python_of(world)))
+    return Graph(versions, base.entries.keys() | target.entries.keys(), project, gone)
+
+
+def _changed(facts: _Facts, base: Snapshot, target: Snapshot, touched: list[Touched]) -> list[changes.Change]:
+    found: list[changes.Change] = []
+    for one in touched:
+        old = facts.of(base.entries.get(one.path), one.path)
+        new = facts.of(target.entries.get(one.path), one.path)
+        found += changes.between(one.path, old, new)
+    return found
+
+
+def _links(facts: _Facts, target: Snapshot) -> dict[str, str]:
+    """Symbolic links of the tree that lead to somewhere in it."""
+    found = {}
+    for path, (mode, oid) in target.entries.items():
+        if mode == LINK:
+            to = os.fsdecode(facts.bytes_of(oid))
+            place = os.path.normpath(f"{os.path.dirname(path)}/{to}".lstrip("/"))  # noqa: PTH120
+            if not to.startswith("/") and not place.startswith("../"):
+                found[path] = "" if place == "." else place
+    return found
+
+
+def document(made: Selection) -> Document:
+    """The answer as a document (contract `selection`)."""
+    found = made.decision
+    steps: dict[object, Document] = {}
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "selection",
+        "verdict": found.verdict,
+        "base": made.base.name,
+        "target": {"kind": made.target.kind} | ({"tree": made.target.name} if made.target.name else {}),
+        "counts": {
+            "selected": found.selected,
+            "total": found.total,
+            "unknown": sum(1 for one in found.tests if one.verdict == decision.UNKNOWN),
+            "paths": len(made.touched),
+            "changes": len(found.changes),
+        },
+        "tests": [_test(one, steps) for one in found.tests],
+        "paths": [{**path_fields(os.fsencode(one.path)), "how": one.how} for one in made.touched[:CHANGES_SHOWN]],
+        "changes": [_change(one) for one in found.changes[:CHANGES_SHOWN]],
+        "unbounded": [{**path_fields(os.fsencode(p)), "why": said[:500]} for p, said in found.unbounded.items()],
+        "read": {"files": made.read, "known": made.known},
+        "notes": made.notes,
+    }
+
+
+def _test(one: decision.Picked, known: dict[object, Document]) -> Document:
+    """One test. Steps are shared: many chains begin alike."""
+    for step in one.chain[:STEPS_SHOWN]:
+        if step not in known:
+            (path, unit), how = step
+            known[step] = {"path": _shown(path), "unit": unit, "how": how[:400]}
+    steps = [known[step] for step in one.chain[:STEPS_SHOWN]]
+    made: Document = {"id": _shown(one.id), "verdict": one.verdict, "chain": steps}
+    return made | ({"why": _shown(one.why)[:500]} if one.why else {})
+
+
+def _change(one: changes.Change) -> Document:
+    return {"path": _shown(one.path), "unit": one.unit, "kind": one.kind, "how": one.how}
+
+
+def _shown(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")

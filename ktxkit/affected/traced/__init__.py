@@ -1,0 +1,1 @@
+"""The tracer: loaded without the rest of ktxkit, in any interpreter."""

@@ -1,0 +1,192 @@
+"""Clearing what nobody needs any more: shown first, done when asked. Never unmerged work, never an open job's evidence.
+
+A job's private refs and records go only when the job has ended and every unit of it is in, or it ended before it had
+any. Everything else of a job is evidence or unmerged, and stays whatever its age.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ktxkit.app import housekeeping
+from ktxkit.base import files
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import Refused
+from ktxkit.base.identity import processes_inside
+from ktxkit.base.lock import flocked
+from ktxkit.base.removal import delete
+from ktxkit.git import neutral
+from ktxkit.ingest.rules import places
+from ktxkit.store import jobs, leases, store_owner
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+from ktxkit.work import report
+
+CONTRACT = "cleaning"
+CACHE_KEPT = 30 * 86_400  # seconds that a cached unit's result is kept
+
+
+def clean(world: World, *, do: bool, records: bool) -> Document:
+    """What can be cleared, and with `do` what was. `records`: also the cache, and documents of finished jobs."""
+    store_owner.require_ours(world)
+    damaged: list[Document] = []
+    items = [*_worktrees(world, damaged, do=do)]
+    if do and world.store.root.is_dir():
+        jobs.sweep_unbegun(world)
+        items += [_item("temporary", name, "its process is dead") for name in neutral.sweep(world.store.path("tmp"))]
+    if records:
+        items += _cache(world, do=do)
+    items += _old_results(world, do=do)
+    for job, why in _finished(world, damaged):
+        items += _job(world, job, why, do=do, records=records or "failure" in job)
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": CONTRACT,
+        "at": timestamp(world.clock.now()),
+        "done": do,
+        "items": items,
+        **({"damaged": housekeeping.each_once(damaged)} if damaged else {}),
+    }
+
+
+def _item(what: str, name: str, why: str, **facts: object) -> Document:
+    return {"what": what, "name": name, "why": why, **facts}
+
+
+def _cache(world: World, *, do: bool) -> Iterator[Document]:
+    """What is kept to answer the same again; it is made anew where it is needed."""
+    place = world.store.path(os.path.dirname(names.FACTS))  # noqa: PTH120 - a relative path of the store
+    if place.is_dir():
+        item = _item("cache", place.name, "it is made again where it is needed", bytes=_size(place))
+        yield item if not do or delete(place) else {**item, "kept": "some of it will not go"}
+
+
+def _worktrees(world: World, damaged: list[Document], *, do: bool) -> Iterator[Document]:
+    if not world.store.root.is_dir():
+        return
+    listed = housekeeping.listing(world, prune=do)
+    damaged += listed.get("damaged", ())
+    for row in listed["worktrees"]:
+        if "dead" in row or "kept" in row:
+            kept = {"kept": row["kept"]} if "kept" in row else {}
+            attic = {"atticRef": row["atticRef"]} if "atticRef" in row else {}
+            yield _item("worktree", row["path"], row.get("dead", housekeeping.NOT_OURS), **kept, **attic)
+
+
+def _old_results(world: World, *, do: bool) -> Iterator[Document]:
+    """Results of units of ingestions that nobody is likely to need again; the work would be done anew."""
+    before = world.clock.now().timestamp() - CACHE_KEPT
+    entries = [path for path in world.store.path("ingest-cache").glob("*/*.json") if path.lstat().st_mtime < before]
+    if entries:
+        size = sum(path.lstat().st_size for path in entries)
+        if do:
+            for path in entries:
+                files.remove(path)
+        why = f"results of units from more than {CACHE_KEPT // 86_400} days ago"
+        yield _item("cache", "ingest-cache", why, count=len(entries), bytes=size)
+
+
+def _finished(world: World, damaged: list[Document]) -> Iterator[tuple[Document, str]]:
+    """Jobs that have ended, every unit of which is in, or that ended before they had any; and which of the two. A
+    damaged one is none of them, and is named."""
+    for job in jobs.readable(world, damaged):
+        if job["state"] == "open":
+            continue
+        made = report.build(world, job)
+        damaged += [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
+        if "problems" in made:
+            continue
+        if made.get("outcome") == "done":
+            yield job, "every unit of the job is in"
+        elif job["state"] != "landed" and "failure" in job and not made["workUnits"]:
+            yield job, f"it ended in {job['failure']['phase']}: no unit of it ran"
+
+
+def _beside(world: World, job: Document) -> list[str]:
+    """Units whose collected work is not what was integrated, and the job itself where more was than has landed."""
+    git = world.git.at(world.repository.place)
+    landing = world.store.read_optional("landing", names.job_part(job["jobId"], "landing"))
+    head = git.resolve(job["integrationRef"])
+    found = [] if landing is None or head in (None, landing["integrationHead"]) else ["the integration branch"]
+    for unit in jobs.units(job):
+        place = (job["jobId"], unit.position, unit.key)
+        receipt = world.store.read_optional("receipt", names.unit_doc(*place, "receipt"))
+        tree = git.resolve(names.unit_ref(*place), "tree")
+        if tree is not None and (receipt is None or receipt.get("patchTree") != tree):
+            found.append(unit.key)
+    return found
+
+
+def _job(world: World, job: Document, why: str, *, do: bool, records: bool) -> Iterator[Document]:
+    job_id = str(job["jobId"])
+    git = world.git.at(world.repository.place)
+    listed = git.text("for-each-ref", "--format=%(refname) %(objectname)", *names.job_refs(job_id))
+    refs = [line.split(" ") for line in listed.splitlines()]
+    beside = _beside(world, job) if refs else []
+    if beside:
+        left = f"collected work that has not landed: {', '.join(beside)}"
+        yield _item("refs", job_id, left, count=len(refs), kept="apply it in a job of its own, or take it from its ref")
+        return
+    yield from _verified_in(world, job, do=do)
+    if refs:
+        if do:
+            lines = "".join(f"delete {ref} {oid}\n" for ref, oid in refs)
+            given = lines.encode("utf-8", "surrogateescape")
+            leases.worktrees(world).on_own("update-ref", "--no-deref", "--stdin", git=git, stdin=given)
+        yield _item("refs", job_id, why, count=len(refs))
+    if records:
+        yield from _records(world, job, why, do=do)
+
+
+def _verified_in(world: World, job: Document, *, do: bool) -> Iterator[Document]:
+    """The checkout that candidates of the job were verified in. What lies there, verifications have made."""
+    path = world.store.path(names.integration_dir(job["jobId"]))
+    if not path.is_dir() or leases.foreign(world, {"path": str(path)}):
+        return
+    item = _item("worktree", str(path), "its job is in; candidates were verified here")
+    if do:
+        lock = world.store.path(f"locks/{names.branch_lock(job['target'])}.lock")
+        try:
+            with flocked(lock, clock=world.clock, wait=0, what=job["target"]):
+                inside = processes_inside(path)
+                gone = not inside and delete(leases.worktrees(world).let_go(path))
+            item |= (
+                {}
+                if gone
+                else {"kept": f"processes are at work in it: {inside}" if inside else "some of it will not go"}
+            )
+        except Refused as error:
+            item |= {"kept": error.message}
+    yield item
+
+
+def _records(world: World, job: Document, why: str, *, do: bool) -> Iterator[Document]:
+    job_id = str(job["jobId"])
+    waiting = places.pending_doc(job["connectionId"], job["sourceKey"], job_id)
+    if world.store.exists(waiting):
+        return  # its provenance is put into the journal, or dropped, by the next ingestion, which reads these
+    found = [place for name in names.job_records(job_id) if (place := world.store.path(name)).is_dir()]
+    if world.store.children(f"worktrees/{job_id}"):
+        return  # a checkout still stands: its lease is in the records
+    size = sum(_size(place) for place in found)
+    item = _item("records", job_id, why, bytes=size)
+    if do:
+        try:
+            with jobs.locked(world, job_id, wait=0):
+                gone = [delete(place) for place in found]
+            item |= {} if all(gone) else {"kept": "some of it will not go"}
+        except Refused as error:
+            item |= {"kept": error.message}
+    yield item
+
+
+def _size(place: Path) -> int:
+    """Bytes of the files under a directory."""
+    return sum(
+        os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118
+        for folder, _, found in os.walk(place)
+        for name in found
+    )

@@ -1,0 +1,299 @@
+"""One way from result or error to stdout, stderr and exit status.
+
+A command is `parser()`, `run(args, world)` and `main(argv)`; everything else that touches a terminal is here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from ktxkit.base.errors import CannotRun, KtxError
+from ktxkit.store.rules.outcomes import status_of
+
+if TYPE_CHECKING:
+    from ktxkit.store.world import World
+
+# argparse looks for a catalogue of translations of each of its words; it has none, and looking costs 1.5 ms.
+argparse._ = str  # type: ignore[attr-defined]
+
+INTERRUPTED = 130
+SAID = 400  # characters of an answer that are repeated where it could not be written
+
+
+class Result(NamedTuple):
+    """What a command has to say. `document` is what `--json` carries; `lines` is the text form on stdout."""
+
+    outcome: str = "done"
+    document: Mapping[str, Any] | None = None
+    contract: str = ""
+    lines: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    raw: bytes | None = None
+    status: int | None = None
+    data: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def exit_status(self) -> int:
+        return status_of(self.outcome) if self.status is None else self.status
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """argparse makes one for each option, only to try it: the width is asked for without importing shutil."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=columns() - 2)
+
+
+@cache
+def columns() -> int:
+    """The terminal's width: COLUMNS, else what the terminal says, else 80."""
+    if os.environ.get("COLUMNS", "").isdigit() and int(os.environ["COLUMNS"]) > 0:
+        return int(os.environ["COLUMNS"])
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
+
+
+class Parser(argparse.ArgumentParser):
+    """The options that every command has. `takes_command`: what follows `--` becomes `args.command`."""
+
+    def __init__(self, prog: str, doc: str, *, takes_command: bool = False, unit: bool = False) -> None:
+        super().__init__(
+            prog=prog,
+            description=doc,
+            formatter_class=_Formatter,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self.doc = doc
+        self.takes_command = takes_command
+        common = self.add_argument_group("common options")
+        common.add_argument("-h", "--help", action="help", help="show this text and exit")
+        common.add_argument("--version", action=_Version, help="show the version and exit")
+        common.add_argument("-C", dest="directory", metavar="DIR", help="run as if started in DIR")
+        common.add_argument("--ktx-dir", metavar="DIR", help="the store, instead of the repository's own (or KTX_DIR)")
+        common.add_argument("--json", action="store_true", help="print exactly one JSON document, errors included")
+        common.add_argument("-q", "--quiet", action="store_true", help="say nothing but data and errors")
+        if unit:
+            common.add_argument("--job", metavar="JOB", help="the job (KTX_JOB, or the lease of this worktree)")
+            common.add_argument("--unit", metavar="KEY", help="the unit (KTX_UNIT, or the lease of this worktree)")
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Parse; raises CannotRun for wrong usage, SystemExit after `--help` and `--version`."""
+        words, command = list(argv), []
+        if self.takes_command and "--" in words:
+            cut = words.index("--")
+            words, command = words[:cut], words[cut + 1 :]
+            if not command:
+                self.error("no command follows --")
+        args = self.parse_args(words)
+        if self.takes_command:
+            args.command = command
+        return args
+
+    def format_help(self) -> str:
+        """Examples first; every line within the terminal's width, 80 where there is none."""
+        from ktxkit.app.rules.help_text import render
+
+        self.description = render(self.doc, min(100, columns()) - 1)
+        if self.takes_command:
+            shown = self.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")
+            self.usage = f"{shown}\n{'':{len(self.prog) + 8}}[-- CMD ...]"
+        return super().format_help()
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """argparse passes over a stream that cannot be written; a full disk must be said."""
+        if message:
+            _write(message.removesuffix("\n"))
+
+    def error(self, message: str) -> NoReturn:
+        raise CannotRun(f"{self.prog}: {message}", hint=f"see {self.prog} --help")
+
+
+class _Version(argparse.Action):
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from ktxkit import __version__
+
+        print(f"{parser.prog} {__version__}")  # noqa: T201
+        parser.exit()
+
+
+Run = Callable[[argparse.Namespace, "World"], Result]
+
+
+def execute(parser: Parser, run: Run, argv: Sequence[str] | None) -> int:
+    """Run a command to its exit status. No traceback for anything a user can cause."""
+    _fill_missing_streams()
+    words = list(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+    result: Result | None = None
+    try:
+        args = parser.parse(words)
+        from ktxkit.store.world import World
+
+        world = World.here(args.directory, args.ktx_dir, os.environ)
+        result = run(args, world)
+        _print_result(parser.prog, result, as_json=args.json, quiet=args.quiet)
+        status = result.exit_status
+    except SystemExit as done:
+        status = done.code if isinstance(done.code, int) else 0
+    except KtxError as error:
+        status = _print_error(parser.prog, error, as_json)
+    except BrokenPipeError:
+        status = _quiet_pipe()
+    except OSError as error:
+        status = _unsaid(parser.prog, error, result) if result else _print_error(parser.prog, _from_os(error), as_json)
+    except KeyboardInterrupt:
+        status = _say(f"{parser.prog}: interrupted", INTERRUPTED)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        status = _quiet_pipe()
+    except OSError as error:
+        status = _unsaid(parser.prog, error, result)
+    return status
+
+
+def _unsaid(prog: str, error: OSError, result: Result | None) -> int:
+    """stdout cannot be written: said on stderr, with what was done all the same. What waits for stdout is dropped."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _print_error(prog, _from_os(error, result), as_json=False)
+
+
+def _fill_missing_streams() -> None:
+    """Started with a standard stream closed (`>&-`): the next file opened would take its place and be written into."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            fd = os.open(os.devnull, os.O_RDWR)
+            assert fd == number, "the lowest free descriptor is the missing one"
+            setattr(sys, name, open(fd, "w" if number else "r"))  # noqa: SIM115 - it lives as long as the process
+
+
+def _from_os(error: OSError, result: Result | None = None) -> CannotRun:
+    """A full disk, a missing permission and their kin. `result`: what could not be said, though it is done."""
+    hints = {28: "the disk is full", 122: "the quota is used up", 27: "a file size limit (ulimit -f) was reached"}
+    hint = hints.get(error.errno or 0, "check permissions, free space and that nobody removed it meanwhile")
+    why = error.strerror or str(error)
+    if result is not None:
+        said = next((line for line in result.lines if line.strip()), "")[:SAID]
+        done = f"{result.outcome}: {said.removeprefix(f'{result.outcome}: ')}" if said else result.outcome
+        why = f"it is done, but its answer could not be written ({why}): {done}"
+    return CannotRun(why, where=_readable_name(error), hint=hint)
+
+
+def _readable_name(error: OSError) -> str:
+    from ktxkit.base.rules.text import printable
+
+    return printable(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes | os.PathLike) else ""
+
+
+def _quiet_pipe() -> int:
+    """The reader went away: nothing more can be said to it (128 + SIGPIPE, as the shell has it)."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
+
+
+def _print_result(prog: str, result: Result, *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        _write(envelope(prog, result))
+    elif result.raw is not None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(result.raw)
+    else:
+        for text in result.lines:
+            _write(text)
+    if not quiet:
+        for text in result.notes:
+            _say(text)
+
+
+def envelope(prog: str, result: Result) -> str:
+    """The one JSON document of `--json`: contract `result`, the command's own document inside it."""
+    from ktxkit.base import contracts
+
+    if result.document is not None and result.contract:
+        contracts.validate(result.contract, dict(result.document))
+    body = {
+        "schemaVersion": contracts.SCHEMA_VERSION,
+        "kind": "result",
+        "command": prog,
+        "outcome": result.outcome,
+        "status": result.exit_status,
+        **({"contract": result.contract} if result.contract else {}),
+        **({"document": dict(result.document)} if result.document is not None else {}),
+        **({"data": dict(result.data)} if result.data else {}),
+    }
+    contracts.validate("result", body)
+    from ktxkit.base.rules.layout import indented
+
+    return indented(body)
+
+
+def _print_error(prog: str, error: KtxError, as_json: bool) -> int:
+    if as_json:
+        import json
+
+        body = {
+            "schemaVersion": 1,
+            "kind": "result",
+            "command": prog,
+            "outcome": error.outcome,
+            "status": error.status,
+            "error": {
+                "kind": type(error).__name__,
+                "message": error.message,
+                **({"where": error.where} if error.where else {}),
+                **({"hint": error.hint} if error.hint else {}),
+            },
+            **({"data": error.data} if error.data else {}),
+        }
+        _write(json.dumps(body, indent=2, ensure_ascii=True))
+        return error.status
+    place = f"{error.where}: " if error.where else ""
+    lead = "" if error.message.startswith(f"{prog}:") else f"{prog}: "
+    _say(_shown(f"{lead}{place}{error.message}"))
+    if error.hint:
+        _say(_shown(f"  hint: {error.hint}"))
+    return error.status
+
+
+def _shown(text: str) -> str:
+    """Foreign names and output inside an error cannot drive the terminal: all but line breaks is made readable."""
+    from ktxkit.base.rules.text import printable
+
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(_encodable(text, sys.stdout) + "\n")
+
+
+def _say(text: str, status: int = 0) -> int:
+    sys.stdout.flush()
+    sys.stderr.write(_encodable(text, sys.stderr) + "\n")
+    return status
+
+
+def _encodable(text: str, stream: Any) -> str:
+    """The text in what the stream can show; what it cannot show is escaped, never an error."""
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def delegate(prog: str, find: Callable[[], Callable[[Sequence[str] | None], int]], argv: Sequence[str]) -> int:
+    """Run another command's main in this process; a name that is none is our own error."""
+    try:
+        main = find()
+    except KtxError as error:
+        return _print_error(prog, error, "--json" in argv)
+    return main(argv)

@@ -1,0 +1,55 @@
+"""Clear dead worktrees, and the private refs of finished jobs; shows what it would do until --yes is given.
+
+Unmerged work and the evidence of jobs that are open, partial or failed are never touched, whatever their age; what is
+left of a job that ended before any unit of it ran (a source that could not be read) is. What did not land of a dead
+worktree goes to refs/ktx/attic first.
+
+reads    .ktx/, refs/ktx/
+writes   with --yes: removes what it names
+exits    0 shown or cleared, 2 not a repository, 5 a damaged document (the others are shown or cleared)
+example  git ktx clean
+         git ktx clean --records --yes
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ktxkit.app import cli
+from ktxkit.base.rules.text import plural, printable
+
+if TYPE_CHECKING:
+    from ktxkit.store.world import World
+
+
+def parser() -> cli.Parser:
+    made = cli.Parser("git ktx clean", __doc__)
+    made.add_argument("--yes", action="store_true", help="do it")
+    made.add_argument(
+        "--records", action="store_true", help="also documents, patches and traces of jobs whose every unit is in"
+    )
+    return made
+
+
+def run(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit.app import cleaning, worktree_text
+
+    made = cleaning.clean(world, do=args.yes, records=args.records)
+    lines = []
+    for item in made["items"]:
+        size = f", {item['bytes'] / 1e6:.1f} MB" if "bytes" in item else ""
+        noun = "ref" if item["what"] == "refs" else "file"
+        count = f", {plural(item['count'], noun)}" if "count" in item else ""
+        kept = f"; kept: {printable(item['kept'])}" if "kept" in item else ""
+        attic = f"; its work is at {item['atticRef']}" if "atticRef" in item else ""
+        lines.append(f"{item['what']}  {printable(item['name'])}: {item['why']}{size}{count}{kept}{attic}")
+    done = sum("kept" not in item for item in made["items"])
+    if not made["items"]:
+        lines = ["Nothing to clear."]
+    elif args.yes:
+        lines.append(f"Cleared {plural(done, 'thing')}.")
+    else:
+        lines.append(f"{plural(done, 'thing')} can be cleared: git ktx clean --yes does it.")
+    lines += worktree_text.damaged_lines(made)
+    return cli.Result(worktree_text.outcome(made), made, cleaning.CONTRACT, lines=lines)

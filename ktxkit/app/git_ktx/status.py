@@ -1,0 +1,74 @@
+"""Show what is going on: open jobs, worktrees, blocked branches, suspects, each with the next safe step.
+
+reads    .ktx/ (jobs, leases, locks, receipts, traces)
+writes   nothing
+exits    0 nothing waits for a person, 1 something does, 2 not a repository
+example  git ktx status
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ktxkit.app import cli
+from ktxkit.base.contracts import Document
+from ktxkit.base.rules.text import plural, printable
+
+if TYPE_CHECKING:
+    from ktxkit.store.world import World
+
+JOBS_SHOWN = 20
+
+
+def parser() -> cli.Parser:
+    return cli.Parser("git ktx status", __doc__)
+
+
+def run(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit.app import overview
+
+    made = overview.overview(world)
+    outcome = "findings" if overview.needs_a_person(made) else "done"
+    return cli.Result(outcome, made, overview.CONTRACT, lines=_lines(made))
+
+
+def _jobs(jobs: Sequence[Document]) -> Iterator[str]:
+    from ktxkit.app.overview import went_in
+
+    for job in jobs[:JOBS_SHOWN]:
+        state = "running" if job["running"] else job["state"]
+        where = f" in {job['endedIn']}" if "endedIn" in job else ""
+        yield f"  {job['jobId']}  {state}{where}, {went_in(job)} of {plural(job['units'], 'unit')} in"
+        if "next" in job:
+            yield f"    next: {printable(job['next'])}"
+
+
+def _lines(made: Document) -> list[str]:
+    from ktxkit.app.overview import last_ended, went_in
+
+    if not made["present"]:
+        return ["Nothing has run here yet. job-run JOBFILE starts a job; git ktx init writes a configuration."]
+    going = [job for job in made["jobs"] if job["state"] == "open" or job["running"]]
+    ended = [job for job in made["jobs"] if job not in going and "next" in job]
+    lines = [plural(len(going), "job") + " not finished" + (":" if going else ".")]
+    lines += _jobs(going)
+    if ended:
+        lines += [f"{plural(len(ended), 'job')} ended without landing:", *_jobs(ended)]
+    trees = made["worktrees"]
+    lines.append(f"Worktrees: {trees['open']} open, {trees['kept']} kept as evidence, {trees['dead']} dead.")
+    lines += [f"  next: {trees['next']}"] if "next" in trees else []
+    for row in made["branches"]:
+        why = f": {printable(row['why'])}" if "why" in row else ""
+        lines += [f"Branch {printable(row['ref'])} is {row['standing']} ({row['phase']}){why}"]
+        lines += [f"  next: {row['next']}", f"  see:  {printable(row['where'])}"]
+    for row in made["suspects"]:
+        lines += [f"Suspect: {row['jobId']} {printable(row['key'])}, {row['outcome']}: {row['reason']}"]
+        lines += [f"  next: {printable(row['next'])}"]
+    lines += [f"Damaged: {printable(row['where'])}: {printable(row['message'])}" for row in made.get("damaged", ())]
+    last = last_ended(made)
+    if last:
+        word = last.get("outcome", last["state"])
+        lines.append(f"Last: {last['jobId']}, {word}, {went_in(last)} of {plural(last['units'], 'unit')} in.")
+    return lines

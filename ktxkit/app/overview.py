@@ -1,0 +1,193 @@
+"""What is going on in a repository's store, and the next safe step for each thing that waits for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ktxkit.app import housekeeping
+from ktxkit.base import process
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import BrokenContract, Refused
+from ktxkit.base.lock import flocked
+from ktxkit.store import damage, jobs, resuming, store_owner
+from ktxkit.store.world import World
+from ktxkit.work import report
+from ktxkit.work.rules.report import LANDED, WAITING
+
+CONTRACT = "overview"
+JOBS_SHOWN = 200  # jobs whose units are counted, newest first
+LOCK_DOCS = ".json"
+DAMAGED = "look at its damaged documents, named below: what they said is not guessed"
+
+
+def overview(world: World) -> Document:
+    """Everything at once. Damaged documents are rows of `damaged`, never an end. Writes nothing."""
+    store_owner.require_ours(world)
+    damaged: list[Document] = []
+    found = list(_jobs(world, damaged))
+    made: Document = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": CONTRACT,
+        "at": timestamp(world.clock.now()),
+        "store": str(world.store.root),
+        "present": world.store.root.is_dir(),
+        "jobs": found,
+        "worktrees": _worktrees(world, damaged),
+        "branches": list(_branches(world, damaged)),
+        "suspects": [row for job in found for row in job.pop("suspects")],
+    }
+    once = [one for number, one in enumerate(damaged) if one not in damaged[:number]]
+    return {**made, **({"damaged": once} if once else {})}
+
+
+def _jobs(world: World, damaged: list[Document]) -> Iterator[Document]:
+    """Every job, newest first."""
+    read = sorted(jobs.readable(world, damaged), key=lambda job: (job["createdAt"], job["jobId"]), reverse=True)
+    for job in read[:JOBS_SHOWN]:
+        yield _job(world, job, damaged)
+
+
+def _job(world: World, job: Document, damaged: list[Document]) -> Document:
+    made = report.build(world, job)
+    told = [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
+    told += damage.of_job(world, job["jobId"])
+    damaged += told
+    running = _is_held(world, f"locks/run-{job['jobId']}.lock")
+    words = made["isolatedDiff"]["outcomes"]
+    suspect = [unit for unit in made["failedWorkUnits"] if unit["outcome"] in ("suspect_revert", "blocked")]
+    next_step = DAMAGED if told and not running else _next_of_job(world, job, made, running)
+    failure = job.get("failure")
+    ended = {"endedIn": failure["phase"]} if failure else {}
+    return {
+        "jobId": job["jobId"],
+        "state": job["state"],
+        "running": running,
+        "createdAt": job["createdAt"],
+        "target": job["target"],
+        "units": len(made["workUnits"]),
+        "outcomes": words,
+        **({"outcome": made["outcome"]} if "outcome" in made else {}),
+        **ended,
+        **({"next": next_step} if next_step else {}),
+        "suspects": [{"jobId": job["jobId"], **unit, "next": _next_of_suspect(job, unit)} for unit in suspect],
+    }
+
+
+def _next_of_job(world: World, job: Document, made: Document, running: bool) -> str:
+    if job["state"] != "open" and job["state"] not in ("failed", "aborted"):
+        return ""
+    if running:
+        return "it is running: wait, or watch its trace"
+    if "supersededBy" in made:
+        return ""
+    waiting = [unit for unit in made["workUnits"] if unit["outcome"] in WAITING]
+    ready = bool(made["workUnits"]) and not waiting
+    moved = ready and world.git.resolve(job["target"]) not in (None, job["targetAtStart"])
+    resume = resuming.command(world, job)
+    if moved and resume.startswith("ingest"):  # it lands by its own command, which accounts for what it landed
+        return f"{resume} --rebase, or start anew"
+    if moved:
+        return f"job-land --rebase --job {job['jobId']}"
+    if resume and job["state"] != "open" and not made["workUnits"]:
+        return f"{resume}, or start anew; git ktx clean --yes clears it: no unit of it ran"
+    if resume:
+        return resume
+    if job["state"] != "open":
+        return f"job-report {job['jobId']}"
+    if not waiting:
+        return f"job-land --job {job['jobId']}" if ready else ""
+    command = {"collected": "patch-apply", "pending": "worktree-open"}.get(waiting[0]["outcome"], "patch-collect")
+    return f"{command} --job {job['jobId']} --unit {waiting[0]['key']}"
+
+
+def _next_of_suspect(job: Document, unit: Document) -> str:
+    if unit["outcome"] == "blocked":
+        return f"job-report {job['jobId']}: look at what it names, then run the step again"
+    return f"look whether {unit['key']} was synced from an old tree; run it again from {job['target']}"
+
+
+def _worktrees(world: World, damaged: list[Document]) -> Document:
+    listed = housekeeping.listing(world) if world.store.root.is_dir() else {"worktrees": []}
+    damaged += listed.get("damaged", ())
+    rows = listed["worktrees"]
+    ours = [row for row in rows if row["kind"] not in ("main", "linked")]
+    dead = [row for row in ours if "dead" in row]
+    opened = [row for row in ours if row.get("state") in ("open", "opening") and "dead" not in row]
+    kept = [row for row in ours if row.get("state") == "closed" and row["present"] and "dead" not in row]
+    return {
+        "open": len(opened),
+        "kept": len(kept),
+        "dead": len(dead),
+        "rows": [_worktree(row) for row in (*dead, *opened, *kept)][:1000],
+        **({"next": "worktree-open --prune"} if dead else {}),
+    }
+
+
+def _worktree(row: Document) -> Document:
+    shown: Document = {
+        key: row[key] for key in ("path", "pathB64", "jobId", "unitKey", "state", "outcome") if key in row
+    }
+    return {**shown, **({"why": row["dead"]} if "dead" in row else {}), "busy": bool(row.get("busy"))}
+
+
+def _branches(world: World, damaged: list[Document]) -> Iterator[Document]:
+    """Branches that somebody holds, that a dead process left in the middle of a step, or that a person must look at."""
+    for name in world.store.children("locks"):
+        if not name.startswith("branch-") or not name.endswith(LOCK_DOCS) or name.count("-") > 1:
+            continue
+        try:
+            document = world.store.read_optional("lock", f"locks/{name}")
+        except BrokenContract as error:
+            damaged.append({"where": error.where, "message": error.message})
+            continue
+        if document is not None:
+            row = _branch(world, name, document)
+            if row:
+                yield row
+
+
+def _branch(world: World, name: str, document: Document) -> Document:
+    where = str(world.store.path(f"locks/{name}"))
+    facts: Document = {"ref": document["ref"], "phase": document["phase"], "since": document["since"], "where": where}
+    if _is_held(world, f"locks/{name.removesuffix(LOCK_DOCS)}.lock"):
+        return {**facts, "standing": "held", "pid": document["owner"]["pid"], "next": "wait for it to end"}
+    if document["phase"] == "blocked":
+        why = document.get("blocked", "the state could not be proven")
+        step = "look at what is named; when it is as it should be, remove that document and run the step again"
+        return {**facts, "standing": "blocked", "why": why, "next": step}
+    if "pending" in document or document["phase"] != "idle":
+        owner = process.Owner(*(document["owner"][key] for key in ("bootId", "pid", "startTime")))
+        ended = "a process died in it" if process.is_dead(owner) else "it was cut off"
+        step = "the next patch-apply, job-land or job-run --resume on it finishes or forgets it, exactly once"
+        return {**facts, "standing": "interrupted", "why": ended, "next": step}
+    return {}
+
+
+def _is_held(world: World, lock: str) -> bool:
+    """Whether somebody holds this lock now. Looking makes no lock file."""
+    path = world.store.path(lock)
+    if not path.exists():
+        return False
+    try:
+        with flocked(path, clock=world.clock, wait=0, shared=True):
+            return False
+    except Refused:
+        return True
+
+
+def needs_a_person(made: Document) -> bool:
+    """Whether anything waits for a decision."""
+    stuck = any(row["standing"] == "blocked" for row in made["branches"])
+    return bool(stuck or made["suspects"] or made.get("damaged"))
+
+
+def last_ended(made: Document) -> dict[str, Any] | None:
+    """The newest job that has ended."""
+    return next((job for job in made["jobs"] if job["state"] != "open"), None)
+
+
+def went_in(job: Document) -> int:
+    """How many of its units are in."""
+    return sum(count for word, count in job["outcomes"].items() if word in LANDED)

@@ -1,0 +1,189 @@
+"""The report of a job as text that fits 80 columns (only a path may be longer: it is never broken)."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ktxkit.base.rules.text import plural, printable
+
+WIDTH = 80
+KEY_WIDTH = 24
+NOTICED = 20  # lines
+TIE = "\0"  # stands for a space at which no line is broken
+Facts = Mapping[str, Any]
+LABELS = (
+    ("acceptedPatches", "accepted", "accepted"),
+    ("subsumed", "subsumed", "subsumed"),
+    ("noops", "no-op", "no-ops"),
+    ("textualConflicts", "textual conflict", "textual conflicts"),
+    ("semanticConflicts", "semantic conflict", "semantic conflicts"),
+    ("policyRejected", "policy rejected", "policy rejected"),
+    ("suspectReverts", "suspect revert", "suspect reverts"),
+    ("verificationFailed", "verification failed", "verifications failed"),
+    ("invalidPatches", "invalid patch", "invalid patches"),
+    ("missingBases", "missing base", "missing bases"),
+    ("blocked", "blocked", "blocked"),
+    ("failed", "failed", "failed"),
+    ("skipped", "skipped", "skipped"),
+    ("waiting", "waiting", "waiting"),
+)
+ALWAYS = ("acceptedPatches", "textualConflicts", "semanticConflicts", "policyRejected")
+
+
+def render(report: Facts, width: int = WIDTH) -> list[str]:
+    """The lines of the report, each at most `width` columns wide, but for those that end in a path."""
+    lines = [*_wrapped(f"Job {report['jobId']}: ", headline(report), width), ""]
+    for name, text in _facts(report):
+        lines += _wrapped(f"  {name:<10} ", text, width)
+    lines += ["", *_wrapped("Isolated diff: ", _tied(counts(report["isolatedDiff"])), width), ""]
+    lines += _table(report["workUnits"], width)
+    lines += _listed("Warnings", report.get("warnings", ()), width)
+    lines += _listed("Projection", report.get("projectionResult", {}).get("warnings", ()), width)
+    lines += _listed("Noticed", noticed(report["workUnits"]), width)
+    lines += _listed("Damaged", [f"{p['where']}: {p['message']}" for p in report.get("problems", ())], width)
+    return [*lines, *_trailer(report, width)]
+
+
+def headline(report: Facts) -> str:
+    """`partial, landed as 1a2b3c4d5e6f`."""
+    word = report.get("outcome", report["status"])
+    if "commitSha" in report:
+        return f"{word}, landed as {report['commitSha'][:12]}"
+    return word if word == "open" else f"{word}, nothing landed"
+
+
+def counts(isolated: Facts) -> str:
+    """`4 accepted, 1 textual conflict, 0 semantic conflicts, ...`; zeros only of what is always looked for."""
+    found = []
+    for key, one, many in LABELS:
+        number = isolated.get(key, 0)
+        if number or key in ALWAYS:
+            found.append(f"{number} {one if number == 1 else many}")
+    return ", ".join(found)
+
+
+def noticed(units: Sequence[Facts]) -> list[str]:
+    """What units did beside their work: left running, touched outside, printed beyond measure; each only once."""
+    found: dict[str, None] = {}
+    for unit in units:
+        told = [f"left running, ended: {stray}" for stray in unit.get("strays", ())]
+        for one in unit.get("touched", ()):
+            by = " or ".join(one.get("running", ())[:5]) or unit["key"]
+            found.setdefault(f"{one['message']} while {by} ran{_undone(one)}")
+        for name in ("stdout", "stderr"):
+            if f"{name}Cut" in unit:
+                told.append(f"{unit[f'{name}Cut']} bytes of its {name} are not in its log")
+        found |= dict.fromkeys(f"{unit['key']}: {text}" for text in told)
+    lines = [printable(text) for text in found]
+    return lines if len(lines) <= NOTICED else [*lines[:NOTICED], f"and {len(lines) - NOTICED} more, see --json"]
+
+
+def _undone(change: Facts) -> str:
+    return "; put back" if change.get("putBack") else ""
+
+
+def duration(ms: float) -> str:
+    """`850 ms`, `12.3 s`, `4 min 05 s`, `2 h 03 min`."""
+    if ms < 999.5:
+        return f"{ms:.0f} ms"
+    if ms < 99_950:
+        return f"{ms / 1000:.1f} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    return f"{minutes} min {seconds:02d} s" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _facts(report: Facts) -> list[tuple[str, str]]:
+    isolated = report["isolatedDiff"]
+    found = [("target", f"{printable(report['target'])} at {report['targetAtStart'][:12]}")]
+    if "ingestionBaseSha" in isolated:
+        projected = ", projected" if "projectionSha" in isolated else ""
+        found.append(("base", f"{isolated['ingestionBaseSha'][:12]}{projected}"))
+    found.append(("source", printable(f"{report['connectionId']} / {report['sourceKey']}")))
+    if "syncId" in report:
+        found.append(("sync", printable(report["syncId"])))
+    if "diffSummary" in report:
+        found.append(("inputs", ", ".join(f"{_size(n)} {word}" for word, n in report["diffSummary"].items())))
+    took = f", took {duration(report['durationMs'])}" if "durationMs" in report else ""
+    found.append(("started", f"{report.get('startedAt', report['createdAt'])}{took}"))
+    if "failure" in report:
+        found.append(("failed at", f"{report['failure']['phase']}: {printable(report['failure']['message'])}"))
+    return found
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, list) else int(value)
+
+
+def _table(units: Sequence[Facts], width: int) -> list[str]:
+    if not units:
+        return ["No units."]
+    keyed = max(4, min(KEY_WIDTH, max(_columns(printable(unit["key"])) for unit in units)))
+    word = max(7, *(len(unit["outcome"]) for unit in units))
+    lines = [f"{'#':>5}  {'unit':<{keyed}}  {'outcome':<{word}}  reason"]
+    for unit in units:
+        key = printable(unit["key"])
+        shown = key + " " * (keyed - _columns(key)) if _columns(key) <= keyed else key
+        lead = f"{unit['position']:>5}  {shown}  {unit['outcome']:<{word}}  "
+        if _columns(key) > keyed:  # a long key has a line of its own
+            lines += _wrapped(f"{unit['position']:>5}  ", key, width)
+            lead = " " * (9 + keyed) + f"{unit['outcome']:<{word}}  "
+        lines += _wrapped(lead, unit["reason"], width)
+    return lines
+
+
+def _listed(title: str, texts: Sequence[str], width: int) -> list[str]:
+    if not texts:
+        return []
+    lines = [line for text in texts for line in _wrapped("  - ", printable(text), width)]
+    return ["", f"{title}: {plural(len(texts), 'line')}", *lines]
+
+
+def _trailer(report: Facts, width: int) -> list[str]:
+    lines = ["", f"Trace: {printable(report['tracePath'])}"]
+    kept = [unit["worktreePath"] for unit in report["workUnits"] if "worktreePath" in unit]
+    if kept:
+        lines.append(f"Kept: {plural(len(kept), 'worktree')}, the first is {printable(kept[0])}")
+    return lines
+
+
+def _columns(text: str) -> int:
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _wrapped(lead: str, text: str, width: int) -> list[str]:
+    """`lead`, then the words of `text`, in lines of at most `width` columns; later ones start below the text.
+
+    A word that is longer than a line is cut: nothing here is meant to be copied (paths that are come as whole lines).
+    """
+    indent = min(_columns(lead), width - 24)
+    lines, line, used = [], lead, _columns(lead)
+    fresh = True  # nothing of the text in this line yet
+    for word in [piece for whole in text.split() for piece in _pieces(whole, width - indent)]:
+        size = _columns(word)
+        if used + (0 if fresh else 1) + size > width and (not fresh or used > indent):
+            lines.append(line.rstrip())
+            line, used, fresh = " " * indent, indent, True
+        line += word if fresh else f" {word}"
+        used += size if fresh else size + 1
+        fresh = False
+    return [made.replace(TIE, " ") for made in (*lines, line.rstrip())]
+
+
+def _tied(text: str) -> str:
+    """A list whose items are not broken over lines."""
+    return ", ".join(item.replace(" ", TIE) for item in text.split(", "))
+
+
+def _pieces(word: str, room: int) -> list[str]:
+    """A word, cut where it is wider than `room` columns."""
+    found, piece, used = [], "", 0
+    for char in word:
+        size = _columns(char)
+        if used + size > room:
+            found.append(piece)
+            piece, used = "", 0
+        piece += char
+        used += size
+    return [*found, piece]

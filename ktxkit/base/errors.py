@@ -1,0 +1,69 @@
+"""The kinds of failure and their exit status.
+
+A failure carries what was wrong (`message`), where (`where`), and the next step (`hint`). `ktxkit.app.cli` alone turns
+it into bytes and a status. Exceptions state what a person can cause; assertions state what is true if the code is
+right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class KtxError(Exception):
+    """Base of every failure that a user can cause. `status` is the process's exit status."""
+
+    status: ClassVar[int] = 2
+    outcome_default: ClassVar[str] = "cannot_run"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        where: str = "",
+        outcome: str = "",
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.where = where
+        self.outcome = outcome or self.outcome_default
+        self.data: dict[str, Any] = dict(data or {})
+
+
+class Refused(KtxError):
+    """The answer is no: findings, or a refused precondition. Nothing was changed. Status 1."""
+
+    status = 1
+    outcome_default = "refused"
+
+
+class CannotRun(KtxError):
+    """Usage, configuration, missing or too old git, no permission. Status 2."""
+
+    status = 2
+    outcome_default = "cannot_run"
+
+
+class Conflict(KtxError):
+    """What conflicted is back as it was, proven. Status 3."""
+
+    status = 3
+    outcome_default = "textual_conflict"
+
+
+class Blocked(KtxError):
+    """The state could not be proven; evidence and lock are kept, a person must look. Status 4."""
+
+    status = 4
+    outcome_default = "blocked"
+
+
+class BrokenContract(KtxError):
+    """A document is corrupt, tampered with, or of an unknown version. Status 5."""
+
+    status = 5
+    outcome_default = "broken_contract"

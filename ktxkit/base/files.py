@@ -1,0 +1,243 @@
+"""Files: written aside, fsynced, renamed; a directory is fsynced after a rename in it (design, section 4).
+
+Everything goes through `os` calls on descriptors, so that the fault tests can stop a process before and after each one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.rules.digests import digest
+
+PRIVATE_DIR = 0o700
+PRIVATE_FILE = 0o600
+MARKED = re.compile(r"([0-9a-f]{8})-([0-9]+)-([0-9]+)-[0-9a-f]+(?:\.tmp)?\Z")
+DOCUMENT_LIMIT = 256 * 1024 * 1024  # bytes; a document above this is not one of ours
+
+
+def make_dirs(path: Path, mode: int = PRIVATE_DIR) -> None:
+    """Make a directory and its missing parents with `mode`; their names are on the disk when this returns.
+
+    What is flushed into a new directory later would be lost with its name. Raises CannotRun where a file is in the way.
+    """
+    missing = []
+    probe = path
+    while not probe.is_dir():
+        missing.append(probe)
+        if probe.parent == probe:
+            break
+        probe = probe.parent
+    for directory in reversed(missing):
+        try:
+            os.mkdir(directory, mode)  # noqa: PTH102 - see the module's docstring
+        except FileExistsError:
+            if not directory.is_dir():
+                raise CannotRun(
+                    f"{directory} is in the way: a directory is needed there", hint="move it away"
+                ) from None
+        else:
+            _sync_parent(directory)
+
+
+def _sync_parent(directory: Path) -> None:
+    try:
+        sync_dir(directory.parent)
+    except PermissionError:
+        return  # gate-ok: it may be written and entered, not read; then no one can flush it
+
+
+def sync_dir(path: Path) -> None:
+    """Flush a directory's entries to the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write every byte. A short write is continued; an error is raised as it comes."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """A file in a private directory of a live process: nobody else reads it, and nothing of it must last.
+
+    Raises FileExistsError where it is there, OSError as the system gives it.
+    """
+    make_dirs(path.parent)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        write_all(fd, data)
+    finally:
+        os.close(fd)
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, durable: bool = True) -> None:
+    """Replace `path` by `data` as a whole or not at all; with `durable` it is on the disk when this returns.
+
+    Raises OSError as the system gives it; nothing is left beside the target then.
+    """
+    with written_aside(path, mode=mode, durable=durable) as fd:
+        write_all(fd, data)
+
+
+def write_named(cwd: Path, name: str, data: bytes) -> Path:
+    """Write a file that a user named; returns its path. No directory is made for it.
+
+    What a symbolic link names is replaced, not the link; a FIFO or device is opened and written to. Raises CannotRun
+    where no file can be there, OSError as the system gives it.
+    """
+    if not name:
+        raise CannotRun("the name of the file to write is empty", hint="name a file")
+    path = cwd / name
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        mode = 0
+    if stat.S_ISDIR(mode):
+        raise CannotRun("a directory stands where the file would be written", where=str(path), hint="name a file")
+    if mode and not stat.S_ISREG(mode):
+        fd = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            write_all(fd, data)
+        finally:
+            os.close(fd)
+        return path
+    real = Path(os.path.realpath(path))
+    if not real.parent.is_dir():
+        raise CannotRun(f"there is no directory {real.parent}", where=name, hint="make it first, or name another file")
+    write_atomic(real, data, mode=stat.S_IMODE(mode) or 0o644)
+    return path
+
+
+@contextmanager
+def written_aside(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True) -> Iterator[int]:
+    """A descriptor to write `path`'s new content to; renamed into place when the block ends well, removed when not.
+
+    What a dead process had written aside for the same name is removed first.
+    """
+    make_dirs(path.parent)
+    _sweep(path)
+    aside = path.with_name(f".{path.name[:80]}.{owner_mark()}-{os.urandom(6).hex()}.tmp")
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        try:
+            yield fd
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(aside, path)  # noqa: PTH105
+    except BaseException:
+        remove(aside)
+        raise
+    if durable:
+        sync_dir(path.parent)
+
+
+def owner_mark() -> str:
+    """This process in a file name, so that a later one can prove it dead: boot, pid, start time."""
+    from ktxkit.base import process
+
+    me = process.this_owner()
+    return f"{_boot(me.boot_id)}-{me.pid}-{me.start_time}"
+
+
+def _boot(boot_id: str) -> str:
+    return digest(boot_id.encode())[3:11]
+
+
+def is_abandoned(name: str) -> bool:
+    """Whether a name carries the mark of a process that is proven dead."""
+    from ktxkit.base import process
+
+    found = MARKED.search(name)
+    if found is None:
+        return False
+    return found[1] != _boot(process.boot_id()) or process.start_time(int(found[2])) != int(found[3])
+
+
+def _sweep(path: Path) -> None:
+    lead = f".{path.name[:80]}."
+    for name in os.listdir(path.parent):  # noqa: PTH208
+        if name.startswith(lead) and name.endswith(".tmp") and is_abandoned(name):
+            remove(path.with_name(name))
+
+
+def sweep_asides(top: Path) -> int:
+    """Remove, below `top`, the half-written files of processes that are proven dead; returns how many."""
+    count = 0
+    for folder, _, names in os.walk(top):
+        for name in names:
+            if name.startswith(".") and name.endswith(".tmp") and is_abandoned(name):
+                count += remove(Path(folder) / name)
+    return count
+
+
+def remove(path: Path) -> bool:
+    """Remove a file. False where it was not there."""
+    try:
+        os.unlink(path)  # noqa: PTH108
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def read(path: Path, limit: int = DOCUMENT_LIMIT) -> bytes:
+    """Read a regular file whole, never through a link at its end. Raises FileNotFoundError, BrokenContract, OSError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise BrokenContract(
+                "a symbolic link stands where a file is expected",
+                where=str(path),
+                hint="put the file itself there: a link could lead anywhere",
+            ) from error
+        raise
+    with open(fd, "rb") as stream:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise BrokenContract("it is not a regular file", where=str(path), hint="move it away, or name a file")
+        if info.st_size > limit:
+            raise BrokenContract(
+                f"{info.st_size} bytes are more than a document may have",
+                where=str(path),
+                hint="the file may be foreign: no document of ours grows so far",
+            )
+        return stream.read()
+
+
+class Part(NamedTuple):
+    """A part of a file. `total` is the whole file's size, bytes."""
+
+    content: bytes
+    total: int
+
+
+def read_part(path: Path, limit: int, *, from_end: bool = False) -> Part:
+    """At most `limit` bytes of a regular file, from its beginning or its end. Raises OSError."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+        total = os.fstat(stream.fileno()).st_size
+        if from_end:
+            stream.seek(max(0, total - limit))
+        return Part(stream.read(limit), total)
+
+
+def temp_dir(parent: Path, prefix: str) -> Path:
+    """A new private directory under `parent`."""
+    make_dirs(parent)
+    path = parent / f"{prefix}{os.urandom(6).hex()}"
+    os.mkdir(path, PRIVATE_DIR)  # noqa: PTH102
+    return path

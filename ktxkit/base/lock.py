@@ -1,0 +1,93 @@
+"""Locks: flock on a file that is never unlinked, and a document beside it that says who holds it and how far they are.
+
+flock is the exclusion; the kernel lets it go when the holder dies. The document is the evidence: a holder that died
+leaves it, with the phase it was in, for the next one to finish or forget.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ktxkit.base import files
+from ktxkit.base.clock import Clock
+from ktxkit.base.errors import CannotRun, Refused
+
+POLL = 0.05  # seconds between tries
+
+
+@contextmanager
+def flocked(
+    path: Path, *, clock: Clock, wait: float | None = None, shared: bool = False, what: str = ""
+) -> Iterator[int]:
+    """Hold flock on `path` (made if missing, never unlinked) for the block.
+
+    `wait` seconds are waited for a holder (None: for ever, 0: not at all). Raises Refused where it is still held.
+    """
+    fd = _locked(path, clock, wait, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, what)
+    try:
+        yield fd
+    finally:
+        os.close(fd)  # closing lets flock go
+
+
+@contextmanager
+def flocked_directory(path: Path) -> Iterator[None]:
+    """Hold flock on a directory itself, for a short change of a file in it: where a lock file of ours has no place."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _try(fd, fcntl.LOCK_EX, blocking=True)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _locked(path: Path, clock: Clock, wait: float | None, kind: int, what: str) -> int:
+    files.make_dirs(path.parent)
+    deadline = None if wait is None else clock.monotonic() + wait
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, files.PRIVATE_FILE)
+        try:
+            if _try(fd, kind, blocking=deadline is None) and _same(fd, path):
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+        if deadline is not None and clock.monotonic() >= deadline:
+            raise Refused(
+                f"{what or path.name} is being worked on by another process",
+                where=str(path),
+                hint="wait for it to end, or look at the document beside the lock to see who holds it",
+            )
+        clock.sleep(POLL)
+
+
+def _try(fd: int, kind: int, *, blocking: bool) -> bool:
+    try:
+        fcntl.flock(fd, kind if blocking else kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EINTR):
+            return False
+        message = f"this file system cannot lock: {error.strerror}"
+        raise CannotRun(message, hint="set KTX_DIR to a local disk") from error
+    return True
+
+
+def _same(fd: int, path: Path) -> bool:
+    """The file that is locked is the file of that name (nobody put another in its place meanwhile)."""
+    held = os.fstat(fd)
+    try:
+        named = os.stat(path, follow_symlinks=False)  # noqa: PTH116
+    except FileNotFoundError:
+        return False
+    return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+
+
+def nonce() -> str:
+    """Names one holding of a lock, so that a later holder cannot be taken for it."""
+    return os.urandom(16).hex()

@@ -1,0 +1,295 @@
+"""Child processes: own process group, stdin closed, a deadline that kills the group. And who we are.
+
+An owner is (boot id, pid, start time): a pid alone is reused. Source: proc(5), field 22 of /proc/PID/stat.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+from ktxkit.base.errors import CannotRun
+from ktxkit.base.rules.digests import digest
+
+Child = subprocess.Popen[bytes]
+KILL_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+POLL = 0.5  # seconds; a child's end wakes us at once, this is for a signal that another thread took
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+NO_INPUT = NO_OUTPUT = subprocess.DEVNULL
+PIPE = subprocess.PIPE
+DeadlinePassed = subprocess.TimeoutExpired  # what a child's `wait` raises at its limit
+NOT_STARTED = 127  # the status of a command that could not be started, as the shell has it
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a child ended. `status` is negative for a signal, as subprocess has it."""
+
+    argv: tuple[str, ...]
+    status: int
+    out: bytes = b""
+    err: bytes = b""
+    timed_out: bool = False
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL`; the number of one that has no name (real-time signals, signal(7))."""
+    return signal.Signals(number).name if number in set(signal.Signals) else str(number)
+
+
+def ending(status: int) -> str:
+    """How a child ended, for people: `ended with status 3`, `was ended by signal SIGKILL`."""
+    return f"was ended by signal {signal_name(-status)}" if status < 0 else f"ended with status {status}"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process that can be told from a later one with the same pid."""
+
+    boot_id: str
+    pid: int
+    start_time: int  # clock ticks since boot
+
+    def document(self) -> dict[str, Any]:
+        return {"bootId": self.boot_id, "pid": self.pid, "startTime": self.start_time}
+
+
+def start(
+    argv: Sequence[str | bytes | os.PathLike[str]],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+    stderr: int | IO[bytes] = subprocess.PIPE,
+    pass_fds: Collection[int] = (),
+    pipesize: int = -1,
+) -> subprocess.Popen[bytes]:
+    """Start a child as the leader of its own process group. Raises CannotRun where it cannot be started.
+
+    `pass_fds` stay open in it: a lock's descriptor keeps the lock until the child has ended too. `pipesize`: bytes that
+    it may say before it has to wait until somebody reads (-1: what the system gives).
+    """
+    try:
+        return subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            process_group=0,
+            close_fds=True,
+            pass_fds=pass_fds,
+            pipesize=pipesize,
+        )
+    except (OSError, ValueError) as error:
+        name = os.fsdecode(argv[0])
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise CannotRun(
+            f"cannot start {name}: {reason}", where=str(cwd), hint="check the command's name and PATH"
+        ) from error
+
+
+def words_of(pid: int) -> list[str]:
+    """The command line of a process; empty where it cannot be known. Source: proc(5), /proc/PID/cmdline."""
+    try:
+        data = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []  # it has ended, or /proc is not there or hidden: nothing is known of it
+    return [os.fsdecode(word) for word in data.removesuffix(b"\0").split(b"\0")] if data else []
+
+
+def end_reader(child: Child) -> None:
+    """Close the pipes of a child that answers over them, and wait for its end; it may have ended by itself before."""
+    for stream in (child.stdin, child.stdout, child.stderr):
+        if stream is not None:
+            with suppress(BrokenPipeError):
+                stream.close()
+    child.wait()
+
+
+def run(
+    argv: Sequence[str | bytes | os.PathLike[str]],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: bytes | None = None,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+    stderr: int | IO[bytes] = subprocess.PIPE,
+    timeout: float | None = None,
+    pass_fds: Collection[int] = (),
+) -> Completed:
+    """Run a child to its end; at `timeout` seconds its group is ended. Raises CannotRun where it cannot be started."""
+    child = start(
+        argv,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=pass_fds,
+    )
+    late = False
+    try:
+        out, err = child.communicate(stdin, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        late = True
+        end_group(child)
+        out, err = child.communicate()
+    except BaseException:
+        end_group(child)
+        raise
+    return Completed(tuple(os.fsdecode(a) for a in argv), child.returncode, out or b"", err or b"", late)
+
+
+def attached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: int | None) -> int:
+    """Run a child in our place: our streams, our process group; signals sent to us alone are passed on to it.
+
+    `stdout`: where the child's goes, None for ours: a command that prints a document of its own has to keep it apart.
+    Returns its status, negative for a signal as subprocess has it. Raises CannotRun where it cannot be started. What a
+    terminal sends goes to the whole group already, so only what a process sent (`si_code` <= 0) is passed on.
+    """
+    caught = {signal.SIGCHLD, *FORWARDED}
+    previous = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, a child's status is lost
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, caught)
+    try:
+        child = _start_attached(argv, cwd, env, stdout, old)
+        while child.poll() is None:
+            said = signal.sigtimedwait(caught, POLL)
+            if said is not None and said.si_signo != signal.SIGCHLD and said.si_code <= 0:
+                child.send_signal(said.si_signo)
+        return child.returncode
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        if previous is not None:
+            signal.signal(signal.SIGCHLD, previous)
+
+
+def _start_attached(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], stdout: int | None, mask: set[signal.Signals | int]
+) -> subprocess.Popen[bytes]:
+    def unblocked() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    try:
+        return subprocess.Popen(argv, cwd=cwd, env=env, stdout=stdout, preexec_fn=unblocked)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise CannotRun(f"cannot start {argv[0]}: {reason}", where=str(cwd), hint="check its name and PATH") from error
+
+
+def wait_or_end(child: Child, limit: float | None, started: Callable[[int], None] | None = None) -> bool:
+    """Wait for a child, `limit` seconds at most; False where it was late. Its whole group is ended then, in any case.
+
+    `started` is told the process group first. Whatever is raised meanwhile ends the group and goes on.
+    """
+    in_time = True
+    try:
+        if started is not None:
+            started(child.pid)
+        child.wait(limit)
+    except DeadlinePassed:
+        in_time = False
+        end_group(child)
+    except BaseException:
+        end_group(child)
+        raise
+    signal_group(child.pid, signal.SIGKILL)
+    return in_time
+
+
+def end_group(child: subprocess.Popen[bytes], grace: float = KILL_GRACE) -> None:
+    """End a child and everything in its group: SIGTERM, then SIGKILL after `grace` seconds."""
+    signal_group(child.pid, signal.SIGTERM)
+    try:
+        child.wait(grace)
+    except subprocess.TimeoutExpired:
+        pass  # gate-ok: the kill below is the answer to it
+    signal_group(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def signal_group(pgid: int, number: int) -> bool:
+    """Signal a process group. False where it is gone."""
+    try:
+        os.killpg(pgid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@cache
+def boot_id() -> str:
+    """The kernel's id of this boot: the same for as long as a process lives."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+
+
+def machine_id() -> str:
+    """Names this machine, so that a pid of another one is never taken for one of ours: a digest, nothing personal."""
+    try:
+        told = Path("/etc/machine-id").read_text("ascii").strip()
+    except (FileNotFoundError, PermissionError, UnicodeDecodeError):
+        told = ""
+    return digest(f"{told}\n{os.uname().nodename}".encode())[3:35]
+
+
+def peak_rss_of_children() -> int:
+    """Bytes of memory that the largest child which was waited for had at its peak (getrusage counts kilobytes)."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+
+
+def start_time(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None where there is no such process (a zombie is none)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    if fields[0] in (b"Z", b"X"):
+        return None
+    return int(fields[19])
+
+
+@cache
+def this_owner() -> Owner:
+    """This process; a child that is forked asks anew."""
+    pid = os.getpid()
+    ticks = start_time(pid)
+    assert ticks is not None, "this process is alive"
+    return Owner(boot_id(), pid, ticks)
+
+
+os.register_at_fork(after_in_child=this_owner.cache_clear)
+
+
+def is_dead(owner: Owner) -> bool:
+    """True only where it is proven: another boot, no such pid, or the pid's start time differs."""
+    return owner.boot_id != boot_id() or start_time(owner.pid) != owner.start_time
+
+
+def cpu_count() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def has_open(path: Path) -> bool:
+    """Whether some process that we may look at has the file open."""
+    wanted = os.path.realpath(path)
+    pids = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+    return any(wanted in _open_files(pid) for pid in pids)
+
+
+def _open_files(pid: str) -> list[str]:
+    try:
+        return [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]  # noqa: PTH115, PTH208
+    except OSError:
+        return []  # it ended meanwhile, or belongs to somebody else

@@ -1,0 +1,256 @@
+"""YAML under a strict policy: YAML 1.2 core scalars, a position for every node, nothing that can explode.
+
+ruamel.yaml's parser gives events; what they say is judged here, event by event, so that a bomb ends at its first
+alias and never becomes a value. Anchors, aliases, merge keys, tags, directives, several documents, keys that are not
+text and keys that stand twice are problems; so are sizes beyond the caps. Dates stay text. Lines and columns count
+from 1, in characters; offsets count characters from 0 in `text`, which is what `decode` returned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NoReturn
+
+from ktxkit.base.rules.yaml_nodes import Node, Problem, resolve
+
+SIZE_LIMIT = 1024 * 1024  # bytes
+DEPTH_LIMIT = 64
+NODE_LIMIT = 100_000
+# YAML 1.2, c-printable, without the characters that only some readers take for line ends. What is left is refused with
+# its place before the parser sees it.
+# The class names what is refused, since one of what is allowed takes 4 ms to compile.
+_REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_BREAK = re.compile("\r\n|[\n\r]")
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What was read. `root` is None where there is no value that can be trusted."""
+
+    root: Node | None
+    problems: tuple[Problem, ...]
+    text: str = ""
+
+
+class _Stop(Exception):
+    """Reading cannot go on."""
+
+
+def decode(data: bytes) -> tuple[str, Problem | None]:
+    """The text, a byte-order mark taken off. A problem where it is no UTF-8, too large, or holds control characters."""
+    if len(data) > SIZE_LIMIT:
+        return "", Problem("yaml-size", 1, 1, f"{len(data)} bytes are more than the {SIZE_LIMIT} that are read")
+    try:
+        text = data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line, column = place(data[: error.start].decode("utf-8", "replace").removeprefix("\ufeff"), None)
+        return "", Problem("yaml-encoding", line, column, f"not UTF-8: byte 0x{data[error.start]:02x}")
+    return text, _refused(text)
+
+
+def _refused(text: str) -> Problem | None:
+    bad = _REFUSED.search(text)
+    if bad is None:
+        return None
+    line, column = place(text, bad.start())
+    return Problem("yaml-syntax", line, column, f"character U+{ord(bad[0]):04X} is not allowed in YAML")
+
+
+def place(text: str, offset: int | None) -> tuple[int, int]:
+    """Line and column, from 1, of an offset in characters (None: the end). CR, LF and CRLF each end a line."""
+    head = text if offset is None else text[:offset]
+    if offset is not None and head.endswith("\r") and text[offset : offset + 1] == "\n":
+        head = head[:-1]
+    line, start = 1, 0
+    for found in _BREAK.finditer(head):
+        line, start = line + 1, found.end()
+    return line, len(head) - start + 1
+
+
+def read(data: bytes) -> Parsed:
+    """Read a whole file. Never raises; whatever is wrong is a problem."""
+    text, problem = decode(data)
+    return Parsed(None, (problem,), text) if problem is not None else read_text(text)
+
+
+def read_text(text: str) -> Parsed:
+    """Read text that was decoded elsewhere. Never raises; whatever is wrong is a problem."""
+    return read_with(_events, text)
+
+
+def read_with(events: Callable[[str], Iterator[Any]], text: str) -> Parsed:
+    """Read by another source of events than the fastest (two that disagree would be two verdicts)."""
+    problem = _refused(text)
+    if problem is not None:
+        return Parsed(None, (problem,), text)
+    builder = _Builder()
+    try:
+        for event in events(text):
+            builder.take(event)
+    except _Stop:
+        return Parsed(None, tuple(builder.problems), text)
+    except _syntax_errors() as error:
+        builder.problems.append(_syntax(error, text))
+        return Parsed(None, tuple(builder.problems), text)
+    return Parsed(builder.root, tuple(builder.problems), text)
+
+
+@cache
+def _syntax_errors() -> tuple[type[Exception], ...]:
+    from ruamel.yaml.error import YAMLError
+
+    # The pure parser lets a few others out on broken input (an escape beyond Unicode, an unfinished number).
+    return (YAMLError, ValueError, IndexError, AttributeError, AssertionError, OverflowError, RecursionError)
+
+
+def _events(text: str) -> Iterator[Any]:
+    parser = fast_parser()
+    if parser is None:
+        yield from pure_events(text)
+        return
+    reader = parser(text)
+    while (event := reader.get_event()) is not None:
+        yield event
+
+
+@cache
+def fast_parser() -> Any:
+    """libyaml's parser where it is really there, else None. ruamel.yaml's own flag says yes where it is not."""
+    try:
+        from _ruamel_yaml import CParser
+    except ImportError:
+        return None
+    return CParser
+
+
+def pure_events(text: str) -> Iterator[Any]:
+    """Events of ruamel.yaml's own parser, taught what YAML 1.2 allows and libyaml takes: a tab after a colon."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.scanner import Scanner
+
+    class Tabs(Scanner):
+        def scan_to_next_token(self) -> Any:
+            while True:
+                found = super().scan_to_next_token()
+                if self.reader.peek() != "\t" or (self.allow_simple_key and not self.flow_level):
+                    return found
+                self.reader.forward()
+
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Scanner = Tabs
+    yield from yaml.parse(text)
+
+
+def _syntax(error: Exception, text: str) -> Problem:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    said = getattr(error, "problem", None) or str(error).partition("\n")[0] or type(error).__name__
+    context = getattr(error, "context", None)
+    message = f"{said} ({context})" if context else str(said)
+    line, column = (mark.line + 1, mark.column + 1) if mark is not None else place(text, None)
+    return Problem("yaml-syntax", line, column, message)
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A map or list that is open: the keys it has, and the key that waits for its value."""
+
+    node: Node
+    keys: set[str]
+    key: Node | None = None
+
+
+class _Builder:
+    """Turns events into nodes and problems."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.root: Node | None = None
+        self.stack: list[_Frame] = []
+        self.nodes = 0
+        self.documents = 0
+
+    def add(self, rule: str, mark: Any, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(rule, mark.line + 1, mark.column + 1, message, hint))
+
+    def stop(self, rule: str, mark: Any, message: str, hint: str = "") -> NoReturn:
+        self.add(rule, mark, message, hint)
+        raise _Stop
+
+    def take(self, event: Any) -> None:
+        kind = type(event).__name__
+        if kind == "ScalarEvent":
+            self.scalar(event)
+        elif kind in ("MappingStartEvent", "SequenceStartEvent"):
+            self.open(event, "map" if kind[0] == "M" else "list")
+        elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+            self.stack.pop().node.end = event.end_mark.index
+        elif kind == "AliasEvent":
+            self.stop("yaml-alias", event.start_mark, "an alias is not allowed", "write the value out")
+        elif kind == "DocumentStartEvent":
+            self.document(event)
+
+    def document(self, event: Any) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            self.stop("yaml-documents", event.start_mark, "a second document", "one file holds one document")
+        if event.version or event.tags:
+            self.stop("yaml-directive", event.start_mark, "a directive is not allowed", "remove the % line")
+
+    def common(self, event: Any) -> None:
+        self.nodes += 1
+        if self.nodes > NODE_LIMIT:
+            self.stop("yaml-size", event.start_mark, f"more than {NODE_LIMIT} values", "split the file")
+        if event.anchor is not None:
+            self.stop("yaml-alias", event.start_mark, "an anchor is not allowed", "write the value out")
+        if event.tag is not None:
+            self.stop("yaml-tag", event.start_mark, f"the tag {str(event.tag)[:80]} is not allowed", "remove the tag")
+
+    def open(self, event: Any, kind: str) -> None:
+        self.common(event)
+        mark = event.start_mark
+        if len(self.stack) >= DEPTH_LIMIT:
+            self.stop("yaml-size", mark, f"nested deeper than {DEPTH_LIMIT}", "flatten it")
+        node = Node(kind, mark.line + 1, mark.column + 1, mark.index, event.end_mark.index)
+        node.style = "flow" if event.flow_style else ""
+        self.put(node, mark)
+        self.stack.append(_Frame(node, set()))
+
+    def scalar(self, event: Any) -> None:
+        self.common(event)
+        mark = event.start_mark
+        node = Node("scalar", mark.line + 1, mark.column + 1, mark.index, event.end_mark.index, event.value)
+        node.style = event.style or ""
+        problem = resolve(node) if not node.style else None
+        if problem is not None:
+            self.problems.append(problem)
+        self.put(node, mark)
+
+    def put(self, node: Node, mark: Any) -> None:
+        if not self.stack:
+            self.root = node
+            return
+        frame = self.stack[-1]
+        if frame.node.kind == "list":
+            frame.node.items.append((None, node))
+        elif frame.key is None:
+            self.name(node, frame, mark)
+        else:
+            frame.node.items.append((frame.key, node))
+            frame.key = None
+
+    def name(self, node: Node, frame: _Frame, mark: Any) -> None:
+        """A node where a key is due."""
+        if node.kind != "scalar":
+            self.stop("yaml-non-string-key", mark, f"a {node.kind} stands where a key is due", "quote it if it is text")
+        if not isinstance(node.plain, str) or node.dateish:
+            self.add("yaml-non-string-key", mark, f"the key {node.plain!r} is not text", "quote the key")
+            node.plain = str(node.plain)
+        elif node.plain == "<<" and not node.style:
+            self.stop("yaml-alias", mark, "a merge key is not allowed", "write the keys out")
+        if node.plain in frame.keys:
+            self.add("yaml-duplicate-key", mark, f"the key {node.plain!r} stands twice", "remove one of them")
+        frame.keys.add(node.plain)
+        frame.key = node

@@ -1,1 +1,0 @@
-"""Decisions. Pure: no clock, no file, no process, no environment."""

@@ -1,1 +1,0 @@
-"""Affected tests, decided from facts alone: reading a file, comparing two readings, following uses back to tests."""

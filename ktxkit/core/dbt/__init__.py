@@ -1,1 +1,0 @@
-"""dbt's documents as facts: models, tests, semantic models."""

@@ -1,1 +1,0 @@
-"""Gates: pure readers of artifacts and the rules over what they found."""

@@ -1,1 +1,0 @@
-"""Ingestion as decisions: difference, plan, provenance. Pure."""

@@ -1,1 +1,0 @@
-"""The ledger's decisions: what the recorded facts of jobs and test runs allow to be said."""

@@ -1,1 +1,0 @@
-"""What two commands need: decisions of `core` joined with `effects`. A flow prints nothing and parses no arguments."""

@@ -1,1 +1,0 @@
-"""The gates besides the one of artifacts, behind one interface (`ktxkit.gate`)."""

@@ -1,1 +1,0 @@
-"""A whole job: lock, snapshot, project, fix the base, run units in parallel, integrate in order, gate, land, report."""

@@ -1,0 +1,238 @@
+"""The semantic layer of one tree, joined from the facts of its files: connections, their sources, their tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from ktxkit.gates.rules.nearness import Nearness
+
+Facts = dict[str, Any]
+
+SEMANTIC_LAYER = b"semantic-layer/"
+WIKI = b"wiki/"
+EVERYONES = b"wiki/global/"
+PROVENANCE = b"links/provenance.json"
+PLACES = (PROVENANCE, b"semantic-layer", b"wiki")  # below the root: where artifacts are, directories or a file
+_YAML = (b".yaml", b".yml")
+_QUOTES = str.maketrans("", "", "\"`'[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which artifact a path is. `kind`: source, shard, page, provenance, or nothing. `key`: a page's key."""
+
+    kind: str = ""
+    connection: str = ""
+    key: str = ""
+    user: str = ""
+
+
+@lru_cache(maxsize=1 << 16)
+def place_of(path: bytes, root: bytes = b"") -> Place:
+    """The artifact at a path below `root` (which is empty or ends in `/`)."""
+    if not path.startswith(root):
+        return Place()
+    inner = path[len(root) :]
+    if inner == PROVENANCE:
+        return Place("provenance")
+    if inner.startswith(SEMANTIC_LAYER) and inner.endswith(_YAML):
+        parts = inner.decode("utf-8", "surrogateescape").split("/")
+        if len(parts) == 3:
+            return Place("source", parts[1])
+        if len(parts) > 3 and parts[2] == "_schema":
+            return Place("shard", parts[1])
+    if inner.startswith(WIKI) and inner.endswith(b".md"):
+        return _page(inner.decode("utf-8", "surrogateescape").split("/"))
+    return Place()
+
+
+def _page(parts: list[str]) -> Place:
+    if len(parts) >= 3 and parts[1] == "global":
+        return Place("page", key="/".join(parts[2:])[: -len(".md")])
+    if len(parts) >= 4 and parts[1] == "user":
+        return Place("page", key="/".join(parts[3:])[: -len(".md")], user=parts[2])
+    return Place()
+
+
+def kind_of(path: bytes, root: bytes) -> str:
+    """`place_of(path, root).kind`; of a page of everyone's, and of a source, without the rest."""
+    if path.startswith(root + EVERYONES) and path.endswith(b".md"):
+        return "page"
+    if path.startswith(root + SEMANTIC_LAYER) and path.endswith(_YAML) and path.count(b"/", len(root)) == 2:
+        return "source"
+    return place_of(path, root).kind
+
+
+def page_keys(pages: Iterable[bytes], root: bytes) -> dict[str, set[str]]:
+    """Page keys that each user sees; those of nobody ("") are everyone's."""
+    prefix = root + EVERYONES
+    start = len(prefix)
+    everyones: set[str] = set()
+    keys: dict[str, set[str]] = {"": everyones}
+    for path in pages:
+        if path.startswith(prefix):
+            everyones.add(path[start:-3].decode("utf-8", "surrogateescape"))
+        else:
+            where = place_of(path, root)
+            keys.setdefault(where.user, set()).add(where.key)
+    for user in keys.keys() - {""}:
+        keys[user] |= everyones
+    return keys
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a tree is judged. `root`: where the artifacts lie in it, empty or ending in `/`."""
+
+    root: bytes = b""
+    advise: bool = False
+    strict: bool = False
+    raw_current: Collection[str] | None = None
+    raw_deleted: Collection[str] = field(default_factory=frozenset)
+
+
+@dataclass(slots=True)
+class Source:
+    """One source: where it is declared (one file; two where an overlay changes a table), and what it has."""
+
+    connection: str
+    name: str
+    declared: list[tuple[bytes, str, Facts]] = field(default_factory=list)  # path, form, facts
+    columns: set[str] = field(default_factory=set)
+    measures: set[str] = field(default_factory=set)
+    segments: set[str] = field(default_factory=set)
+    table: str = ""
+    folded: frozenset[str] = frozenset()  # its columns and measures as SQL compares them
+    aliases: dict[str, str] = field(default_factory=dict)  # of its joins: what they join
+
+    def has(self, entity: str) -> bool:
+        return entity in self.columns or entity in self.measures or entity in self.segments
+
+    def names(self) -> set[str]:
+        return self.columns | self.measures | self.segments
+
+    @property
+    def entities(self) -> list[str]:
+        return sorted(self.names())
+
+    @property
+    def based(self) -> bool:
+        """Whether its columns are known: an overlay alone has none of its own."""
+        return any(form in ("standalone", "shard") for _, form, _ in self.declared)
+
+
+@dataclass(slots=True)
+class Layer:
+    """All sources of a tree. `unreadable`: names that a file declares which cannot be read, by connection."""
+
+    connections: dict[str, dict[str, Source]] = field(default_factory=dict)
+    unreadable: dict[str, set[str]] = field(default_factory=dict)
+    tables: dict[str, set[str]] = field(default_factory=dict)
+    homes: dict[str, list[str]] = field(default_factory=dict)  # source name: its connections
+    folded: dict[str, dict[str, str]] = field(default_factory=dict)  # by connection: a source by its name in lower case
+    near: Nearness = field(default_factory=Nearness)
+
+    def find(self, name: str) -> list[Source]:
+        """The source of that name in every connection that has it."""
+        return [self.connections[connection][name] for connection in self.homes.get(name, ())]
+
+    def is_unreadable(self, name: str, connection: str = "") -> bool:
+        places = [connection] if connection else list(self.unreadable)
+        return any(name in self.unreadable.get(place, ()) for place in places)
+
+    def names(self, connection: str = "") -> list[str]:
+        return sorted(self.connections.get(connection, {})) if connection else sorted(self.homes)
+
+    def near_source(self, name: str, connection: str = "", limit: int = 3, cutoff: float = 0.6) -> list[str]:
+        """The sources whose names are nearest to one that is none."""
+        return self.near.names(name, ("sources", connection), lambda: self.names(connection), limit, cutoff)
+
+    def near_entity(self, name: str, sources: list[Source], limit: int = 3, cutoff: float = 0.6) -> list[str]:
+        """The entities of some sources whose names are nearest to one that is none."""
+        group = ("entities", *sorted((one.connection, one.name) for one in sources))
+        return self.near.names(
+            name, group, lambda: {entity for one in sources for entity in one.entities}, limit, cutoff
+        )
+
+    def knows_table(self, reference: str, connection: str = "") -> bool:
+        """Quotes and case do not count; a table's last parts name it."""
+        wanted = plain_table(reference)
+        places = [connection] if connection else list(self.tables)
+        return any(wanted in self.tables.get(place, ()) for place in places)
+
+
+@lru_cache(maxsize=1 << 14)
+def plain_table(name: str) -> str:
+    return name.translate(_QUOTES).strip().casefold()
+
+
+def build(files: Mapping[bytes, Facts], root: bytes = b"") -> Layer:
+    """Join the facts of a tree's semantic-layer files."""
+    layer = Layer()
+    for path in sorted(files):
+        where = place_of(path, root)
+        if where.kind in ("source", "shard"):
+            layer.connections.setdefault(where.connection, {})
+            _add(layer, path, where, files[path])
+    for connection, sources in layer.connections.items():
+        layer.folded[connection] = {name.casefold(): name for name in sorted(sources, reverse=True)}
+        for name, source in sources.items():
+            _gather(source, sources)
+            layer.homes.setdefault(name, []).append(connection)
+            _tables(layer.tables.setdefault(connection, set()), source)
+    return layer
+
+
+def _add(layer: Layer, path: bytes, where: Place, facts: Facts) -> None:
+    if facts["form"] == "broken":
+        stem = path.rpartition(b"/")[2].rpartition(b".")[0].decode("utf-8", "surrogateescape")
+        layer.unreadable.setdefault(where.connection, set()).update(facts["names"] or [stem])
+        return
+    sources = layer.connections[where.connection]
+    for entry in facts["sources"]:
+        source = sources.setdefault(entry["name"], Source(where.connection, entry["name"]))
+        source.declared.append((path, facts["form"], entry))
+
+
+def _gather(source: Source, siblings: Mapping[str, Source]) -> None:
+    """What a source has: its own and its table's; an overlay's exclusions taken off."""
+    for _, _, entry in source.declared:
+        source.columns.update(name for name, _, _ in entry["columns"])
+        source.measures.update(name for name, _, _ in entry["measures"])
+        source.segments.update(name for name, _, _ in entry["segments"])
+        source.table = source.table or entry.get("table", "")
+        parent = siblings.get(str(entry.get("inherits_columns_from", "")).rpartition(".")[2])
+        for _, _, inherited in parent.declared if parent is not None else ():
+            source.columns.update(name for name, _, _ in inherited["columns"])
+    for _, form, entry in source.declared:
+        if form == "overlay":
+            own = {name for name, _, _ in entry["columns"]}
+            source.columns -= {name for name, _, _ in entry["excluded"]} - own
+    source.folded = frozenset(name.casefold() for name in (*source.columns, *source.measures))
+    source.aliases = {
+        join.get("alias", join["to"]): join["to"] for _, _, one in source.declared for join in one["joins"]
+    }
+
+
+def _tables(known: set[str], source: Source) -> None:
+    known.add(plain_table(source.name))
+    parts = plain_table(source.table).split(".") if source.table else []
+    known.update(".".join(parts[n:]) for n in range(len(parts)))
+
+
+def entries(layer: Layer) -> Iterator[tuple[Source, bytes, str, Facts]]:
+    """Every declaration of every source."""
+    for connection in sorted(layer.connections):
+        for name in sorted(layer.connections[connection]):
+            source = layer.connections[connection][name]
+            for path, form, entry in source.declared:
+                yield source, path, form, entry
+
+
+PAGE_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
+FILE_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,63}\Z")
+RESERVED = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))})

@@ -1,0 +1,162 @@
+"""Swallowed exceptions in Python: an `except` block whose whole body discards the error.
+
+Discarding is doing nothing, going on, or ending a function that has no answer anyway. In a function that answers,
+`return None` is an answer: its caller is told that there is none.
+
+A waiver is a comment `# gate-ok: REASON` on a line of the block or alone on the line above it. One that gives no reason
+is refused, and one that waives nothing is told.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ktxkit.base.rules.yaml_nodes import Problem
+
+_WAIVER = re.compile(r"#\s*gate-ok\s*(?::\s*(.*)|\Z)")
+_LINE_END = re.compile("\r\n?")
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_STATEMENTS = ("body", "handlers", "orelse", "finalbody", "cases")  # where statements, and so handlers, can be
+_TOKEN = re.compile(rb"\w+|[^\w \t\r\f]")
+TOKEN_LIMIT = 150_000  # words, signs and line ends of one file: half a second and 130 MB at the worst
+SIZE_LIMIT = 1024 * 1024  # bytes of one file
+
+
+@dataclass(slots=True)
+class _Waiver:
+    line: int
+    column: int
+    reason: str
+    alone: bool
+    used: bool = field(default=False)
+
+
+def judge(data: bytes) -> list[Problem]:
+    """What is wrong in one Python source. Never raises."""
+    excess = _excess(data)
+    if excess:
+        return [Problem("python-size", 1, 1, excess, "split the file, or name the files of this gate with `files`")]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a deprecated escape in foreign code is not ours to tell
+            tree = ast.parse(data)
+    except SyntaxError as error:
+        line, column = max(error.lineno or 1, 1), max(error.offset or 1, 1)
+        return [Problem("python-syntax", line, column, f"not Python: {error.msg}")]
+    except (ValueError, RecursionError, MemoryError) as error:
+        return [Problem("python-syntax", 1, 1, f"cannot be read: {str(error)[:200] or type(error).__name__}")]
+    waivers = list(_waivers(data))
+    by_line: dict[int, list[_Waiver]] = {}
+    for waiver in waivers:
+        by_line.setdefault(waiver.line, []).append(waiver)
+    found = [_judge(node, answers, by_line) for node, answers in _handlers(tree)]
+    problems = [problem for problem in found if problem is not None] + [*_wrong(waivers)]
+    return sorted(problems, key=lambda one: (one.line, one.column))
+
+
+def _excess(data: bytes) -> str:
+    """Why a file is not read: what its tree would take grows with its tokens. Empty where it is."""
+    if len(data) > SIZE_LIMIT:
+        return f"{len(data)} bytes are more than the {SIZE_LIMIT} that are read"
+    if len(data) > TOKEN_LIMIT and (count := sum(1 for _ in _TOKEN.finditer(data))) > TOKEN_LIMIT:
+        return f"{count} words and signs are more than the {TOKEN_LIMIT} that are read"
+    return ""
+
+
+def _wrong(waivers: list[_Waiver]) -> Iterator[Problem]:
+    for waiver in waivers:
+        if not waiver.reason:
+            message = "a waiver without a reason: `# gate-ok: REASON`"
+            yield Problem("waiver-without-reason", waiver.line, waiver.column, message, "say why it is right")
+        elif not waiver.used:
+            message = "this waiver waives nothing"
+            yield Problem("waiver-unused", waiver.line, waiver.column, message, "remove the comment")
+
+
+def _handlers(tree: ast.AST) -> list[tuple[ast.ExceptHandler, bool]]:
+    """Every handler, in the order of the source, and whether the function that it stands in answers."""
+    found: list[tuple[ast.ExceptHandler, ast.AST]] = []
+    pending: list[tuple[ast.AST, ast.AST]] = [(tree, tree)]
+    while pending:
+        node, scope = pending.pop()
+        if isinstance(node, _SCOPES):
+            scope = node
+        elif isinstance(node, ast.ExceptHandler):
+            found.append((node, scope))
+        pending += [(child, scope) for field in _STATEMENTS for child in getattr(node, field, ())]
+    answers = {scope: scope is not tree and _answers(scope) for scope in {scope for _, scope in found}}
+    found.sort(key=lambda one: (one[0].lineno, one[0].col_offset))
+    return [(node, answers[scope]) for node, scope in found]
+
+
+def _answers(function: ast.AST) -> bool:
+    """Whether a function returns anything but None; a generator's return says nothing to who iterates."""
+    pending = list(ast.iter_child_nodes(function))
+    answers = False
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return False
+        if isinstance(node, ast.Return) and not _nothing(node.value):
+            answers = True
+        if not isinstance(node, _SCOPES):
+            pending += ast.iter_child_nodes(node)
+    return answers
+
+
+def _nothing(value: ast.expr | None) -> bool:
+    return value is None or (isinstance(value, ast.Constant) and value.value is None)
+
+
+def _judge(node: ast.ExceptHandler, answers: bool, waivers: Mapping[int, list[_Waiver]]) -> Problem | None:
+    if not all(_discards(statement, answers) for statement in node.body):
+        return None
+    last = node.end_lineno or node.lineno
+    waived = False
+    for line in range(node.lineno - 1, last + 1):
+        for waiver in waivers.get(line, ()):
+            if line >= node.lineno or waiver.alone:
+                waiver.used = True
+                waived = waived or bool(waiver.reason)
+    if waived:
+        return None
+    message = f"this block catches {_caught(node.type)[:80]} and discards it"
+    hint = "handle it, log it or let it pass; or `# gate-ok: REASON` on the line"
+    return Problem("swallowed-exception", node.lineno, node.col_offset + 1, message, hint)
+
+
+def _caught(kind: ast.expr | None) -> str:
+    try:
+        return ast.unparse(kind) if kind is not None else "everything"
+    except RecursionError:
+        return "what a deep expression names"
+
+
+def _discards(statement: ast.stmt, answers: bool) -> bool:
+    """Whether a statement does nothing with the error. `answers`: the function around it returns more than None."""
+    if isinstance(statement, ast.Pass | ast.Continue | ast.Break):
+        return True
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Constant)
+    return isinstance(statement, ast.Return) and _nothing(statement.value) and not answers
+
+
+def _waivers(data: bytes) -> Iterator[_Waiver]:
+    if b"gate-ok" not in data:
+        return
+    try:
+        encoding, _ = tokenize.detect_encoding(iter(data.splitlines(keepends=True)).__next__)
+        text = data.decode(encoding, "replace")  # the bytes of a comment may be any
+        lines = iter(_LINE_END.sub("\n", text).split("\n"))
+        for token in tokenize.generate_tokens(lambda: next(lines) + "\n"):
+            found = _WAIVER.match(token.string) if token.type == tokenize.COMMENT else None
+            if found:
+                alone = not token.line[: token.start[1]].strip()
+                yield _Waiver(token.start[0], token.start[1] + 1, (found[1] or "").strip(), alone)
+    except (tokenize.TokenError, SyntaxError, StopIteration):
+        return  # gate-ok: ast read the file, so that what tokenize stumbles over holds no comment

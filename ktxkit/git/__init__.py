@@ -1,0 +1,1 @@
+"""git itself: the runners, objects, merging, checkouts, what a worktree holds."""

@@ -1,0 +1,185 @@
+"""A checkout that must follow its branch: what is in its way, the fast-forward that is the move, and the way back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.base import files, process
+from ktxkit.git import child
+from ktxkit.git.git import Answer, Git
+from ktxkit.git.rules.checkout import Obstacle, obstacles, parents
+from ktxkit.git.rules.patch import ABSENT, Entry, index_info, parse_staged
+from ktxkit.git.rules.status import Status
+from ktxkit.git.staging import beyond_a_link
+
+FAST_FORWARD = (
+    "merge", "-q", "--ff-only", "--no-overwrite-ignore", "--no-verify", "--no-verify-signatures", "--no-squash",
+    "--no-autostash",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Worktree:
+    """An entry of `git worktree list`."""
+
+    path: Path
+    branch: str | None
+
+
+def worktrees(git: Git) -> list[Worktree]:
+    """Every checkout that is there. Source: git-worktree(1), porcelain format."""
+    found: list[Worktree] = []
+    for block in git.run("worktree", "list", "--porcelain", "-z").out.split(b"\0\0"):
+        facts = dict(line.partition(b" ")[::2] for line in block.strip(b"\0").split(b"\0") if line)
+        if b"worktree" in facts and b"bare" not in facts and b"prunable" not in facts:
+            branch = facts.get(b"branch")
+            found.append(Worktree(Path(os.fsdecode(facts[b"worktree"])), os.fsdecode(branch) if branch else None))
+    return found
+
+
+def in_the_way(git: Git, entries: Sequence[Entry], status: Status) -> list[Obstacle]:
+    """What the checkout that `git` runs in has at the paths of a change that is not as its index has it."""
+    top = os.fsencode(git.cwd)
+    added = [entry.path for entry in entries if entry.change == "added"]
+    there = {path: kind for path in {*added, *_above(added)} if (kind := _kind(top, path))}
+    inside = {path: list(_files(top, path)) for path in added if there.get(path) == "directory"}
+    # a submodule that is only at another commit than its gitlink stays so, as git leaves it
+    dirty = [item.path for item in status.changed if item.sub == "N..."] + [*status.unmerged, *status.untracked]
+    return obstacles(entries, [*dirty, *_hidden(git, top)], there, inside)
+
+
+def _above(paths: Iterable[bytes]) -> set[bytes]:
+    return {parent for path in paths for parent in parents(path)}
+
+
+def _hidden(git: Git, top: bytes) -> list[bytes]:
+    """Entries whose edits git does not show and a fast-forward would overwrite."""
+    found = []
+    for item in git.run("ls-files", "-v", "-z").nul:
+        tag, path = item[:1], item[2:]
+        if tag.islower() or (tag == b"S" and os.path.lexists(top + b"/" + path)):
+            found.append(path)
+    return found
+
+
+def _kind(top: bytes, path: bytes) -> str:
+    """What stands at a path, never looked for through a link on the way to it; empty where nothing does."""
+    full = top + b"/" + path
+    if any(os.path.islink(top + b"/" + parent) for parent in parents(path)) or not os.path.lexists(full):  # noqa: PTH114
+        return ""
+    return "directory" if os.path.isdir(full) and not os.path.islink(full) else "file"  # noqa: PTH112, PTH114
+
+
+def _files(top: bytes, path: bytes) -> Iterable[bytes]:
+    for where, _, names in os.walk(top + b"/" + path):
+        for name in names:
+            yield os.path.relpath(where + b"/" + name, top)
+
+
+def fast_forward(git: Git, new: str) -> Answer:
+    """Move branch, index and files together. Any status is an answer; nothing is overwritten that git can see."""
+    return git.run(*FAST_FORWARD, new, ok=None)
+
+
+def can_smudge(git: Git, entries: Sequence[Entry], new: str, scratch: Path) -> str:
+    """Why the files of a change cannot be written here: a required filter that fails. Empty where they can.
+
+    Only where a filter is configured at all, since it writes them once more.
+    """
+    if git.run("config", "--get-regexp", r"^filter\..*\.(smudge|process)$", ok=(0, 1)).status != 0:
+        return ""
+    wanted = [entry.path for entry in entries if entry.new.kind in ("regular", "executable")]
+    private = git.having(GIT_INDEX_FILE=str(scratch / "index"))
+    private.run("read-tree", new)
+    out = scratch / "out"
+    files.make_dirs(out)
+    block = b"".join(path + b"\0" for path in wanted)
+    answer = private.run("checkout-index", "-f", "-z", "--stdin", f"--prefix={out}/", stdin=block, ok=None)
+    shutil.rmtree(out, ignore_errors=True)
+    return "" if answer.status == 0 else answer.err.decode("utf-8", "replace").strip()
+
+
+def restore(git: Git, entries: Sequence[Entry], quarantine: Path) -> list[bytes]:
+    """Put the paths of a change back to their old side, in index and files, after a move that was cut off.
+
+    Content that is neither side's is kept in `quarantine` first: a torn write of git, or a person's. Returns its paths.
+    """
+    kept = [entry.path for entry in entries if _foreign(git, entry)]
+    for path in kept:
+        _copy(os.fsencode(git.cwd) + b"/" + path, quarantine, path)
+    gone = b"".join(
+        b"%s %s\t%s\0" % (ABSENT.encode(), e.old.oid.encode(), e.path) for e in entries if e.old.mode == ABSENT
+    )
+    for entry in entries:
+        if entry.old.mode == ABSENT:
+            _drop(os.fsencode(git.cwd), entry.path)
+    git.run("update-index", "-z", "--index-info", stdin=gone + index_info(entries))
+    back = b"".join(e.path + b"\0" for e in entries if e.old.mode not in (ABSENT, "160000"))
+    git.run("checkout-index", "-f", "-u", "-z", "--stdin", stdin=back)
+    return kept
+
+
+def index_lock(git: Git) -> Path:
+    """Where git locks the index of this checkout."""
+    return Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "index.lock"))
+
+
+def remove_lock(git: Git) -> None:
+    """Remove the index lock that `has_stale_lock` has found."""
+    files.remove(index_lock(git))
+
+
+def has_stale_lock(git: Git) -> bool:
+    """Whether an index lock is there that no process has open, in a checkout where no git but ours ever works."""
+    path = index_lock(git)
+    return path.exists() and not process.has_open(path)
+
+
+def _foreign(git: Git, entry: Entry) -> bool:
+    """Whether the file at the path is neither as the old side has it nor as the new one."""
+    top = os.fsencode(git.cwd)
+    full = top + b"/" + entry.path
+    if beyond_a_link(top, entry.path, {}) or not os.path.lexists(full) or os.path.isdir(full):  # noqa: PTH112
+        return False
+    if os.path.islink(full):  # noqa: PTH114
+        oid = git.run("hash-object", "--stdin", stdin=os.readlink(full)).text  # noqa: PTH115
+    else:
+        oid = git.text("hash-object", "--", entry.path)
+    return oid not in (entry.old.oid, entry.new.oid)
+
+
+def _copy(source: bytes, quarantine: Path, path: bytes) -> None:
+    target = quarantine / os.fsdecode(path)
+    files.make_dirs(target.parent)
+    shutil.copy2(os.fsdecode(source), target, follow_symlinks=False)
+
+
+def _drop(top: bytes, path: bytes) -> None:
+    """Remove a file, and the directories above it that this leaves empty. Never through a link: that is elsewhere."""
+    if beyond_a_link(top, path, {}):
+        return
+    try:
+        os.unlink(top + b"/" + path)  # noqa: PTH108
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return  # gate-ok: it is not there, which is what was wanted
+    for parent in sorted(parents(path), key=len, reverse=True):
+        try:
+            os.rmdir(top + b"/" + parent)  # noqa: PTH106
+        except OSError:
+            return  # gate-ok: not empty: others' files stand in it
+
+
+def index_has(git: Git, entries: Sequence[Entry]) -> bool:
+    """Whether the index has every path of a change as its new side."""
+    paths = {entry.path for entry in entries}
+    have = {item for item in parse_staged(git.run("ls-files", "-s", "-z").out) if item[2] in paths}
+    return have == {(e.new.mode, e.new.oid, e.path) for e in entries if e.new.mode != ABSENT}
+
+
+def status_of(git: Git) -> Status:
+    """The status to compare before and after, with ignored files, and ignored directories as such."""
+    return child.read_status(git, ignored="matching")

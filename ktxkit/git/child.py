@@ -1,0 +1,227 @@
+"""A child worktree, read without touching it: HEAD, operations in progress, status, hidden entries, special files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.base import files
+from ktxkit.base.errors import KtxError, Refused
+from ktxkit.git.git import Begun, Git, GitFailed
+from ktxkit.git.rules.child import ChildState
+from ktxkit.git.rules.status import Status, parse_status
+
+MARKS = {
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase or am",
+    "sequencer": "cherry-pick or revert of several commits",
+    "BISECT_LOG": "bisect",
+}
+FIRST_MARK = next(iter(MARKS))
+HERE = (
+    "--path-format=absolute", "--show-toplevel", "--git-common-dir", "--git-path", "index", "--git-path", FIRST_MARK,
+    "HEAD^{commit}", "--symbolic-full-name", "HEAD",
+)  # fmt: skip
+# What decides cleanliness besides content, set so that no edit hides; the user's filters stay on.
+HONEST = {
+    "core.checkStat": "default",
+    "core.trustctime": "true",
+    "core.ignoreStat": "false",
+    "core.safecrlf": "false",
+    "core.untrackedCache": "false",
+    "core.splitIndex": "false",
+    "core.preloadIndex": "true",
+    "status.renames": "false",
+    "status.relativePaths": "false",
+    "diff.ignoreSubmodules": "none",
+}
+
+
+def honest(git: Git, top: Path) -> Git:
+    """The runner for a unit's checkout, in which no edit hides. `core.fileMode` is on where the file system has modes:
+    git wrote them there when it made the worktree."""
+    modes = {"core.fileMode": "true"} if keeps_modes(top) else {}
+    return Git(top, git.env, {**git.config, **HONEST, **modes})
+
+
+def honest_to_owner(git: Git, top: Path) -> Git:
+    """The same for a checkout of the user's own, whose modes may mean nothing to them (`core.fileMode=false`)."""
+    return Git(top, git.env, {**git.config, **HONEST})
+
+
+def keeps_modes(top: Path) -> bool:
+    """Whether a file here can lack the executable bit: git's own file in the checkout does."""
+    mark = top / ".git"
+    probe = mark if mark.is_file() else mark / "HEAD"
+    return probe.is_file() and not probe.stat().st_mode & stat.S_IXUSR
+
+
+@dataclass(frozen=True)
+class Here:
+    """Where a checkout stands."""
+
+    top: Path
+    common_dir: Path  # shared by all worktrees
+    index: Path
+    operations: tuple[str, ...]  # what is not finished
+    head: str  # commit
+    branch: str | None  # full ref; None where HEAD is detached
+
+
+def here(git: Git) -> Here | None:
+    """Where the checkout stands, in one call; None where git cannot tell all of it: `why_not_here` says why."""
+    answer = git.run("rev-parse", *HERE, ok=None)
+    lines = answer.lines
+    if answer.status != 0 or len(lines) != 6:
+        return None
+    top, common, index, mark, head, branch = lines
+    unfinished = _unfinished(mark.removesuffix(FIRST_MARK))
+    return Here(Path(top), Path(common), Path(index), unfinished, head, branch if branch != "HEAD" else None)
+
+
+def why_not_here(git: Git) -> KtxError:
+    """Why git cannot tell where the checkout stands, though it is one."""
+    if git.resolve("HEAD") is None:
+        return Refused("HEAD has no commit", where=str(git.cwd), hint="commit something first")
+    return GitFailed(git.run("rev-parse", *HERE, ok=None))
+
+
+def on_copy(git: Git, index: Path, copy: Path) -> Git:
+    """The runner on a copy of the checkout's index, which it may write. Where there is none, git takes it as empty.
+
+    The copy has the time of the original: entries as young as it are looked at by content, not by their stat data.
+    Source: racy-git in git's technical documentation.
+    """
+    try:
+        source = os.open(index, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return git.having(GIT_INDEX_FILE=str(copy))
+    with open(source, "rb") as stream:
+        times = os.fstat(source)
+        files.write_new(copy, stream.read())
+    os.utime(copy, ns=(times.st_atime_ns, times.st_mtime_ns))
+    return git.having(GIT_INDEX_FILE=str(copy))
+
+
+def read_state(git: Git, copy: Git, here: Here, scratch: Path) -> ChildState:
+    """The state of the checkout that `git` (see `honest`) runs in, by a copy of its index; `scratch` is ours.
+
+    Two gits and we look at the same time.
+    """
+    with begin_look(copy, ignored="traditional") as look:
+        unseen, special = hidden(copy, scratch), special_files(git)
+        status = looked(look)
+    return ChildState(
+        head=here.head,
+        branch=here.branch,
+        operations=here.operations,
+        hidden=tuple(unseen),
+        special=tuple(special),
+        status=status,
+    )
+
+
+def _status(ignored: str) -> tuple[str, ...]:
+    how = (f"--ignored={ignored}",) if ignored else ()
+    return ("status", "--porcelain=v2", "-z", "-uall", "--ignore-submodules=none", "--no-renames", *how)
+
+
+def read_status(git: Git, *, ignored: str = "") -> Status:
+    """git's own view, every file named. `ignored`: `traditional` names each file, `matching` folds directories."""
+    return parse_status(git.run(*_status(ignored)).out)
+
+
+def begin_look(git: Git, *, ignored: str = "") -> Begun:
+    """Begin to read the status, the commit of HEAD with it; `looked` waits for it."""
+    return git.begin(*_status(ignored), "--branch", "--no-ahead-behind")
+
+
+def looked(look: Begun) -> Status:
+    """What a look saw. Raises GitFailed."""
+    return parse_status(look.answer().out)
+
+
+def operations(git: Git) -> tuple[str, ...]:
+    """What is not finished here: a merge, a rebase and their kin."""
+    mark = git.text("rev-parse", "--path-format=absolute", "--git-path", FIRST_MARK)
+    return _unfinished(mark.removesuffix(FIRST_MARK))
+
+
+def _unfinished(admin: str) -> tuple[str, ...]:
+    return tuple(what for mark, what in MARKS.items() if os.path.lexists(admin + mark))
+
+
+def hidden(git: Git, scratch: Path) -> list[bytes]:
+    """Index entries whose edits git hides: assume-unchanged; skip-worktree where the file is there, or should be."""
+    hits, skipped = [], []
+    listed = git.run("ls-files", "-v", "-z")
+    if listed.out.startswith(b"H ") and listed.out.count(b"\0H ") + 1 == listed.out.count(b"\0"):
+        return []  # nothing but entries like any other: no need to take 50,000 of them apart
+    for item in listed.nul:
+        tag, path = item[:1], item[2:]
+        if tag == b"S":
+            skipped.append(path)
+        elif tag.islower():
+            hits.append(path)
+    top = os.fsencode(git.cwd)
+    absent = [path for path in skipped if not os.path.lexists(top + b"/" + path)]
+    wanted = set(inside_sparse(git, absent, scratch))
+    present = set(skipped) - set(absent)
+    return sorted({*hits, *present, *wanted})
+
+
+def inside_sparse(git: Git, paths: Sequence[bytes], scratch: Path) -> list[bytes]:
+    """Those of the paths that the sparse patterns want in the checkout; all of them where it is not sparse.
+
+    The patterns are those of gitignore(5), so `check-ignore` answers, in an empty repository where no other rule is.
+    """
+    if not paths:
+        return []
+    if git.run("config", "--type=bool", "core.sparseCheckout", ok=(0, 1)).text != "true":
+        return list(paths)
+    patterns = git.text("rev-parse", "--path-format=absolute", "--git-path", "info/sparse-checkout")
+    asked = Git(scratch, git.env, {"core.excludesFile": patterns})
+    asked.run("init", "-q", "--template=", str(scratch))
+    return _check_ignore(asked, "--no-index", paths)
+
+
+def _nul(paths: Sequence[bytes]) -> bytes:
+    return b"".join(path + b"\0" for path in paths)
+
+
+def special_files(git: Git) -> list[bytes]:
+    """Fifos, sockets and devices that git passes over in silence, but for those it is told to ignore."""
+    found = sorted(_special(os.fsencode(git.cwd)))
+    if not found:
+        return []
+    return sorted(set(found) - set(_check_ignore(git, "--index", found)))
+
+
+def _check_ignore(git: Git, index: str, paths: Sequence[bytes]) -> list[bytes]:
+    """Those of the paths that are ignored. Under GIT_LITERAL_PATHSPECS=1 check-ignore refuses every path."""
+    env = {"GIT_LITERAL_PATHSPECS": "0"}
+    return git.run("check-ignore", index, "-z", "--stdin", stdin=_nul(paths), ok=(0, 1), env=env).nul
+
+
+def _special(top: bytes) -> Iterator[bytes]:
+    pending = [b""]
+    while pending:
+        inside = pending.pop()
+        place = top + b"/" + inside
+        with os.scandir(place) as listing:
+            entries = [entry for entry in listing if not entry.is_file(follow_symlinks=False)]
+        if inside and os.path.lexists(place + b"/.git"):
+            continue  # another repository's
+        for entry in entries:
+            path = inside + b"/" + entry.name if inside else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != b".git":
+                    pending.append(path)
+            elif not entry.is_symlink():
+                yield path

@@ -1,0 +1,210 @@
+"""The neutral git directory: private, bare, without configuration, attributes, hooks or refs of anybody.
+
+Everything that decides content runs here. Only the objects are the user's: no gc, prune or repack may ever run in it,
+since that would delete the user's history.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from ktxkit.base import files
+from ktxkit.git.git import Git, scrubbed
+from ktxkit.git.objects import Objects
+from ktxkit.git.promised import Promised, promised
+from ktxkit.git.repository import Repository
+from ktxkit.git.tree_diff import TreeDiff
+from ktxkit.store.store import Store
+
+AUTHOR = {"NAME": "ktxkit", "EMAIL": "ktxkit@invalid"}
+CONFIG = {
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "core.hooksPath": "/dev/null",
+    "core.attributesFile": "/dev/null",
+    "core.fsync": "objects,reference",
+    "core.quotePath": "true",
+    "core.preloadIndex": "false",
+    "merge.directoryRenames": "false",
+    "apply.whitespace": "nowarn",
+    "apply.ignoreWhitespace": "no",
+    "advice.detachedHead": "false",
+}
+ENV = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1",
+    "HOME": "/nonexistent",
+    "XDG_CONFIG_HOME": "/nonexistent",
+}
+KINDS = ("neutral-", "scratch-")  # directories of ours that only their owner uses
+
+
+class Placed(Protocol):
+    """What a neutral directory needs of a world."""
+
+    @property
+    def repository(self) -> Repository: ...
+
+    @property
+    def writable_store(self) -> Store: ...
+
+    @property
+    def env(self) -> Mapping[str, str]: ...
+
+    pool: Pool | None
+
+
+@dataclass(frozen=True)
+class Neutral:
+    """The directory and a git that runs in it, on the user's objects; readers of these are started when asked for."""
+
+    git: Git
+    directory: Path
+    object_format: str
+    promised: Promised | None = None  # of a partial clone
+
+    @cached_property
+    def objects(self) -> Objects:
+        """The reader of objects."""
+        return Objects(self.git)
+
+    @cached_property
+    def differ(self) -> TreeDiff:
+        """The comparer of trees."""
+        return TreeDiff(self.git)
+
+    def tree_of(self, revision: str) -> str | None:
+        """The tree id of a commit or tree, or None where it is neither, or not there."""
+        if revision.startswith("-") or "\n" in revision:
+            return None
+        found = self.objects.find(f"{revision}^{{tree}}")
+        return found[0] if found is not None else None
+
+    def close(self) -> None:
+        """End the readers and remove the directory."""
+        for name in ("objects", "differ"):
+            if name in self.__dict__:
+                self.__dict__.pop(name).close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def zero(self) -> str:
+        return "0" * (64 if self.object_format == "sha256" else 40)
+
+    def index(self, name: str) -> Git:
+        """The same git with an index file of that name, private to this directory; it is new where it was not used."""
+        return self.git.having(GIT_INDEX_FILE=str(self.directory / f"index-{name}"))
+
+    def as_author(self, seconds: int) -> Git:
+        """The same git with the fixed author and committer, at `seconds` since the epoch, UTC."""
+        who = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in AUTHOR.items()}
+        when = {f"GIT_{role}_DATE": f"@{seconds} +0000" for role in ("AUTHOR", "COMMITTER")}
+        return self.git.having(**who, **when)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Neutral directories that a long run uses again. One is used by one block at a time."""
+
+    objects: str  # the object directory they are made for
+    idle: list[Neutral] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Remove those that nobody uses."""
+        while self.idle:
+            self.idle.pop().close()
+
+
+@contextmanager
+def pooled(world: Placed) -> Iterator[None]:
+    """For the block, neutral directories of the world are used again."""
+    before, world.pool = world.pool, Pool(str(world.repository.objects))
+    try:
+        yield
+    finally:
+        world.pool.close()
+        world.pool = before
+
+
+@contextmanager
+def open_neutral(world: Placed) -> Iterator[Neutral]:
+    """A neutral directory for the block; where the world has a pool, one of it that was used before."""
+    pool = world.pool
+    if pool is None or pool.objects != str(world.repository.objects):
+        made = _make(world)
+        try:
+            yield made
+        finally:
+            made.close()
+        return
+    try:
+        made = pool.idle.pop()  # one step for threads
+    except IndexError:
+        made = _make(world)
+    try:
+        yield made
+    except BaseException:
+        made.close()  # a reader may be in the middle of an answer
+        raise
+    pool.idle.append(made)
+
+
+def _make(world: Placed) -> Neutral:
+    """A new neutral directory. What a dead process left of its own is swept first."""
+    parent = world.writable_store.root / "tmp"
+    sweep(parent)
+    path = owned_dir(parent, "neutral")
+    kind = world.repository.object_format
+    _init(path, kind)
+    objects = world.repository.objects
+    git = Git(path, {**scrubbed(world.env), **ENV, "GIT_DIR": str(path), "GIT_OBJECT_DIRECTORY": str(objects)}, CONFIG)
+    return Neutral(git, path, kind, promised(Git.scrub(world.repository.place, world.env), objects, world.env))
+
+
+def _init(path: Path, kind: str) -> None:
+    """A bare repository, as `git init --bare --template=` makes it. Source: gitrepository-layout(5)."""
+    for name in ("objects", "refs"):
+        os.mkdir(path / name, 0o700)  # noqa: PTH102 - os calls only: see files.py
+    version = "1\n[extensions]\n\tobjectFormat = sha256" if kind == "sha256" else "0"
+    for name, text in {
+        "HEAD": "ref: refs/heads/none\n",
+        "config": f"[core]\n\tbare = true\n\trepositoryFormatVersion = {version}\n",
+    }.items():
+        files.write_new(path / name, text.encode("ascii"))
+
+
+def owned_dir(parent: Path, kind: str) -> Path:
+    """A new private directory that names its owner, so that a later process can prove it dead."""
+    return files.temp_dir(parent, f"{kind}-{files.owner_mark()}-")
+
+
+@contextmanager
+def scratch_dir(world: Placed) -> Iterator[Path]:
+    """A private directory for the block."""
+    path = owned_dir(world.writable_store.root / "tmp", "scratch")
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def sweep(parent: Path) -> list[str]:
+    """Remove the private directories of processes that are proven dead; returns their names."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(parent))
+    except FileNotFoundError:
+        return []
+    gone = []
+    for name in names:
+        if name.startswith(KINDS) and files.is_abandoned(name):
+            shutil.rmtree(parent / name, ignore_errors=True)
+            gone.append(name)
+    return gone

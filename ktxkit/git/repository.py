@@ -1,0 +1,98 @@
+"""What kind of repository this is: asked of git once, never guessed from `.git/...` joins."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.base.errors import CannotRun
+from ktxkit.base.rules.text import printable
+from ktxkit.git.git import Answer, Begun, Git, GitFailed
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Facts of the repository that a directory belongs to. Paths are absolute and resolved."""
+
+    top: Path | None  # top level of the checkout we stand in; None in a bare repository
+    git_dir: Path  # of this checkout (`.git/worktrees/NAME` in a linked worktree)
+    common_dir: Path  # shared by all worktrees
+    bare: bool
+    object_format: str  # sha1 or sha256
+    superproject: Path | None  # where this is a submodule
+
+    @property
+    def linked(self) -> bool:
+        """In a linked worktree: its own git dir differs from the common one."""
+        return self.git_dir != self.common_dir
+
+    @property
+    def objects(self) -> Path:
+        return self.common_dir / "objects"
+
+    @property
+    def zero(self) -> str:
+        """The id that means "no object"."""
+        return "0" * (64 if self.object_format == "sha256" else 40)
+
+    @property
+    def default_store(self) -> Path:
+        """Where `.ktx/` is without KTX_DIR (design, section 4)."""
+        if self.superproject is not None and self.top is not None and not self.linked:
+            return self.top / ".ktx"
+        if self.common_dir.name == ".git" and not self._common_is_bare():
+            return self.common_dir.parent / ".ktx"
+        return self.common_dir / "ktx"
+
+    def _common_is_bare(self) -> bool:
+        return self.bare and not self.linked
+
+    @property
+    def place(self) -> Path:
+        """A directory to run git in."""
+        return self.top or self.git_dir
+
+
+def question(git: Git) -> Begun:
+    """The question after the facts, all in one call."""
+    facts = ("--absolute-git-dir", "--git-common-dir", "--is-bare-repository", "--show-object-format")
+    inside = ("--is-inside-work-tree", "--show-toplevel", "--is-inside-git-dir", "--show-superproject-working-tree")
+    return git.begin("rev-parse", "--path-format=absolute", *facts, *inside)
+
+
+def discover(asked: Begun) -> Repository:
+    """The facts, as git answers. Raises CannotRun outside a repository or where git refuses it (safe.directory)."""
+    answer = asked.answer(ok=None)
+    lines = answer.lines
+    within = lines[4:5] == ["true"]  # else the next question ends it with 128, after the answers that are wanted
+    if answer.status != 0 and (within or len(lines) != 5 or lines[4] != "false"):
+        raise _none(answer) or GitFailed(answer)
+    if (within and (len(lines) not in (7, 8) or lines[6] != "false")) or lines[2] not in ("true", "false"):
+        raise CannotRun("the repository's path holds a line break", where=str(answer.cwd), hint="move the repository")
+    top, outer = (lines[5], "".join(lines[7:])) if within else ("", "")
+    return Repository(
+        top=_real(top) if top else None,
+        git_dir=_real(lines[0]),
+        common_dir=_real(lines[1]),
+        bare=lines[2] == "true",
+        object_format=lines[3],
+        superproject=_real(outer) if outer else None,
+    )
+
+
+def _none(answer: Answer) -> CannotRun | None:
+    """Outside of any repository, or where `.git` names one that is not there; None where git says something else."""
+    said = answer.err.partition(b"fatal: not a git repository")
+    if not said[1]:
+        return None
+    named = said[2].partition(b"\n")[0]
+    if named.startswith(b": "):
+        hint = "`git worktree repair` in the repository mends a checkout that was moved; -C DIR names another place"
+        return CannotRun(f"not a git repository{printable(named)}", where=str(answer.cwd), hint=hint)
+    hint = "run this inside a git repository, or name one with -C DIR; `git init` makes one"
+    return CannotRun("not a git repository", where=str(answer.cwd), hint=hint)
+
+
+def _real(text: str) -> Path:
+    return Path(os.path.realpath(os.fsencode(text).decode("utf-8", "surrogateescape")))

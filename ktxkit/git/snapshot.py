@@ -1,0 +1,199 @@
+"""All work in a worktree as a tree: committed, staged, unstaged and untracked, through a private index.
+
+The worktree's own index is copied with its time (git's check for files that changed within the index's own tick needs
+it) and never touched. Only the repository's own ignore rules count: a global one must not make work invisible.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from ktxkit.base import files
+from ktxkit.base.errors import Refused
+from ktxkit.base.rules.text import printable
+from ktxkit.git.git import Answer, Git, GitFailed
+from ktxkit.git.neutral import owned_dir
+
+PINNED = {
+    "core.excludesFile": "/dev/null",
+    "core.ignoreStat": "false",
+    "core.safecrlf": "false",
+    "core.fsync": "objects,reference",
+    "i18n.commitEncoding": "utf-8",
+    "advice.addEmbeddedRepo": "false",
+}
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "ktxkit",
+    "GIT_AUTHOR_EMAIL": "ktxkit@localhost",
+    "GIT_COMMITTER_NAME": "ktxkit",
+    "GIT_COMMITTER_EMAIL": "ktxkit@localhost",
+}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a worktree holds. `tree` has everything but ignored files; `nested` are repositories inside, not in it."""
+
+    head: str
+    head_tree: str
+    tree: str
+    nested: tuple[bytes, ...] = ()
+
+    @property
+    def uncommitted(self) -> bool:
+        return self.tree != self.head_tree
+
+
+def take(git: Git, scratch: Path, leave_out: Sequence[bytes] = ()) -> Snapshot:
+    """The state of the worktree that `git` stands at the top of. `leave_out`: copied files that are not work.
+
+    Writes objects, a private index under `scratch` and nothing else. Raises GitFailed where the state cannot be read.
+    """
+    reader = Git(git.cwd, git.env, {**git.config, **PINNED})
+    index = Path(reader.text("rev-parse", "--path-format=absolute", "--git-path", "index"))
+    own = owned_dir(scratch, "scratch")
+    private = own / "index"
+    try:
+        if index.exists():
+            shutil.copy2(index, private)
+        else:
+            reader.having(GIT_INDEX_FILE=str(private)).run("read-tree", "HEAD")
+        return _take(reader.having(GIT_INDEX_FILE=str(private)), leave_out)
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def _take(git: Git, leave_out: Sequence[bytes]) -> Snapshot:
+    head, head_tree = git.text("rev-parse", "HEAD", "HEAD^{tree}").split("\n")
+    _unhide(git)
+    others = git.run("ls-files", "-z", "--others", "--exclude-standard").nul
+    nested = tuple(path for path in others if path.endswith(b"/"))
+    # git refuses to be told to leave out what it ignores anyway
+    out = [path for path in leave_out if any(_is_at(other, path.rstrip(b"/")) for other in others)]
+    paths = b".\0" + b"".join(b":(exclude,literal,top)" + path.rstrip(b"/") + b"\0" for path in (*nested, *out))
+    from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
+    added = git.run("add", "--all", "--sparse", *from_stdin, stdin=paths, ok=None, env={"GIT_LITERAL_PATHSPECS": "0"})
+    if added.status != 0:
+        _refuse_names(added)
+    return Snapshot(head, head_tree, git.text("write-tree"), nested)
+
+
+def _refuse_names(answer: Answer) -> NoReturn:
+    """Raises Refused where git cannot take a name (`.GIT`, `git~1`), GitFailed for anything else."""
+    said = next((line for line in answer.err.splitlines() if b"invalid path" in line), None)
+    if said is None:
+        raise GitFailed(answer)
+    raise Refused(
+        f"git cannot take a name in it: {printable(said.removeprefix(b'error: '))}",
+        where=str(answer.cwd),
+        hint="move it away or rename it, then close again; as crash everything is kept where it is",
+    )
+
+
+def _is_at(path: bytes, place: bytes) -> bool:
+    return path == place or path.startswith(place + b"/")
+
+
+def _unhide(git: Git) -> None:
+    """Entries that tell git not to look (assume-unchanged, skip-worktree) are looked at where a file is there."""
+    hidden = {b"--no-assume-unchanged": b"", b"--no-skip-worktree": b""}
+    for line in git.run("ls-files", "-v", "-z").nul:
+        tag, path = line[:1], line[2:]
+        if not os.path.lexists(os.path.join(os.fsencode(git.cwd), path)):  # noqa: PTH118
+            continue
+        if tag.islower():
+            hidden[b"--no-assume-unchanged"] += path + b"\0"
+        if tag.upper() == b"S":
+            hidden[b"--no-skip-worktree"] += path + b"\0"
+    for option, paths in hidden.items():
+        if paths:
+            git.run("update-index", option, "-z", "--stdin", stdin=paths)
+
+
+def commit(git: Git, found: Snapshot, message: str, date: str, also: Sequence[str] = ()) -> str:
+    """The snapshot as a commit on HEAD: HEAD itself where nothing is uncommitted. The same input is the same id.
+
+    `also`: commits that it keeps as further parents.
+    """
+    return _commit(git, found.tree, (found.head, *also), message, date) if found.uncommitted or also else found.head
+
+
+def _commit(git: Git, tree: str, parents: Sequence[str], message: str, date: str) -> str:
+    env = {**IDENTITY, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+    writer = Git(git.cwd, git.env, {**git.config, **PINNED})
+    named = [word for parent in dict.fromkeys(parents) for word in ("-p", parent)]
+    return writer.run("commit-tree", tree, *named, "-m", message, env=env).text
+
+
+def staged(git: Git, scratch: Path, paths: Sequence[bytes], message: str, date: str) -> str:
+    """HEAD with what is staged at `paths`, as a commit on it (as git stash keeps the index)."""
+    own = owned_dir(scratch, "scratch")
+    try:
+        wanted = frozenset(paths)
+        lines = [line for line in git.run("ls-files", "-s", "-z").nul if line.partition(b"\t")[2] in wanted]
+        private = git.having(GIT_INDEX_FILE=str(own / "index"))
+        private.run("read-tree", "HEAD")
+        private.run("update-index", "-z", "--index-info", stdin=b"".join(line + b"\0" for line in lines))
+        return _commit(git, private.text("write-tree"), (git.text("rev-parse", "HEAD"),), message, date)
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+# Where git keeps commits of an operation that is not finished (git-rebase(1), git-merge(1) --autostash; sequencer.c).
+PENDING = (
+    "MERGE_AUTOSTASH", "MERGE_HEAD", "CHERRY_PICK_HEAD", "rebase-merge/autostash", "rebase-merge/orig-head",
+    "rebase-merge/stopped-sha", "rebase-apply/autostash", "rebase-apply/orig-head", "sequencer/head",
+)  # fmt: skip
+OWN_REFS = ("refs/worktree", "refs/bisect", "refs/rewritten")  # gitrepository-layout(5): per worktree
+
+
+def pending(git: Git, admin: Path, kept: Sequence[str]) -> tuple[str, ...]:
+    """Commits that only `admin`, the git directory of a worktree, names. `kept`: revisions that hold what is safe."""
+    found = [_object_id(admin / name) for name in PENDING]
+    if any(names for _, _, names in os.walk(admin / "refs")) and os.path.lexists(git.cwd / ".git"):
+        found += git.run("for-each-ref", "--format=%(objectname)", *OWN_REFS).text.split()
+    alone: list[str] = []
+    for name in dict.fromkeys(one for one in found if one):
+        told = git.run("rev-list", "--max-count=1", name, "--not", *kept, *alone, ok=None)
+        if told.status == 0 and told.out:
+            alone.append(name)
+    return tuple(alone)
+
+
+def _object_id(path: Path) -> str:
+    try:
+        text = files.read(path, 4096).split()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    name = text[0].decode("ascii", "replace") if text else ""
+    return name if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", name) else ""
+
+
+def submodules_at_risk(git: Git, modules: Path) -> tuple[bytes, ...]:
+    """Populated submodules whose work is nowhere else: their git directories go with the worktree's own.
+
+    Uncommitted work counts, and every ref or HEAD of theirs with commits that no remote branch has. `modules`: the
+    worktree's directory of them (`rev-parse --git-path modules`).
+    """
+    if not modules.is_dir():
+        return ()
+    links = [entry for entry in git.run("ls-files", "-s", "-z").nul if entry.startswith(b"160000 ")]
+    return tuple(path for path in (entry.partition(b"\t")[2] for entry in links) if holds_work(git, path))
+
+
+def holds_work(git: Git, path: bytes) -> bool:
+    """Whether a repository inside the worktree has uncommitted work, or commits that no remote branch has."""
+    place = Path(os.fsdecode(os.path.join(os.fsencode(git.cwd), path)))  # noqa: PTH118
+    if not os.path.lexists(place / ".git"):
+        return False
+    inside = git.at(place)
+    head = ["HEAD"] if inside.resolve("HEAD") is not None else []
+    own = inside.run("rev-list", "--max-count=1", *head, "--all", "--not", "--remotes", ok=None)
+    dirty = inside.run("status", "--porcelain", "-z", "--untracked-files=normal", ok=None)
+    return own.status != 0 or dirty.status != 0 or bool(own.out) or bool(dirty.out)

@@ -1,0 +1,1 @@
+"""From a source of knowledge to landed pages and sources."""

@@ -1,0 +1,255 @@
+"""The provenance of a job: what each unit's patch touched, what its worker said of it, and what is in the tree now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.rules.digests import digest
+from ktxkit.gates import gate_facts
+from ktxkit.git.objects import Objects
+from ktxkit.ingest.baseline import Baseline
+from ktxkit.ingest.rules import places
+from ktxkit.ingest.rules.artifacts import SOURCE, WIKI, Artifact, artifact_of
+from ktxkit.ingest.rules.difference import SETTLED, Difference
+from ktxkit.ingest.rules.planning import EVICTIONS
+from ktxkit.ingest.rules.projection import PROJECT
+from ktxkit.ingest.rules.provenance import Change, Work, actions_changes, rows_of
+from ktxkit.store import jobs
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+from ktxkit.work.rules.job_file import RECONCILE
+from ktxkit.work.rules.schedule import LANDED
+
+CREATED = {SOURCE: "source_created", WIKI: "wiki_written"}
+
+
+@dataclass
+class Account:
+    """Everything that a job's provenance is made of. `tree`: path to blob id of the tree that is to land."""
+
+    world: World
+    job: Document
+    snapshot: Document
+    difference: Difference
+    baseline: Baseline
+    projected: Document
+    outcomes: Mapping[str, str]
+    tree: Mapping[str, str]
+    subsumed: dict[str, str] = field(default_factory=dict)  # a path that reconciliation removed: what stands for it
+    resolutions: list[Document] = field(default_factory=list)
+    written: dict[str, set[str]] = field(default_factory=dict)  # a page that units wrote: the blobs that they left
+
+    def rows(self, objects: Objects) -> list[Document]:
+        """Every row of the sync, whole."""
+        digests = {one["rawPath"]: one["digest"] for one in self.snapshot["files"]}
+        digests |= {raw: self.baseline.known[raw].digest for raw in self.difference.deleted}
+        before = {str(row.get("artifactPath", "")): row for known in self.baseline.last.values() for row in known}
+        states = self.states()
+        settled = [raw for raw, state in states.items() if state["outcome"] in SETTLED]
+        works = [self._projection(), *self._units(objects)]
+        rows = rows_of([*works, self._carried(works, settled)], settled, digests, self.difference.deleted)
+        return [self._whole(row, objects, before) for row in rows]
+
+    def _whole(self, row: Document, objects: Objects, before: Mapping[str, Mapping[str, Any]]) -> Document:
+        """The row with what every row shares, and its artifact's content."""
+        path = row.get("artifactPath", "")
+        content = self._content(path, objects, before.get(path, {})) if path in self.tree else {}
+        merged = {"subsumedBy": path} if row["actionType"] == "subsumed" and path else {}
+        return {"schemaVersion": SCHEMA_VERSION, "kind": "provenance", **self._shared(), **row, **content, **merged}
+
+    def _content(self, path: str, objects: Objects, before: Mapping[str, Any]) -> Document:
+        """Digest and blob of an artifact as we wrote it. A page that a person edits keeps what was written last: else
+        the edit would be taken for ours the next time."""
+        own = self.written.get(path, set())
+        known = {key: before[key] for key in ("artifactContentHash", "artifactBlob") if key in before}
+        if path.startswith("wiki/") and not own and known:
+            return known
+        blob = min(own) if path.startswith("wiki/") and len(own) == 1 else self.tree[path]
+        return {"artifactContentHash": digest(objects.read(blob)), "artifactBlob": blob}
+
+    def _shared(self) -> Document:
+        keys = ("jobId", "connectionId", "sourceKey", "syncId")
+        return {**{key: self.job[key] for key in keys}, "at": timestamp(self.world.clock.now())}
+
+    def _projection(self) -> Work:
+        """What the projection did: each artifact with the raw files that it comes from."""
+        changes = []
+        for one in self.projected["changes"]:
+            connection = one.get("targetConnectionId", "")
+            artifact = Artifact(SOURCE, one["artifactKey"], one["path"], connection)
+            changes.append(Change(one["path"], artifact, one["actionType"], tuple(one["rawPaths"])))
+        return Work(PROJECT, (), tuple(one for one in changes if one.path in self.tree))
+
+    def _units(self, objects: Objects) -> Iterator[Work]:
+        entries = jobs.units(self.job)
+        for unit in reversed(entries):  # reconciliation is the last: what it removed is known first
+            if unit.key == RECONCILE and self.outcomes.get(unit.key) in LANDED:
+                self._note_removed(unit)
+        for unit in entries:
+            if self.outcomes.get(unit.key) in LANDED and unit.key != EVICTIONS:
+                yield self._unit(objects, unit)
+
+    def _note_removed(self, unit: jobs.Unit) -> None:
+        for action in self._actions(unit):
+            if action.get("actionType") == "subsumed" and "subsumedBy" in action:
+                self.subsumed[action["path"]] = action["subsumedBy"]
+
+    def _unit(self, objects: Objects, unit: jobs.Unit) -> Work:
+        place = names.unit_doc(self.job["jobId"], unit.position, unit.key, "patch")
+        patch = self.world.store.read("patch", place)
+        raws = tuple(self._told(unit)["rawFiles"])
+        touched = dict(self._touched(objects, unit, patch))
+        removed = set(self.subsumed) if unit.key == RECONCILE else set()
+        said = [one for one in self._actions(unit) if one["path"] not in removed]
+        changes = [self._resolved(unit, change) for change in actions_changes(said, touched)]
+        kept = [one for one in changes if one.path in self.tree or one.path not in touched]
+        return Work(unit.key, raws, tuple(kept))
+
+    def _touched(self, objects: Objects, unit: jobs.Unit, patch: Document) -> Iterator[tuple[str, Change]]:
+        """The artifacts that a patch changes, each with the word for what happened to it."""
+        subsumed = self.outcomes[unit.key] == "subsumed"
+        for entry in patch["paths"]:
+            artifact = artifact_of(entry["path"]) if "pathB64" not in entry else None
+            if artifact is None:
+                continue
+            word = "subsumed" if subsumed else action_of(objects, entry, artifact)
+            if not subsumed and entry["change"] != "deleted":
+                self.written.setdefault(entry["path"], set()).add(entry["newId"])
+            if entry["change"] != "deleted" or entry["path"] in self.subsumed:
+                yield entry["path"], Change(entry["path"], named(objects, entry, artifact), word)
+
+    def _resolved(self, unit: jobs.Unit, change: Change) -> Change:
+        """A change of an artifact that reconciliation merged into another is a change of that one."""
+        into = self.subsumed.get(change.path)
+        artifact = artifact_of(into) if into else None
+        if into is None or artifact is None:
+            return change
+        if unit.key != RECONCILE:
+            self.resolutions.append({"path": change.path, "resolution": "subsumed", "into": into, "unitKey": unit.key})
+        return replace(change, path=into, artifact=artifact, action="subsumed")
+
+    def _carried(self, works: Sequence[Work], settled: Sequence[str]) -> Work:
+        """What a raw file led to before, is there still, and was not touched now: it still comes from it."""
+        now = {(raw, c.path) for work in works for c in work.changes for raw in c.origins or work.raw_files}
+        gone = set(self.difference.deleted)
+        changes = []
+        for raw in settled:
+            for row in self.baseline.last.get(raw, ()) if raw not in gone else ():
+                path = row.get("artifactPath", "")
+                if path in self.tree and (raw, path) not in now:
+                    artifact = Artifact(
+                        row["artifactKind"], row["artifactKey"], path, row.get("targetConnectionId", "")
+                    )
+                    changes.append(Change(path, artifact, row["actionType"], (raw,)))
+        return Work(PROJECT, (), tuple(changes))
+
+    def states(self) -> dict[str, Document]:
+        """How the work on each raw file ended that this sync had to look at, by raw path."""
+        digests = {one["rawPath"]: one["digest"] for one in self.snapshot["files"]}
+        found: dict[str, Document] = {}
+        for unit in jobs.units(self.job):
+            told = self._told(unit)
+            outcome = self.outcomes.get(unit.key, "skipped_unit")
+            unfinished = set(self._result(unit).get("unfinished", ()))
+            for raw in told["rawFiles"]:
+                word = "unfinished" if raw in unfinished else outcome
+                found[raw] = self._state(raw, digests[raw], _of_unit(word), unit.key, told.get("factsDigest", ""))
+        for raw in (*self.difference.added, *self.difference.modified):
+            found.setdefault(raw, self._state(raw, digests[raw], "skipped"))
+        evicted = self.outcomes.get(EVICTIONS, "skipped")
+        for raw in self.difference.deleted:
+            found[raw] = self._state(raw, self.baseline.known[raw].digest, _of_unit(evicted)) | {"deleted": True}
+        return found
+
+    def _state(self, raw: str, content: str, outcome: str, unit: str = "", facts: str = "") -> Document:
+        return {
+            "schemaVersion": SCHEMA_VERSION,
+            "kind": "raw-state",
+            **self._shared(),
+            "rawPath": raw,
+            "rawContentHash": content,
+            "outcome": outcome,
+            **({"unitKey": unit} if unit else {}),
+            **({"factsDigest": facts} if facts else {}),
+        }
+
+    def _told(self, unit: jobs.Unit) -> Document:
+        place = names.unit_doc(self.job["jobId"], unit.position, unit.key, "work-unit")
+        return self.world.store.read("work-unit", place)
+
+    def _result(self, unit: jobs.Unit) -> Document:
+        """A unit's account of itself; that of one that is not in counts for nothing, and may be damaged."""
+        if self.outcomes.get(unit.key) not in LANDED:
+            return {}
+        place = names.unit_doc(self.job["jobId"], unit.position, unit.key, "actions")
+        return self.world.store.read_optional("unit-actions", place) or {}
+
+    def _actions(self, unit: jobs.Unit) -> list[Document]:
+        return list(self._result(unit).get("actions", ()))
+
+    def near_duplicates(self) -> list[Document]:
+        return [one for unit in jobs.units(self.job) for one in self._result(unit).get("nearDuplicates", ())]
+
+    def warnings(self) -> list[str]:
+        return [f"{u.key}: {one}" for u in jobs.units(self.job) for one in self._result(u).get("warnings", ())]
+
+
+def _of_unit(word: str) -> str:
+    """A unit that never ran is no reason to take its raw files for looked at."""
+    return word if word in LANDED or word != "skipped" else "not_run"
+
+
+def action_of(objects: Objects, entry: Document, artifact: Artifact) -> str:
+    """What a change of an artifact's file is: a creation, a measure or join more, or something merged in."""
+    if artifact.kind == WIKI or entry["change"] == "added":
+        return CREATED.get(artifact.kind, "merged")
+    if entry["change"] != "modified" or artifact.kind != SOURCE:
+        return "merged"
+    old, new = (_entities(objects, entry, name) for name in ("oldId", "newId"))
+    if new["measures"] - old["measures"]:
+        return "measure_added"
+    return "join_added" if new["joins"] - old["joins"] else "merged"
+
+
+def _entities(objects: Objects, entry: Document, which: str) -> dict[str, set[str]]:
+    facts = gate_facts.read(_kind(entry["path"]), objects.read(entry[which]))
+    sources: Sequence[Mapping[str, Any]] = facts.get("sources", ())
+    return {
+        "measures": {f"{s['name']}.{name}" for s in sources for name, _, _ in s["measures"]},
+        "joins": {f"{s['name']} {j['to']} {j.get('on', '')}" for s in sources for j in s["joins"]},
+    }
+
+
+def _kind(path: str) -> str:
+    return "shard" if "/_schema/" in path else "source"
+
+
+def named(objects: Objects, entry: Document, artifact: Artifact) -> Artifact:
+    """A source is named by what its file says, not by the file's name."""
+    if artifact.kind != SOURCE or "newId" not in entry or _kind(entry["path"]) == "shard":
+        return artifact
+    if entry["kind"] not in ("regular", "executable"):
+        return artifact
+    sources = gate_facts.read("source", objects.read(entry["newId"])).get("sources", ())
+    return replace(artifact, key=f"{artifact.connection}/{sources[0]['name']}") if sources else artifact
+
+
+def pending(job: Document, tree: str, rows: list[Document], states: Mapping[str, Document]) -> Document:
+    """The document that waits for the landing."""
+    keys = ("jobId", "connectionId", "sourceKey", "syncId")
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "provenance-of-job",
+        **{key: job[key] for key in keys},
+        "tree": tree,
+        "rows": rows,
+        "states": [states[raw] for raw in sorted(states, key=str.encode)],
+    }
+
+
+def pending_place(job: Document) -> str:
+    return places.pending_doc(job["connectionId"], job["sourceKey"], job["jobId"])

@@ -1,0 +1,134 @@
+"""Units that succeeded, found again by all that their work depends on: bytes before and after, never patch text.
+
+Only what a unit did as a whole is kept. An entry whose `before` is not what is there is removed: it would not fit.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ktxkit import __version__
+from ktxkit.base import files
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import BrokenContract
+from ktxkit.base.rules.digests import digest_of
+from ktxkit.git.objects import Objects
+from ktxkit.ingest.rules import places
+from ktxkit.store.world import World
+from ktxkit.work.rules.job_file import UnitPlan
+
+CONTRACT = "unit-cache"
+SIZE_LIMIT = 8 * 1024 * 1024  # bytes of one entry; larger work is done again
+MISSING = "missing"  # stands for a dependency that is not there
+
+
+def key_of(plan: UnitPlan, told: Document, digests: Mapping[str, str]) -> str:
+    """Digest of what a unit's work depends on: command, policy, raw files and dependencies, facts, tool version."""
+    return digest_of(
+        {
+            "version": __version__,
+            "argv": list(plan.step.argv),
+            "policy": dict(plan.policy),
+            "env": dict(plan.env),
+            "unit": told["unitKey"],
+            "source": f"{told['connectionId']}/{told['sourceKey']}",
+            "raw": {raw: digests.get(raw, MISSING) for raw in told["rawFiles"]},
+            "dependencies": {raw: digests.get(raw, MISSING) for raw in told.get("dependencyPaths", ())},
+            "facts": told.get("facts", {}),
+            "prior": [(one["rawPath"], one["artifactPath"]) for one in told.get("priorArtifacts", ())],
+        }
+    )
+
+
+def store(world: World, key: str, told: Document, patch: Document, actions: Document | None) -> bool:
+    """Keep a unit's work. False where it is too large, or holds what is no plain file."""
+    found: list[Document] = []
+    size = 0
+    with Objects(world.git) as objects:
+        for entry in patch["paths"]:
+            kinds = {entry.get("oldKind", "absent"), entry["kind"]}
+            if "pathB64" in entry or kinds - {"regular", "executable", "absent"}:
+                return False
+            size += entry.get("oldSize", 0) + entry.get("newSize", 0)
+            if size > SIZE_LIMIT:
+                return False
+            found.append(_entry(objects, entry))
+    document = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": CONTRACT,
+        "key": key,
+        "jobId": told["jobId"],
+        "unitKey": told["unitKey"],
+        "at": timestamp(world.clock.now()),
+        "rawRoot": told["rawRoot"],
+        "files": found,
+        **({"actions": actions} if actions is not None else {}),
+    }
+    world.writable_store.write(CONTRACT, places.cache_doc(key), document, durable=False)
+    return True
+
+
+def _entry(objects: Objects, entry: Document) -> Document:
+    made: Document = {"path": entry["path"]}
+    for name, kind, oid in (("before", entry.get("oldKind", "absent"), "oldId"), ("after", entry["kind"], "newId")):
+        if kind != "absent":
+            made[name] = base64.b64encode(objects.read(entry[oid])).decode("ascii")
+    return made | ({"executable": True} if entry["kind"] == "executable" else {})
+
+
+def load(world: World, key: str) -> Document | None:
+    """The entry of a key. A damaged one is removed: the work is done again."""
+    try:
+        return world.store.read_optional(CONTRACT, places.cache_doc(key))
+    except BrokenContract:
+        world.writable_store.remove(places.cache_doc(key))
+        return None
+
+
+def forget(world: World, key: str) -> None:
+    world.writable_store.remove(places.cache_doc(key))
+
+
+def replay(entry: Document, top: Path, raw_root: str) -> bool:
+    """Write an entry into a worktree, naming this sync's snapshot where it named its own. False where it does not fit;
+    nothing is written then."""
+    for one in entry["files"]:
+        path = top / one["path"]
+        there = _bytes(path) if _inside(path, top) else b"\0outside\0"
+        before = base64.b64decode(one["before"]) if "before" in one else None
+        if there != before:
+            return False
+    old, new = entry["rawRoot"].encode(), raw_root.encode()
+    for one in entry["files"]:
+        path = top / one["path"]
+        if "after" not in one:
+            files.remove(path)
+            continue
+        data = base64.b64decode(one["after"]).replace(old, new)
+        files.write_atomic(path, data, mode=0o755 if one.get("executable") else 0o644, durable=False)
+    return True
+
+
+def _bytes(path: Path) -> bytes | None:
+    """A file's bytes; None where there is none. A link counts as something else: nothing fits it."""
+    if os.path.islink(path):  # noqa: PTH114 - never through a link
+        return b"\0a link\0"
+    try:
+        return files.read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _inside(path: Path, top: Path) -> bool:
+    """No directory on the way is a link that leads elsewhere."""
+    return Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(top))
+
+
+def actions_of(entry: Document) -> Mapping[str, Any] | None:
+    found = entry.get("actions")
+    return found if isinstance(found, Mapping) else None

@@ -1,0 +1,193 @@
+"""The end of an ingestion: provenance validated before the landing, written after it; what the report carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import BrokenContract, Refused
+from ktxkit.base.rules.text import plural
+from ktxkit.git.objects import Objects
+from ktxkit.ingest import baseline as baselines
+from ktxkit.ingest import staging
+from ktxkit.ingest.account import Account, pending, pending_place
+from ktxkit.ingest.asked import Asked
+from ktxkit.ingest.baseline import Baseline
+from ktxkit.ingest.rules import places
+from ktxkit.ingest.rules.difference import Difference
+from ktxkit.ingest.rules.planning import EVICTIONS, Evictions
+from ktxkit.ingest.rules.provenance import problems_of
+from ktxkit.store import jobs
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+from ktxkit.work import report
+from ktxkit.work.job.state import JobRun
+from ktxkit.work.rules.job_file import RECONCILE
+from ktxkit.work.rules.schedule import LANDED
+
+CONTRACT = "ingest-outcome"
+SHOWN = 20  # rows in a message or the trace; all of them are in its data
+KEPT = 10_000
+
+
+@dataclass
+class Told:
+    """What was noticed on the way, for the report."""
+
+    difference: Difference | None = None
+    evictions: Evictions = field(default_factory=Evictions)
+    warnings: list[str] = field(default_factory=list)
+    outcomes: Mapping[str, str] = field(default_factory=dict)
+    rows: int | None = None
+    near: list[Document] = field(default_factory=list)
+    resolutions: list[Document] = field(default_factory=list)
+    snapshots: list[str] = field(default_factory=list)
+
+    def document(self) -> Document:
+        """What of it is known before units run, for the report of a job that is resumed."""
+        return {
+            "warnings": [one[:60_000] for one in self.warnings][:KEPT],
+            "evictions": list(self.evictions.paths),
+            "evictionsKept": list(self.evictions.kept),
+            "snapshotsRemoved": self.snapshots,
+        }
+
+    @classmethod
+    def of(cls, snapshot: Document) -> Told:
+        """From the snapshot's document of a job that has its base."""
+        told = snapshot["told"]
+        return cls(
+            Difference(**{key: tuple(paths) for key, paths in snapshot["difference"].items()}),
+            Evictions(tuple(told["evictions"]), tuple(told["evictionsKept"])),
+            list(told["warnings"]),
+            snapshots=list(told["snapshotsRemoved"]),
+        )
+
+
+def account(run: JobRun, snapshot: Document, known: Baseline, outcomes: Mapping[str, str], told: Told) -> None:
+    """Make the provenance, validate it, and write it down to wait for the landing. Raises Refused naming the rows that
+    cannot land; nothing has landed then."""
+    assert told.difference is not None, "a job that lands was planned"
+    tree = run.git.text("rev-parse", "--verify", f"{run.head()}^{{tree}}")
+    projected = run.world.store.read("projected", places.projected_doc(run.job_id))
+    with (
+        run.tracer.timed("provenance", "provenance_rows_validation", {"tree": tree}) as facts,
+        Objects(run.git) as objects,
+    ):
+        files = {e.path.decode("utf-8", "surrogateescape"): e.oid for e in objects.tree(tree)}
+        made = Account(run.world, run.job, snapshot, told.difference, known, projected, outcomes, files)
+        rows = made.rows(objects)
+        paths = [one["rawPath"] for one in snapshot["files"]]
+        problems = problems_of(rows, paths, told.difference.deleted, files)
+        facts |= {"rows": len(rows), "problems": [one.message for one in problems[:SHOWN]]}
+        told.outcomes, told.rows = outcomes, len(rows)
+        told.near, told.resolutions = made.near_duplicates()[:KEPT], made.resolutions
+        told.warnings += made.warnings()
+        if problems:
+            first = problems[0]
+            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            raise Refused(
+                f"{first.message}{more}",
+                hint=first.hint or "nothing landed; correct the unit that names it",
+                data={"rows": [dict(one.row) for one in problems[:1000]], "rule": first.rule},
+            )
+        document = pending(run.job, tree, rows, made.states())
+    run.world.writable_store.write(baselines.PENDING, pending_place(run.job), document)
+
+
+def write(run: JobRun) -> None:
+    """Put the provenance into the journals: what it tells of has landed, or needed no landing."""
+    document = run.world.store.read(baselines.PENDING, pending_place(run.job))
+    baselines.append(run.world, document)
+    facts = {"rows": len(document["rows"]), "states": len(document["states"])}
+    run.tracer.emit("provenance", "provenance_rows_inserted", facts, level="info")
+
+
+def close(run: JobRun, asked: Asked, override: str, told: Told, failure: Document | None) -> None:
+    """Write what the report carries beside the units; a job that made it supersedes those that it took up again."""
+    document = _document(run, asked, override, told)
+    run.world.writable_store.write(CONTRACT, places.outcome_doc(run.job_id), document)
+    if failure is None:
+        for job_id in unfinished(run.world, asked.connection, asked.source):
+            if job_id != run.job_id:
+                _supersede(run.world, job_id, run.job_id)
+
+
+def _document(run: JobRun, asked: Asked, override: str, told: Told) -> Document:
+    evicted = list(told.evictions.paths) if told.outcomes.get(EVICTIONS) in LANDED else []
+    deleted = list(told.difference.deleted) if told.difference else []
+    facts = {
+        "diffSummary": told.difference.summary() if told.difference else None,
+        "evictionsApplied": evicted,
+        "evictionInputs": deleted,
+        "evictionsKept": list(told.evictions.kept),
+        "nearDuplicates": told.near,
+        "snapshotsRemoved": told.snapshots,
+        "artifactResolutions": told.resolutions[:100_000],
+        "warnings": [one[:60_000] for one in told.warnings][:KEPT],
+        "overrideOf": override,
+    }
+    reconciled = told.outcomes.get(RECONCILE)
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": CONTRACT,
+        "jobId": run.job_id,
+        "syncId": run.job["syncId"],
+        **{key: value for key, value in facts.items() if value},
+        **({"provenanceRows": told.rows} if told.rows is not None else {}),
+        **({"reconciliation": {"outcome": reconciled, **_removed(told)}} if reconciled else {}),
+        **({} if reconciled else {"reconciliationSkipped": _why_skipped(run, asked)}),
+        **_projected(run),
+    }
+
+
+def _removed(told: Told) -> Document:
+    found = sorted({one["path"] for one in told.resolutions if one["resolution"] == "subsumed"})
+    return {"removed": found} if found else {}
+
+
+def _why_skipped(run: JobRun, asked: Asked) -> str:
+    if not asked.reconciles:
+        return "it was not wanted"
+    return "the job ended before it" if run.plan.units else "no unit ran"
+
+
+def _projected(run: JobRun) -> Document:
+    document = run.world.store.read_optional("projected", places.projected_doc(run.job_id))
+    if document is None:
+        return {}
+    keys = {"warnings": "warnings", "kept": "kept", "unresolved": "unresolved"}
+    found = {new: document[old] for new, old in keys.items() if document.get(old)}
+    touched = sorted({one["artifactKey"] for one in document["changes"]})
+    return {"projectionResult": {**found, **({"touchedSources": touched} if touched else {})}}
+
+
+def unfinished(world: World, connection: str, source: str) -> list[str]:
+    """Jobs of this connection and source that ended without all of their units and that no later one took up; oldest
+    first. A damaged job is none of them."""
+    found = []
+    for job in jobs.readable(world):
+        of_it = (job["connectionId"], job["sourceKey"]) == (connection, source)
+        if not of_it or "finishedAt" not in job or job.get("outcome") in ("done", "noop"):
+            continue
+        try:
+            outcome = world.store.read_optional(CONTRACT, places.outcome_doc(job["jobId"]))
+        except BrokenContract:
+            continue  # gate-ok: a damaged one counts for nothing
+        if outcome is not None and "supersededBy" not in outcome:
+            found.append((str(job["createdAt"]), str(job["jobId"])))
+    return [job_id for _, job_id in sorted(found)]
+
+
+def _supersede(world: World, job_id: str, by: str) -> None:
+    """Name the later job in an earlier one's report. It is never resumed again: what it staged goes."""
+    outcome = world.store.read(CONTRACT, places.outcome_doc(job_id)) | {"supersededBy": by}
+    world.writable_store.write(CONTRACT, places.outcome_doc(job_id), outcome)
+    made = report.build(world, jobs.load(world, job_id))
+    world.writable_store.write(report.CONTRACT, names.report_doc(job_id), made)
+    staging.remove(world, job_id)
+
+
+def told_of(count: int) -> str:
+    return plural(count, "provenance row")

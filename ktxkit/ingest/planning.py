@@ -1,0 +1,253 @@
+"""From a snapshot to a plan: what changed, which units that needs, and a job file of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ktxkit.base import contracts
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import Refused
+from ktxkit.base.rules.digests import digest
+from ktxkit.git.objects import Objects
+from ktxkit.ingest.asked import POLICY, RECONCILE_LIMIT, Asked, built_in, built_in_module
+from ktxkit.ingest.baseline import Baseline
+from ktxkit.ingest.connectors.find import connector
+from ktxkit.ingest.connectors.interface import Reading, Setting
+from ktxkit.ingest.knowledge import Knowledge
+from ktxkit.ingest.rules import planning
+from ktxkit.ingest.rules.difference import Difference, difference
+from ktxkit.ingest.rules.planning import EVICTIONS, Evictions, Selected
+from ktxkit.ingest.rules.projection import Applied, apply
+from ktxkit.ingest.rules.raw_paths import snapshot_root
+from ktxkit.ingest.rules.retention import syncs
+from ktxkit.ingest.staging import Staged
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+from ktxkit.work.rules.job_file import RECONCILE
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan: the difference, the projection and what it does to the tree, the units that run, what goes."""
+
+    difference: Difference
+    reading: Reading
+    applied: Applied
+    selected: Sequence[Selected]
+    evictions: Evictions
+
+    @property
+    def nothing(self) -> bool:
+        return not (self.difference.changed or self.applied.changes or self.selected or self.evictions.paths)
+
+
+def read_snapshot(asked: Asked, staged: Staged, known: Knowledge) -> Reading:
+    """The connector's reading of a snapshot. Raises KtxError."""
+    taken, readers = known.declared(asked.connection, asked.owner)
+    setting = Setting(asked.connection, asked.options, taken, readers)
+    return connector(asked.connector).read(staged, setting)
+
+
+def differ(
+    world: World, asked: Asked, snapshot: Document, reading: Reading, base: Baseline, known: Knowledge
+) -> Difference:
+    """The difference to what landed. What could not be fetched, or is out of scope, is not deleted.
+
+    Raises Refused where the source is empty although it was not: a wrong address must not remove what is known.
+    """
+    current = {one["rawPath"]: one["digest"] for one in snapshot["files"]}
+    alive = [path for path, one in base.known.items() if not one.deleted]
+    if not current and alive and not asked.allow_empty:
+        raise Refused(
+            f"the source is empty, {len(alive)} raw files of it are known",
+            where=asked.place or asked.url,
+            hint="is it the right place? --allow-empty means that everything was deleted",
+        )
+    unfetched = set(snapshot.get("unfetched", ()))
+    with Objects(world.git) as objects:
+
+        def before(path: str) -> bytes | None:
+            blob = _before(asked, base, known, path)
+            return objects.read(blob) if blob else None
+
+        def in_scope(path: str) -> bool:
+            return path not in unfetched and reading.in_scope(path, lambda: before(path))
+
+        return difference(current, base.known, in_scope, set(snapshot.get("carried", ())))
+
+
+def not_looked_at(
+    asked: Asked, snapshot: Document, found: Difference, base: Baseline, known: Knowledge
+) -> dict[str, str]:
+    """Raw files that this sync had not (out of scope, or not to be had) and that are not deleted: path to blob in the
+    last snapshot with them. What they led to stays only where they are read with the rest."""
+    there = {one["rawPath"] for one in snapshot["files"]} | set(found.deleted)
+    absent = [path for path, one in base.known.items() if path not in there and not one.deleted]
+    return {path: blob for path in absent if (blob := _before(asked, base, known, path))}
+
+
+def _before(asked: Asked, base: Baseline, known: Knowledge, path: str) -> str:
+    """The blob of a raw file in the snapshot that its last unit had, or in the newest that has it; empty for none."""
+    kept = [base.known[path].sync_id, *reversed(syncs(known.files, asked.connection, asked.source))]
+    places = (f"{snapshot_root(asked.connection, asked.source, sync)}/{path}" for sync in kept)
+    return next((known.files[place] for place in places if place in known.files), "")
+
+
+def plan(
+    world: World,
+    asked: Asked,
+    snapshot: Document,
+    reading: Reading,
+    base: Baseline,
+    known: Knowledge,
+    found: Difference,
+) -> Planned:
+    """The plan. Raises CannotRun for a connector's plan that no job can be made of, KtxError for one that fails."""
+    paths = {one["rawPath"] for one in snapshot["files"]}
+    proposals = planning.unit_order(list(reading.plan()))
+    planning.check_proposals(proposals, paths)
+    projection = reading.project()
+    gone = planning.evictions(base.last, found.deleted, _artifacts(world, base, known, found.deleted))
+    applied = apply(projection, asked.owner, known.texts)
+    removed = {path for path, text in applied.changes.items() if text is None}
+    gone = planning.Evictions(tuple(p for p in gone.paths if p not in removed), gone.kept, gone.again)
+    again = paths - set(snapshot.get("carried", ())) if asked.everything else gone.again
+    return Planned(found, reading, applied, planning.select(proposals, found, base.known, again), gone)
+
+
+def _artifacts(world: World, base: Baseline, known: Knowledge, deleted: Sequence[str]) -> dict[str, str]:
+    """Digest of each artifact that a deleted raw file led to and that is there."""
+    wanted = {row["artifactPath"] for raw in deleted for row in base.last.get(raw, ()) if "artifactPath" in row}
+    with Objects(world.git) as objects:
+        return {path: digest(objects.read(known.files[path])) for path in sorted(wanted) if path in known.files}
+
+
+def job_file(asked: Asked, job: Document, planned: Planned) -> Document:
+    """The job file: evictions first, then the units in the order of what they build on, then reconciliation."""
+    root = snapshot_root(asked.connection, asked.source, job["syncId"])
+    limit = {"timeLimit": asked.time_limit} if asked.time_limit else {}
+    units: list[Document] = []
+    if planned.evictions.paths:
+        units.append({"key": EVICTIONS, "run": built_in("evict"), "displayName": "Evictions"})
+    for one in planned.selected:
+        units.append(
+            {
+                "key": one.proposal.key,
+                "displayName": one.proposal.title or one.proposal.key,
+                "rawFiles": [f"{root}/{raw}" for raw in one.proposal.raw_files],
+                "dependencyPaths": [f"{root}/{raw}" for raw in one.proposal.dependency_paths],
+                **limit,
+            }
+        )
+    reconcile = [*asked.reconcile] or built_in_module("reconcile")
+    made: Document = {
+        "schemaVersion": SCHEMA_VERSION,
+        "job": job["jobId"],
+        "connectionId": asked.connection,
+        "sourceKey": asked.source,
+        "syncId": job["syncId"],
+        "run": asked.work_argv,
+        "policy": POLICY,
+        "onFailure": asked.on_failure,
+        "onConflict": asked.on_conflict,
+        "units": units,
+        "message": message(asked, job, planned),
+        **({"reconcile": {"run": reconcile, "timeLimit": RECONCILE_LIMIT}} if units and asked.reconciles else {}),
+        **({"verify": {"run": [*asked.verify]}} if asked.verify else {}),
+        **({} if asked.isolate is None else {"isolate": {"write": list(asked.isolate)}}),
+    }
+    contracts.validate("job-file", made, "the planned job")
+    return made
+
+
+def message(asked: Asked, job: Document, planned: Planned) -> str:
+    """The landing commit's message."""
+    told = planned.difference.summary()
+    counts = ", ".join(f"{count} {word}" for word, count in told.items() if count and word != "unchanged")
+    return f"Ingest {asked.connection} from {asked.source}: {counts or 'nothing new'}\n\nSync {job['syncId']}\n"
+
+
+def work_unit(
+    asked: Asked, job: Document, planned: Planned, base: Baseline, key: str, now: Callable[[str], str]
+) -> Document:
+    """What the worker of a unit is told. `key`: a selected unit's, the evictions' or the reconciliation's.
+
+    `now`: the digest of what is at a path, empty where nothing is.
+    """
+    one = next((one for one in planned.selected if one.proposal.key == key), None)
+    common: Document = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "work-unit",
+        "jobId": job["jobId"],
+        "unitKey": key,
+        "connectionId": asked.connection,
+        "sourceKey": asked.source,
+        "syncId": job["syncId"],
+        "rawRoot": snapshot_root(asked.connection, asked.source, job["syncId"]),
+        "rawFiles": [],
+    }
+    if one is None:
+        return common | ({"evictions": list(planned.evictions.paths)} if key == EVICTIONS else {})
+    proposal, raws = one.proposal, (*one.proposal.raw_files, *one.proposal.dependency_paths)
+    inside = {name: [p for p in paths if p in raws] for name, paths in planned.difference.document().items()}
+    return common | {
+        "displayName": proposal.title or key,
+        "rawFiles": list(proposal.raw_files),
+        "dependencyPaths": list(proposal.dependency_paths),
+        "peerFileIndex": list(proposal.peers),
+        "peerCount": len(proposal.peers),
+        "reasons": list(one.reasons),
+        "difference": inside,
+        "priorArtifacts": prior(base, raws, now),
+        "factsDigest": proposal.facts_digest,
+        "facts": dict(proposal.facts),
+    }
+
+
+_ARTIFACT = ("artifactKind", "artifactKey", "artifactPath", "targetConnectionId", "artifactContentHash")
+
+
+def prior(base: Baseline, raws: Sequence[str], now: Callable[[str], str]) -> list[Document]:
+    """What these raw files led to when they were last taken; `edited` where somebody changed it since."""
+    found = [
+        {"rawPath": raw, **{key: row[key] for key in _ARTIFACT if key in row}, **_edited(row, now)}
+        for raw in raws
+        for row in base.last.get(raw, ())
+        if "artifactPath" in row
+    ]
+    return found[:100_000]
+
+
+def _edited(row: Mapping[str, Any], now: Callable[[str], str]) -> Document:
+    there = now(row["artifactPath"]) if "artifactContentHash" in row else ""
+    return {"edited": True} if there and there != row["artifactContentHash"] else {}
+
+
+def due(planned: Planned, base: Baseline) -> set[str]:
+    """Artifacts that the units of a plan wrote before, and those that it removes."""
+    raws = [raw for one in planned.selected for raw in one.proposal.raw_files]
+    found = {str(row["artifactPath"]) for raw in raws for row in base.last.get(raw, ()) if "artifactPath" in row}
+    return found | set(planned.evictions.paths)
+
+
+def units_of(document: Document) -> list[Mapping[str, Any]]:
+    """Units of a job in order, as its document lists them."""
+    listed = [{"key": one["key"]} for one in document["units"]]
+    if "reconcile" in document:
+        listed.append({"key": RECONCILE, "after": [one["key"] for one in document["units"]]})
+    return [{"position": number, **one} for number, one in enumerate(listed, start=1)]
+
+
+def write_units(world: World, asked: Asked, job: Document, planned: Planned, base: Baseline, known: Knowledge) -> None:
+    """The document of each unit, in its directory. One by one: no two are in memory."""
+    with Objects(world.git) as objects:
+
+        def now(path: str) -> str:
+            return digest(objects.read(known.files[path])) if path in known.files else ""
+
+        for entry in job["units"]:
+            place = names.unit_doc(job["jobId"], entry["position"], entry["key"], "work-unit")
+            made = work_unit(asked, job, planned, base, entry["key"], now)
+            world.writable_store.write("work-unit", place, made, durable=False)

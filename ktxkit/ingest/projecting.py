@@ -1,0 +1,125 @@
+"""The projection's commit: what the connector says by rule, on top of the snapshot, gated before any unit starts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import Conflict
+from ktxkit.base.rules.text import plural
+from ktxkit.gates import gate_facts, gates
+from ktxkit.ingest import trees
+from ktxkit.ingest.asked import Asked
+from ktxkit.ingest.knowledge import Knowledge
+from ktxkit.ingest.planning import Planned
+from ktxkit.ingest.rules import places
+from ktxkit.ingest.rules.projection import Projected
+from ktxkit.work import landing_proof, recover
+from ktxkit.work.job.state import JobRun
+
+KEPT = 10_000
+
+
+def project(run: JobRun, asked: Asked, planned: Planned, known: Knowledge, parent: str, due: Collection[str]) -> str:
+    """The commit that units and integration start from. Raises Conflict where the projection has errors, or the gates
+    find new ones in what it made.
+
+    `due`: artifacts that this job's units make anew or remove (the page of a model that has another name now): what is
+    wrong in them is left to the final gates, which charge the projection all the same.
+    """
+    projection, applied = planned.reading.project(), planned.applied
+    told = {"files": len(projection.files), "changes": list(applied.changes)[:100]}
+    with run.tracer.timed("projection", "deterministic_projection", told) as facts:
+        if projection.errors:
+            first = "; ".join(projection.errors[:5])
+            raise Conflict(
+                f"the projection reported {plural(len(projection.errors), 'error')}: {first}",
+                outcome="failed",
+                hint="nothing ran after it; correct the source and start again",
+            )
+        message = f"Projection of {asked.owner}\n"
+        made = trees.commit(run.world, parent, applied.changes, message, texts=True)
+        facts |= {"commit": made, "kept": list(applied.kept)[:100], "warnings": len(projection.warnings)}
+        _gated(run, made, due)
+    run.world.writable_store.write("projected", places.projected_doc(run.job_id), _document(run, planned, known))
+    return made
+
+
+def verified(run: JobRun, start: str, base: str) -> None:
+    """The job's verification of what units start from, and what lands without any of them. Raises Conflict where it
+    fails, Refused where it fails at `start` too."""
+    if run.plan.verify is None:
+        return
+    before, now = ((commit, run.git.text("rev-parse", "--verify", f"{commit}^{{tree}}")) for commit in (start, base))
+    said = ("the projection", "nothing ran after it: correct the source or the command and start again")
+    with recover.holding(run.world, run.job["integrationRef"], run.job) as held:
+        landing_proof.prove(run.world, run.job, held, run.plan.verify, now, said=said, without=before)
+
+
+def _gated(run: JobRun, commit: str, due: Collection[str]) -> None:
+    git = run.git
+    tree = git.text("rev-parse", "--verify", f"{commit}^{{tree}}")
+    start = git.text("rev-parse", "--verify", f"{run.job['targetAtStart']}^{{tree}}")
+    verdict = gates.check_tree(run.world, tree, base_tree=start, options=run.plan.gates)
+    errors = [one for one in verdict["findings"] if one["level"] == "error" and not one.get("inherited")]
+    new = [one for one in errors if one["path"] not in due]
+    if new:
+        named = "; ".join(f"{one['path']}: {one['message']}" for one in new[:5])
+        raise Conflict(
+            f"the projection breaks {plural(len(new), 'gate rule')}: {named}",
+            outcome="semantic_conflict",
+            hint="what refers to a source that is gone must go too, or the source must come back",
+            data={"findings": new[:1000]},
+        )
+
+
+def _document(run: JobRun, planned: Planned, known: Knowledge) -> Document:
+    """What was projected, for the provenance: each changed artifact, its word and its raw files."""
+    projection, applied = planned.reading.project(), planned.applied
+    changed = {path for path, text in applied.changes.items() if text is not None}
+    changes = [change for one in projection.files if one.path in changed for change in _changes(one, known)]
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "projected",
+        "jobId": run.job_id,
+        "changes": changes,
+        "removed": [path for path, text in applied.changes.items() if text is None],
+        "kept": list(applied.kept),
+        "warnings": [one[:60_000] for one in (*projection.warnings, *applied.warnings)][:KEPT],
+        "unresolved": {raw: why[:4000] for raw, why in projection.unresolved.items()},
+    }
+
+
+def _changes(one: Projected, known: Knowledge) -> Iterator[Document]:
+    """The sources of a projected file that are new or differ from what its file had."""
+    old = _sources(known.facts.get(one.path, {}))
+    new = _sources(gate_facts.read("shard" if "/_schema/" in one.path else "source", one.body.encode("utf-8")))
+    for key, raws in one.origins.items():
+        connection, _, name = key.partition("/")
+        word = _word(old.get(name), new.get(name))
+        if word:
+            yield {
+                "path": one.path,
+                "artifactKey": key,
+                "targetConnectionId": connection,
+                "actionType": word,
+                "rawPaths": list(raws),
+            }
+
+
+def _sources(facts: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {one["name"]: one for one in facts.get("sources", ())}
+
+
+def _word(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> str:
+    if old is None or new is None:
+        return "source_created"
+    if _names(new, "measures") - _names(old, "measures"):
+        return "measure_added"
+    joins = [{(join["to"], join["on"]) if "on" in join else join["to"] for join in one["joins"]} for one in (old, new)]
+    return "join_added" if joins[1] - joins[0] else "merged"
+
+
+def _names(source: Mapping[str, Any], kind: str) -> set[str]:
+    return {name for name, _, _ in source[kind]}

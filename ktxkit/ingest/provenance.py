@@ -1,0 +1,116 @@
+"""Where something comes from: a run, a commit or tree, an artifact, a job's unit. Only what is recorded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import KtxError
+from ktxkit.ingest import answers
+from ktxkit.ledger import event_log
+from ktxkit.ledger.asking import Ask
+from ktxkit.ledger.index_file import Index
+from ktxkit.ledger.ledger_index import ensure
+from ktxkit.ledger.picking import source
+from ktxkit.ledger.rules.answers import Row, answer
+from ktxkit.ledger.rules.rows import run_row
+from ktxkit.store import jobs
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+
+SHORTEST = 7  # hex digits of an abbreviated id
+
+
+def provenance(world: World, ask: Ask) -> Document:
+    """Every record that names X: what a raw file led to, what an artifact comes from; runs, jobs and receipts, events
+    of a run, a commit or revision, a tree, a digest."""
+    (asked,) = ask.subject
+    index = ensure(world)
+    what = _resolved(world, asked)
+    rows = [*answers.rows(world, asked), *_runs(index, ask, what), *_jobs(world, what), *_artifacts(world, what)]
+    reason = "" if rows else "no record names it"
+    return answer("provenance", rows, subject=[what], project=ask.project, reason=reason, facts={"records": len(rows)})
+
+
+def _resolved(world: World, what: str) -> str:
+    """A revision's commit; anything else as it is."""
+    try:
+        return world.git.resolve(what) or what
+    except KtxError:
+        return what  # no repository, or a name that git refuses: then it is not a revision
+
+
+def _runs(index: Index, ask: Ask, what: str) -> list[Row]:
+    """Runs that are it, or that ran on it."""
+    marks = ", ".join("?" for _ in ask.projects)
+    found = index.rows(f"SELECT * FROM runs WHERE project IN ({marks}) AND closed = 1 ORDER BY seq", *ask.projects)
+    rows: list[Row] = []
+    for run in found:
+        record = json.loads(run["record"])
+        tools = record.get("tools", {})
+        how = "is" if run["run"] == what else _names(what, {"commit": run["commit_id"], "tree": run["tree"]})
+        if how:
+            line = run_row(record, source(run))
+            kept = {key: line[key] for key in ("run", "started", "scope", "verdict", "trigger", "source")}
+            rows.append(
+                {"kind": "run", "how": how, **kept, "imported": tools.get("name"), "format": tools.get("format")}
+            )
+    return rows
+
+
+def _names(what: str, ids: dict[str, Any]) -> str:
+    """Which of some git ids are meant: whole, or abbreviated to at least SHORTEST digits."""
+    meant = [key for key, value in ids.items() if value and (value == what or _abbreviates(what, value))]
+    return f"ran on its {' and '.join(meant)}" if meant else ""
+
+
+def _abbreviates(what: str, whole: str) -> bool:
+    return len(what) >= SHORTEST and whole.startswith(what)
+
+
+def _jobs(world: World, what: str) -> list[Row]:
+    """Jobs that started from it or landed as it, and units whose receipt or patch names it."""
+    rows: list[Row] = []
+    for job_id in jobs.begun(world):
+        job = jobs.load(world, job_id)
+        ids = {
+            "base": job.get("base"),
+            "target at start": job["targetAtStart"],
+            "landed": job.get("landed", {}).get("commit"),
+        }
+        rows += [_job_row(job_id, f"{key} of the job", names.job_doc(job_id)) for key in _matching(what, ids)]
+        for unit in jobs.units(job):
+            for kind in ("patch", "receipt"):
+                place = names.unit_doc(job_id, unit.position, unit.key, kind)
+                document = world.store.read_optional(kind, place)
+                if document is not None:
+                    found = {key: document.get(key) for key in ("commit", "tree", "patchDigest", "digest", "base")}
+                    rows += [
+                        _job_row(job_id, f"{key} of the {kind}", place, unit.key) for key in _matching(what, found)
+                    ]
+    return rows
+
+
+def _matching(what: str, ids: dict[str, Any]) -> list[str]:
+    return [
+        key for key, value in ids.items() if isinstance(value, str) and (value == what or _abbreviates(what, value))
+    ]
+
+
+def _job_row(job_id: str, how: str, place: str, unit: str = "") -> Row:
+    return {"kind": "job", "how": how, "job": job_id, "unit": unit or None, "source": place}
+
+
+def _artifacts(world: World, what: str) -> list[Row]:
+    """Events that refer to a kept body."""
+    if not what.startswith("b3:"):
+        return []
+    rows: list[Row] = []
+    for name in world.store.children("ledger/events"):
+        place = f"ledger/events/{name}"
+        for number, event in event_log.read(world.store.path(place)):
+            if event is not None and what in json.dumps(event):
+                about = {key: event[key] for key in ("event", "test") if key in event}
+                rows.append({"kind": "artifact", "how": "referred to", **about, "source": f"{place}:{number}"})
+    return rows

@@ -1,0 +1,1 @@
+"""dbt's manifest as facts."""

@@ -1,0 +1,1 @@
+"""Metabase's documents as facts."""

@@ -1,0 +1,154 @@
+"""Which units a sync needs: those whose raw files, dependencies or facts changed since they last settled."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ktxkit.base.errors import CannotRun
+from ktxkit.base.rules.digests import digest_of
+from ktxkit.ingest.rules.difference import Difference, Known
+from ktxkit.ingest.rules.raw_paths import sort_key
+from ktxkit.store.rules.names import check_key
+
+PEERS_KEPT = 100  # raw paths of a unit's peer index; with all of them 2,000 units would name 4 million
+EVICTIONS = "evictions"  # the key of the unit that removes what only deleted raw files led to
+REASONS_KEPT = 20
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A unit as a connector sees it, whether or not this sync needs it.
+
+    `raw_files` are its own: no other unit has them. `dependency_paths` are raw files that it reads and others own.
+    `peers` are what else there is. `facts` is what it is told beside them; a change of it is a change of the unit.
+    """
+
+    key: str
+    title: str
+    raw_files: tuple[str, ...]
+    dependency_paths: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def facts_digest(self) -> str:
+        return digest_of(self.facts)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A unit that runs, and why."""
+
+    proposal: Proposal
+    reasons: tuple[str, ...]
+
+
+def check_proposals(proposals: Sequence[Proposal], snapshot: Collection[str]) -> None:
+    """A connector's plan must be one that a job can be made of. Raises CannotRun naming the unit and the raw path."""
+    owner: dict[str, str] = {}
+    keys: set[str] = set()
+    for proposal in proposals:
+        check_key(proposal.key)
+        if proposal.key in keys or proposal.key == EVICTIONS:
+            raise CannotRun(
+                f"the connector planned two units with the key {proposal.key!r}",
+                hint="a fault of the connector: its unit keys must differ",
+            )
+        keys.add(proposal.key)
+        if not proposal.raw_files:
+            raise CannotRun(
+                f"the connector planned unit {proposal.key!r} without a raw file",
+                hint="a fault of the connector: a unit names the raw files that it is made from",
+            )
+        for raw in (*proposal.raw_files, *proposal.dependency_paths, *proposal.peers):
+            if raw not in snapshot:
+                raise CannotRun(
+                    f"unit {proposal.key!r} names {raw}, which is not in the snapshot",
+                    hint="a fault of the connector: a unit names files of its own snapshot only",
+                )
+        for raw in proposal.raw_files:
+            if raw in owner:
+                raise CannotRun(
+                    f"{raw} belongs to two units: {owner[raw]!r} and {proposal.key!r}",
+                    hint="a fault of the connector: a raw file belongs to one unit, others may depend on it",
+                )
+            owner[raw] = proposal.key
+
+
+def select(
+    proposals: Iterable[Proposal], difference: Difference, known: Mapping[str, Known], again: Collection[str] = ()
+) -> list[Selected]:
+    """The units that run, in the order given. `again`: raw files whose unit must run although they are unchanged."""
+    changed = difference.changed
+    found = []
+    for proposal in proposals:
+        reasons = [
+            *_reasons(proposal, changed, known),
+            *(f"again: {raw}" for raw in proposal.raw_files if raw in again),
+        ]
+        if reasons:
+            found.append(Selected(proposal, tuple(reasons[:REASONS_KEPT])))
+    return found
+
+
+def _reasons(proposal: Proposal, changed: Collection[str], known: Mapping[str, Known]) -> list[str]:
+    reasons = [f"changed: {raw}" for raw in proposal.raw_files if raw in changed]
+    reasons += [f"dependency: {raw}" for raw in proposal.dependency_paths if raw in changed]
+    told = {known[raw].facts for raw in proposal.raw_files if raw in known}
+    if not reasons and told != {proposal.facts_digest}:
+        reasons.append("facts: what the rest of the source says of it changed")
+    return reasons
+
+
+@dataclass(frozen=True)
+class Evictions:
+    """What deleted raw files leave behind. `again`: raw files that share an artifact with a deleted one."""
+
+    paths: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()  # edited since, or written by nobody we know
+    again: frozenset[str] = frozenset()
+
+
+def evictions(
+    last: Mapping[str, Sequence[Mapping[str, Any]]], deleted: Collection[str], tree: Mapping[str, str]
+) -> Evictions:
+    """Artifacts whose every raw file is deleted go. `last`: rows of the last sync for each raw path.
+
+    `tree`: the digest of each artifact that is there. One whose bytes are not those that a sync wrote is kept: somebody
+    works on it.
+    """
+    origins: dict[str, set[str]] = {}
+    wrote: dict[str, set[str]] = {}
+    for raw, rows in last.items():
+        for row in rows:
+            if "artifactPath" in row:
+                origins.setdefault(row["artifactPath"], set()).add(raw)
+                wrote.setdefault(row["artifactPath"], set()).add(row.get("artifactContentHash", ""))
+    gone, kept, again = [], [], set()
+    for path, raws in origins.items():
+        if path not in tree or raws.isdisjoint(deleted):
+            continue
+        if not raws <= set(deleted):
+            again |= raws - set(deleted)
+        elif tree[path] in wrote[path]:
+            gone.append(path)
+        else:
+            kept.append(path)
+    return Evictions(tuple(sorted(gone, key=sort_key)), tuple(sorted(kept, key=sort_key)), frozenset(again))
+
+
+def unit_order(proposals: Sequence[Proposal]) -> list[Proposal]:
+    """Units before those that depend on them, else as given; a circle keeps the order given."""
+    from graphlib import CycleError, TopologicalSorter
+
+    owner = {raw: index for index, proposal in enumerate(proposals) for raw in proposal.raw_files}
+    needs = [sorted({owner[raw] for raw in p.dependency_paths if raw in owner} - {i}) for i, p in enumerate(proposals)]
+    try:
+        depth: dict[int, int] = {}
+        for index in TopologicalSorter(dict(enumerate(needs))).static_order():
+            depth[index] = 1 + max((depth[other] for other in needs[index]), default=-1)
+    except CycleError:
+        return list(proposals)
+    return [proposals[index] for index in sorted(range(len(proposals)), key=lambda index: depth[index])]

@@ -1,0 +1,144 @@
+"""Staging: a connector's raw files into a directory of the job, and from there into the object store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.base import files
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.rules.digests import digest
+from ktxkit.base.rules.text import printable
+from ktxkit.git.neutral import open_neutral
+from ktxkit.git.objects import Objects
+from ktxkit.ingest.rules import places
+from ktxkit.ingest.rules.raw_paths import check, snapshot_root, sort_key
+from ktxkit.store.world import World
+
+CONTRACT = "raw-snapshot"
+NOTES_KEPT = 1000
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """One staged raw file: digest and size in bytes."""
+
+    digest: str
+    size: int
+
+
+class Directory:
+    """A sink that writes into a directory. Nothing is held in memory but digests."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        self.files: dict[str, RawFile] = {}
+
+    def put(self, raw_path: str, data: bytes) -> None:
+        check(raw_path)
+        if raw_path in self.files:
+            raise CannotRun(
+                f"the connector gave {printable(raw_path)} twice",
+                hint="a fault of the connector, or two names in the source that differ in nothing a path can keep",
+            )
+        try:
+            files.write_new(self.top / raw_path, data)
+        except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
+            raise CannotRun(
+                f"{printable(raw_path)} is a file and a directory at once",
+                hint="a fault of the connector, or rename one of the two in the source",
+            ) from error
+        self.files[raw_path] = RawFile(digest(data), len(data))
+
+
+class Staged:
+    """The staged raw files of a job, read one at a time."""
+
+    def __init__(self, top: Path, paths: Sequence[str]) -> None:
+        self.top = top
+        self._paths = tuple(sorted(paths, key=sort_key))
+
+    @property
+    def paths(self) -> Sequence[str]:
+        return self._paths
+
+    def read(self, raw_path: str) -> bytes:
+        return files.read(self.top / raw_path)
+
+
+def remove(world: World, job_id: str) -> None:
+    """What a job staged goes: its snapshot has landed, or nobody resumes it."""
+    shutil.rmtree(world.store.path(places.raw_dir(job_id)), ignore_errors=True)
+
+
+def carry(world: World, top: Path, snapshot: Document, blobs: Mapping[str, str]) -> Document:
+    """The snapshot with raw files of earlier ones (path to blob), staged beside those that were had."""
+    entries = {one["rawPath"]: one for one in snapshot["files"]}
+    with Objects(world.git) as objects:
+        for path, blob in blobs.items():
+            data = objects.read(blob)
+            files.write_atomic(top / path, data, durable=False)
+            entries[path] = {"rawPath": path, "digest": digest(data), "blob": blob, "bytes": len(data)}
+    carried = sorted({*snapshot.get("carried", ()), *blobs}, key=sort_key)
+    return snapshot | {"files": [entries[path] for path in sorted(entries, key=sort_key)], "carried": carried}
+
+
+def changed(top: Path, snapshot: Document) -> list[str]:
+    """Raw paths whose staged bytes are not what was staged: somebody wrote there. What lands was taken before."""
+    found = []
+    for one in snapshot["files"]:
+        try:
+            same = digest(files.read(top / one["rawPath"])) == one["digest"]
+        except (OSError, BrokenContract):
+            same = False
+        if not same:
+            found.append(str(one["rawPath"]))
+    return found
+
+
+def fresh(world: World, job_id: str) -> Directory:
+    """An empty directory for the job's raw files; what an execution that was cut off left of one is removed."""
+    top = world.writable_store.path(places.raw_dir(job_id))
+    if os.path.lexists(top):
+        shutil.rmtree(top)
+    files.make_dirs(top)
+    return Directory(top)
+
+
+def blobs(world: World, top: Path, paths: Sequence[str]) -> dict[str, str]:
+    """Write raw files into the object store as they are: no filter, no attribute. Raw path to blob id."""
+    if not paths:
+        return {}
+    with open_neutral(world) as neutral:
+        git = neutral.git.at(top).configured(core_fsyncMethod="batch")
+        lines = "".join(f"./{path}\n" for path in paths).encode("utf-8")
+        found = git.run("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=lines).lines
+    assert len(found) == len(paths), "one id for each path"
+    return dict(zip(paths, found, strict=True))
+
+
+def document(
+    world: World, job: Document, connector: str, staged: Mapping[str, RawFile], ids: Mapping[str, str], notes: Document
+) -> Document:
+    """The snapshot's document. `notes`: what the connector said beside its files."""
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": CONTRACT,
+        "jobId": job["jobId"],
+        "connector": connector,
+        "connectionId": job["connectionId"],
+        "sourceKey": job["sourceKey"],
+        "syncId": job["syncId"],
+        "root": snapshot_root(job["connectionId"], job["sourceKey"], job["syncId"]),
+        "at": timestamp(world.clock.now()),
+        "files": [
+            {"rawPath": path, "digest": staged[path].digest, "blob": ids[path], "bytes": staged[path].size}
+            for path in sorted(staged, key=sort_key)
+        ],
+        **notes,
+    }

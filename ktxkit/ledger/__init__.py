@@ -1,0 +1,1 @@
+"""The ledger of test runs: recorder, events, answers, claims, importers."""

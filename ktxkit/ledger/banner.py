@@ -1,0 +1,93 @@
+"""A few lines for prompts and session starts: what the ledger has of the last run. Bounded in time; it never blocks."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ktxkit.base.clock import since_process_start
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import KtxError
+from ktxkit.ledger import projects
+from ktxkit.ledger.asking import Ask
+from ktxkit.ledger.ledger_index import ensure
+from ktxkit.ledger.picking import FULL, LAST, pick, record_of, running, source
+from ktxkit.ledger.rules.answers import answer
+from ktxkit.ledger.rules.rows import passed, run_row
+from ktxkit.store.world import World
+
+BUDGET = 0.17  # seconds since the process began; the rest of 200 ms is for saying it
+LEAST = 0.02  # seconds that are tried even where the interpreter needed most of it (a machine under load)
+UNKNOWN = "run state unknown"
+
+
+def banner(world: World, ask: Ask, budget: float | None = None) -> Document:
+    """The last run, the last full one, what is running, and whether the tree is still the one that ran.
+
+    What is not known when the time is up is left out; nothing at all known: `run state unknown`.
+    """
+    told: dict[str, Any] = {}
+    thread = threading.Thread(target=_collect, args=(world, ask, told), daemon=True)
+    thread.start()
+    thread.join(max(LEAST, BUDGET - since_process_start()) if budget is None else budget)
+    known = dict(told)  # the thread may go on; what it says later is not waited for
+    if "rows" not in known:
+        return answer("banner", [], verdict="unknown", reason=known.get("why", UNKNOWN))
+    facts: dict[str, Any] = {key: known[key] for key in ("running", "sameTree") if key in known}
+    if thread.is_alive() or "sameTree" not in known:
+        facts["sameTree"] = "unknown"
+    reason = "" if known["rows"] else "no run is recorded"
+    return answer(
+        "banner", known["rows"], project=known["project"], verdict=known["verdict"], reason=reason, facts=facts
+    )
+
+
+def _collect(world: World, ask: Ask, told: dict[str, Any]) -> None:
+    try:
+        asked = ask if ask.projects else Ask(projects=(projects.resolve(world),))
+        index = ensure(world)
+        last = pick(index, asked, LAST)
+        full = pick(index, asked, FULL)
+        rows = [
+            run_row(record_of(run) or {}, source(run), what)
+            for run, what in ((last, "last"), (full, "last full"))
+            if run is not None
+        ]
+        going = running(index, asked)
+        told |= {"project": asked.project, "verdict": passed(record_of(last))} | ({"running": going} if going else {})
+        told["rows"] = rows
+        if last is not None and world.repository.top is not None:
+            told["sameTree"] = _same_tree(world, record_of(last) or {})
+    except (KtxError, OSError) as error:
+        told["why"] = f"{UNKNOWN}: {error}"[:500]
+
+
+def _same_tree(world: World, record: dict[str, Any]) -> bool:
+    """Whether the checkout has the content that ran: by one look where it is clean, and was, at the same commit."""
+    ran = record.get("tree", {})
+    assert world.repository.top is not None
+    git = world.git.at(world.repository.top)
+    status = git.run("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames").nul
+    head = next((line.split(b" ")[-1].decode("ascii") for line in status if line.startswith(b"# branch.oid ")), "")
+    clean = all(line.startswith(b"#") for line in status)
+    if clean and not ran.get("dirty") and ran.get("commit") == head:
+        return True
+    from ktxkit.git import tree_state
+
+    return bool(tree_state.take(world.git, world.repository).tree == ran.get("tree"))
+
+
+def lines(document: Document) -> list[str]:
+    """One line for each run, and one for what else is known."""
+    said = [
+        f"ledger: {row['what']} run {row['started']} scope {row['scope']}: {row['verdict']}, {row['tests']}"
+        for row in document["rows"]
+    ]
+    facts = document.get("facts", {})
+    if facts.get("running"):
+        said.append(f"ledger: running now: {', '.join(facts['running'])}")
+    if facts.get("sameTree") is False:
+        said.append("ledger: files have changed since the last run; it says nothing about them")
+    if not said:
+        said.append(f"ledger: {document.get('reason', UNKNOWN)}")
+    return said

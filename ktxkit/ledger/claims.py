@@ -1,0 +1,164 @@
+"""The claims of a text, held against the ledger and against the content that the text speaks of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from ktxkit.base.errors import KtxError
+from ktxkit.git import tree_state
+from ktxkit.ledger import lexicon, projects
+from ktxkit.ledger.index_file import EXECUTIONS, OUTCOMES, Index
+from ktxkit.ledger.ledger_index import ensure
+from ktxkit.ledger.rules.claims import gate
+from ktxkit.ledger.rules.claims.judge import Facts, Record, Ruling
+from ktxkit.ledger.rules.evidence import judge
+from ktxkit.ledger.word_answers import executions, repetitions
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+
+RUNS_SEEN = 200  # the newest runs; an older one bears out nothing that is said today
+ERRORS_SEEN = 2000
+
+
+def rulings(world: World, message: str) -> list[Ruling]:
+    """The rulings on a message. One without a claim passes untouched: nothing is opened for it."""
+    rules = lexicon.load()
+    if not any(True for _ in gate.found(message, rules)):
+        return []
+    evidence = Evidence(world)
+    found = gate.rulings(message, evidence.facts)
+    if world.store.exists(names.LEDGER):
+        return found
+    return [
+        replace(one, level="warning") for one in found
+    ]  # nothing was ever recorded here: it is said, not held against
+
+
+class Evidence:
+    """What the ledger and git have, looked up as it is asked for."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.project = projects.resolve(world)
+
+    @cached_property
+    def index(self) -> Index:
+        return ensure(self.world)
+
+    @property
+    def facts(self) -> Facts:
+        return Facts(
+            tree=self.tree,
+            runs=self.runs,
+            changed=self.changed,
+            tests=self.tests,
+            outcomes=self.outcomes,
+            word=self.word,
+            errors=self.errors,
+            uncommitted=frozenset(self.uncommitted),
+            lexicon=lexicon.load(),
+        )
+
+    @cached_property
+    def committing(self) -> bool:
+        """Whether git is about to commit: then the index that it names is the content, else the checkout is."""
+        return "GIT_INDEX_FILE" in self.world.env
+
+    @cached_property
+    def checkout(self) -> tree_state.TreeState | None:
+        if self.world.repository.top is None:
+            return None
+        try:
+            return tree_state.take(self.world.git, self.world.repository)
+        except KtxError:
+            return None  # not known, and said so by what follows from it
+
+    @cached_property
+    def tree(self) -> str | None:
+        if self.committing:
+            answer = self.world.inherited.run("write-tree", ok=None)
+            return answer.text if answer.status == 0 else None
+        return self.checkout.tree if self.checkout else None
+
+    @cached_property
+    def uncommitted(self) -> list[str]:
+        """Paths whose content in the checkout is not what the index has."""
+        if not self.committing or self.world.repository.top is None:
+            return []
+        git = self.world.inherited.at(self.world.repository.top)
+        unstaged = git.run("diff-files", "--name-only", "-z", ok=None).nul
+        untracked = git.run("ls-files", "--others", "--exclude-standard", "-z", ok=None).nul
+        return sorted(path.decode("utf-8", "backslashreplace") for path in {*unstaged, *untracked})
+
+    @cached_property
+    def runs(self) -> Sequence[Record]:
+        rows = self.index.rows(
+            "SELECT record FROM runs WHERE project = ? AND closed = 1 AND parent IS NULL AND mode = 'run'"
+            " ORDER BY started DESC, seq DESC LIMIT ?",
+            self.project,
+            RUNS_SEEN,
+        )
+        return [json.loads(row["record"]) for row in rows]
+
+    def changed(self, tree: str) -> list[str] | None:
+        """Paths that differ between a run's tree and the content; None where the run's tree is not known any more."""
+        if self.tree is None:
+            return None
+        if self.checkout is not None and tree == self.checkout.tree and self.committing:
+            return self.uncommitted
+        if self.world.git.resolve(tree, "tree") and self.world.git.resolve(self.tree, "tree"):
+            return self._differ(tree, self.tree)
+        return self._from_commit(tree)
+
+    def _differ(self, one: str, other: str) -> list[str]:
+        flags = ["-r", "--name-only", "--no-renames", "-z"]
+        return [
+            path.decode("utf-8", "backslashreplace") for path in self.world.git.run("diff-tree", *flags, one, other).nul
+        ]
+
+    def _from_commit(self, tree: str) -> list[str] | None:
+        """A dirty run's tree is in no object store: its commit and its changed paths tell what may differ."""
+        state: dict[str, Any] = next((run["tree"] for run in self.runs if run.get("tree", {}).get("tree") == tree), {})
+        commit = state.get("commit")
+        if commit is None or self.world.git.resolve(commit) is None:
+            return None
+        now = self.checkout.changed if self.checkout and not self.committing else ()
+        paths = {*state.get("changed", ()), *now}
+        if self.world.git.resolve(self.tree or "-", "tree"):
+            paths |= set(self._differ(f"{commit}^{{tree}}", self.tree or ""))
+        return sorted(paths)
+
+    def tests(self, name: str) -> list[str]:
+        """Recorded node ids that a name means: the id itself, or the end of one."""
+        if not name:
+            return []
+        suffix = "%::" + name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        like = "test LIKE ? ESCAPE '\\'"
+        sql = f"SELECT test FROM tests WHERE project = ? AND (test = ? OR {like} OR {like}) ORDER BY test LIMIT 5"
+        rows = self.index.rows(sql, self.project, name, suffix, "%/" + suffix[3:])
+        return [row["test"] for row in rows]
+
+    def outcomes(self, test: str) -> list[tuple[Record, str]]:
+        rows = self.index.rows(
+            f"SELECT record, r.verdict {EXECUTIONS} WHERE t.project = ?"
+            " AND t.test = ? AND r.verdict IS NOT NULL ORDER BY runs.started DESC, runs.seq DESC LIMIT ?",
+            self.project,
+            test,
+            RUNS_SEEN,
+        )
+        return [(json.loads(row["record"]), OUTCOMES[row["verdict"]]) for row in rows]
+
+    def word(self, predicate: str, test: str) -> str:
+        """Whether a word of the lexicon holds of a test: true or unknown, never false."""
+        ran = executions(self.index, (self.project,), [test]).get(test, [])
+        said = judge(ran, repetitions(self.world))
+        return "true" if said.word == predicate and said.verdict == "true" else "unknown"
+
+    @cached_property
+    def errors(self) -> list[str]:
+        sql = "SELECT DISTINCT message FROM results WHERE message IS NOT NULL ORDER BY rid DESC LIMIT ?"
+        return [row["message"] for row in self.index.rows(sql, ERRORS_SEEN)]

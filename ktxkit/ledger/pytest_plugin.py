@@ -1,0 +1,97 @@
+"""The pytest plugin: records every run into the repository's ledger (entry point `pytest11`).
+
+On whenever the repository has a `.ktx/`, or KTX_LEDGER is set: to a directory (the store to use), `on` (the
+repository's own, made where missing) or `off`. Off also with `-p no:ktxkit`. Where it is off it has imported nothing
+and done nothing but look for `.git` and `.ktx` above the root directory. Recording never changes a test's outcome or
+pytest's status.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ktxkit.store.world import World
+
+OFF = ("off", "0", "no", "false")
+ON = ("on", "1", "yes", "true")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the recorder that belongs into this process, or none."""
+    try:
+        if "_ktxkit_tracer" in sys.modules:
+            _follow(config)
+        if hasattr(config, "workerinput"):
+            if config.workerinput.get("ktxkit"):
+                from ktxkit.ledger.recording.worker import WorkerRecorder
+
+                config.pluginmanager.register(WorkerRecorder(config), "ktxkit-recorder")
+            return
+        world = _world(config)
+        if world is not None:
+            from ktxkit.ledger.recording.recorder import Recorder
+
+            config.pluginmanager.register(Recorder(config, world), "ktxkit-recorder")
+    except Exception as error:  # noqa: BLE001 - a fault of the recording must not stop the tests; it is said
+        sys.stderr.write(f"ktxkit: this run is not recorded: {error}\n")
+
+
+def _follow(config: pytest.Config) -> None:
+    """In a run of `test-run --trace`: tell the tracer which test it is at."""
+    from ktxkit.ledger.recording import contexts
+
+    found = contexts.tracer()
+    if found is not None:
+        config.pluginmanager.register(contexts.Contexts(found), "ktxkit-contexts")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell each xdist worker that its run is recorded."""
+    if node.config.pluginmanager.hasplugin("ktxkit-recorder"):
+        node.workerinput["ktxkit"] = True
+
+
+def _world(config: pytest.Config) -> World | None:
+    """The world to record in, or None where recording is off."""
+    wish = os.environ.get("KTX_LEDGER", "")
+    place = os.environ.get("KTX_DIR") or None
+    if wish.lower() in OFF:
+        return None
+    if wish and wish.lower() not in ON:
+        place = str(config.invocation_params.dir / wish)
+    elif not wish and not (Path(place).is_dir() if place else has_store(config.rootpath)):
+        return None
+    from ktxkit.store.world import World
+
+    return World(config.rootpath, os.environ, ktx_dir=place)
+
+
+def has_store(start: Path) -> bool:
+    """Whether the repository that holds `start` has a store, told from the file system alone."""
+    for directory in (start, *start.parents):
+        dotgit = directory / ".git"
+        if dotgit.is_dir():
+            return (directory / ".ktx").is_dir() or (dotgit / "ktx").is_dir()
+        if dotgit.is_file():
+            return _linked_has_store(directory, dotgit)
+        if (directory / "HEAD").is_file() and (directory / "objects").is_dir():
+            return (directory / "ktx").is_dir()
+    return False
+
+
+def _linked_has_store(directory: Path, dotgit: Path) -> bool:
+    """A linked worktree (its git dir names the common one), a submodule or a separate git dir."""
+    words = dotgit.read_text("utf-8", "surrogateescape").strip().removeprefix("gitdir:").strip()
+    git_dir = directory / words
+    shared = git_dir / "commondir"
+    common = git_dir / shared.read_text("utf-8", "surrogateescape").strip() if shared.is_file() else git_dir
+    common = Path(os.path.realpath(common))
+    return any(place.is_dir() for place in (common.parent / ".ktx", common / "ktx", directory / ".ktx"))

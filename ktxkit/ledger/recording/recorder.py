@@ -1,0 +1,274 @@
+"""The recorder of a run, in the process that controls it. A fault of it is counted and never reaches the tests."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Any, TypeVar
+
+import pytest
+
+from ktxkit.base.clock import timestamp
+from ktxkit.base.rules.digests import digest_of
+from ktxkit.ledger.recording import facts
+from ktxkit.ledger.recording.attempts import Attempts
+from ktxkit.ledger.recording.fixtures import FixtureCosts
+from ktxkit.ledger.recording.opening import Opening, open_run
+from ktxkit.ledger.rules import payload
+from ktxkit.store.world import World
+
+Hook = TypeVar("Hook", bound=Callable[..., Any])
+WARNINGS_KEPT = 1000  # different warnings whose text is recorded; all are counted
+RUN_VARIABLE = "KTX_TEST_RUN"  # tells child processes of the tests in which run they are
+
+
+def guarded(hook: Hook) -> Hook:
+    """A hook of ours whose fault is counted."""
+
+    @functools.wraps(hook)
+    def inner(self: Recorder, *args: Any) -> Any:
+        try:
+            return hook(self, *args)
+        except Exception as error:  # noqa: BLE001 - recording faults never change what pytest says; `fault` counts them
+            self.fault(error)
+
+    return inner  # type: ignore[return-value]
+
+
+class Recorder:
+    """Writes the events of one run as they happen."""
+
+    def __init__(self, config: pytest.Config, world: World) -> None:
+        self._now = time.perf_counter
+        self.config, self.world = config, world
+        self.opening: Opening = open_run(config, world)
+        self.attempts = Attempts(self.opening.sink, self.encode, self.opening.artifacts.keep)
+        self.fixtures = FixtureCosts()
+        self.faults = 0
+        self.first_fault = ""
+        self.warnings: Counter[str] = Counter()
+        self.deselected = 0
+        self.collected_before: int | None = None
+        self.said_ids = False
+        self._outer_run = os.environ.get(RUN_VARIABLE)
+        config.pluginmanager.register(self.fixtures, "ktxkit-fixtures")
+
+    @staticmethod
+    def encode(record: dict[str, Any]) -> str:
+        return json.dumps(record, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+    def emit(self, event: str, **more: Any) -> None:
+        """Write a record; keys with the value None are left out."""
+        record = {"event": event, "t": round(max(0.0, self.attempts.elapsed), 6)}
+        self.opening.put(self.encode(record | {key: value for key, value in more.items() if value is not None}))
+
+    def fault(self, error: BaseException) -> None:
+        self.faults += 1
+        self.first_fault = self.first_fault or f"{type(error).__name__}: {error}"[:500]
+
+    # -- the run and its phases
+
+    @pytest.hookimpl(tryfirst=True)
+    @guarded
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self.attempts.begin(self._now())
+        self.attempts.each = getattr(self.config.option, "dist", "no") == "each"
+        os.environ[RUN_VARIABLE] = self.opening.run
+        self.opening.put(self.encode(self.opening.run_started(self._outer_run)))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, Any, Any]:
+        return (yield from self._phase("collection"))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, Any, Any]:
+        return (yield from self._phase("tests"))
+
+    def _phase(self, name: str) -> Generator[None, Any, Any]:
+        self._edge(name, "start")
+        try:
+            return (yield)
+        finally:
+            self._edge(name, "end")
+
+    @guarded
+    def _edge(self, phase: str, edge: str) -> None:
+        self.emit("phase", phase=phase, edge=edge)
+        if edge == "end":
+            self.opening.flush()
+
+    # -- collection
+
+    @guarded
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self.deselected += len(items)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, Any, Any]:
+        self.collected_before = len(items)
+        return (yield)
+
+    @guarded
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if not self.config.pluginmanager.hasplugin("dsession"):
+            self._collected([item.nodeid for item in session.items])
+            from ktxkit.ledger.recording.duplicates import shadowed
+
+            for found in shadowed(session.items, self.config.rootpath):
+                self.emit("duplicate", **found)
+
+    @pytest.hookimpl(optionalhook=True)
+    @guarded
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+        self.emit("worker", worker=node.gateway.id, what="collected", selected=len(ids))
+        if not self.said_ids:
+            self._collected(list(ids))
+
+    def _collected(self, ids: list[str]) -> None:
+        self.said_ids = True
+        plain = ids if "".join(ids).isascii() else [payload.clean(nodeid)[0] for nodeid in ids]
+        body = "".join([quoted(nodeid) + "\n" for nodeid in sorted(plain)]).encode("ascii")
+        before = self.collected_before
+        self.emit(
+            "collected",
+            collected=before,
+            selected=len(ids),
+            deselected=None if before is None else self.deselected,
+            removed=None if before is None else max(0, before - len(ids) - self.deselected),
+            ids=self.opening.artifacts.keep(body),
+            orderDigest=digest_of(plain),
+        )
+
+    @guarded
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.outcome == "passed":
+            return
+        plain, escaped = payload.clean(report.nodeid)
+        made: dict[str, Any] = {"node": plain, "outcome": "error" if report.failed else "skipped"}
+        if escaped:
+            made["escaped"] = True
+        if report.failed:
+            made["error"] = self.attempts.error(report)
+        self.emit("collect_report", **made)
+
+    # -- tests
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        try:
+            if not self.attempts.each:
+                self.attempts.started(nodeid)
+        except Exception as error:  # noqa: BLE001 - as in `guarded`, without its call: this path runs for every test
+            self.fault(error)
+
+    # Last, after the terminal: there pytest turns a test with failed subtests into a failed one.
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        try:
+            self.attempts.report(report)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.fault(error)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        if nodeid in self.attempts.running:
+            try:
+                self.attempts.finished(nodeid)
+            except Exception as error:  # noqa: BLE001 - as above
+                self.fault(error)
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    @guarded
+    def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> None:
+        timer = (float(settings.timeout or 0), str(settings.method))
+        if timer != self.opening.timer and timer[0] > 0:
+            self.opening.timer = timer
+            self.emit("timer", seconds=timer[0], method=timer[1])
+
+    @guarded
+    def pytest_warning_recorded(self, warning_message: Any, when: str, nodeid: str, location: Any) -> None:
+        text = payload.head(payload.clean(str(warning_message.message))[0], 1000)
+        category = getattr(warning_message.category, "__name__", "Warning")[:200]
+        key = f"{category}\0{text}\0{warning_message.filename}\0{warning_message.lineno}"
+        if not self.warnings[key] and len(self.warnings) < WARNINGS_KEPT:
+            place = payload.clean(str(warning_message.filename))[0][-1000:]
+            line = max(0, int(warning_message.lineno or 0))
+            self.emit("warning", category=category, message=text, when=when, path=place, line=line)
+        self.warnings[key] += 1
+
+    # -- workers
+
+    @pytest.hookimpl(optionalhook=True)
+    @guarded
+    def pytest_testnodeready(self, node: Any) -> None:
+        self.emit("worker", worker=node.gateway.id, what="ready", pid=node.workerinfo.get("pid"))
+
+    @pytest.hookimpl(optionalhook=True)
+    @guarded
+    def pytest_testnodedown(self, node: Any, error: Any) -> None:
+        output = getattr(node, "workeroutput", None) or {}
+        self.fixtures.add(output.get("ktxkit-fixtures", ()))
+        what = "crashed" if error else "down"
+        self.emit("worker", worker=node.gateway.id, what=what, **output.get("ktxkit", {}))
+
+    # -- ends
+
+    @guarded
+    def pytest_internalerror(self, excrepr: Any) -> None:
+        self.emit("internal_error", text=payload.describe(str(excrepr), self.opening.artifacts.keep))
+
+    @guarded
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        message = payload.head(payload.clean(str(excinfo.value))[0], 500)
+        self.emit("interrupted", by=excinfo.type.__name__[:100], message=message or None)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
+        try:
+            return (yield)
+        finally:
+            self._finish(session)
+
+    @guarded
+    def _finish(self, session: pytest.Session) -> None:
+        rows = self.fixtures.rows()
+        if rows:
+            self.emit("fixtures", rows=rows)
+        stop = str(session.shouldfail or session.shouldstop or "")
+        self.opening.put_last(
+            self.encode(
+                {
+                    "event": "run_finished",
+                    "t": round(self.attempts.elapsed, 6),
+                    "at": timestamp(self.world.clock.now()),
+                    "exitStatus": int(session.exitstatus),
+                    **({"stop": payload.head(payload.clean(stop)[0], 500)} if stop else {}),
+                    **({"warnings": sum(self.warnings.values())} if self.warnings else {}),
+                    **self.opening.health(self.faults, self.first_fault),
+                    **self.opening.tree_after(),
+                }
+            )
+        )
+
+    def pytest_unconfigure(self) -> None:
+        if os.environ.get(RUN_VARIABLE) == self.opening.run:
+            if self._outer_run is None:
+                del os.environ[RUN_VARIABLE]
+            else:
+                os.environ[RUN_VARIABLE] = self._outer_run
+        try:
+            said = self.opening.end(self.faults, self.first_fault)
+        except Exception as error:  # noqa: BLE001 - the tests are done and have their status
+            said = f"ktxkit: run {self.opening.run}: the ledger could not be written: {error}"
+        if said:
+            sys.stderr.write(said + "\n")
+
+    def pytest_report_header(self) -> str:
+        return f"ktxkit: run {self.opening.run}"
+
+
+__all__ = ["Recorder", "facts"]

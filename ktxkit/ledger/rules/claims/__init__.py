@@ -1,0 +1,1 @@
+"""Claims about test runs: found in texts, and judged."""

@@ -1,0 +1,300 @@
+"""From the events of a run to its record: pure, replayable, the same from any prefix.
+
+A prefix whose process is gone is the record of a killed run: it names the tests in flight and those that never ran.
+Nothing here knows a clock or a file; whether the process lives is told to `Fold.result`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from ktxkit.ledger.rules.attempt import BAD, Attempt, worst
+from ktxkit.ledger.rules.states import state_of, verdict_of
+
+Life = Literal["alive", "dead", "unknown"]
+LIST_SHOWN = 1000  # names in a list of a record; the count beside it is whole
+COUNTED = {"error": "errors"}  # the word of a count, where it is not the outcome itself
+
+
+class Fold:
+    """Takes events one by one; `result` may be asked at any time and changes nothing."""
+
+    def __init__(self) -> None:
+        self.start: dict[str, Any] = {}
+        self.end: dict[str, Any] = {}
+        self.runner: dict[str, Any] = {}
+        self.attempts: dict[tuple[str, int, int], Attempt] = {}
+        self.last: dict[tuple[str, int], Attempt] = {}
+        self.running: dict[tuple[str, int, int], Attempt] = {}
+        self.plain: dict[bytes, tuple[bytes, bytes, bytes]] = {}  # what `scan.feed` put aside: it simply passed
+        self.subtests: dict[str, Counter[str]] = {}  # of each test's last attempt
+        self.collected: dict[str, Any] = {}
+        self.collect_errors: list[dict[str, Any]] = []
+        self.collect_skips = 0
+        self.workers: dict[str, dict[str, Any]] = {}
+        self.marks: list[dict[str, Any]] = []  # interrupted, internal_error
+        self.phases: dict[str, list[float]] = {}
+        self.duplicates: list[dict[str, Any]] = []
+        self.fixtures: list[dict[str, Any]] = []
+        self.timers: list[tuple[float, float, str]] = []
+        self.warnings = 0
+        self.torn = 0
+        self.events = 0
+        self.t = 0.0
+
+    def feed(self, events: Iterable[Mapping[str, Any] | None]) -> Fold:
+        """Take events in order; None is a torn line."""
+        for event in events:
+            self.one(event)
+        return self
+
+    def one(self, event: Mapping[str, Any] | None) -> None:
+        """Take the next event."""
+        if event is None:
+            self.torn += 1
+            return
+        self.events += 1
+        self.t = max(self.t, event.get("t", 0.0))
+        TAKEN[event["event"]](self, event)
+
+    def _on_run_started(self, event: Mapping[str, Any]) -> None:
+        self.start = dict(event)
+
+    def _on_phase(self, event: Mapping[str, Any]) -> None:
+        spans = self.phases.setdefault(event["phase"], [])
+        if (event["edge"] == "start") == (len(spans) % 2 == 0):
+            spans.append(event["t"])
+
+    def _on_collected(self, event: Mapping[str, Any]) -> None:
+        self.collected = dict(event)
+
+    def _on_collect_report(self, event: Mapping[str, Any]) -> None:
+        if event["outcome"] == "error":
+            self.collect_errors.append(dict(event))
+        else:
+            self.collect_skips += 1
+
+    def _on_duplicate(self, event: Mapping[str, Any]) -> None:
+        self.duplicates.append({key: event[key] for key in ("path", "name", "line")})
+
+    def _on_timer(self, event: Mapping[str, Any]) -> None:
+        self.timers.append((event["t"], event["seconds"], event["method"]))
+
+    def _on_warning(self, event: Mapping[str, Any]) -> None:
+        self.warnings += 1
+
+    def _on_worker(self, event: Mapping[str, Any]) -> None:
+        facts = {key: found for key, found in event.items() if key not in ("event", "worker", "what", "t")}
+        self.workers.setdefault(event["worker"], {}).update({event["what"]: event["t"], **facts})
+
+    def _on_test_started(self, event: Mapping[str, Any]) -> None:
+        key = (event["test"], event.get("occurrence", 1), event.get("attempt", 1))
+        made = Attempt(*key, started=event["t"], escaped=event.get("escaped", False))
+        self.attempts[key] = self.running[key] = self.last[key[:2]] = made
+
+    def _on_test_result(self, event: Mapping[str, Any]) -> None:
+        get = event.get
+        key = (event["test"], get("occurrence", 1), get("attempt", 1))
+        found = self.running.pop(key, None)
+        if found is None:  # its beginning was dropped or torn
+            found = self.attempts[key] = self.last[key[:2]] = Attempt(*key, started=None, escaped=get("escaped", False))
+        found.t, found.outcome = event["t"], event["outcome"]
+        found.setup, found.call, found.teardown = get("setup"), get("call"), get("teardown")
+        found.worker = get("worker", "")
+        if found.outcome != "passed" or len(event) > 7:
+            if get("retried"):
+                self.subtests.pop(found.test, None)
+            found.retried, found.cause = get("retried", False), get("cause", "")
+            found.teardown_failed = get("teardownFailed", False)
+            found.message = (get("error") or get("teardownError") or {}).get("message", "") or get("reason", "")
+
+    def _on_subtest_result(self, event: Mapping[str, Any]) -> None:
+        self.subtests.setdefault(event["test"], Counter())[event["outcome"]] += 1
+
+    def _on_fixtures(self, event: Mapping[str, Any]) -> None:
+        self.fixtures = list(event["rows"])
+
+    def _on_internal_error(self, event: Mapping[str, Any]) -> None:
+        self.marks.append({"what": "internal_error", "message": event["text"]["head"][-500:]})
+
+    def _on_interrupted(self, event: Mapping[str, Any]) -> None:
+        self.marks.append({"what": "interrupted", "by": event["by"], "message": event.get("message", "")})
+
+    def _on_run_finished(self, event: Mapping[str, Any]) -> None:
+        self.end = dict(event)
+
+    def _on_runner_ended(self, event: Mapping[str, Any]) -> None:
+        self.runner = dict(event)
+
+    def untangle(self) -> None:
+        """Of what was put aside, that which other events speak of too goes to the rest."""
+        more = {test for test, _ in self.last} | set(self.subtests)
+        if not more:
+            return
+        for text in [text for text in self.plain if text.decode("ascii") in more]:
+            test = text.decode("ascii")
+            made = Attempt(test, 1, 1)
+            made.outcome = "passed"
+            made.setup, made.call, made.teardown = map(float, self.plain.pop(text))
+            self.attempts.setdefault((test, 1, 1), made)
+            self.last.setdefault((test, 1), made)
+
+    # -- what it comes to
+
+    def verdict(self, attempt: Attempt) -> str:
+        """The worst of a test, its teardown and its subtests."""
+        own = "error" if attempt.teardown_failed and attempt.outcome not in BAD else attempt.outcome
+        below = self.subtests.get(attempt.test)
+        return worst(own, "failed") if below and below["failed"] else own
+
+    def counts(self, ended: bool) -> dict[str, int]:
+        """Tests by their verdict; they sum to `selected` once the run has ended."""
+        words = Counter(COUNTED.get(word, word) for word in map(self.verdict, self.last.values()))
+        in_flight = words.pop("running", 0)
+        words["passed"] += len(self.plain)
+        if in_flight:
+            words["interrupted" if ended else "running"] += in_flight
+        found = {
+            "collected": self.collected.get("collected", self._of_workers("collected")),
+            "selected": self.collected.get("selected"),
+            "deselected": self.collected.get("deselected", self._of_workers("deselected")),
+            "removed": self.collected.get("removed", self._of_workers("removed")),
+            **{word: count for word, count in sorted(words.items()) if count},
+            "collectionErrors": len(self.collect_errors) or None,
+            "collectionSkips": self.collect_skips or None,
+            "subtests": sum(found.total() for found in self.subtests.values()) or None,
+            "subtestsFailed": self._failed_subtests() or None,
+            "passedOnRetry": sum(one.attempt > 1 and one.outcome == "passed" for one in self.last.values()) or None,
+            "retries": sum(one.retried for one in self.attempts.values()) or None,
+        }
+        if ended and "selected" in self.collected:
+            found["notRun"] = max(0, self.collected["selected"] - len(self.last) - len(self.plain)) or None
+        return {key: value for key, value in found.items() if value is not None}
+
+    def _of_workers(self, key: str) -> int | None:
+        """A number that only workers know: None until one of them has said it, and where they disagree."""
+        said = {facts[key] for facts in self.workers.values() if key in facts and "down" in facts}
+        return said.pop() if len(said) == 1 else None
+
+    def _failed_subtests(self) -> int:
+        return sum(found["failed"] for found in self.subtests.values())
+
+    def reported(self) -> dict[str, int]:
+        """In the words of pytest's own summary: it counts reports, so that one test can be passed and an error."""
+        words: Counter[str] = Counter()
+        for one in self.attempts.values():
+            if one.retried:
+                words["rerun"] += 1
+                continue
+            word = {"error": "errors", "crashed": "failed"}.get(one.outcome, one.outcome)
+            if word not in ("running", "unknown", "interrupted"):
+                words[word] += 1
+            words["errors"] += one.teardown_failed
+        words["passed"] += len(self.plain)
+        words["failed"] += self._failed_subtests()
+        words["errors"] += len(self.collect_errors)
+        words["skipped"] += self.collect_skips
+        return {key: value for key, value in sorted(words.items()) if value}
+
+    def not_run(self, ids: Sequence[str]) -> list[str]:
+        """The selected tests that never started; `ids` may name one several times."""
+        begun = [test for test, _ in self.last] + [text.decode("ascii") for text in self.plain]
+        if sorted(begun) == ids:
+            return []  # as most runs end
+        return sorted((Counter(ids) - Counter(begun)).elements())
+
+    def flying(self) -> list[Attempt]:
+        """The tests that have begun and not ended, in the order in which they began."""
+        return list(self.running.values())
+
+    def result(self, life: Life, ids: Sequence[str] | None = None) -> dict[str, Any]:
+        """The facts of the run; scope and authority are derived from them by `ktxkit.ledger.rules.scope`."""
+        self.untangle()
+        ended = bool(self.end) or life == "dead"
+        counts = self.counts(ended)
+        state = state_of(self.start, self.end, self.marks, counts, life, bool(self.collect_errors))
+        missing = self.not_run(ids) if ids is not None and ended else []
+        bad = [one for one in self.last.values() if self.verdict(one) in BAD]
+        made: dict[str, Any] = {
+            **{key: self.start[key] for key in COPIED if key in self.start},
+            "startedAt": self.start.get("at"),
+            "finishedAt": self.end.get("at"),
+            "wallSeconds": self._wall(),
+            "phases": self._phase_seconds(),
+            "state": state,
+            "verdict": verdict_of(state, counts, self.end),
+            "exitStatus": self.runner.get("exitStatus", self.end.get("exitStatus")),
+            "signal": self.runner.get("signal"),
+            "peakRssBytes": self.runner.get("peakRssBytes"),
+            "stop": self._stop(),
+            "counts": counts,
+            "reported": self.reported(),
+            "ids": self.collected.get("ids"),
+            "orderDigest": self.collected.get("orderDigest"),
+            "inFlight": [self._flight(one) for one in self.flying()[:LIST_SHOWN]],
+            "notRun": missing[:LIST_SHOWN],
+            "failures": [self._failure(one) for one in bad[:LIST_SHOWN]],
+            "collectErrors": [_collect_error(one) for one in self.collect_errors[:LIST_SHOWN]],
+            "crashedWorkers": sorted(name for name, facts in self.workers.items() if "crashed" in facts),
+            "duplicates": self.duplicates[:LIST_SHOWN],
+            "warnings": self.end.get("warnings", self.warnings),
+            "treeAfter": self.end.get("treeAfter"),
+            "lost": self._lost(),
+            "transportDegraded": self.end.get("transportDegraded"),
+        }
+        return {key: value for key, value in made.items() if key == "counts" or value not in (None, [], {})}
+
+    def _wall(self) -> float | None:
+        if not self.start:
+            return None
+        return round(self.end["t"], 6) if self.end else round(self.t, 6)
+
+    def _phase_seconds(self) -> dict[str, float]:
+        found = {}
+        for name, edges in self.phases.items():
+            edges = edges if len(edges) % 2 == 0 else [*edges, self.t]
+            found[name] = round(sum(b - a for a, b in zip(edges[::2], edges[1::2], strict=True)), 6)
+        return found
+
+    def _stop(self) -> str | None:
+        marks = [f"{mark.get('by', mark['what'])}: {mark['message']}" for mark in self.marks]
+        said: str = self.end.get("stop") or (marks or [""])[0]
+        return said.strip()[:500] or None
+
+    def _lost(self) -> dict[str, Any]:
+        """What the record lacks: torn lines, dropped events, faults of the recording."""
+        keys = ("dropped", "faults", "fault", "unkept", "forks")
+        return {key: self.end[key] for key in keys if key in self.end} | ({"torn": self.torn} if self.torn else {})
+
+    def _flight(self, one: Attempt) -> dict[str, Any]:
+        made: dict[str, Any] = {"test": one.test, "since": one.started if one.started is not None else 0.0}
+        cause = self._timed_out(one)
+        return made | ({"cause": cause} if cause else {}) | ({"attempt": one.attempt} if one.attempt > 1 else {})
+
+    def _timed_out(self, one: Attempt) -> str:
+        """The thread method of pytest-timeout ends the process: seen from the runner's end and the timer set."""
+        timer = next((found for found in reversed(self.timers) if found[0] >= (one.started or 0.0) - 1e-3), None)
+        timer = timer or (self.timers[-1] if self.timers else None)
+        if timer is None or not self.runner or one.started is None or self.end:
+            return ""
+        lasted = self.runner["t"] - one.started
+        return "timeout" if timer[2] == "thread" and lasted >= timer[1] and self.runner.get("exitStatus") == 1 else ""
+
+    def _failure(self, one: Attempt) -> dict[str, Any]:
+        made: dict[str, Any] = {"test": one.test, "outcome": self.verdict(one)}
+        extra = {"message": one.message[:500], "cause": one.cause, "worker": one.worker}
+        return made | {key: value for key, value in extra.items() if value}
+
+
+TAKEN = {name.removeprefix("_on_"): take for name, take in vars(Fold).items() if name.startswith("_on_")}
+COPIED = (
+    *("run", "project", "parent", "trigger", "managed", "mode", "argv", "directory", "selection", "tree"),
+    *("environment", "workers", "scheduling", "order", "owner", "load", "tools", "declared", "preconditions", "runner"),
+)
+
+
+def _collect_error(event: Mapping[str, Any]) -> dict[str, Any]:
+    message = event.get("error", {}).get("message", "")
+    return {"node": event["node"], **({"message": message} if message else {})}

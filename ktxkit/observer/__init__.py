@@ -1,0 +1,1 @@
+"""The observer: scans, manifests, activity that is proven, two clocks."""

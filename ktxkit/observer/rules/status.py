@@ -1,0 +1,226 @@
+"""What a person is told of an attempt: four lines, and the next safe action. Names are escaped, content never shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ktxkit.base.rules.text import plural, printable
+
+AGAIN = "to go on, open it again with worktree-open"
+SHOWN = 3  # paths of a change in a line
+_VERBS = {
+    "create": "creating", "delete": "deleting", "content-change": "writing", "mode-change": "changing the mode of",
+    "symlink-target-change": "pointing elsewhere", "gitlink-change": "moving the submodule",
+    "atomic-replacement": "replacing",
+}  # fmt: skip
+
+
+def span(milliseconds: int) -> str:
+    """A length of time as a person says it: `0s`, `850ms`, `292s`, `20m10s`, `2h05m`."""
+    if 0 < milliseconds < 1000:
+        return f"{milliseconds}ms"
+    seconds = milliseconds // 1000
+    if seconds < 1000:
+        return f"{seconds}s"
+    if seconds < 7200:
+        return f"{seconds // 60}m{seconds % 60:02d}s"
+    return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
+
+
+def size(count: int) -> str:
+    """A byte delta with its sign: `+18 KiB`."""
+    sign, amount = ("-", -count) if count < 0 else ("+", count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 10_000 or unit == "GiB":
+            return f"{sign}{amount} {unit}"
+        amount //= 1024
+    raise AssertionError("GiB is the last")
+
+
+def lines(status: Mapping[str, Any]) -> list[str]:
+    """The text form of an `observer-status` document."""
+    return [
+        f"Worktree activity: {_activity(status['activity'])}",
+        f"Proven progress: {_proven(status['proven'])}",
+        f"Deadlines: {_deadlines(status)}",
+        f"Observer: {_observer(status)}",
+        *_journal(status["journal"]),
+        f"Next: {_next(status['next'])}",
+    ]
+
+
+def _journal(found: Mapping[str, Any]) -> list[str]:
+    """A line where something of it was lost, or cannot be trusted."""
+    if found.get("problem"):
+        return [f"Journal: segment {found['segment']} cannot be trusted ({found['problem'].replace('_', ' ')})"]
+    lost = found.get("lost")
+    if not lost:
+        return []
+    when = "found by this look" if lost.get("foundNow") else f"found {lost['at']}"
+    what = f"segment {lost['segment']} was lost ({lost['why'].replace('_', ' ')}), {when}"
+    return [f"Journal: {what}; segment {found['segment']} claims nothing of the time before"]
+
+
+def clock_facts(clocks: Mapping[str, Any]) -> dict[str, str]:
+    """What a report says of a unit's two clocks, by name; no length of time, since it is read whenever."""
+    activity, proven, observer = clocks["activity"], clocks["proven"], clocks["observer"]
+    seen = f"{activity.get('at', '')} {_activity({k: v for k, v in activity.items() if k != 'agoMs'})}".strip()
+    proof = printable(f"{proven.get('at', '')} seq={proven['proofSeq']} {proven.get('what', 'receipt')}".strip())
+    made = {
+        "activity": seen,
+        "progress": proof if proven["proofSeq"] else "none: no receipt proved any",
+        "health": f"{observer['mode']} {observer['health']}{_because(observer)}",
+        "looked": observer.get("lastReconcileAt", ""),
+        "suspect": clocks.get("suspectSince", ""),
+        "authority": clocks["authority"],
+        "problem": clocks.get("problem", ""),
+    }
+    if clocks["lateWrites"]["count"]:
+        kept = "quarantined" if clocks["lateWrites"]["quarantined"] else "kept"
+        made["late"] = f"{plural(clocks['lateWrites']['count'], 'record')}, {kept}"
+    return {name: text for name, text in made.items() if text}
+
+
+def _activity(found: Mapping[str, Any]) -> str:
+    if not found["contentSeq"]:
+        return "none observed since the baseline"
+    what = _changes(found)
+    why = "" if found["counted"] else f", defers nothing ({found['reason'].replace('_', ' ')})"
+    when = f", {_ago(found)}" if "agoMs" in found else ""
+    return f"observed/unproven seq={found['contentSeq']} {what} ({size(found['byteDelta'])}{when}){why}"
+
+
+def _changes(found: Mapping[str, Any]) -> str:
+    shown = found.get("changes", [])
+    if not shown:
+        return f"{plural(found['changedCount'], 'path')} changed"
+    first = shown[0]
+    same = [item["path"] for item in shown if item["operation"] == first["operation"]][:SHOWN]
+    rest = found["changedCount"] - len(same)
+    named = ", ".join(printable(path) for path in same)
+    return f"{_VERBS[first['operation']]} {named}{f' and {rest} more' if rest > 0 else ''}"
+
+
+def _ago(found: Mapping[str, Any]) -> str:
+    return f"{span(found['agoMs'])} ago" if "agoMs" in found else "at an unknown time"
+
+
+def _proven(found: Mapping[str, Any]) -> str:
+    if not found["proofSeq"]:
+        return "none yet"
+    return f"proven seq={found['proofSeq']} {printable(found.get('what', 'receipt'))} ({_ago(found)})"
+
+
+def _deadlines(status: Mapping[str, Any]) -> str:
+    found = status["deadlines"]
+    if status["authority"] != "current":
+        return f"over: the attempt's authority is {status['authority']}"
+    if "baseline" not in status and not status["journal"].get("problem"):
+        return "none yet: nobody has looked; the first look takes the baseline"
+    if "suspectInMs" not in found:
+        return "unknown: the record of progress was lost; only new proof starts a new window"
+    proof = _until("proof deadline", found["proofInMs"])
+    used = f"observed-only extension {span(found['capConsumedMs'])} / {span(found['capMs'])} cap"
+    if status["verdict"] == "suspect":
+        end = f"SUSPECT for {span(-found['suspectInMs'])}"
+    elif found["suspectInMs"] <= 0:
+        end = "passed, and not judged yet"
+    else:
+        end = f"suspect in {span(found['suspectInMs'])}"
+    return f"{proof}; {used}; {end}"
+
+
+def _until(what: str, milliseconds: int) -> str:
+    return f"{what} in {span(milliseconds)}" if milliseconds > 0 else f"{what} passed {span(-milliseconds)} ago"
+
+
+def _observer(status: Mapping[str, Any]) -> str:
+    found = status["observer"]
+    parts = [f"{found['mode']} {found['health']}{_because(found)}"]
+    if "lastReconcileAgoMs" in found:
+        parts.append(f"scanned {span(found['lastReconcileAgoMs'])} ago")
+    if "unstable" in found:
+        parts.append(f"{plural(found['unstable']['count'], 'path')} changing while read")
+    if found.get("holds", {}).get("count"):
+        parts.append(f"{plural(found['holds']['count'], 'path')} held ({_reasons(found['holds'])})")
+    parts.append(_churn(found))
+    if "process" in status:
+        alive = status["process"]
+        what = f"{plural(alive['count'], 'process', 'processes')} alive" if alive["alive"] else "no process alive"
+        parts.append(f"{what}, {span(alive['cpuMs'])} CPU" if alive["alive"] else what)
+    return "; ".join(parts)
+
+
+def _because(found: Mapping[str, Any]) -> str:
+    return f" ({found['reason']})" if found.get("reason") else ""
+
+
+def _reasons(holds: Mapping[str, Any]) -> str:
+    return ", ".join(sorted({item["reason"] for item in holds["paths"]}))
+
+
+def _churn(found: Mapping[str, Any]) -> str:
+    if "churn" not in found:
+        return "ignored churn not counted (nobody watches)"
+    counted = {reason: item for reason, item in found["churn"].items() if item["count"] or item.get("atLeast")}
+    if not counted:
+        return "no ignored churn"
+    told = [
+        f"{reason.removeprefix('volatile_')}={item['count']}{'+' if item.get('atLeast') else ''}"
+        for reason, item in sorted(counted.items())
+    ]
+    return f"ignored churn {' '.join(told)}"
+
+
+def _next(found: Mapping[str, Any]) -> str:
+    return f"{found['action']}: {found['command']}" if "command" in found else str(found["action"])
+
+
+def next_action(status: Mapping[str, Any], who: str) -> dict[str, str]:
+    """The next safe action. `who` names the attempt in options of a command (`--job j1 --unit a`)."""
+    journal, late, observer = status["journal"], status["lateWrites"], status["observer"]
+    over = status["standing"] in ("lease_revoked", "lease_superseded")
+    if journal.get("problem") and over:
+        return _act(f"the journal cannot be trusted ({journal['problem']}), and its lease is over: {AGAIN}")
+    if journal.get("problem"):
+        action = f"the journal cannot be trusted ({journal['problem']}): look who wrote to it, and begin a new segment"
+        return _act(action, f"worktree-watch --once {who}")
+    identity = [hold for hold in status.get("attemptHolds", []) if hold.startswith(("root_", "control_"))]
+    if identity:
+        return _act(f"this is not the leased worktree ({', '.join(identity)}): look at it before anything is closed")
+    if late["quarantined"]:
+        return _act("late writes are quarantined: keep them, then close", f"worktree-watch --once --preserve {who}")
+    if status["authority"] != "current":
+        return _act("nothing to watch: collect or close the attempt")
+    if over:
+        return _act(f"nothing to watch, the lease is over: {AGAIN}")
+    if status["verdict"] == "suspect":
+        return _act("no proven progress for too long: look at the unit; its work is kept if you stop it")
+    if observer["health"] == "unwatched":
+        return _act("nobody is watching: watch it", f"worktree-watch {who}")
+    if status["verdict"] == "unknown":
+        return _act("wait for proven progress (trace-append --proof), or open a new attempt")
+    return _act("none needed")
+
+
+def _act(action: str, command: str = "") -> dict[str, str]:
+    return {"action": action, **({"command": command.strip()} if command else {})}
+
+
+def record_line(record: Mapping[str, Any]) -> str:
+    """One line of a journal's record, for those who watch."""
+    event = record["event"]
+    if event == "activity":
+        return _activity(record)
+    if event == "late":
+        return f"{record['lateKind']}: {_changes(record)} ({size(record['byteDelta'])})"
+    if event == "proof":
+        return f"proven seq={record['deadline']['proofSeq']} {printable(record['receipt'].get('what', 'receipt'))}"
+    if event == "hold":
+        return f"held: {', '.join(record['holds'])}" if record["holds"] else "no longer held"
+    if event == "suspect":
+        return "SUSPECT: the deadline passed without proven progress"
+    if event == "preserved":
+        return f"late writes are kept at {record['atticRef']}" if "atticRef" in record else "nothing was left to keep"
+    return f"{event}: {record.get('reason', '')}".rstrip(": ")

@@ -1,0 +1,278 @@
+"""The observer's own walk of a worktree: relative to descriptors, in path order, in step with the stored manifest.
+
+`git status` cannot be the truth (the owner of a worktree can blind it), and a walk by path names can be led outside by
+a directory that becomes a link. What could not be seen or read keeps its stored entry, and is named.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import time
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from ktxkit.base.reading import OPEN_DIRECTORY, UNREADABLE, UNSTABLE
+from ktxkit.base.rules.manifest import Change, entries
+from ktxkit.base.rules.stat_key import KEY
+from ktxkit.observer.manifest_file import CLASS_AT, ROW, Edit, Stored
+from ktxkit.observer.rules.paths_policy import Classified, PathClass
+from ktxkit.observer.scan_entries import CLASSES, Aliases, Entries
+from ktxkit.observer.scanned import Hints, Level, OnDirectory, OnPruned, Scan, Subject
+
+if TYPE_CHECKING:
+    from ktxkit.observer.second_reader import SecondReader
+
+DEEPEST = 200  # directories inside each other; deeper is held
+ENCODING, ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+NO_FLAGS = 0
+FLAGGED_KEY = struct.Struct(f"{KEY.format}B")
+_OUT_OF_DESCRIPTORS = (12, 23, 24)  # ENOMEM, ENFILE, EMFILE
+Listed = Sequence[tuple[bytes, "os.DirEntry[str]"]]
+
+
+def scan(
+    subject: Subject,
+    stored: Stored,
+    level: Level,
+    *,
+    hints: Hints | None = None,
+    on_directory: OnDirectory | None = None,
+    on_pruned: OnPruned | None = None,
+    started_ns: int | None = None,
+) -> Scan:
+    """Compare the tree with a stored manifest. `hints` are needed at their level; `started_ns` is for tests.
+
+    Raises OSError where descriptors or memory run out.
+    """
+    assert (level is Level.HINT) == (hints is not None)
+    found = Scan(level, stored)
+    started = time.time_ns() if started_ns is None else started_ns
+    with _reading_beside(subject, stored, level, started) as beside:
+        seen = Entries(subject, stored, found, started, beside.found if beside else _nothing)
+        walk = _Walk(subject, seen, found, hints, on_directory, on_pruned)
+        if hints is None or hints.wants(b""):
+            walk.directory(subject.root, b"", 0)
+        else:
+            walk.through(subject.root, b"", 0)
+        seen.reader.files += beside.files if beside else 0
+    return _finished(found, stored, seen)
+
+
+def _nothing(_: bytes) -> None:
+    return None
+
+
+@contextmanager
+def _reading_beside(subject: Subject, stored: Stored, level: Level, started: int) -> Iterator[SecondReader | None]:
+    """A second process that reads too, where everything is read and it pays."""
+    if level is not Level.CONTENT:
+        yield None
+        return
+    from ktxkit.observer import second_reader
+
+    if not second_reader.worth_it(subject, stored):
+        yield None
+        return
+    with closing(second_reader.SecondReader(subject, stored, started)) as reader:
+        yield reader
+
+
+def _finished(found: Scan, stored: Stored, seen: Entries) -> Scan:
+    edits = seen.cursor.edits
+    found.stored = stored.edited(edits)
+    found.changed_keys = bool(edits)
+    found.files_read, found.bytes_read = seen.reader.files, seen.reader.bytes
+    aliases = seen.aliases  # nothing that knows `found`: a cycle would keep the stored manifest's descriptor open
+    found.asked = lambda: [change for edit in edits for change in _changes(stored, edit, aliases)]
+    return found
+
+
+def _changes(stored: Stored, edit: Edit, aliases: Aliases) -> Iterator[Change]:
+    """What an edit changes; a new key alone is nothing."""
+    before = None if edit.inserts else stored.entry_at(edit.begin)
+    rows = edit.rows or stored.row_at(edit.row_number)
+    for number, after in enumerate(entries(bytes(edit.packed)) if edit.packed else (None,)):
+        kept = after or before
+        if before == after or kept is None:
+            continue
+        word = CLASSES[rows[number * ROW.size + CLASS_AT]].value
+        yield Change(kept.path, before, after, edit.replaced, aliases.flags(kept.path), word)
+
+
+class _Walk:
+    """One scan's way through the directories."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        entries: Entries,
+        found: Scan,
+        hints: Hints | None,
+        on_directory: OnDirectory | None,
+        on_pruned: OnPruned | None,
+    ) -> None:
+        self.subject, self.entries, self.found, self.hints = subject, entries, found, hints
+        self.cursor = entries.cursor
+        self.trusting = found.level is not Level.CONTENT
+        self.device = os.fstat(subject.root).st_dev
+        self.on_directory, self.on_pruned = on_directory, on_pruned
+
+    def directory(self, fd: int, prefix: bytes, depth: int) -> None:
+        """Everything in an open directory. `prefix` is its path with a slash, `b""` for the root."""
+        self.cursor.keep_before(prefix) if self.hints else self.cursor.delete_before(prefix)
+        self.found.directories += 1
+        if self.on_directory is not None:
+            self.on_directory(prefix[:-1], fd)
+        listed = self._listed(fd, prefix)
+        if listed is None:
+            return
+        cursor, trusting, pack = self.cursor, self.trusting, FLAGGED_KEY.pack
+        vouches, take_file = cursor.vouches, self.entries.take_file
+        for name, entry in listed:
+            if name.endswith(b"/"):
+                self._subdirectory(fd, prefix, name[:-1], depth)
+                continue
+            path = prefix + name
+            if not trusting and entry.is_file(follow_symlinks=False):
+                if cursor.path != path:
+                    cursor.delete_before(path)
+                take_file(fd, name, path)
+                continue
+            try:
+                info = entry.stat(follow_symlinks=False)
+            except OSError as error:
+                self._not_seen(path, error)
+                continue
+            key = pack(
+                info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_mode, NO_FLAGS
+            )
+            if not (trusting and vouches(path, key)):
+                cursor.delete_before(path)
+                if not (trusting and vouches(path, key)):
+                    self.entries.take(fd, name, path, info)
+        cursor.delete_below(prefix)
+
+    def _not_seen(self, path: bytes, error: OSError) -> None:
+        if isinstance(error, FileNotFoundError):
+            return  # gone since it was listed: it is not met, so the cursor deletes it
+        self.found.hold(path, UNREADABLE)
+        self.cursor.keep(path)
+
+    def through(self, fd: int, prefix: bytes, depth: int) -> None:
+        """A directory whose own entries nobody asked for, on the way to some that are wanted."""
+        assert self.hints is not None
+        for name in self.hints.below(prefix):
+            below = prefix + name + b"/"
+            self.cursor.keep_before(below)
+            if self._pruned(fd, below) is None:
+                self._descend(fd, name, below, depth)
+
+    def _listed(self, fd: int, prefix: bytes) -> Listed | None:
+        """Names in path order, directories with a slash; None where nothing is to be said about what is inside."""
+        try:
+            with os.scandir(fd) as listing:
+                found = list(listing)
+        except OSError as error:
+            self._unseen(prefix, UNREADABLE if isinstance(error, PermissionError) else UNSTABLE)
+            return None
+        names = [entry.name for entry in found]
+        if prefix and ".git" in names and not self.subject.tracked.any_below(prefix[:-1]):
+            self._unseen(prefix, "nested_repository")
+            return None
+        if _collide(names):
+            self._collisions(prefix, names)
+        links = self.subject.gitlinks
+        keyed = []
+        for entry in found:
+            name = entry.name.encode(ENCODING, ERRORS)
+            inside = entry.is_dir(follow_symlinks=False) and not (links and prefix + name in links)
+            keyed.append((name + b"/" if inside else name, entry))
+        keyed.sort(key=itemgetter(0))
+        return keyed
+
+    def _subdirectory(self, parent: int, prefix: bytes, name: bytes, depth: int) -> None:
+        below = prefix + name + b"/"
+        if name.lower() == b".git" or (not prefix and name == b".ktx"):
+            return
+        self.cursor.delete_before(below)
+        if self.hints is not None and not self.hints.wants(below[:-1]):
+            if self.hints.below(below):
+                self._descend(parent, name, below, depth)
+                return
+            if self._stored_below(below):
+                self.cursor.keep_below(below)
+                return
+        why = self._pruned(parent, below)
+        if why is None:
+            self._descend(parent, name, below, depth)
+
+    def _stored_below(self, below: bytes) -> bool:
+        return self.cursor.path is not None and self.cursor.path.startswith(below)
+
+    def _pruned(self, parent: int, below: bytes) -> Classified | None:
+        """Why a directory is not gone into; None where it is. What is tracked below it counts all the same."""
+        path = below[:-1]
+        why = self.subject.policy.prunes(path)
+        if why is None:
+            return None
+        if why.path_class is not PathClass.CONTROL and (
+            self._stored_below(below) or self.subject.tracked.any_below(path)
+        ):
+            return None
+        self.found.excluded[why.reason] += 1
+        if self.on_pruned is not None:
+            self.on_pruned(path, parent, why.reason)
+        return why
+
+    def _descend(self, parent: int, name: bytes, below: bytes, depth: int) -> None:
+        if below[:-1] in self.subject.mounts or depth >= DEEPEST:
+            self._unseen(below, "too_deep" if depth >= DEEPEST else "foreign_device")
+            return
+        try:
+            fd = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
+        except OSError as error:
+            if error.errno in _OUT_OF_DESCRIPTORS:
+                raise
+            # Gone, or a link or a file by now: that will be seen at the next scan.
+            self._unseen(below, UNREADABLE if isinstance(error, PermissionError) else UNSTABLE)
+            return
+        try:
+            if os.fstat(fd).st_dev != self.device:
+                self._unseen(below, "foreign_device")
+            elif self.hints is None or self.hints.wants(below[:-1]) or not self.hints.below(below):
+                self.directory(fd, below, depth + 1)
+            else:
+                self.through(fd, below, depth + 1)
+        finally:
+            os.close(fd)
+
+    def _unseen(self, below: bytes, reason: str) -> None:
+        """Nothing is claimed about a directory: what is stored under it stays."""
+        if reason == UNSTABLE:
+            self.found.unsteady(below[:-1])
+        else:
+            self.found.hold(below[:-1], reason)
+        self.cursor.keep_below(below)
+
+    def _collisions(self, prefix: bytes, names: Sequence[str]) -> None:
+        counted = Counter(_folded(name) for name in names)
+        for name in sorted(names):
+            if counted[_folded(name)] > 1:
+                self.found.hold(prefix + os.fsencode(name), "case_collision")
+
+
+def _collide(names: Sequence[str]) -> bool:
+    """Whether two names are one for some file systems. Most directories are plain ASCII: that is one pass in C."""
+    folded = map(str.lower, names) if "".join(names).isascii() else map(_folded, names)
+    return len(set(folded)) != len(names)
+
+
+def _folded(name: str) -> str:
+    """One form for the spellings that some file systems take for one name."""
+    return name.lower() if name.isascii() else unicodedata.normalize("NFC", name).casefold()

@@ -1,1 +1,0 @@
-"""What the pytest plugin is made of: facts of a run, and the recorders in the controlling process and in workers."""

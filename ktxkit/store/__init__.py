@@ -1,0 +1,1 @@
+"""`.ktx/`: its layout, jobs, leases, owners, journals and the trace."""

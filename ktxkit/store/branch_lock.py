@@ -1,0 +1,124 @@
+"""Holding a branch: flock is the exclusion, the document beside it is the evidence that a dead holder leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ktxkit.base import process
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import Blocked, Refused
+from ktxkit.base.lock import flocked, nonce
+from ktxkit.git.git import Git
+from ktxkit.git.neutral import sweep
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+
+CONTRACT = "lock"
+WAIT = 600.0  # seconds that an integrator waits for another one
+
+
+@dataclass
+class Held:
+    """A held branch. What it notes survives the death of the process, but not that of the machine."""
+
+    world: World
+    ref: str
+    fd: int
+    document: Document
+
+    @property
+    def nonce(self) -> str:
+        return str(self.document["nonce"])
+
+    @property
+    def git(self) -> Git:
+        """git for what moves the branch: its children keep the lock until they have ended, and it flushes."""
+        place = self.world.git.at(self.world.repository.place)
+        return place.holding(self.fd).configured(core_fsync="objects,reference")
+
+    def note(self, **facts: Any) -> None:
+        """Write facts into the document; the value None removes one."""
+        for key, value in facts.items():
+            if value is None:
+                self.document.pop(key, None)
+            else:
+                self.document[key] = value
+        self.world.writable_store.write(CONTRACT, names.branch_lock_doc(self.ref), self.document, durable=False)
+
+    def let_go(self, **facts: Any) -> None:
+        """The last note of a holding. On a disk that fails it stays as it was: the next holder finds its owner gone.
+
+        What the holding was for must not be reported as failed because of it, nor may it hide why it failed.
+        """
+        with suppress(OSError):
+            self.note(**facts)
+
+    def begin(self, step: str, intent: str) -> None:
+        """A step begins whose intent will be at that place: recovery looks there."""
+        self.note(pending={"step": step, "intent": intent, "nonce": self.nonce})
+
+    def settle(self, head: str | None = None) -> None:
+        """The pending step has its receipt, or has left nothing; the branch is at `head`."""
+        self.note(pending=None, verification=None, **({"head": head} if head else {}))
+
+
+@contextmanager
+def hold(world: World, ref: str, *, wait: float | None = WAIT) -> Iterator[Held]:
+    """Hold the lock of a branch of this repository for the block. Recovery is the caller's (`flows.recover.holding`).
+
+    Raises Refused where another process holds it for `wait` seconds, Blocked where a person must look first.
+    """
+    path = world.writable_store.path(f"locks/{names.branch_lock(ref)}.lock")
+    with flocked(path, clock=world.clock, wait=wait, what=ref) as fd:
+        sweep(world.writable_store.root / "tmp")
+        old = world.store.read_optional(CONTRACT, names.branch_lock_doc(ref))
+        _refuse_unproven(world, ref, old)
+        held = Held(world, ref, fd, _document(world, ref, old))
+        held.note(phase="held")
+        try:
+            yield held
+        except Blocked as error:
+            held.let_go(phase="blocked", blocked=error.message[:4000])
+            raise
+        except Exception:
+            held.let_go(phase="idle")
+            raise
+        held.let_go(phase="idle")
+
+
+def _document(world: World, ref: str, old: Document | None) -> Document:
+    carried: Document = {key: old[key] for key in ("head", "pending", "verification") if key in old} if old else {}
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "lock",
+        "ref": ref,
+        "nonce": nonce(),
+        "phase": "held",
+        "owner": process.this_owner().document(),
+        "since": timestamp(world.clock.now()),
+        **carried,
+    }
+
+
+def _refuse_unproven(world: World, ref: str, old: Document | None) -> None:
+    """A document that is not idle belongs to a holder that must be proven dead; what is blocked stays so."""
+    if old is None or old["phase"] == "idle":
+        return
+    where = str(world.store.path(names.branch_lock_doc(ref)))
+    if old["phase"] == "blocked":
+        raise Blocked(
+            f"{ref} is blocked: {old.get('blocked', 'a person must look')}",
+            where=where,
+            hint="look at what is named there; when it is as it should be, remove this document and try again",
+        )
+    owner = process.Owner(old["owner"]["bootId"], old["owner"]["pid"], old["owner"]["startTime"])
+    if owner != process.this_owner() and not process.is_dead(owner):
+        raise Refused(
+            f"{ref} is held by process {owner.pid} (phase {old['phase']}), which is alive",
+            where=where,
+            hint="wait for it to end",
+        )

@@ -1,0 +1,299 @@
+"""Job documents: made once, changed only under the job's lock, and how a command knows which job and unit it is in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.base import files
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import BrokenContract, CannotRun, Refused
+from ktxkit.base.lock import flocked
+from ktxkit.base.rules.text import nearest, path_bytes
+from ktxkit.store import store_owner
+from ktxkit.store.rules import names
+from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
+from ktxkit.store.tracing import Tracer
+from ktxkit.store.world import World
+
+CONTRACT = "job"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit's place in its job."""
+
+    position: int
+    key: str
+    after: tuple[str, ...] = ()
+
+
+def locked(world: World, job_id: str, wait: float | None = 60.0) -> AbstractContextManager[int]:
+    """The lock on a job's documents, for short changes. Raises Refused where it is held for `wait` seconds."""
+    path = world.writable_store.path(f"locks/{names.job_lock(job_id)}.lock")
+    return flocked(path, clock=world.clock, wait=wait, what=f"job {job_id}")
+
+
+def begun(world: World) -> list[str]:
+    """Ids of the jobs that have begun. A directory with a job file at most is left of a start that was killed."""
+    return [name for name in world.store.children("jobs") if _documents(world, name)]
+
+
+def _documents(world: World, job_id: str) -> set[str]:
+    """What there is of a job but its file, which is written first."""
+    return set(world.store.children(names.job_dir(job_id))) - {"job-file.json"}
+
+
+def readable(world: World, damaged: list[Document] | None = None) -> Iterator[Document]:
+    """Every job by id. One whose document cannot be read, or is lost, is none of them; where goes to `damaged`."""
+    for name in world.store.children("jobs"):
+        try:
+            job = world.store.read_optional(CONTRACT, names.job_doc(name))
+            if job is None:
+                require_not_lost(world, name)
+        except BrokenContract as error:
+            if damaged is not None:
+                damaged.append({"where": error.where, "message": error.message})
+            continue
+        if job is not None:
+            yield job
+
+
+def sweep_unbegun(world: World) -> None:
+    """Remove the half-written documents that killed starts of jobs left; their directories hold nothing else."""
+    for name in set(world.store.children("jobs")) - set(begun(world)):
+        files.sweep_asides(world.store.path(names.job_dir(name)))
+
+
+def load(world: World, job_id: str) -> Document:
+    """The job's document.
+
+    Raises CannotRun for an unknown job, BrokenContract for a damaged document, Refused where the store is another
+    repository's.
+    """
+    names.check_job(job_id)
+    store_owner.require_ours(world)
+    found = world.store.read_optional(CONTRACT, names.job_doc(job_id))
+    if found is None:
+        require_not_lost(world, job_id)
+        known = nearest(job_id, [name for name in world.store.children("jobs") if name != job_id])
+        hint = f"did you mean {known[0]}?" if known else "`ledger-query jobs` lists those there are"
+        raise CannotRun(f"no job {job_id!r} here", where=str(world.store.root), hint=hint)
+    return found
+
+
+def require_not_lost(world: World, job_id: str) -> None:
+    """Where there is no document: raises BrokenContract if other documents of the job are there, so that it was lost.
+
+    A job file alone is no loss: a process was killed before it wrote the job's own document.
+    """
+    if _documents(world, job_id):
+        raise BrokenContract(
+            "the job's own document is gone, others of the job are there",
+            where=str(world.store.path(names.job_doc(job_id))),
+            hint=f"put it back; what its units collected is kept: git for-each-ref refs/ktx/units/{job_id}",
+        )
+
+
+def create(
+    world: World,
+    job_id: str,
+    *,
+    target: str,
+    connection: str = DEFAULT_CONNECTION,
+    source: str = DEFAULT_SOURCE,
+    base: str | None = None,
+    units: Sequence[Unit] = (),
+    **facts: str,
+) -> Document:
+    """Make the job's document, or return the one that is there. `target` is a full ref; `base` a commit id.
+
+    Raises CannotRun where the target does not exist, or an existing job has another target or base, and Refused where
+    the store is another repository's.
+    """
+    names.check_job(job_id)
+    if job_id == "adhoc":
+        raise CannotRun("the job id 'adhoc' is taken: worktrees without a job lie there", hint="use another id")
+    store_owner.claim(world)
+    with locked(world, job_id):
+        old = world.store.read_optional(CONTRACT, names.job_doc(job_id))
+        if old is not None:
+            return _same_job(old, target, base)
+        facts = {"connectionId": connection, "sourceKey": source, **({"base": base} if base else {}), **facts}
+        document = _new_job(world, job_id, target, units, facts)
+        world.writable_store.write(CONTRACT, names.job_doc(job_id), document)
+        return document
+
+
+def _new_job(world: World, job_id: str, target: str, units: Sequence[Unit], facts: Mapping[str, str]) -> Document:
+    at_start = world.git.resolve(target)
+    if at_start is None:
+        raise CannotRun(f"target {target} does not exist", hint="name an existing branch; an unborn one has no base")
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "job",
+        "jobId": job_id,
+        "createdAt": timestamp(world.clock.now()),
+        "objectFormat": world.repository.object_format,
+        "target": target,
+        "targetAtStart": at_start,
+        "integrationRef": names.integration_ref(job_id),
+        "state": "open",
+        "units": [_entry(unit) for unit in units],
+        **facts,
+    }
+
+
+def _same_job(old: Document, target: str, base: str | None) -> Document:
+    if old["target"] != target or (base and old.get("base", base) != base):
+        raise CannotRun(
+            f"job {old['jobId']} exists with target {old['target']} and base {old.get('base', 'not fixed yet')}",
+            hint="use another job id, or leave --target and --base out",
+        )
+    return old
+
+
+def _entry(unit: Unit) -> Document:
+    return {"position": unit.position, "key": unit.key, **({"after": list(unit.after)} if unit.after else {})}
+
+
+def change(world: World, job_id: str, edit: Callable[[Document], None]) -> Document:
+    """Change the job's document in place, under its lock; returns the new one, which is on the disk."""
+    with locked(world, job_id):
+        document = load(world, job_id)
+        edit(document)
+        world.writable_store.write(CONTRACT, names.job_doc(job_id), document)
+        return document
+
+
+def add_unit(world: World, job_id: str, key: str, after: Sequence[str] = ()) -> Unit:
+    """The unit of that key, appended at the next position where it is new. Positions are never reused."""
+    names.check_key(key)
+
+    def edit(document: Document) -> None:
+        if all(entry["key"] != key for entry in document["units"]):
+            require_not_landed(world, document)
+            position = max((entry["position"] for entry in document["units"]), default=0) + 1
+            document["units"].append(_entry(Unit(position, key, tuple(after))))
+
+    return unit_of(change(world, job_id, edit), key)
+
+
+def require_not_landed(world: World, job: Document) -> None:
+    """Raises Refused where the job has landed: what is added to it now would be accepted and never land."""
+    if job["state"] == "landed" or world.store.exists(names.job_part(job["jobId"], "landing")):
+        raise Refused(
+            f"job {job['jobId']} has landed already; what is added to it would not land",
+            where=job["target"],
+            hint="give the change a job of its own: worktree-open --job OTHER",
+        )
+
+
+def commit_of(world: World, revision: str) -> str:
+    """The id of a commit that somebody named. Raises CannotRun where there is none: what was typed is usage."""
+    found = world.git.resolve(revision)
+    if found is None:
+        raise CannotRun(
+            f"no commit {revision!r}", hint="name an existing commit, or fetch it; an unborn branch has none"
+        )
+    return found
+
+
+def target_ref(world: World, name: str) -> str:
+    """The full ref of the branch that a job lands on: the one named, else the one checked out here.
+
+    Raises CannotRun.
+    """
+    if not name:
+        head = world.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1, 128))
+        if head.status != 0:
+            hint = "name it: --target BRANCH, or `target` in the job file"
+            raise CannotRun("HEAD is detached: which branch is the target?", hint=hint)
+        name = head.text
+    ref = name if name.startswith("refs/") else f"refs/heads/{name}"
+    if world.git.resolve(ref) is None:
+        hint = "an unborn branch has none: make a first commit, or name another branch as the target"
+        raise CannotRun(f"no branch {name!r}: target branch {name} has no commit", hint=hint)
+    return ref
+
+
+def units(job: Document) -> list[Unit]:
+    """All units, in unit order."""
+    found = [Unit(entry["position"], entry["key"], tuple(entry.get("after", ()))) for entry in job["units"]]
+    return sorted(found, key=lambda unit: unit.position)
+
+
+def unit_of(job: Document, key: str) -> Unit:
+    """Raises CannotRun for a unit that the job does not have."""
+    for unit in units(job):
+        if unit.key == key:
+            return unit
+    near = nearest(key, [unit.key for unit in units(job)])
+    raise CannotRun(
+        f"job {job['jobId']} has no unit {key!r}", hint=f"did you mean {near[0]!r}?" if near else "see its job.json"
+    )
+
+
+def identify(world: World, job: str | None, unit: str | None) -> tuple[str | None, str | None]:
+    """Job and unit of a command: the options, then KTX_JOB and KTX_UNIT, then the worktree it stands in."""
+    job = job or world.env.get("KTX_JOB") or None
+    unit = unit or world.env.get("KTX_UNIT") or None
+    if job and unit:
+        return job, unit
+    standing = _standing_in(world)
+    if standing is not None and job in (None, standing[0]):
+        return standing[0], unit or standing[1]
+    return job, unit
+
+
+def _standing_in(world: World) -> tuple[str, str] | None:
+    """The job and unit whose worktree under the store holds `cwd`."""
+    relative = Path(os.path.relpath(world.cwd, world.store.path("worktrees"))).parts
+    if len(relative) < 2 or relative[0] in ("..", ".", "adhoc") or not relative[1][:4].isdigit():
+        return None
+    job = world.store.read_optional(CONTRACT, names.job_doc(relative[0]))
+    if job is None:
+        return None
+    position = int(relative[1].partition("-")[0])
+    for unit in units(job):
+        if unit.position == position:
+            _must_be_the_leased_one(world, job, unit, relative[1])
+            return job["jobId"], unit.key
+    return None
+
+
+def _must_be_the_leased_one(world: World, job: Document, unit: Unit, name: str) -> None:
+    """Raises Refused in the worktree of an earlier attempt, which is kept as evidence: the lease is of another one."""
+    place = names.unit_dir(job["jobId"], unit.position, unit.key)
+    lease = world.store.read_optional("lease", f"{place}/lease.json")
+    if lease is None or lease["mode"] != "unit" or Path(os.fsdecode(path_bytes(lease))).name == name:
+        return
+    said = f"this is an earlier attempt of unit {unit.key!r}; attempt {lease['attempt']} has the lease"
+    hint = "work there, or name --job and --unit to mean that one from here"
+    raise Refused(said, where=os.fsdecode(path_bytes(lease)), hint=hint)
+
+
+def need_job(world: World, job: str | None) -> Document:
+    """The job that a command is in. Raises CannotRun where it is in none."""
+    found = job or world.env.get("KTX_JOB") or identify(world, None, None)[0]
+    if not found:
+        raise CannotRun("which job?", hint="--job JOB, or KTX_JOB, or run inside a unit's worktree")
+    return load(world, found)
+
+
+def need_unit(world: World, job: str | None, unit: str | None) -> tuple[Document, Unit]:
+    """The job and unit that a command is in. Raises CannotRun where either is not known."""
+    document = need_job(world, job)
+    _, key = identify(world, document["jobId"], unit)
+    if not key:
+        raise CannotRun("which unit?", hint="--unit KEY, or KTX_UNIT, or run inside a unit's worktree")
+    return document, unit_of(document, key)
+
+
+def tracer(world: World, job: Document) -> Tracer:
+    """The job's trace."""
+    return Tracer.of_job(world.writable_store, world.clock, job, world.env)

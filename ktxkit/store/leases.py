@@ -1,0 +1,232 @@
+"""A worktree's documents: its lease, the note of an opening, the sentinel; and what stands where they say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.base import process
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import Blocked, BrokenContract, CannotRun
+from ktxkit.base.identity import Identity, admin_names, git_dir_of, identify, processes_inside
+from ktxkit.base.lock import flocked
+from ktxkit.base.rules.text import path_bytes, path_fields
+from ktxkit.git.neutral import sweep
+from ktxkit.store.jobs import Unit
+from ktxkit.store.rules import names
+from ktxkit.store.rules.worktrees import Standing
+from ktxkit.store.worktrees import Worktrees
+from ktxkit.store.world import World
+
+LEASE, OPENING, SENTINEL = "lease", "opening", "sentinel"
+ADHOC = "adhoc"  # stands for the job of worktrees that have none
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a worktree's documents are, and the name its kept work gets."""
+
+    world: World
+    directory: str  # in the store
+    job: str
+    name: str  # a component of a ref
+
+    @classmethod
+    def of_unit(cls, world: World, job: Document, unit: Unit) -> Place:
+        directory = names.unit_dir(job["jobId"], unit.position, unit.key)
+        return cls(world, directory, job["jobId"], names.ref_part(unit.position, unit.key))
+
+    @classmethod
+    def adhoc(cls, world: World, name: str) -> Place:
+        return cls(world, names.adhoc_dir(name), ADHOC, names.adhoc_part(name))
+
+    @contextmanager
+    def locked(self, wait: float | None = 60.0) -> Iterator[None]:
+        """Held while the worktree is opened, closed or pruned. Raises Refused after `wait` seconds.
+
+        What a process that died in such a step had let go, or had for itself only, is deleted first.
+        """
+        path = self.world.writable_store.path(f"{self.directory}/.lock")
+        with flocked(path, clock=self.world.clock, wait=wait, what=f"the worktree of {self.name}"):
+            worktrees(self.world).empty_trash()
+            sweep(self.world.writable_store.path("tmp"))
+            self._follow()
+            yield
+
+    def settle(self) -> None:
+        """Let git and the lease follow a worktree that was moved. No lock is taken where it was not."""
+        if self.has_moved():
+            with self.locked():
+                pass  # whoever takes the lock follows
+
+    def has_moved(self) -> bool:
+        """The worktree is where the store moved to, and git and the lease name the old place. Raises BrokenContract."""
+        lease = self._read(LEASE)
+        return lease is not None and relocated(self.world, lease) is not lease
+
+    def _follow(self) -> None:
+        lease = self._read(LEASE)
+        here = relocated(self.world, lease) if lease is not None else None
+        if here is not None and here is not lease:
+            worktrees(self.world).repair(path_of(here), path_of(here, "adminDir"))
+            self.write(LEASE, here)
+
+    def read(self, contract: str) -> Document | None:
+        """A document; a lease names where its worktree is now."""
+        found = self._read(contract)
+        return relocated(self.world, found) if found is not None and contract == LEASE else found
+
+    def _read(self, contract: str) -> Document | None:
+        return self.world.store.read_optional(contract, f"{self.directory}/{contract}.json")
+
+    def write(self, contract: str, document: Document, *, durable: bool = True) -> None:
+        self.world.writable_store.write(contract, f"{self.directory}/{contract}.json", document, durable=durable)
+
+    def remove(self, contract: str) -> None:
+        self.world.writable_store.remove(f"{self.directory}/{contract}.json")
+
+    def attic_ref(self, attempt: int, commit: str) -> str:
+        """The same work goes to the same ref, however often a closing is tried."""
+        return names.attic_ref(self.job, self.name, f"{attempt}-{commit[:16]}")
+
+    @property
+    def collected_ref(self) -> str:
+        """Where a unit's collected commit is kept."""
+        return f"refs/ktx/units/{self.job}/{self.name}"
+
+
+def worktrees(world: World) -> Worktrees:
+    """The worktrees of the world's repository."""
+    return Worktrees.of(world.git, world.repository.common_dir, world.writable_store, world.clock)
+
+
+def path_of(document: Document, key: str = "path") -> Path:
+    """Where the worktree of a lease (or note) is; with `adminDir`, its administrative directory."""
+    return Path(os.fsdecode(path_bytes(document, key)))
+
+
+def at_hand(world: World, job: Document, unit: Unit) -> Document:
+    """The lease of a unit that must have one, for work in its worktree.
+
+    Raises CannotRun where none was ever opened, BrokenContract where the lease is gone.
+    """
+    place = Place.of_unit(world, job, unit)
+    place.settle()
+    if not world.store.children(place.directory):
+        hint = f"worktree-open --job {job['jobId']} --unit {unit.key}"
+        raise CannotRun(f"unit {unit.key!r} of {job['jobId']} has no worktree", hint=hint)
+    return world.store.read(LEASE, f"{place.directory}/{LEASE}.json")
+
+
+def relocated(world: World, lease: Document) -> Document:
+    """The lease itself; where its worktree was moved with the store (`mv` of the repository), one of where it is now.
+
+    Proven by git's own two links: its `.git` names the administrative directory that is the lease's, and that one names
+    the old place. A copy is no move: the old place still stands.
+    """
+    recorded = path_of(lease)
+    if lease["mode"] == "in-place" or os.path.lexists(recorded):
+        return lease
+    here = world.store.path(f"worktrees/{'/'.join(recorded.parts[-2:])}")
+    admin = world.repository.common_dir / "worktrees" / path_of(lease, "adminDir").name
+    named, found = git_dir_of(here), identify(here)
+    if named is None or found is None or named.name != admin.name or (named != admin and os.path.lexists(named)):
+        return lease
+    if admin_names(admin) not in (recorded / ".git", here / ".git"):
+        return lease
+    return placed(lease, here, admin, found)
+
+
+def placed(lease: Document, path: Path, admin: Path, found: Identity) -> Document:
+    """The lease, but of the worktree at `path`, whose administrative directory is `admin`."""
+    stale = ("path", "pathB64", "adminDir", "adminDirB64", "device", "inode", "birthTimeNs")
+    kept = {key: value for key, value in lease.items() if key not in stale}
+    return {**kept, **path_fields(bytes(path)), **path_fields(bytes(admin), "adminDir"), **found.document()}
+
+
+def holder_is_dead(lease: Document) -> bool:
+    """The lease names an owner, and that process is proven dead."""
+    owner = lease.get("owner")
+    return owner is not None and process.is_dead(process.Owner(owner["bootId"], owner["pid"], owner["startTime"]))
+
+
+def foreign(world: World, document: Document) -> str:
+    """The git directory that the worktree of a lease (or note) leads to, where it is another repository's; else `""`.
+
+    Documents are copied with their repository (`cp -a`), and then name the worktrees of the original.
+    """
+    found, common = git_dir_of(path_of(document)), world.repository.common_dir
+    if found is None or found == common or found.parent == common / "worktrees":
+        return ""
+    own = path_of(document, "adminDir") if "adminDir" in document else None
+    if own == common / "worktrees" / found.name and not os.path.lexists(found):
+        return ""  # moved with this repository, and git is not told yet
+    owner = found.parent.parent if found.parent.name == "worktrees" else found
+    here, there = identify(common), identify(owner)  # one directory may have two paths
+    return "" if here is not None and here == there else str(found)
+
+
+def must_be_ours(world: World, document: Document) -> None:
+    """Before a worktree is touched. Raises Blocked where it belongs to another repository."""
+    theirs = foreign(world, document)
+    if not theirs:
+        return
+    hint = "work in that repository; in a copy of one, its worktrees are not yours"
+    if not os.path.lexists(theirs):
+        hint = "if this repository was moved: git worktree repair, with the worktree's path"
+    raise Blocked(f"the worktree belongs to another repository: {theirs}", where=str(path_of(document)), hint=hint)
+
+
+def standing(world: World, lease: Document | None, wanted: Path) -> Standing:
+    """What stands where a worktree belongs."""
+    path = path_of(lease) if lease is not None else wanted
+    found = identify(path)
+    dead = lease is not None and holder_is_dead(lease)
+    return Standing(
+        present=os.path.lexists(path),
+        same=found is not None and lease is not None and found.matches(lease) and not foreign(world, lease),
+        holder_dead=dead,
+        busy=dead and bool(processes_inside(path)),
+    )
+
+
+def lease_here(world: World) -> tuple[Place, Document] | None:
+    """The lease of the worktree that the world stands in, of a unit or without a job."""
+    repository = world.repository
+    if not repository.linked:
+        return None
+    broken: BrokenContract | None = None
+    for place in every_place(world):
+        try:
+            lease = place.read(LEASE)
+        except BrokenContract as error:  # it may be another's: that one must not stop us
+            broken = broken or error
+            continue
+        if lease is not None and os.fsencode(repository.git_dir) == path_bytes(lease, "adminDir"):
+            return place, lease
+    if broken is not None:
+        raise broken
+    return None
+
+
+def every_place(world: World) -> list[Place]:
+    """Every place of the store that has, or had, a worktree: units job by job, then those without a job."""
+    store = world.store
+    found = [
+        Place(world, f"{names.job_dir(job)}/units/{unit}", job, _ref_name(world, job, unit))
+        for job in store.children("jobs")
+        for unit in store.children(f"{names.job_dir(job)}/units")
+    ]
+    return found + [Place.adhoc(world, name) for name in store.children("leases")]
+
+
+def _ref_name(world: World, job: str, unit: str) -> str:
+    """The ref component of a unit directory: the lease has the key, where there is one."""
+    try:
+        lease = world.store.read_optional(LEASE, f"{names.job_dir(job)}/units/{unit}/lease.json")
+    except BrokenContract:
+        return unit  # whoever reads the lease is told; nothing is ever done under this name
+    return unit if lease is None else names.ref_part(lease["position"], lease["unitKey"])

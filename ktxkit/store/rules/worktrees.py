@@ -1,0 +1,165 @@
+"""What to do about a worktree: decided from its lease and from what stands on the disk, before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ktxkit.base.rules.text import printable
+
+NAMED = 3  # names in one hint
+KEPT = ("conflict", "crash")  # outcomes that keep the checkout as evidence
+OUTCOMES = ("success", "empty", *KEPT)
+
+
+class Open(Enum):
+    """What opening a unit's worktree means."""
+
+    FRESH = "nothing stands there: make it"
+    REUSE = "it is open already, at this base: hand its lease out again"
+    OTHER_BASE = "it is open already, at another base: refuse"
+    TAKE_OVER = "whoever held it is dead: keep its work in the attic, then make it anew"
+    LEFTOVER = "its lease is over, its files are not: keep what is unsaved in the attic, then make it anew"
+    BESIDE = "evidence is kept there: make the new one beside it"
+    OCCUPIED = "someone works in it: refuse"
+    FOREIGN = "a directory stands there that no lease means: a person must look"
+
+
+def isolated(git_dir: str, common_dir: str, superproject: str) -> bool:
+    """Whether a checkout is a linked worktree already. Both directories absolute and resolved: git mixes forms.
+
+    A submodule is an ordinary checkout, wherever its git directory lies. Source: the unit-transaction plan, step 0.
+    """
+    return git_dir != common_dir and not superproject
+
+
+def base_candidates(origin_default: str, has_origin: bool) -> list[str]:
+    """Where new work starts, best first: origin's default branch, else main, else what is checked out."""
+    first = [origin_default] if origin_default else []
+    main = ["refs/remotes/origin/main", "refs/heads/main"] if has_origin else ["refs/heads/main"]
+    return [*first, *main, "HEAD"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What was found where a unit's worktree belongs."""
+
+    present: bool  # something is at the path
+    same: bool  # and it is the directory that the lease means
+    holder_dead: bool  # the lease names an owner, and that process is proven dead
+    busy: bool  # a process has its working directory inside
+
+
+def decide_open(lease: Mapping[str, Any] | None, found: Standing, base: str) -> Open:
+    """How to open a unit's worktree at `base`."""
+    if lease is None:
+        return Open.FOREIGN if found.present else Open.FRESH
+    if lease["state"] == "closed":
+        if not found.present:
+            return Open.FRESH
+        return Open.BESIDE if lease.get("outcome") in KEPT or "leftOut" in lease else Open.LEFTOVER
+    if not found.present:
+        return Open.TAKE_OVER
+    if not found.same:
+        return Open.FOREIGN
+    if found.holder_dead:
+        return Open.OCCUPIED if found.busy else Open.TAKE_OVER
+    return Open.REUSE if lease["base"] == base else Open.OTHER_BASE
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worktree holds, and what of it is safe elsewhere. Trees and commits are ids."""
+
+    tree: str  # everything but ignored files
+    base_tree: str
+    kept_trees: tuple[str, ...] = ()  # trees that refs of ours keep: what was collected
+    commits: bool = False  # commits of its own that no other ref reaches
+    branch: bool = False  # HEAD is a branch: its commits outlive the checkout
+    uncommitted: bool = False
+    nested: tuple[bytes, ...] = ()  # repositories inside, which no snapshot holds
+    submodules: tuple[bytes, ...] = ()  # submodules with work that is only there
+    left_out: tuple[bytes, ...] = ()  # untracked, not ignored, and not taken by the path policy: build output, caches
+    unit: bool = False  # its work is what is in the files; what is staged is kept as well, and refuses nothing
+    staged: tuple[bytes, ...] = ()  # paths whose staged content is neither in HEAD nor in the files
+    pending: tuple[str, ...] = ()  # commits that only its own git directory names: a rebase that is not finished
+
+
+def unsaved(work: Work) -> str:
+    """What removing the checkout would lose, in words; empty where all of it is kept elsewhere or nothing was done."""
+    if work.nested:
+        return f"a repository inside it ({len(work.nested)}), which nothing else holds"
+    if work.submodules:
+        return f"work in {len(work.submodules)} of its submodules, which nothing else holds"
+    parts = []
+    if work.branch or work.tree not in (work.base_tree, *work.kept_trees):
+        commits = work.commits and not work.branch
+        parts = [*(["commits"] if commits else []), *(["uncommitted work"] if work.uncommitted else [])]
+    if work.staged and not work.unit:
+        parts.append("what is staged and not in the files")
+    if work.pending:
+        parts.append("commits that only an unfinished operation, or a ref of the worktree, names")
+    return " and ".join(parts)
+
+
+def way_out(work: Work) -> str:
+    """What lets a closing go on that would lose work."""
+    keep = "or close as conflict or crash, which leaves everything where it is"
+    names = [printable(path.removesuffix(b"/")) for path in (work.nested or work.submodules)]
+    shown = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    if work.nested:
+        return f"no attic holds a repository: move {shown} out of the worktree, then close again; {keep}"
+    if work.submodules:
+        return f"no attic holds a submodule's work: commit and push it in {shown}, then close again; {keep}"
+    return "collect it, or close with --discard (it goes to the attic first), or as conflict or crash to keep it"
+
+
+def can_be_kept(work: Work) -> bool:
+    """Whether a commit can hold all of the work."""
+    return not work.nested and not work.submodules
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of a leased worktree when it is asked whether it is dead."""
+
+    noted: bool = False  # an opening began and its lease never came; nobody holds its lock
+    state: str = ""  # of the lease
+    outcome: str = ""
+    in_place: bool = False
+    present: bool = True
+    same: bool = True
+    holder_dead: bool = False
+    job_state: str = ""
+    busy: bool = False
+    resumable: bool = False  # a command continues its job
+
+
+OVER = ("landed", "aborted", "closed")  # states of a job after which none of its units can be at work
+
+
+def why_dead(seen: Seen) -> str:
+    """Why a worktree is provably dead; empty where it is not. Age is no reason, and neither is silence.
+
+    A job that failed, or was killed or interrupted, can be resumed: its units are not dead. A process inside is alive,
+    whatever the documents say.
+    """
+    if seen.busy:
+        return ""
+    if seen.in_place:  # someone else's: only the lease can be over
+        return "" if seen.present or seen.state != "open" else "its directory is gone"
+    if seen.noted:
+        return "its opening was cut short"
+    if not seen.present:
+        return "its directory is gone" if seen.state == "open" else ""
+    if not seen.same or not seen.state:
+        return ""
+    if seen.resumable and seen.state == "open":  # resuming takes it over, and keeps its work
+        return ""
+    if seen.job_state in OVER and not seen.resumable:
+        return f"its job is {seen.job_state}"
+    if seen.state == "closed":
+        return "" if seen.outcome in KEPT else "its lease is closed"
+    return "its owner is dead" if seen.holder_dead else ""

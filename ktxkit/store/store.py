@@ -1,0 +1,197 @@
+"""`.ktx/`: the only way to its documents. Found from git's common directory, ignored before anything is in it.
+
+A question that needs only a place in it is answered before contracts and files would be imported: they come late here.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from ktxkit.base.errors import BrokenContract, CannotRun
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ktxkit.base.contracts import Document, Name
+    from ktxkit.base.kinds import D, Kind
+    from ktxkit.git.git import Git
+    from ktxkit.git.repository import Repository
+
+PROBE = "ktx-ignore-probe"  # a name inside the store that must be ignored
+
+
+class Store:
+    """Reads and writes documents under one `.ktx/`. Relative paths come from `ktxkit.store.rules.names`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, relative: str) -> Path:
+        """The place of a relative path; it never leaves the store."""
+        assert not relative.startswith("/") and ".." not in relative.split("/"), relative
+        return self.root / relative
+
+    def exists(self, relative: str) -> bool:
+        return os.path.lexists(self.path(relative))
+
+    @overload
+    def write(self, contract: Kind[D], relative: str, document: D, *, durable: bool = True) -> Path: ...
+    @overload
+    def write(self, contract: str, relative: str, document: Mapping[str, Any], *, durable: bool = True) -> Path: ...
+    def write(self, contract: Name, relative: str, document: Any, *, durable: bool = True) -> Path:
+        """Write a document whole or not at all; with `durable` it and its name are on the disk on return."""
+        from ktxkit.base import contracts, files
+
+        path = self.path(relative)
+        files.write_atomic(path, contracts.dumps(str(contract), document, str(path)), durable=durable)
+        return path
+
+    @overload
+    def read(self, contract: Kind[D], relative: str) -> D: ...
+    @overload
+    def read(self, contract: str, relative: str) -> Document: ...
+    def read(self, contract: Name, relative: str) -> Any:
+        """Read a document that must be there. Raises BrokenContract where it is not, or is not valid."""
+        found = self.read_optional(str(contract), relative)
+        if found is None:
+            raise BrokenContract(
+                f"{contract} document is missing",
+                where=str(self.path(relative)),
+                hint="it was removed, or never written: git ktx status tells what is left of the job",
+            )
+        return found
+
+    @overload
+    def read_optional(self, contract: Kind[D], relative: str) -> D | None: ...
+    @overload
+    def read_optional(self, contract: str, relative: str) -> Document | None: ...
+    def read_optional(self, contract: Name, relative: str) -> Any:
+        """Read a document, or None where there is none. Raises BrokenContract where it is not valid."""
+        from ktxkit.base import contracts, files
+
+        path = self.path(relative)
+        try:
+            data = files.read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except IsADirectoryError as error:
+            raise BrokenContract(
+                "a directory stands where a document is expected", where=str(path), hint="move it away"
+            ) from error
+        return contracts.loads(str(contract), data, str(path))
+
+    def remove(self, relative: str) -> bool:
+        """Remove a document. False where it was not there."""
+        from ktxkit.base import files
+
+        return files.remove(self.path(relative))
+
+    def children(self, relative: str) -> list[str]:
+        """Names in a directory of the store, sorted; temporary files left out; empty where it is absent."""
+        try:
+            found = os.listdir(self.path(relative))  # noqa: PTH208
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(name for name in found if not name.startswith("."))
+
+
+def prepare(store: Store, repository: Repository, git: Git) -> Store:
+    """Make the store's root, ignored by git before anything is created in it. Idempotent.
+
+    The rule goes to `info/exclude` of the common directory, never to a tracked `.gitignore`. Where an existing rule
+    (also a directory-only one) ignores it already, nothing is written. Raises CannotRun where the store cannot be made.
+    """
+    from ktxkit.base import files
+
+    if store.root.is_symlink():
+        hint = "set KTX_DIR to where it leads, or remove the link"
+        raise CannotRun("the store is a symbolic link; git looks behind none", where=str(store.root), hint=hint)
+    if store.root.is_dir():
+        return store
+    try:
+        _exclude(store, repository, git)
+        files.make_dirs(store.root)
+    except OSError as error:
+        raise CannotRun(
+            f"cannot create the store: {error.strerror}",
+            where=str(store.root),
+            hint="set KTX_DIR or --ktx-dir to a place that can be written",
+        ) from error
+    return store
+
+
+def ensure_ignored(store: Store, repository: Repository, git: Git) -> None:
+    """git ignores the store, also where it stood before the rule or the rule was taken away. Raises CannotRun.
+
+    A worktree in a store that is not ignored would be staged by `git add -A` as a gitlink.
+    """
+    try:
+        _exclude(store, repository, git)
+    except OSError as error:
+        message = f"cannot make git ignore the store: {error.strerror}"
+        raise CannotRun(message, where=str(store.root), hint="set KTX_DIR to a place outside the checkout") from error
+
+
+def _exclude(store: Store, repository: Repository, git: Git) -> None:
+    from ktxkit.base import files
+    from ktxkit.base.lock import flocked_directory
+
+    main = store.root.parent
+    if repository.common_dir == store.root or repository.common_dir in store.root.parents:
+        return  # inside the git directory: git never looks there
+    top = _top_of(main, repository, git)
+    if top is None:
+        return  # KTX_DIR outside any repository
+    inside = os.path.relpath(store.root, top)
+    if is_ignored(git.at(main), store):
+        return
+    named = git.at(main).text("rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
+    exclude = Path(os.path.realpath(named))  # a linked exclude file stays linked
+    files.make_dirs(exclude.parent, 0o755)
+    with flocked_directory(exclude.parent):
+        if not is_ignored(git.at(main), store):  # nobody wrote the rule while we waited
+            _add_rule(exclude, b"/" + _escaped(os.fsencode(inside)) + b"/\n")
+    if not is_ignored(git.at(main), store):
+        raise CannotRun(
+            "git does not ignore the store although info/exclude names it",
+            where=str(exclude),
+            hint="a later rule includes it again (a '!' pattern in .gitignore?); remove that rule or set KTX_DIR",
+        )
+
+
+def _top_of(main: Path, repository: Repository, git: Git) -> str | None:
+    """The top of the checkout that a directory lies in, or None."""
+    if main == repository.top:
+        return str(main)
+    answer = git.at(main).run("rev-parse", "--show-toplevel", ok=None) if main.is_dir() else None
+    return answer.text if answer is not None and answer.status == 0 else None
+
+
+def _add_rule(exclude: Path, rule: bytes) -> None:
+    from ktxkit.base import files
+
+    old = files.read(exclude) if exclude.exists() else b""
+    lead = b"" if not old or old.endswith(b"\n") else b"\n"
+    mode = exclude.stat().st_mode & 0o777 if exclude.exists() else 0o644
+    files.write_atomic(exclude, old + lead + rule, mode=mode)
+
+
+def is_ignored(git: Git, store: Store) -> bool:
+    """Whether the repository's own rules ignore what will be in the store: a user's global rule holds for one user.
+
+    check-ignore ends with 128 under GIT_LITERAL_PATHSPECS=1.
+    """
+    probe = f"{store.root}/{PROBE}"
+    from ktxkit.git.git import Git
+
+    own = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
+    answer = own.run("check-ignore", "-q", "--no-index", "--", probe, ok=(0, 1), env={"GIT_LITERAL_PATHSPECS": "0"})
+    return answer.status == 0
+
+
+def _escaped(path: bytes) -> bytes:
+    """A path as a literal gitignore pattern."""
+    out = b"".join(b"\\" + bytes([c]) if bytes([c]) in b"\\*?[" else bytes([c]) for c in path)
+    return out[:-1] + b"\\ " if out.endswith(b" ") else out

@@ -1,0 +1,276 @@
+"""Linked worktrees: made, populated, let go (design, section 6).
+
+`git worktree add` and `remove` write shared files and lose races; a flock goes around those two only. Files are written
+outside of it. A checkout is let go by one rename, so that its path is free at once and a kill leaves no half of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.base import files
+from ktxkit.base.clock import Clock
+from ktxkit.base.errors import Refused
+from ktxkit.base.identity import processes_inside
+from ktxkit.base.lock import flocked
+from ktxkit.base.removal import delete, nothing_mounted
+from ktxkit.base.rules.text import printable
+from ktxkit.git import stale
+from ktxkit.git.git import Answer, Argument, Git, GitFailed
+from ktxkit.store.rules import names
+from ktxkit.store.store import Store
+
+# Many may wait for one of git's own locks at once: its defaults (100 ms and 1 s) are too short then.
+ORPHANS = 60.0  # seconds to wait for the children of a killed opening
+OBSTACLE = 5.0  # seconds to wait until an obstacle's owner is done, or is proven dead
+PATIENT = {"core.filesRefLockTimeout": "2000", "core.packedRefsTimeout": "10000"}
+# A unit sees the repository's bytes, whatever the user has configured; attributes of the repository still hold.
+PLAIN = {
+    "core.autocrlf": "false",
+    "core.eol": "lf",
+    "core.attributesFile": os.devnull,
+    "core.symlinks": "true",
+}
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What git knows of a worktree."""
+
+    path: Path
+    head: str = ""
+    branch: str = ""  # full ref; empty where HEAD is detached
+    bare: bool = False
+    locked: bool = False
+
+
+@dataclass(frozen=True)
+class Worktrees:
+    """The worktrees of one repository. `git` stands in the common directory: the caller's checkout decides nothing.
+
+    It names that directory in GIT_DIR too: with `safe.bareRepository=explicit` git does not find it by standing there.
+    """
+
+    git: Git
+    store: Store
+    clock: Clock
+
+    @classmethod
+    def of(cls, git: Git, common_dir: Path, store: Store, clock: Clock) -> Worktrees:
+        env = {**git.env, "GIT_DIR": str(common_dir)}
+        return cls(Git(common_dir, env, {**git.config, **PATIENT}), store, clock)
+
+    def at(self, path: Path) -> Git:
+        """The runner in one of the worktrees."""
+        env = {key: value for key, value in self.git.env.items() if key != "GIT_DIR"}
+        return Git(path, env, self.git.config)
+
+    def on_own(
+        self, *args: Argument, git: Git, ok: Collection[int] | None = (0,), stdin: bytes | None = None
+    ) -> Answer:
+        """Run git on refs that only we change: what a git of ours that was killed left there is cleared (`_run`)."""
+        return self._run(*args, git=git, ok=ok, stdin=stdin)
+
+    def _run(
+        self,
+        *args: Argument,
+        git: Git | None = None,
+        ok: Collection[int] | None = (0,),
+        stdin: bytes | None = None,
+    ) -> Answer:
+        """Run git; where a git that was killed stands in the way, and that is proven, clear it away and run again."""
+        runner = git or self.git
+        answer = runner.run(*args, ok=None, stdin=stdin)
+        if answer.status != 0 and self._mend(answer.err):
+            answer = runner.run(*args, ok=None, stdin=stdin)
+        if ok is not None and answer.status not in ok:
+            raise GitFailed(answer)
+        return answer
+
+    def _mend(self, told: bytes) -> bool:
+        """True where the obstacle is gone: its owner finished, or it is proven to have none any more."""
+        registration = b"failed to read" in told and b"worktrees/" in told
+        if not registration and b".lock': File exists" not in told:
+            return False
+        deadline = self.clock.monotonic() + OBSTACLE
+        while self.clock.monotonic() < deadline:
+            if registration and (stale.clear_registrations(self.git.cwd) or not stale.half_registered(self.git.cwd)):
+                return True
+            if not registration and stale.clear_lock(told, self.git.cwd):
+                return True
+            self.clock.sleep(0.05)
+        return False
+
+    def mend(self) -> list[str]:
+        """Clear half-made registrations that are proven dead; returns their names."""
+        with self._alone():
+            return stale.clear_registrations(self.git.cwd)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with flocked(self.store.path(names.WORKTREES_LOCK), clock=self.clock, what="the list of worktrees"):
+            yield
+
+    def listed(self) -> list[Registered]:
+        """Every worktree that git knows, the main one first."""
+        return _parse(self._run("worktree", "list", "--porcelain", "-z").out)
+
+    def registered(self, path: Path) -> Registered | None:
+        """What git knows of the worktree at `path`, or None. Paths are compared as they resolve."""
+        wanted = os.path.realpath(path)
+        return next((entry for entry in self.listed() if os.path.realpath(entry.path) == wanted), None)
+
+    def add(self, path: Path, commit: str, *, branch: str = "", sparse: Sequence[str] = ()) -> Path:
+        """Register a worktree without files, on an existing branch or detached at `commit`; returns its git dir.
+
+        Raises Refused where the branch is checked out elsewhere, GitFailed, CannotRun.
+        """
+        files.make_dirs(path.parent)
+        options = ("--quiet", "--no-checkout", *(() if branch else ("--detach",)))
+        with self._alone():
+            answer = self._run("worktree", "add", *options, path, branch or commit, ok=None)
+            if b"already checked out at" in answer.err or b"already used by worktree at" in answer.err:
+                raise elsewhere(branch, answer.err)
+            if answer.status != 0:
+                raise GitFailed(answer)
+            if sparse:  # writes shared configuration (extensions.worktreeConfig), once
+                self.at(path).run("sparse-checkout", "set", "--cone", *sparse)
+        return Path(os.path.realpath(self.at(path).text("rev-parse", "--absolute-git-dir")))
+
+    def populate(self, path: Path, env: Mapping[str, str], *, plain: bool) -> None:
+        """Write the files of HEAD and the index. `env` goes to git's filters (GIT_LFS_SKIP_SMUDGE)."""
+        git = self.at(path)
+        config = {**git.config, **(PLAIN if plain else {})}
+        Git(path, {**git.env, **env}, config).run("read-tree", "--reset", "-u", "HEAD")
+
+    def let_go(self, path: Path) -> Path | None:
+        """Free `path` and forget the worktree; returns what is left to delete (see `delete`), or None.
+
+        The rename is the moment of truth. Raises GitFailed where git will not forget it, Refused where something is
+        mounted inside: deleting would go into it.
+        """
+        nothing_mounted(path)
+        trash = self._into_trash(path)
+        self.forget(path)
+        return trash
+
+    def _into_trash(self, path: Path) -> Path | None:
+        trash = self.store.path(names.TRASH)
+        files.make_dirs(trash)
+        aside = trash / f"{path.name[:80]}.{files.owner_mark()}-{os.urandom(6).hex()}"
+        try:
+            os.rename(path, aside)  # noqa: PTH104 - os calls only: see files.py
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno != 18:  # EXDEV: the worktree lies on another file system
+                raise
+            aside = path.with_name(f".{path.name[:80]}.{os.urandom(6).hex()}.ktx-trash")
+            os.rename(path, aside)  # noqa: PTH104
+        return aside
+
+    def empty_trash(self) -> None:
+        """Delete what a process that is proven dead had let go; never while somebody works inside."""
+        folder = self.store.path(names.TRASH)
+        for name in os.listdir(folder) if folder.is_dir() else ():  # noqa: PTH208
+            if files.is_abandoned(name) and not processes_inside(folder / name):
+                delete(folder / name)
+
+    def settle(self, path: Path) -> None:
+        """Wait until no git is at work on a worktree any more: what a killed opening started goes on to its end.
+
+        Taking the worktree away before would let it write into the next one. Raises Refused after `ORPHANS` seconds.
+        """
+        deadline = self.clock.monotonic() + ORPHANS
+        while alive := stale.at_work_on(path):
+            if self.clock.monotonic() >= deadline:
+                hint = f"wait for it, or end it: {', '.join(map(str, alive))}"
+                raise Refused("a git of an opening that was killed is still at work there", where=str(path), hint=hint)
+            self.clock.sleep(0.05)
+
+    def forget(self, path: Path) -> None:
+        """Drop git's registration of a worktree whose directory is gone. Nothing to do where there is none."""
+        with self._alone():
+            answer = self._run("worktree", "remove", "--force", "--force", path, ok=None)
+            if answer.status != 0 and self.registered(path) is not None:
+                raise GitFailed(answer)
+
+    def repair(self, path: Path, admin: Path) -> None:
+        """Tie a worktree that was moved to its registration `admin`, in both directions (gitrepository-layout(5)).
+
+        `git worktree repair` mends every worktree that is registered, whatever it is told: in a copy of a repository
+        it takes those of the original.
+        """
+        mode = stat.S_IMODE(os.stat(path / ".git").st_mode)  # noqa: PTH116
+        with self._alone():
+            files.write_atomic(admin / "gitdir", os.fsencode(path / ".git") + b"\n", mode=mode)
+            aside = files.temp_dir(self.store.path("tmp"), f"scratch-{files.owner_mark()}-")
+            try:  # not beside it: what a kill left there would be the unit's
+                files.write_atomic(aside / "link", b"gitdir: " + os.fsencode(admin) + b"\n", mode=mode)
+                os.rename(aside / "link", path / ".git")  # noqa: PTH104
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+            files.sync_dir(path)
+
+    def branch_create(self, ref: str, commit: str, zero: str, note: str) -> None:
+        """Create a branch that must not exist. `note` goes to its reflog and proves later who made it."""
+        self._run("update-ref", "--create-reflog", "-m", note, ref, commit, zero)
+
+    def keep(self, ref: str, commit: str) -> None:
+        """Point a ref of ours at a commit, flushed to the disk."""
+        durable = Git(self.git.cwd, self.git.env, {**self.git.config, "core.fsync": "objects,reference"})
+        self._run("update-ref", "--no-deref", ref, commit, git=durable)
+
+    def newest_reflog(self, ref: str) -> str:
+        """The message of the newest reflog entry of a ref; "" where there is none."""
+        return self.git.run("log", "-g", "-1", "--format=%gs", ref, "--", ok=None).text
+
+    def delete_ref(self, ref: str, old: str) -> bool:
+        """Delete a ref that still has its old value. False where it moved or is gone."""
+        return self._run("update-ref", "--no-deref", "-d", ref, old, ok=None).status == 0
+
+    def delete_branch(self, ref: str, old: str) -> bool:
+        """Delete a branch that still has its old value, and its section of the configuration. False where it moved."""
+        if not self.delete_ref(ref, old):
+            return False
+        section = f"branch.{ref.removeprefix('refs/heads/')}"
+        with self._alone():
+            if self.git.ok("config", "--local", "--get-regexp", f"^{_quoted(section)}[.]"):
+                self._run("config", "--local", "--remove-section", section)
+        return True
+
+
+def _quoted(name: str) -> str:
+    """A name as a literal of git's extended regular expressions."""
+    return "".join(f"[{char}]" if char in ".+*?()|{}$" else char for char in name)
+
+
+def elsewhere(branch: str, told: bytes) -> Refused:
+    """git says that a branch is checked out, or being rebased, in another worktree."""
+    place = printable(told.partition(b" at '")[2].rpartition(b"'")[0])
+    message = f"branch {branch} is checked out already"
+    return Refused(message, where=place, hint="work there, or open it with --detach at the same commit")
+
+
+def _parse(out: bytes) -> list[Registered]:
+    """`git worktree list --porcelain -z`: attributes end with NUL, a worktree ends with an empty one."""
+    found = []
+    for block in out.split(b"\0\0"):
+        facts = dict(line.partition(b" ")[::2] for line in block.strip(b"\0").split(b"\0"))
+        if b"worktree" in facts:
+            found.append(
+                Registered(
+                    path=Path(os.fsdecode(facts[b"worktree"])),
+                    head=facts.get(b"HEAD", b"").decode("ascii"),
+                    branch=os.fsdecode(facts.get(b"branch", b"")),
+                    bare=b"bare" in facts,
+                    locked=b"locked" in facts,
+                )
+            )
+    return found

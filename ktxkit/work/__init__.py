@@ -1,0 +1,1 @@
+"""Units of work: open, collect, integrate, verify, land, recover; whole jobs."""

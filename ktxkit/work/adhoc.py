@@ -1,0 +1,255 @@
+"""Worktrees without a job: new work on a branch of its own, or an existing branch, tag or pull request isolated.
+
+Isolation that exists is used: inside a linked worktree nothing is ever nested, the work goes on in place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import Blocked, CannotRun, Refused
+from ktxkit.base.rules.digests import digest
+from ktxkit.base.rules.text import printable
+from ktxkit.git import remote
+from ktxkit.store.leases import LEASE, OPENING, Place, lease_here, path_of, standing, worktrees
+from ktxkit.store.rules import names
+from ktxkit.store.rules.worktrees import base_candidates, isolated
+from ktxkit.store.world import World
+from ktxkit.work.attic import head_to_attic
+from ktxkit.work.opening import Wanted, make, make_in_place, recover_opening
+from ktxkit.work.worktrees import free_path
+
+PR_REF = "refs/ktx/pr/{number}"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for. At most one of `ref`, `pr`, `detach`; otherwise a new branch `name`."""
+
+    name: str = ""
+    base: str = ""
+    ref: str = ""
+    pr: int = 0
+    detach: bool = False
+    path: Path | None = None
+    fetch: bool = True
+    copy: Sequence[str] = ()
+    sparse: Sequence[str] = ()
+
+
+@dataclass
+class Aim:
+    """Where HEAD shall be. `notes` is what a person should know of how it was found."""
+
+    mode: str
+    base: str
+    branch: str = ""
+    creates: bool = False
+    name: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def open_adhoc(world: World, asked: Asked) -> tuple[Document, list[str]]:
+    """Open (or recognise) a worktree without a job; returns its lease and notes.
+
+    Raises Refused (the branch is checked out already: it says where), CannotRun. A failure leaves nothing behind.
+    """
+    repository = world.repository
+    if isolated(str(repository.git_dir), str(repository.common_dir), str(repository.superproject or "")):
+        return _in_place(world, asked)
+    _finish_killed(world)
+    aim = _aim(world, asked)
+    if aim.branch:
+        _must_be_free(world, aim)
+    place, path = _free_place(world, asked, aim)
+    with place.locked():
+        recover_opening(place)
+        old = place.read(LEASE)
+        if old is not None and old["state"] == "open":
+            if standing(world, old, path).present:
+                raise Refused(f"{place.name} is open already", where=str(path_of(old)), hint="work there, or close it")
+            head_to_attic(place, old)
+            worktrees(world).forget(path_of(old))
+        wanted = Wanted(path, aim.mode, aim.base, {}, aim.branch, aim.creates, asked.copy, asked.sparse)
+        lease = make(place, wanted, old)
+        return lease, aim.notes + [f"nothing to copy is named {name}" for name in lease.get("copyUnmatched", ())]
+
+
+def _finish_killed(world: World) -> None:
+    """Finish or undo openings that were killed: a branch of one would be in the way of trying again."""
+    for name in world.store.children("leases"):
+        place = Place.adhoc(world, name)
+        if world.store.exists(f"{place.directory}/{OPENING}.json"):
+            try:
+                with place.locked(wait=0):
+                    recover_opening(place)
+            except (Refused, Blocked):
+                continue  # gate-ok: it is being opened now, or another repository's: --list says which
+
+
+def _aim(world: World, asked: Asked) -> Aim:
+    if asked.pr:
+        return _pull_request(world, asked)
+    if asked.ref:
+        return _existing(world, asked)
+    if asked.detach:
+        notes: list[str] = []
+        commit = _commit(world, asked.base) if asked.base else _default_base(world, asked, notes)
+        return Aim("detach", commit, name=asked.name or f"detached-{commit[:10]}", notes=notes)
+    if not asked.name:
+        hint = "worktree-open NAME, or --ref REF, --pr N, --detach; --job JOB --unit KEY for a unit"
+        raise CannotRun("what shall the new branch be called?", hint=hint)
+    notes = []
+    commit = _commit(world, asked.base) if asked.base else _default_base(world, asked, notes)
+    return _new_branch(world, "new-branch", asked.name, commit, notes)
+
+
+def _new_branch(world: World, mode: str, name: str, commit: str, notes: list[str]) -> Aim:
+    ref = f"refs/heads/{name}"
+    if name in ("HEAD", "@") or name.startswith(("-", "refs/")) or not world.git.ok("check-ref-format", ref):
+        raise CannotRun(f"{name!r} cannot be a branch name", hint="see git-check-ref-format(1)")
+    if world.git.resolve(ref) is not None:
+        _must_be_free(world, Aim(mode, commit, ref))
+        raise Refused(f"branch {name} exists already", hint=f"open it with --ref {name}, or take another name")
+    return Aim(mode, commit, ref, True, name, notes)
+
+
+def _default_base(world: World, asked: Asked, notes: list[str]) -> str:
+    """Origin's default branch (fetched, where that works), else main, else what is checked out."""
+    git, has_origin = world.git, remote.exists(world.git)
+    candidates = base_candidates(remote.default_branch(git), has_origin)
+    ref = next((ref for ref in candidates if git.resolve(ref) is not None), "")
+    if not ref:
+        raise CannotRun("there is no commit to start from", hint="make a first commit: an unborn branch has none")
+    if ref.startswith("refs/remotes/origin/") and asked.fetch:
+        branch = ref.removeprefix("refs/remotes/origin/")
+        trouble = remote.fetch(git, f"+refs/heads/{branch}:{ref}", world.env)
+        notes += [f"could not fetch origin, what is here is used: {trouble}"] if trouble else []
+    return _commit(world, ref)
+
+
+def _existing(world: World, asked: Asked) -> Aim:
+    """A branch, a branch of origin (a local one is made for it), a tag or any commit (detached)."""
+    git, ref = world.git, asked.ref
+    local = ref if ref.startswith("refs/heads/") else f"refs/heads/{ref}"
+    if git.resolve(local) is not None:
+        return Aim("ref", _commit(world, local), local, name=asked.name or local.removeprefix("refs/heads/"))
+    short = ref.removeprefix("refs/remotes/").removeprefix("origin/")
+    theirs = git.resolve(f"refs/remotes/origin/{short}")
+    if theirs is not None:
+        aim = _new_branch(world, "ref", short, theirs, [])
+        aim.name = asked.name or short
+        return aim
+    return Aim("ref", _commit(world, ref), name=asked.name or ref.removeprefix("refs/tags/"))
+
+
+def _pull_request(world: World, asked: Asked) -> Aim:
+    """The head of a pull request on a local branch, never a detached FETCH_HEAD: work on it must have a home."""
+    git, name, kept = world.git, asked.name or f"pr-{asked.pr}", PR_REF.format(number=asked.pr)
+    ref = f"refs/heads/{name}"
+    trouble = remote.fetch(git, f"+refs/pull/{asked.pr}/head:{kept}", world.env) if asked.fetch else ""
+    head, own = git.resolve(kept), git.resolve(ref)
+    if head is None:
+        raise CannotRun(f"pull request {asked.pr} cannot be fetched: {trouble}", hint="is origin its repository?")
+    notes = [f"could not fetch pull request {asked.pr}, what is here is used: {trouble}"] if trouble else []
+    if own is None:
+        return _new_branch(world, "pr", name, head, notes)
+    aim = Aim("pr", own, ref, False, name, notes)
+    if own != head:
+        _must_be_free(world, aim)
+        if not git.ok("merge-base", "--is-ancestor", own, head):
+            hint = f"open it as it is with --ref {name}"
+            raise Refused(f"{name} has commits that pull request {asked.pr} does not have", hint=hint)
+        git.run("update-ref", "-m", f"ktxkit: pull request {asked.pr}", ref, head, own)
+        aim.base = head
+    return aim
+
+
+def _must_be_free(world: World, aim: Aim) -> None:
+    """A branch lives in one worktree. Raises Refused that says where."""
+    for entry in worktrees(world).listed():
+        if entry.branch == aim.branch:
+            name = aim.branch.removeprefix("refs/heads/")
+            if not entry.path.is_dir():
+                hint = "its directory is gone: `worktree-open --prune` or `git worktree prune` forgets it"
+                raise Refused(f"branch {name} is registered elsewhere", where=printable(str(entry.path)), hint=hint)
+            hint = f"work there, or open a worktree at the same commit: --detach --base {name}"
+            raise Refused(f"branch {name} is checked out already", where=printable(str(entry.path)), hint=hint)
+
+
+def _free_place(world: World, asked: Asked, aim: Aim) -> tuple[Place, Path]:
+    """The place of that name, and the path: the one asked for, else the usual one, beside kept evidence."""
+    name = aim.name
+    old = Place.adhoc(world, name).read(LEASE)
+    if old is not None and old.get("branch", "") != aim.branch and old["state"] == "open":
+        name = f"{name}-{digest(aim.name.encode())[3:9]}"  # feat/a and feat-a have one name in paths
+        old = Place.adhoc(world, name).read(LEASE)
+    place = Place.adhoc(world, name)
+    if asked.path is not None:
+        return place, _outside(world, asked.path)
+    usual = world.writable_store.path(names.adhoc_worktree(name))
+    return place, free_path(usual, 1 if old is None else old["attempt"] + 1)
+
+
+def _outside(world: World, path: Path) -> Path:
+    """A path that was asked for. A checkout inside another one that does not ignore it would be staged as a gitlink."""
+    full = Path(os.path.realpath(path))
+    if full.exists() and (not full.is_dir() or any(full.iterdir())):
+        raise Refused("something is there already", where=str(full), hint="choose another --path")
+    top = world.repository.top
+    if top is not None and top in full.parents:
+        env = {"GIT_LITERAL_PATHSPECS": "0"}
+        probe = world.git.at(top).run("check-ignore", "-q", "--no-index", "--", f"{full}/x", ok=(0, 1), env=env)
+        if probe.status != 0:
+            hint = "leave --path out, or choose a place outside the checkout"
+            raise Refused("that lies in the checkout and is not ignored there", where=str(full), hint=hint)
+    return full
+
+
+def _in_place(world: World, asked: Asked) -> tuple[Document, list[str]]:
+    """Inside a linked worktree: work in place. A ref that was named must be, or become, what is checked out here."""
+    git, top = world.git, world.repository.top
+    assert top is not None, "a linked worktree has a top level"
+    notes = [f"this is an isolated worktree already: {printable(str(top))}"]
+    if asked.ref or asked.pr:
+        aim = _aim(world, asked)
+        if not _is_current(world, aim):
+            _must_be_free(world, aim)
+            _switch(world, aim)
+    known = lease_here(world)
+    if known is not None and known[1]["state"] == "open":
+        return known[1], notes
+    head = git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
+    place = Place.adhoc(world, world.repository.git_dir.name)
+    branch = head.text if head.status == 0 else ""
+    with place.locked():
+        wanted = Wanted(top, "in-place", _commit(world, "HEAD"), {}, branch)
+        return make_in_place(place, wanted, world.repository.git_dir, place.read(LEASE)), notes
+
+
+def _is_current(world: World, aim: Aim) -> bool:
+    head = world.git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
+    if aim.branch:
+        return head.text == aim.branch
+    return head.status != 0 and world.git.resolve("HEAD") == aim.base
+
+
+def _switch(world: World, aim: Aim) -> None:
+    """Check a ref out here. git refuses where that would overwrite work: so do we."""
+    short = aim.branch.removeprefix("refs/heads/")
+    how = ("-c", short, aim.base) if aim.creates else (short,) if short else ("--detach", aim.base)
+    answer = world.git.run("switch", "--quiet", "--no-guess", *how, ok=None)
+    if answer.status != 0:
+        said = f"cannot switch to it here: {printable(answer.err.strip())}"
+        raise Refused(said, where=str(world.cwd), hint="commit or put away what is in the way")
+
+
+def _commit(world: World, revision: str) -> str:
+    found = world.git.resolve(revision)
+    if found is None:
+        raise CannotRun(f"no commit {revision!r}", hint="name an existing commit; an unborn branch has none")
+    return found

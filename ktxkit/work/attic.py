@@ -1,0 +1,173 @@
+"""What of a worktree's work is safe elsewhere, and the attic: where work goes that is closed without landing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import Refused
+from ktxkit.base.identity import identify
+from ktxkit.git import child, snapshot
+from ktxkit.git.git import Git
+from ktxkit.git.neutral import scratch_dir
+from ktxkit.git.rules.status import Status
+from ktxkit.observer.path_policy import of_lease
+from ktxkit.store.leases import Place, path_of, worktrees
+from ktxkit.store.rules.worktrees import Work, can_be_kept, unsaved, way_out
+from ktxkit.store.worktrees import PLAIN
+from ktxkit.store.world import World
+from ktxkit.work import selection
+
+NAMED = ("--branches", "--tags", "--remotes")  # what keeps a commit where its author looks for it
+KEPT = (*NAMED, "--glob=refs/ktx/attic")  # what keeps it at all
+
+
+def work_in(place: Place, lease: Document, path: Path) -> Work:
+    """What the worktree holds, and what of it is kept elsewhere. Raises GitFailed where it cannot be read.
+
+    Of a unit that counts as work which collecting would take; elsewhere everything that git does not ignore.
+    """
+    git = _reader(place.world, lease, path)
+    asked = ("HEAD", "HEAD^{tree}", f"{lease['base']}^{{tree}}", "--path-format=absolute", "--git-path", "modules")
+    head, head_tree, base_tree, modules = git.text("rev-parse", *asked).split("\n", 3)
+    held = _content(place, lease, git, head)
+    symbolic = git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
+    branch = symbolic.text if symbolic.status == 0 else ""
+    others = (f"--exclude={branch.removeprefix('refs/heads/')}", *KEPT)
+    own = head != lease["base"] and git.text("rev-list", "--max-count=1", head, "--not", lease["base"], *others)
+    return Work(
+        tree=held.tree,
+        base_tree=base_tree,
+        kept_trees=_collected(place, lease),
+        commits=bool(own),
+        branch=bool(branch),
+        uncommitted=held.tree != head_tree,
+        nested=held.nested,
+        left_out=held.left_out,
+        submodules=snapshot.submodules_at_risk(git, Path(modules)),
+        unit=lease["mode"] == "unit",
+        staged=held.staged,
+        pending=snapshot.pending(git, Path(modules).parent, (head, lease["base"], *KEPT)),
+    )
+
+
+def _reader(world: World, lease: Document, path: Path) -> Git:
+    """The runner for a worktree in which no edit hides; a unit's is read as it was written."""
+    git = child.honest(world.git, path)
+    return Git(git.cwd, git.env, {**git.config, **PLAIN}) if lease["mode"] == "unit" else git
+
+
+class Held(NamedTuple):
+    """The tree of the work, repositories inside it that no tree can hold, what the path policy leaves out, and the
+    paths whose staged content is nowhere else."""
+
+    tree: str
+    nested: tuple[bytes, ...]
+    left_out: tuple[bytes, ...]
+    staged: tuple[bytes, ...]
+
+
+def _content(place: Place, lease: Document, git: Git, head: str) -> Held:
+    with scratch_dir(place.world) as scratch:
+        if lease["mode"] != "unit" or child.hidden(git, scratch):
+            found = snapshot.take(git, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ())))
+            status = child.read_status(git, ignored="traditional")
+            inside = {*found.nested, *_ignored_repositories(git, status, found.nested)}
+            return Held(found.tree, tuple(sorted(inside)), (), status.staged_only)
+        reader = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
+        status = child.read_status(reader, ignored="traditional")
+        chosen = selection.choose(status, {}, (), of_lease(place.world, lease))
+        nested = tuple(path for path in chosen.take if path.endswith(b"/") or _is_repository(reader, path))
+        taken = tuple(path for path in chosen.take if path not in nested)
+        left_out = tuple(path for path, _ in chosen.excluded)
+        patch, tree = _patch_of(place, lease), ""
+        if patch is not None and head == patch["head"] == patch["base"]:
+            tree = patch["tree"] if selection.is_as(reader, scratch, taken, patch) else ""
+        tree = tree or selection.tree_of_worktree(reader, scratch / "index", taken, head)
+        return Held(tree, (*nested, *_ignored_repositories(git, status, nested)), left_out, status.staged_only)
+
+
+def _ignored_repositories(git: Git, status: Status, known: Sequence[bytes]) -> list[bytes]:
+    """Repositories and linked worktrees where git looks for nothing, with work that is only there. git names them
+    though it does not go into them; what else is ignored is no work."""
+    named = [path for path in status.ignored if path.endswith(b"/") and path not in known]
+    return [path for path in named if snapshot.holds_work(git, path)]
+
+
+def _is_repository(git: Git, path: bytes) -> bool:
+    """A repository stands where a tracked file was: git lists it as that file's change or deletion, not as nested.
+
+    A submodule of the commit is none: what it holds is looked at by itself.
+    """
+    place = os.fsencode(git.cwd) + b"/" + path
+    if os.path.islink(place) or not os.path.lexists(place + b"/.git"):  # noqa: PTH114
+        return False
+    return not git.run("ls-tree", "-z", "HEAD", "--", path).out.startswith(b"160000 ")
+
+
+def _collected(place: Place, lease: Document) -> tuple[str, ...]:
+    """The trees that were collected of this unit: at its ref, and of this attempt's patch document."""
+    if "jobId" not in lease:
+        return ()
+    at_ref = place.world.git.resolve(place.collected_ref, "tree")
+    patch = _patch_of(place, lease)
+    return tuple(tree for tree in (at_ref, patch["tree"] if patch is not None else None) if tree)
+
+
+def _patch_of(place: Place, lease: Document) -> Document | None:
+    """The patch document of this attempt, where it was collected."""
+    patch = place.read("patch") if "jobId" in lease else None
+    return patch if patch is not None and patch.get("attempt") == lease["attempt"] else None
+
+
+def to_attic(place: Place, lease: Document, path: Path, *, branch_goes: bool = False, work: Work | None = None) -> str:
+    """Keep what is in a worktree and nowhere else at an attic ref; returns the ref, "" where there is nothing to keep.
+
+    `branch_goes`: commits that only its branch has are kept too. `work`: what was just read of it. Raises Refused where
+    something in it cannot be kept, GitFailed where it cannot be read.
+    """
+    if identify(path) is None:
+        return head_to_attic(place, lease)
+    work = work or work_in(place, lease, path)
+    if not can_be_kept(work):
+        hint = way_out(work)
+        raise Refused(f"it holds {unsaved(work)}", where=str(path), hint=hint)
+    if not unsaved(work) and not work.staged and not (work.commits and (branch_goes or not work.branch)):
+        return ""
+    message = f"kept from {place.name}, attempt {lease['attempt']}, of {place.job}"
+    copied = tuple(os.fsencode(name) for name in lease.get("copied", ()))
+    reader = _reader(place.world, lease, path)
+    with scratch_dir(place.world) as scratch:
+        found = snapshot.take(reader, scratch, copied)
+        also = list(work.pending)
+        if work.staged:
+            also.insert(0, snapshot.staged(reader, scratch, work.staged, f"index: {message}", lease["openedAt"]))
+    kept = snapshot.commit(reader, found, message, lease["openedAt"], also)
+    return _kept_at(place, lease, kept)
+
+
+def head_to_attic(place: Place, lease: Document) -> str:
+    """Where the directory is gone, git still knows its detached HEAD: commits that nothing else reaches are kept."""
+    git = worktrees(place.world).git
+    entry = worktrees(place.world).registered(path_of(lease))
+    if entry is None or entry.branch or git.resolve(entry.head) is None:
+        return _kept_before(place, lease)
+    if not git.text("rev-list", "--max-count=1", entry.head, "--not", lease["base"], *KEPT):
+        return _kept_before(place, lease)
+    return _kept_at(place, lease, entry.head)
+
+
+def _kept_before(place: Place, lease: Document) -> str:
+    """The attic ref that a closing made before it was cut short, or ""."""
+    folder = place.attic_ref(lease["attempt"], "").rpartition("/")[0]
+    refs = worktrees(place.world).git.run("for-each-ref", "--format=%(refname)", f"{folder}/").lines
+    return next((ref for ref in refs if ref.startswith(f"{folder}/{lease['attempt']}-")), "")
+
+
+def _kept_at(place: Place, lease: Document, commit: str) -> str:
+    ref = place.attic_ref(lease["attempt"], commit)
+    worktrees(place.world).keep(ref, commit)
+    return ref

@@ -1,0 +1,234 @@
+"""Many units, verified as one stack: accepted together where it passes, searched for the culprit where it fails.
+
+The outcome is that of one-by-one verification: units are judged in order, each on top of what was accepted before it.
+Nothing moves before all of the batch is decided; then each unit moves the branch for itself, so that a process that
+dies between two of them leaves whole units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ktxkit.base import files
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import BrokenContract, KtxError
+from ktxkit.git.neutral import Neutral, open_neutral
+from ktxkit.git.objects import Objects
+from ktxkit.store import jobs
+from ktxkit.store.branch_lock import Held
+from ktxkit.store.world import World
+from ktxkit.work import control, integrate, recover, verification
+from ktxkit.work.candidate import Judged, Offer
+from ktxkit.work.rules.blame import Culprit, first_failure, may_confirm, minimal_set
+from ktxkit.work.step import Options, Step, check_message, receipt_of
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A unit in a stack. `commit` is empty where it was rejected before any verification."""
+
+    step: Step
+    offer: Offer
+    judged: Judged
+    commit: str = ""
+    run: Document | None = None
+    culprit: Culprit | None = None
+
+    @property
+    def key(self) -> str:
+        return self.step.unit.key
+
+
+def apply_batch(
+    world: World, job: Document, units: Sequence[jobs.Unit], options: Options
+) -> dict[str, Document | KtxError]:
+    """Apply the collected patches of many units with one verification where it passes; by key, in unit order.
+
+    A unit whose patch is damaged has its error there. Raises Refused where the verification says nothing of the units:
+    it fails without them, or answers twice differently for one tree; then nothing has moved.
+    """
+    check_message(options.message)
+    found: dict[str, Document | KtxError] = {}
+    with recover.holding(world, job["integrationRef"], job) as held:
+        held.note(phase="preflight")
+        with open_neutral(world) as neutral:
+            objects = neutral.objects
+            todo = []
+            for unit in units:
+                step = integrate.begin(world, job, unit, held, options)
+                offered = _offer(step, neutral) if isinstance(step, Step) else step
+                if isinstance(step, Step) and isinstance(offered, Offer):
+                    todo.append((step, offered))
+                elif not isinstance(offered, Offer):
+                    found[unit.key] = offered
+            if todo:
+                found.update(_decide_and_move(Batch(world, job, held, neutral, objects, todo[0][0].before), todo))
+    return {unit.key: found[unit.key] for unit in units}
+
+
+def _offer(step: Step, neutral: Neutral) -> Offer | KtxError:
+    try:
+        return integrate.offer_of(step, neutral)
+    except BrokenContract as error:
+        return error
+
+
+def _decide_and_move(batch: Batch, todo: list[tuple[Step, Offer]]) -> dict[str, Document]:
+    for step, _ in todo:
+        integrate.announce(step)
+    integrate.start(todo[0][0])  # whoever finds us dead looks there, and heals the checkout
+    receipts = {}
+    head = batch.before
+    for entry in batch.decide(todo):
+        entry.step.before = head
+        with integrate.naming(entry.step):
+            integrate.start(entry.step)
+            receipt = _settle(entry)
+            head = receipt.get("after", head)
+            integrate.tell(entry.step, receipt)
+        receipts[entry.key] = receipt
+    return receipts
+
+
+def _settle(entry: Entry) -> Document:
+    if entry.judged.outcome == "candidate":
+        return integrate.accept(entry.step, entry.judged, entry.commit, entry.run)
+    receipt = receipt_of(entry.step, entry.judged, entry.run)
+    if entry.culprit is not None:
+        receipt["message"] = f"{entry.culprit.text}: {receipt['message']}"
+        receipt["blame"] = {"alone": not entry.culprit.together, "together": list(entry.culprit.together)}
+    return integrate.close(entry.step, receipt)
+
+
+@dataclass
+class Batch:
+    """The units of one batch on their way to a decision. `before`: the integration head that all of them stack on."""
+
+    world: World
+    job: Document
+    held: Held
+    neutral: Neutral
+    objects: Objects
+    before: str
+    asked: int = 0
+    controlled: bool = False
+    culprits: int = 0
+    doubtful: list[tuple[Entry, list[Entry]]] = field(default_factory=list)  # culprit, and what it fails with
+    logs: set[str] = field(default_factory=set)
+
+    def decide(self, todo: list[tuple[Step, Offer]]) -> list[Entry]:
+        """Every unit with its outcome, in order."""
+        total, decided = len(todo), list[Entry]()
+        head = self.before
+        with todo[0][0].trace.timed("verification", "batch_verification", {"units": total}) as told:
+            while todo:
+                entries = self.stack(todo, head)
+                stacked = [entry for entry in entries if entry.commit]
+                final = self._round(entries, stacked, decided)
+                decided += final
+                todo = [(entry.step, entry.offer) for entry in entries[len(final) :]]
+                head = next((entry.commit for entry in reversed(decided) if entry.judged.outcome == "candidate"), head)
+            self._confirm_rest(total)
+            told |= {"asked": self.asked, "culprits": [entry.key for entry in decided if entry.culprit]}
+        self._drop_logs(decided)
+        return decided
+
+    def stack(self, todo: Sequence[tuple[Step, Offer]], head: str) -> list[Entry]:
+        """Each unit merged and gated on top of those before it; a rejected one is left out of the stack."""
+        entries = []
+        for step, offer in todo:
+            if step.patch["outcome"] == "noop":
+                entries.append(Entry(step, offer, Judged("noop")))
+                continue
+            judged = integrate.judge(step, self.neutral, self.objects, offer, head)
+            commit = ""
+            if judged.outcome == "candidate":
+                commit = head = integrate.commit_of(step, self.neutral, judged, head)
+            entries.append(Entry(step, offer, judged, commit))
+        return entries
+
+    def _round(self, entries: list[Entry], stacked: list[Entry], decided: list[Entry]) -> list[Entry]:
+        """The entries that this round decides: all of them, or those up to the first culprit."""
+        if not stacked:
+            return entries
+        runs = {len(stacked): self.verify(stacked, search=bool(decided))}
+        if verification.passed(runs[len(stacked)]):
+            return [replace(entry, run=runs[len(stacked)]) if entry.commit else entry for entry in entries]
+        self._control(stacked[0].step)
+
+        def fails(count: int) -> bool:
+            runs[count] = self.verify(stacked[:count])
+            return not verification.passed(runs[count])
+
+        first = first_failure(len(stacked), fails)
+        culprit = stacked[first - 1]
+        accepted = [entry for entry in decided if entry.judged.outcome == "candidate"]
+        left = len(entries) - entries.index(culprit) - 1
+        named = self._blame(culprit, [*accepted, *stacked[: first - 1]], len(decided) + len(entries), left)
+        rejected = replace(
+            culprit,
+            commit="",
+            judged=replace(culprit.judged, outcome="verification_failed"),
+            run=runs[first],
+            culprit=named,
+        )
+        before = entries[: entries.index(culprit)]
+        return [*(replace(entry, run=runs[first - 1]) if entry.commit else entry for entry in before), rejected]
+
+    def verify(self, stacked: Sequence[Entry], *, search: bool = True) -> Document:
+        """Verify the last of a stack. `search`: looking for blame, so that no pass on record answers for it."""
+        self.asked += 1
+        top = stacked[-1]
+        check = replace(integrate.check_of(top.step), reuse=not search)
+        run = verification.verify(self.world, self.held, check, top.commit, top.judged.tree)
+        integrate.require_unmoved(self.held, self.job["integrationRef"], self.before)
+        if "log" in run:
+            self.logs.add(run["log"])
+        return {**run, "batch": [entry.key for entry in stacked]}
+
+    def _control(self, any_step: Step) -> None:
+        """The same command without any of the units. Raises Refused where it fails: then nobody is blamed."""
+        if self.controlled:
+            return
+        self.controlled = True
+        self.asked += 1
+        tree = self.neutral.tree_of(self.before)
+        assert tree is not None, "the integration head is a commit"
+        control.control(self.world, self.held, integrate.check_of(any_step), self.before, tree)
+
+    def _blame(self, culprit: Entry, earlier: list[Entry], total: int, left: int) -> Culprit:
+        """Whether the culprit fails on its own, or which smallest part of what came before it fails with it."""
+        together: list[Entry] = []
+        if self._fails([], culprit) is not True and earlier:
+            together = minimal_set(earlier, lambda some: self._fails(some, culprit) is True)
+        self.culprits += 1
+        if may_confirm(total, self.culprits, self.asked, left):
+            self._confirm(culprit, together)
+        else:
+            self.doubtful.append((culprit, together))
+        return Culprit(culprit.key, tuple(entry.key for entry in together))
+
+    def _fails(self, some: Sequence[Entry], culprit: Entry) -> bool | None:
+        """Whether some units and the culprit fail on top of the start; None where they cannot be stacked there."""
+        entries = self.stack([(entry.step, entry.offer) for entry in (*some, culprit)], self.before)
+        if not all(entry.commit for entry in entries):
+            return None
+        return not verification.passed(self.verify(entries))
+
+    def _confirm_rest(self, total: int) -> None:
+        """Those that could not be confirmed at once, as far as the promise of few verifications goes."""
+        for culprit, together in self.doubtful:
+            if may_confirm(total, self.culprits, self.asked):
+                self._confirm(culprit, together)
+
+    def _confirm(self, culprit: Entry, together: list[Entry]) -> None:
+        """Ask the decisive question again. Raises Refused where it is answered differently: the gate is flaky."""
+        if self._fails(together, culprit) is False:
+            raise control.flaky([culprit.key])
+
+    def _drop_logs(self, decided: Sequence[Entry]) -> None:
+        kept = {entry.run["log"] for entry in decided if entry.culprit and entry.run and "log" in entry.run}
+        for log in self.logs - kept:
+            files.remove(Path(log))

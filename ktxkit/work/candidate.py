@@ -1,0 +1,190 @@
+"""From what a unit hands over to a tree that may land, or the reason why not. Nothing visible moves here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import BrokenContract
+from ktxkit.git import merging, packing
+from ktxkit.git.neutral import Neutral
+from ktxkit.git.objects import Objects
+from ktxkit.git.rules import merge as core_merge
+from ktxkit.git.rules.merge import Clash
+from ktxkit.git.rules.patch import Content, Entry, Side, entries_of
+from ktxkit.store.world import World
+from ktxkit.work.rules.policy import Breach, Policy
+from ktxkit.work.taken import judge_entries
+
+SUSPECT = "suspect_revert"
+NO_BLOB = ("absent", "gitlink")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a unit hands over. `recorded_tree` is of the base it was opened at; its change counts from `base_tree`."""
+
+    base_tree: str
+    recorded_tree: str
+    tree: str
+    entries: tuple[Entry, ...]
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    patch_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Judged:
+    """`outcome`: `candidate` (then `tree` may go on to the next judge), `subsumed`, or the word of its rejection."""
+
+    outcome: str
+    tree: str = ""
+    entries: tuple[Entry, ...] = ()  # integration tree to `tree`
+    conflicts: tuple[Clash, ...] = ()
+    breaches: tuple[Breach, ...] = ()
+    findings: tuple[Document, ...] = ()
+    gates: Document | None = None
+    followed: Mapping[bytes, bytes] = field(default_factory=dict)
+    pruned: tuple[Document, ...] = ()  # what was taken out of the tree so that the gates pass
+
+
+def offer_of(
+    world: World, neutral: Neutral, document: Document, patch: Path | None, policy: Mapping[str, Any]
+) -> Offer:
+    """The offer that a patch document names, proven against objects and patch bytes.
+
+    Raises BrokenContract: `invalid_patch` where the bytes or the paths are not what the document says, `missing_base`
+    where the base is not here.
+    """
+    where = str(patch) if patch else document.get("ref", "patch document")
+    if document["objectFormat"] != neutral.object_format:
+        raise _invalid(f"it is of object format {document['objectFormat']}", where)
+    if document["transport"] == "patch":
+        _same_bytes(document, patch, where)
+    base_tree = _base_tree(neutral, document, where)
+    tree = document["tree"]
+    if neutral.tree_of(tree) is None:
+        if document["transport"] != "patch" or patch is None:
+            raise _invalid("its objects are gone and it has no patch", where)
+        merging.prefetch(neutral, (e.old.oid for e in _named(document, where) if e.old.kind not in NO_BLOB))
+        made = merging.tree_with_patch(neutral, base_tree, patch)
+        if made != tree:
+            raise _invalid(f"it makes tree {made} of its base, not {tree}", where)
+    entries = merging.changes(neutral, base_tree, tree)
+    merging.prefetch(neutral, (e.new.oid for e in entries if e.new.kind not in NO_BLOB))
+    if _named(document, where) != set(entries):
+        raise _invalid("its paths are not those that its trees differ in", where)
+    recorded = neutral.tree_of(document["base"]) or base_tree
+    return Offer(base_tree, recorded, tree, tuple(entries), policy, document.get("patchBytes", 0))
+
+
+def _named(document: Document, where: str) -> set[Entry]:
+    try:
+        return set(entries_of(document))
+    except ValueError as error:
+        raise _invalid(f"a path is damaged: {error}", where) from error
+
+
+def _same_bytes(document: Document, patch: Path | None, where: str) -> None:
+    try:
+        found = merging.file_digest(patch) if patch else None
+    except FileNotFoundError:
+        raise _invalid("its patch file is gone", where) from None
+    if found != (document.get("patchDigest"), document.get("patchBytes")):
+        raise _invalid("the patch file is not the one that was collected (digest or length differ)", where)
+
+
+def _base_tree(neutral: Neutral, document: Document, where: str) -> str:
+    found = neutral.tree_of(document["baseTree"])
+    if found is None:
+        raise BrokenContract(
+            f"the base tree {document['baseTree']} is not in this repository",
+            where=where,
+            hint="fetch the base commit, then apply again",
+            outcome="missing_base",
+        )
+    return found
+
+
+def _invalid(why: str, where: str) -> BrokenContract:
+    return BrokenContract(f"invalid patch: {why}", where=where, hint="collect it again", outcome="invalid_patch")
+
+
+def by_policy(neutral: Neutral, objects: Objects, offer: Offer) -> list[Breach]:
+    """The policy's word; content is read only where a rule asks for it."""
+    content = _content(objects, offer.entries, Policy.of(offer.policy))
+    return judge_entries(neutral, objects, offer.entries, content, offer.policy, offer.patch_bytes, offer.tree)
+
+
+def _content(objects: Objects, entries: Sequence[Entry], policy: Policy) -> dict[str, Content]:
+    if not policy.text_roots and policy.max_file_bytes is None:
+        return {}
+    return {e.new.oid: objects.content(e.new.oid) for e in entries if e.new.kind not in NO_BLOB}
+
+
+def merged(neutral: Neutral, objects: Objects, offer: Offer, integration_tree: str, *, follow: bool = False) -> Judged:
+    """Merge and prove. `follow`: an upstream rename is followed where the new path passes the policy."""
+    upstream = merging.changes(neutral, offer.base_tree, integration_tree)
+    merging.prefetch(neutral, core_merge.needed(offer.entries, upstream))
+    wide = len(offer.entries) > packing.MANY
+    made = merging.merge(neutral, offer.base_tree, integration_tree, offer.tree, wide=wide)
+    if not made.clean:
+        return Judged("textual_conflict", conflicts=tuple(core_merge.textual(made, offer.entries, upstream)))
+    if made.tree == integration_tree:
+        return Judged("subsumed", tree=made.tree)
+    result = tuple(merging.changes(neutral, integration_tree, made.tree))
+    wrong = core_merge.disproved(result, offer.entries, upstream)
+    moved = core_merge.renames(result, offer.entries, upstream) if wrong and follow else {}
+    if wrong and not (moved and {c.path for c in wrong} == set(moved.values())):
+        return Judged("textual_conflict", conflicts=tuple(wrong))
+    if moved:
+        there = replace(offer, entries=tuple(entry for entry in result if entry.path in set(moved.values())))
+        breaches = by_policy(neutral, objects, there)
+        if breaches:
+            return Judged("policy_rejected", breaches=tuple(breaches), followed=moved)
+    back = _put_back(neutral, offer, integration_tree, result, upstream)
+    if back:
+        return Judged(SUSPECT, conflicts=tuple(back))
+    return Judged("candidate", tree=made.tree, entries=result, followed=moved)
+
+
+def _put_back(
+    neutral: Neutral, offer: Offer, integration_tree: str, result: Sequence[Entry], upstream: list[Entry]
+) -> list[Clash]:
+    same = offer.recorded_tree == offer.base_tree
+    target = upstream if same else merging.changes(neutral, offer.recorded_tree, integration_tree)
+    return core_merge.reverted(result, target)
+
+
+def gated(world: World, judged: Judged, base_tree: str, options: Mapping[str, Any]) -> Judged:
+    """The gates' word on a candidate tree: new findings of level error are a semantic conflict.
+
+    With the option `prune` what dangles is taken out of the tree, and it may go on where every gate then passes.
+    """
+    from ktxkit.gates.gates import check_tree
+
+    asked = {key: value for key, value in options.items() if key != "prune"}
+    touched = [entry.path for entry in judged.entries]
+    verdict = check_tree(world, judged.tree, base_tree=base_tree, touched=touched, **asked)
+    found = verdict["findings"]
+    new = tuple(f for f in found if f["level"] == "error" and not f.get("inherited"))
+    counted = {
+        "looked": verdict["looked"],
+        "inherited": sum(1 for f in found if f.get("inherited")),
+        "warnings": sum(1 for f in found if f["level"] == "warning" and not f.get("inherited")),
+    }
+    if new and options.get("prune"):
+        from ktxkit.gates.gate_prune import prune_tree
+
+        mended = prune_tree(world, judged.tree, base_tree=base_tree, options=asked)
+        if mended["outcome"] == "done":
+            return replace(judged, tree=mended["prunedTree"], pruned=tuple(mended["pruned"]), gates=counted)
+    word = "semantic_conflict" if new else "candidate"
+    return replace(judged, outcome=word, findings=new, gates=counted)
+
+
+def absent(neutral: Neutral) -> Side:
+    """The side of a path that is not there."""
+    return Side("000000", neutral.zero)

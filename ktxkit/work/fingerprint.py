@@ -1,0 +1,257 @@
+"""A fingerprint of what a unit must not touch: the user's checkout, refs, stash, configuration, hooks, siblings, store.
+
+Only reads, and takes no lock: a status here never makes an agent's `git add` fail. What a file holds is asked again
+only where its inode, size, mode or times changed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ktxkit.base import files
+from ktxkit.base.rules.digests import digest, digest_of
+from ktxkit.base.rules.text import printable
+from ktxkit.git.git import Git
+from ktxkit.git.repository import Repository
+from ktxkit.store.rules import names
+from ktxkit.store.store import Store
+from ktxkit.work.rules import fingerprint as core
+
+Facts = dict[tuple[str, str], str]
+ONCE = ("patch", "receipt", "verdict")  # documents of a unit that are written once per attempt
+MOVES = ("state", "closedAt", "outcome", "atticRef")  # what a closing changes of a lease
+IN_TURN = 50  # units whose documents are looked at beside those that are at work
+IN_PROGRESS = (
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "REBASE_HEAD",
+    "BISECT_LOG",
+    "rebase-merge",
+    "rebase-apply",
+)
+CONFIGS = ("config", "config.worktree")
+RULES = ("info/attributes", "info/exclude", "info/grafts", "objects/info/alternates", "shallow")
+
+
+@dataclass(frozen=True)
+class Fingerprinter:
+    """Takes fingerprints of one repository and job. Keeps what it read, so that the next one is cheap."""
+
+    git: Git
+    repository: Repository
+    store: Store
+    job_id: str
+    _memory: dict[Path, tuple[str, dict[str, str]]] = field(default_factory=dict, compare=False)
+    _units: dict[str, Facts] = field(default_factory=dict, compare=False)
+    _turn: list[int] = field(default_factory=lambda: [0], compare=False)
+    _admins: dict[Path, Path] = field(default_factory=dict, compare=False)
+
+    def take(self, quiet: Mapping[str, Path] | None = None, fresh: Collection[str] | None = None) -> Facts:
+        """The facts now. `quiet`: worktrees of units (`0001-key` to path) that nobody should be working in.
+
+        `fresh` names the units whose documents are read now; of the others some are, in turn, so that a look costs the
+        same in a job of many units. None: those of all units are.
+        """
+        facts: Facts = {}
+        for top in self._checkouts():
+            facts |= self._checkout(top)
+        facts |= self._refs() | self._shared() | self._hooks() | self._documents(fresh)
+        for unit, path in (quiet or {}).items():
+            facts |= self._sibling(unit, path)
+        return facts
+
+    def _checkouts(self) -> list[Path]:
+        """The main checkout, and the linked one that the job was started in where it is not a unit's."""
+        tops = [self.repository.top] if self.repository.top is not None else []
+        if self.repository.linked and self.repository.common_dir.name == ".git":
+            tops.insert(0, self.repository.common_dir.parent)
+        ours = self.store.path("worktrees")
+        return [top for top in tops if top.is_dir() and ours not in top.parents]
+
+    def _checkout(self, top: Path) -> Facts:
+        git = self.git.at(top)
+        options = ("--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=none")
+        kind = core.CHECKOUT if top == self._checkouts()[0] else f"{core.CHECKOUT} {printable(str(top))}"
+        facts: Facts = {}
+        for line in git.run("status", "--no-renames", *options).nul:
+            if line.startswith(b"# branch.oid "):
+                facts[kind, "HEAD"] = line[13:].decode("ascii")
+            elif line.startswith(b"# branch.head "):
+                facts[kind, "branch"] = printable(line[14:])
+            elif not line.startswith(b"# "):
+                path = line.split(b" ", {b"1": 8, b"u": 10}.get(line[:1], 1))[-1]
+                facts[kind, printable(path)] = f"{printable(line)} {_signature(top / os.fsdecode(path))}"
+        if top not in self._admins:
+            self._admins[top] = Path(git.text("rev-parse", "--absolute-git-dir"))
+        admin = self._admins[top]
+        return facts | {(kind, name): "present" for name in IN_PROGRESS if os.path.lexists(admin / name)}
+
+    def _refs(self) -> Facts:
+        wanted = ("refs/heads", "refs/tags", "refs/stash")
+        facts: Facts = {}
+        for line in self.git.run("for-each-ref", "--format=%(objectname) %(refname)", *wanted).out.splitlines():
+            value, _, name = line.partition(b" ")
+            kind = core.STASH if name == b"refs/stash" else core.REFS
+            facts[kind, printable(name)] = value.decode("ascii")
+        if (core.STASH, "refs/stash") in facts:  # a drop below the top moves the reflog only
+            facts[core.STASH, "entries"] = digest(self.git.run("log", "-g", "--format=%H", "refs/stash").out)
+        return facts
+
+    def _shared(self) -> Facts:
+        facts: Facts = {}
+        for name in CONFIGS:
+            path = self.repository.common_dir / name
+            facts |= {(core.CONFIG, f"{name}: {key}"): value for key, value in self._known(path, self._keys).items()}
+        for name in RULES:
+            for value in self._known(self.repository.common_dir / name, _content).values():
+                facts[core.CONFIG, name] = value
+        return facts
+
+    def _keys(self, path: Path) -> dict[str, str]:
+        """Each key of a configuration file with the digest of its values: values may be secrets."""
+        found: dict[str, list[str]] = {}
+        answer = self.git.run("config", "--file", path, "--no-includes", "--list", "-z", ok=None)
+        if answer.status != 0:
+            return {"(cannot be read)": digest(files.read(path))}
+        for entry in answer.nul:
+            key, _, value = entry.partition(b"\n")
+            found.setdefault(printable(key), []).append(digest(value))
+        return {key: digest_of(values) for key, values in found.items()}
+
+    def _hooks(self) -> Facts:
+        plain = Git(self.git.cwd, self.git.env)  # the runner's own core.hooksPath is not the user's
+        asked = plain.run("config", "--type=path", "--get", "core.hooksPath", ok=None)
+        folder = self.repository.place / asked.text if asked.status == 0 else self.repository.common_dir / "hooks"
+        facts: Facts = {(core.HOOKS, "core.hooksPath"): printable(asked.text)} if asked.status == 0 else {}
+        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+            if not path.name.endswith(".sample"):
+                facts[core.HOOKS, printable(path.name)] = ":".join(self._known(path, _content).values())
+        return facts
+
+    def _documents(self, fresh: Collection[str] | None) -> Facts:
+        facts: Facts = {}
+        for job in self.store.children("jobs"):
+            facts[core.JOB, job] = "present"
+        units = self.store.children(f"{names.job_dir(self.job_id)}/units")
+        patches = set(self.store.children(f"ingest-patches/{self.job_id}"))
+        for unit in self._chosen(units, fresh):
+            self._units[unit] = self._of_unit(unit, f"{unit}.patch" in patches)
+        for gone in self._units.keys() - set(units):
+            del self._units[gone]
+        for known in self._units.values():
+            facts.update(known)
+        facts |= self._top()
+        accounts = [
+            f"provenance/{name}/{end}.jsonl" for name in self.store.children("provenance") for end in ("rows", "raw")
+        ]
+        for journal in (names.trace_file(self.job_id), "ledger/test-runs.ndjson", *accounts):
+            info = _lstat(self.store.path(journal))
+            if info is not None:
+                facts[core.JOURNAL, journal] = f"{info.st_ino}:{info.st_size}"
+        return facts
+
+    def _top(self) -> Facts:
+        if not self.store.root.is_dir():
+            return {}
+        with os.scandir(self.store.root) as entries:
+            found = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
+        strange = (
+            name for name in found if name != names.STORE and not (name.startswith(".") and name.endswith(".tmp"))
+        )
+        return {(core.STORE, printable(name)): _signature(self.store.root / name) for name in strange}
+
+    def _chosen(self, units: list[str], fresh: Collection[str] | None) -> list[str]:
+        """The units that are read now: all of a small job, else those asked for, and the next of the others in turn."""
+        if fresh is None or len(units) <= IN_TURN:
+            return units
+        start = self._turn[0] % len(units)
+        self._turn[0] = start + IN_TURN
+        return [*(set(units) & set(fresh)), *units[start : start + IN_TURN]]
+
+    def _of_unit(self, unit: str, patch: bool) -> Facts:
+        facts: Facts = {}
+        folder = self.store.path(f"{names.job_dir(self.job_id)}/units/{unit}")
+        for name in ONCE:
+            facts |= self._document(f"{unit}/{name}.json", folder / f"{name}.json", _content)
+        facts |= self._document(f"{unit}/lease.json", folder / "lease.json", self._lease)
+        if patch:
+            name = f"{unit}.patch"
+            facts |= self._document(f"ingest-patches/{name}", self.store.path(f"ingest-patches/{self.job_id}/{name}"))
+        return facts
+
+    def _document(self, name: str, path: Path, read: Callable[[Path], dict[str, str]] | None = None) -> Facts:
+        known = self._known(path, read or _content)
+        return {(core.DOCUMENT, name): ":".join(known.values())} if known else {}
+
+    def _lease(self, path: Path) -> dict[str, str]:
+        document = self.store.read("lease", os.path.relpath(path, self.store.root))
+        return {"lease": digest_of({key: value for key, value in document.items() if key not in MOVES})}
+
+    def _sibling(self, unit: str, path: Path) -> Facts:
+        facts: Facts = {(core.SIBLING, unit): "watched"}
+        if not path.is_dir():
+            return facts | {(core.SIBLING, f"{unit}/."): "gone"}
+        facts[core.SIBLING, f"{unit}/(HEAD)"] = self.git.at(path).run("rev-parse", "--verify", "HEAD", ok=None).text
+        return facts | {(core.SIBLING, f"{unit}/{printable(name)}"): sign for name, sign in _walk(os.fsencode(path))}
+
+    def _known(self, path: Path, read: Callable[[Path], dict[str, str]]) -> dict[str, str]:
+        """What `read` says of a file, asked again only where the file changed; empty where there is none."""
+        sign = _signature(path)
+        if sign == "absent":
+            return {}
+        if path not in self._memory or self._memory[path][0] != sign:
+            try:
+                self._memory[path] = (sign, read(path))
+            except FileNotFoundError:
+                return {}  # it went away between the look and the read
+            except PermissionError:
+                return {"unreadable": sign}
+        return self._memory[path][1]
+
+
+def _content(path: Path) -> dict[str, str]:
+    info = os.stat(path, follow_symlinks=False)  # noqa: PTH116
+    if stat.S_ISLNK(info.st_mode):
+        return {"link": os.readlink(path)}  # noqa: PTH115
+    if not stat.S_ISREG(info.st_mode):
+        return {"kind": oct(stat.S_IFMT(info.st_mode))}
+    return {"mode": oct(info.st_mode & 0o777), "content": digest(files.read(path))}
+
+
+def _lstat(path: Path) -> os.stat_result | None:
+    try:
+        return os.stat(path, follow_symlinks=False)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _signature(path: Path) -> str:
+    info = _lstat(path)
+    return "absent" if info is None else _sign(info)
+
+
+def _sign(info: os.stat_result) -> str:
+    return f"{info.st_ino}:{info.st_mode:o}:{info.st_size}:{info.st_mtime_ns}:{info.st_ctime_ns}"
+
+
+def _walk(top: bytes) -> list[tuple[bytes, str]]:
+    """Every file below `top` with its signature; directories count by what is in them."""
+    found: list[tuple[bytes, str]] = []
+    folders = [top]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    else:
+                        found.append((entry.path[len(top) + 1 :], _sign(entry.stat(follow_symlinks=False))))
+        except OSError as error:  # removed while we look, or closed to us: that is what is to be told
+            found.append((folder[len(top) + 1 :] + b"/", error.strerror or "unreadable"))
+    return found

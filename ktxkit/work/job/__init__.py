@@ -1,0 +1,1 @@
+"""A whole job, from its file to its landing."""

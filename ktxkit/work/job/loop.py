@@ -1,0 +1,250 @@
+"""The middle of a job: units run in parallel, their patches are integrated in unit order as soon as possible."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import Blocked, KtxError
+from ktxkit.store import jobs
+from ktxkit.store.rules import names
+from ktxkit.work import batch, integrate, worktrees
+from ktxkit.work.job.reuse import Reuse
+from ktxkit.work.job.state import JobRun
+from ktxkit.work.job.unit import UnitEnd, close_or_keep, work
+from ktxkit.work.rules.job_file import UnitPlan
+from ktxkit.work.rules.schedule import LANDED, Node, Schedule
+
+TICK = 0.2  # seconds between looks at the stop flag
+
+
+class Loop:
+    """Runs every unit to its outcome. One thread integrates (this one); units have threads of their own."""
+
+    def __init__(self, run: JobRun, reuse: Reuse) -> None:
+        self.run = run
+        self.reuse = reuse
+        self.plans = {plan.key: plan for plan in run.plan.units}
+        self.schedule = Schedule([plan.node for plan in run.plan.units], run.limit)
+        self.ends: queue.Queue[UnitEnd | BaseException] = queue.Queue()
+        self.waiting: dict[str, UnitEnd] = {}
+        self.batched: dict[str, Document | KtxError] = {}  # decided, not settled yet
+
+    def __call__(self) -> Mapping[str, str]:
+        """Outcome word of every unit."""
+        with ThreadPoolExecutor(self.run.limit, thread_name_prefix="unit") as pool:
+            try:
+                while not self.schedule.done:
+                    self._skip_hopeless()
+                    self._start(pool)
+                    self._integrate_ready()
+                    if self.schedule.running:
+                        self._take(wait=not self._may_integrate())
+            except BaseException:
+                self.run.stop.set()  # the pool waits for its threads: they end their commands and return
+                raise
+        return dict(self.schedule.outcomes)
+
+    def _start(self, pool: ThreadPoolExecutor) -> None:
+        if self.run.stop.is_set() and not self.run.aborting:
+            self.run.aborting = "interrupted"
+        if self.run.aborting:
+            self.schedule.close()
+            for node in self.schedule.drop_waiting():
+                self.waiting[node.key] = UnitEnd(node.key, "skipped", f"not started: {self._why()}")
+            return
+        for node in self.schedule.startable():
+            base = self._base(node)
+            self.schedule.started(node.key)
+            plan = self.plans[node.key]
+            old = self._from_before(plan, base)
+            if old is not None:
+                self._ended(old)
+            else:
+                pool.submit(work, self.run, plan, base, self.reuse.digest(plan, base)).add_done_callback(self._put)
+
+    def _base(self, node: Node) -> str:
+        return self.schedule.base_after(node) or self.run.hooks.unit_base(self.run) or str(self.run.job["base"])
+
+    def _from_before(self, plan: UnitPlan, base: str) -> UnitEnd | None:
+        """What an earlier execution left of a unit: its receipt, or a patch whose inputs are unchanged."""
+        receipt = self.reuse.receipt(plan)
+        patch = self.reuse.patch(plan, base) if receipt is None else None
+        if receipt is None and patch is None:
+            return None
+        facts = {"unitKey": plan.key, "what": "receipt" if receipt else "patch"}
+        self.run.tracer.emit("work_unit", "work_unit_reused", facts, level="info")
+        return UnitEnd(plan.key, patch=patch, receipt=receipt)
+
+    def _why(self) -> str:
+        return {"failure": "another unit failed", "conflict": "another unit conflicted"}.get(
+            self.run.aborting, "the job was interrupted"
+        )
+
+    def _put(self, done: Future[UnitEnd]) -> None:
+        error = done.exception()
+        self.ends.put(error if error is not None else done.result())
+
+    def _take(self, *, wait: bool) -> None:
+        """Take what units have ended; wait for one if asked, but not longer than a tick."""
+        try:
+            found = self.ends.get(timeout=TICK if wait else 0.001)
+        except queue.Empty:
+            return  # gate-ok: none has ended: that is no error
+        if isinstance(found, BaseException):
+            raise found
+        self._ended(found)
+
+    def _ended(self, end: UnitEnd) -> None:
+        self.waiting[end.key] = end
+        self.schedule.ended(end.key)
+        self.run.notify("unit_ended", {"unit": end.key, "problem": end.problem})
+        if end.problem and self.run.plan.on_failure == "abort" and not self.run.aborting:
+            self.run.aborting, self.run.stopped_by = "failure", end.problem
+            self.run.stop.set()
+
+    def _skip_hopeless(self) -> None:
+        for node, failed in self.schedule.unstartable():
+            reason = f"not started: it waits for {', '.join(failed)}, which did not land"
+            self.waiting[node.key] = UnitEnd(node.key, "skipped", reason)
+            self.schedule.ended(node.key)
+
+    def _may_integrate(self) -> bool:
+        """Whether the next unit can be integrated now; with one verification for many, not while units still run."""
+        if self.schedule.integrable() is None:
+            return False
+        waits = self.run.plan.verify_batch and not self.run.aborting and not self.batched
+        return not (waits and (self.schedule.running or self.schedule.startable()))
+
+    def _integrate_ready(self) -> None:
+        """At most one, so that freed places are filled before the next."""
+        node = self.schedule.integrable()
+        if node is None or not self._may_integrate():
+            return
+        if self.run.plan.verify_batch and not self.run.aborting and node.key not in self.batched:
+            self._decide_batch()
+        end = self.waiting.pop(node.key)
+        if end.receipt is not None:
+            outcome = str(end.receipt["outcome"])
+            self._close_if_open(self.plans[node.key], outcome)
+            self.schedule.settled(node.key, outcome, str(end.receipt.get("after") or end.receipt["before"]))
+        else:
+            outcome = self._outcome(node, end)
+            self.schedule.settled(node.key, outcome, self._head_after(node.key))
+        self.run.hooks.settled(self.run, self.plans[node.key], outcome, replayed=end.replayed)
+        self.run.notify("unit_settled", {"unit": node.key, "outcome": outcome})
+        if (
+            outcome not in LANDED
+            and not end.problem
+            and not end.receipt
+            and self.run.plan.on_conflict == "stop"
+            and not self.run.aborting
+        ):
+            self.run.aborting, self.run.stopped_by = "conflict", outcome
+            self.run.stop.set()
+
+    def _decide_batch(self) -> None:
+        """Verify all units whose turn it is as one stack."""
+        keys = []
+        for node in self.schedule.all_integrable():
+            end = self.waiting[node.key]
+            if end.problem or end.receipt is not None:
+                break
+            keys.append(node.key)
+        units = [self.run.unit(self.plans[key]) for key in keys]
+        try:
+            self.batched = dict(batch.apply_batch(self.run.world, self.run.job, units, self._options()))
+        except Blocked:
+            raise
+        except KtxError as error:
+            self.batched = dict.fromkeys(keys, error)
+
+    def _head_after(self, key: str) -> str:
+        """The integration head with this unit; later units of its batch may be on the branch already."""
+        decided = self.batched.pop(key, None)
+        if isinstance(decided, dict):
+            return str(decided.get("after") or decided["before"])
+        return self.run.head()
+
+    def _outcome(self, node: Node, end: UnitEnd) -> str:
+        plan = self.plans[node.key]
+        if self.run.aborting and not end.problem:
+            end = UnitEnd(node.key, "skipped", f"not integrated: {self._why()}")
+        if end.problem:
+            self._leave(plan, end)
+            return end.problem
+        outcome = self._integrate(plan)
+        return outcome if outcome in LANDED or not end.replayed else self._again(node, plan, outcome)
+
+    def _again(self, node: Node, plan: UnitPlan, outcome: str) -> str:
+        """A replayed result that cannot be integrated is forgotten, and the unit's own command runs, once."""
+        self.run.hooks.forget(self.run, plan)
+        self.batched.pop(plan.key, None)
+        facts = {"unitKey": plan.key, "outcome": outcome}
+        self.run.tracer.emit("work_unit", "work_unit_cache_stale_recompute", facts, level="info")
+        base = self._base(node)
+        end = work(self.run, plan, base, self.reuse.digest(plan, base))
+        if end.problem:
+            self._leave(plan, end)
+            return end.problem
+        return self._integrate(plan)
+
+    def _leave(self, plan: UnitPlan, end: UnitEnd) -> None:
+        """A unit that is not integrated: worktree and output are kept, and the reason is on record."""
+        unit = self.run.unit(plan)
+        facts = {"unitKey": plan.key, "reason": end.problem, "message": end.message}
+        self.run.tracer.emit("work_unit", "work_unit_not_integrated", facts, level="info")
+        lease = names.unit_doc(self.run.job_id, unit.position, unit.key, "lease")
+        if self.run.world.store.exists(lease):
+            worktrees.close_unit(self.run.world, self.run.job, unit, "crash")
+
+    def _integrate(self, plan: UnitPlan) -> str:
+        unit = self.run.unit(plan)
+        if self.run.watch:
+            self.run.watch.handling(unit)
+        self.run.phase = "integration"
+        try:
+            decided = self.batched.get(plan.key)
+            if isinstance(decided, KtxError):
+                raise decided
+            if decided is None:
+                decided = integrate.apply_unit(self.run.world, self.run.job, unit, options=self._options())
+                self.batched[plan.key] = decided
+            outcome = str(decided["outcome"])
+        except Blocked:
+            raise
+        except KtxError as error:
+            facts = {"unitKey": plan.key, "outcome": error.outcome}
+            self.run.tracer.emit("integration", "patch_refused", facts, level="error", error=error)
+            outcome = error.outcome if error.outcome != "cannot_run" else "failed"
+        self._close(unit, outcome)
+        self.run.phase = "units"
+        return outcome
+
+    def _close(self, unit: jobs.Unit, outcome: str) -> None:
+        close_or_keep(self.run, unit, _closing(outcome))
+
+    def _close_if_open(self, plan: UnitPlan, outcome: str) -> None:
+        """A unit whose receipt was written by an execution that was killed before it closed the worktree."""
+        unit = self.run.unit(plan)
+        lease = names.unit_doc(self.run.job_id, unit.position, unit.key, "lease")
+        found = self.run.world.store.read_optional("lease", lease)
+        if found is not None and found["state"] == "open":
+            self._close(unit, outcome)
+
+    def _options(self) -> integrate.Options:
+        verify = self.run.plan.verify
+        return integrate.Options(
+            verify=verify.argv if verify else (),
+            verify_limit=verify.time_limit if verify else None,
+            gate_options={**self.run.plan.gates, **({"prune": True} if self.run.plan.on_conflict == "prune" else {})},
+        )
+
+
+def _closing(outcome: str) -> str:
+    """How a unit's worktree is closed after integration."""
+    if outcome == "noop":
+        return "empty"
+    return "success" if outcome in LANDED else "conflict"

@@ -1,0 +1,161 @@
+"""The beginning of a job: the snapshot, the projection, the base, the plan."""
+
+from __future__ import annotations
+
+import threading
+
+from ktxkit.base import contracts, files, landlock, unit_process
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import Conflict, KtxError
+from ktxkit.git.git import for_others
+from ktxkit.git.neutral import scratch_dir
+from ktxkit.store import jobs, leases
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+from ktxkit.work import collect, integrate, worktrees
+from ktxkit.work.job.state import JobRun
+from ktxkit.work.job.unit import close_or_keep, execute
+from ktxkit.work.rules.job_file import PROJECT, JobPlan, Step, UnitPlan, plan_of
+
+PLAN_LIMIT = 3600.0  # seconds for a plan command without a limit of its own
+PROJECTION_LIMIT = 15 * 1024 * 1024  # bytes of a projection's stdout; more of it is not kept as a whole
+RAW_SHOWN = 100  # raw paths in the trace
+
+
+def planned_units(world: World, step: Step, job_id: str) -> list[Document]:
+    """Run the plan command at the repository's top; each line of its stdout is a unit.
+
+    Raises Conflict (`failed`) where it fails or prints without end, BrokenContract with the line where one is no unit.
+    """
+    with scratch_dir(world) as place:
+        ended = unit_process.run_unit(
+            step.argv,
+            cwd=world.repository.place,
+            env={**for_others(world.env), "KTX_JOB": job_id},
+            out=place / "stdout",
+            err=place / "stderr",
+            clock=world.clock,
+            limit=step.time_limit or PLAN_LIMIT,
+            stop=threading.Event(),
+        )
+        said = files.read(place / "stderr").decode("utf-8", "replace").strip()[-2000:]
+        if ended.reason == "finished" and ended.cut[0]:
+            raise Conflict(
+                f"the plan command printed {ended.printed[0]} bytes, which is more than are read",
+                outcome="failed",
+                hint="one line for each unit: what a unit needs beside it belongs into a file",
+            )
+        if ended.reason != "finished":
+            why = f": {said}" if said else ", without a word on its stderr"
+            how = ended.message.replace("it ", "", 1)
+            raise Conflict(f"the plan command {how}{why}", outcome="failed", hint="run it by hand to see why")
+        lines = enumerate(files.read(place / "stdout").splitlines(), start=1)
+    return [contracts.loads("job-unit", line, f"plan command, line {number}") for number, line in lines if line.strip()]
+
+
+def with_planned(world: World, document: Document, job_id: str) -> tuple[Document, JobPlan]:
+    """The document with the units of its plan command written out, and its plan. A resumed job plans nothing anew."""
+    plan = plan_of(document)
+    if plan.plan is None:
+        return document, plan
+    units = [*document.get("units", ()), *planned_units(world, plan.plan, job_id)]
+    whole = {key: value for key, value in document.items() if key != "plan"} | {"units": units}
+    contracts.validate("job-file", whole, "job file with the planned units")
+    return whole, plan_of(whole)
+
+
+def fix_base(run: JobRun) -> None:
+    """Trace the snapshot, run the projection, and record the one commit from which every unit starts."""
+    start = str(run.job["targetAtStart"])
+    raw = sorted({path for unit in run.plan.units for path in unit.raw_files})
+    run.tracer.emit(
+        "snapshot",
+        "input_snapshot",
+        {
+            "target": run.job["target"],
+            "baseSha": run.job.get("base", start),
+            "unitCount": len(run.plan.units),
+            "rawFileCount": len(raw),
+            "rawFiles": raw[:RAW_SHOWN],
+            "jobFileDigest": run.plan.digest,
+        },
+    )
+    if "base" not in run.job:
+        base = run.hooks.base(run, start)
+        if base is None:
+            integrate.ensure_integration(run.world, run.job, start)
+            base = _project(run, start) if run.plan.project else start
+        leases.worktrees(run.world).keep(names.base_ref(run.job_id), base)
+        run.update(base=base, **({"projection": base} if base != start else {}))
+    integrate.ensure_integration(run.world, run.job, run.job["base"])
+    facts = {"baseSha": run.job["base"], "projectionSha": run.job.get("projection"), "maxParallel": run.limit}
+    if run.plan.isolate is not None:
+        facts |= {"landlock": landlock.version(), "alsoWritable": list(run.plan.isolate)}
+    run.tracer.emit("routing", "isolated_diff_enabled", facts, level="info")
+
+
+def _project(run: JobRun, start: str) -> str:
+    """Run the projection as a unit of its own before all others; its commit is the base, its gates the final ones."""
+    assert run.plan.project is not None
+    plan = UnitPlan(PROJECT, run.plan.project, document={"key": PROJECT})
+    unit = run.unit(plan)
+    with run.tracer.timed("projection", "projection", {"argv": list(plan.step.argv)}) as facts:
+        lease = worktrees.open_unit(run.world, run.job, unit, base=start, policy={}, copy=run.plan.copy)
+        ended = execute(run, plan, unit, lease, run.plan.digest)
+        if ended.problem:
+            worktrees.close_unit(run.world, run.job, unit, "crash")
+            raise Conflict(f"the projection failed: {ended.message}", outcome="failed", hint=_output(run, unit))
+        result = _projection_result(run, unit)
+        collect.collect_unit(run.world, run.job, unit, include_uncommitted=True)
+        receipt = integrate.apply_unit(run.world, run.job, unit, options=_unjudged(run.plan))
+        facts |= {"outcome": receipt["outcome"], **{key: result.get(key, []) for key in ("warnings", "touchedSources")}}
+        if receipt["outcome"] not in ("accepted", "subsumed", "noop"):
+            close_or_keep(run, unit, "conflict")
+            why = f": {receipt['message']}" if "message" in receipt else ""
+            raise Conflict(
+                f"the projection's change could not be applied{why}",
+                outcome=str(receipt["outcome"]),
+                hint="job-report shows why; correct the projection and start again",
+            )
+        close_or_keep(run, unit, "success")
+    kept = {key: result[key] for key in ("warnings", "touchedSources", "changedWikiPageKeys") if key in result}
+    run.update(projectionResult=kept)
+    return run.head()
+
+
+def _unjudged(plan: JobPlan) -> integrate.Options:
+    """How a projection is applied: its gates are the final ones, but what units start from has been verified."""
+    verify = plan.verify
+    return integrate.Options(
+        verify=verify.argv if verify else (), verify_limit=verify.time_limit if verify else None, gates=False
+    )
+
+
+def _projection_result(run: JobRun, unit: jobs.Unit) -> Document:
+    """The document that the projection printed; an empty stdout is an empty one. Raises Conflict for its errors."""
+    path = run.world.store.path(f"{names.unit_dir(run.job_id, unit.position, unit.key)}/stdout.log")
+    data = path.read_bytes()
+    if len(data) > PROJECTION_LIMIT:
+        worktrees.close_unit(run.world, run.job, unit, "crash")
+        raise Conflict(f"the projection printed more than {PROJECTION_LIMIT} bytes", outcome="failed", hint=str(path))
+    result = contracts.loads("projection", data, f"stdout of the projection ({path})") if data.strip() else {}
+    if result.get("errors"):
+        worktrees.close_unit(run.world, run.job, unit, "crash")
+        raise Conflict(
+            f"the projection reported {len(result['errors'])} errors: {'; '.join(result['errors'][:5])}",
+            outcome="failed",
+            hint="nothing ran after it; correct its input and start again",
+        )
+    return result
+
+
+def _output(run: JobRun, unit: jobs.Unit) -> str:
+    folder = run.world.store.path(names.unit_dir(run.job_id, unit.position, unit.key))
+    return f"its output is in {folder}/stderr.log"
+
+
+def failure_of(error: BaseException) -> tuple[str, str]:
+    """Outcome word and message of what ended a job."""
+    if isinstance(error, KtxError):
+        return error.outcome, f"{error.where}: {error.message}" if error.where else error.message
+    return "failed", f"{type(error).__name__}: {error}"

@@ -1,0 +1,167 @@
+"""One unit from lease to collected patch: what a worker thread of a job does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ktxkit.base import unit_process
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import KtxError, Refused
+from ktxkit.git.git import for_others
+from ktxkit.store import jobs
+from ktxkit.store.leases import path_of
+from ktxkit.store.rules import names
+from ktxkit.work import collect, worktrees
+from ktxkit.work.job import isolation
+from ktxkit.work.job.observing import observed
+from ktxkit.work.job.state import JobRun
+from ktxkit.work.rules.job_file import UnitPlan
+
+RESULT = "unit-result"
+
+
+@dataclass(frozen=True)
+class UnitEnd:
+    """How a unit's own work ended, before integration. `problem` is the word for why nothing can be integrated."""
+
+    key: str
+    problem: str = ""
+    message: str = ""
+    patch: Document | None = None
+    receipt: Document | None = None  # of an earlier execution: there is nothing left to do
+    replayed: bool = False  # an earlier result of the same work was written, the command did not run
+
+
+def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
+    """Open, run, collect. Every failure of the unit is an answer, kept with its evidence; none ends the job."""
+    unit = run.unit(plan)
+    tracer = run.tracer.bound(unitKey=plan.key)
+    try:
+        lease = worktrees.open_unit(
+            run.world, run.job, unit, base=base, policy=plan.policy, copy=run.plan.copy, sparse=run.plan.sparse
+        )
+        tracer.emit("work_unit", "work_unit_child_created", {"path": lease["path"], "base": base})
+        replayed = run.hooks.replay(run, plan, path_of(lease))
+        if replayed:
+            tracer.emit("work_unit", "work_unit_cache_patch_materialized", {"from": replayed}, level="info")
+            _replayed(run, plan, unit, lease, digest, replayed)
+            ended = UnitEnd(plan.key)
+        else:
+            ended = execute(run, plan, unit, lease, digest)
+        if ended.problem:
+            tracer.emit(
+                "work_unit", "work_unit_failed", {"reason": ended.problem, "message": ended.message}, level="error"
+            )
+            return ended
+        patch = collect.collect_unit(run.world, run.job, unit, include_uncommitted=True)
+    except KtxError as error:
+        problem = "failed" if error.outcome in ("cannot_run", "refused") else error.outcome
+        tracer.emit("work_unit", "work_unit_failed", {"reason": error.outcome}, level="error", error=error)
+        return UnitEnd(plan.key, problem, error.message)
+    return UnitEnd(plan.key, patch=patch, replayed=bool(replayed))
+
+
+def _replayed(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, digest: str, source: str) -> None:
+    """The result document of a unit whose command did not have to run."""
+    now = timestamp(run.world.clock.now())
+    ended = unit_process.Ended("finished", 0, f"not run: the same work was done in {source}")
+    document = _document(run, plan, unit, lease, ended) | {"startedAt": now, "inputsDigest": digest}
+    run.world.writable_store.write(RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
+
+
+def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, digest: str) -> UnitEnd:
+    """Run the command in its worktree; its result document is written when it has ended."""
+    store = run.world.writable_store
+    folder = store.path(names.unit_dir(run.job_id, unit.position, unit.key))
+    out, err = folder / "stdout.log", folder / "stderr.log"
+    began, started = run.world.clock.monotonic(), timestamp(run.world.clock.now())
+    run.notify("unit_started", {"unit": plan.key})
+    since = run.watch.started(unit) if run.watch else 0
+    with observed(run, plan, unit, lease) as stop, isolation.behind(run, unit, lease) as walls:
+        ended = unit_process.run_unit(
+            [*walls.before, *plan.step.argv],
+            cwd=path_of(lease),
+            env={**_environment(run, plan, unit, lease), **walls.env},
+            out=out,
+            err=err,
+            clock=run.world.clock,
+            limit=plan.step.time_limit,
+            stop=stop,
+        )
+    if ended.reason == "interrupted" and not run.stop.is_set():
+        ended = replace(ended, message="it was suspect, without proven progress, and the job file says to stop it")
+    place = path_of(lease)
+    touched = run.watch.ended(unit, since, None if ended.reason == "finished" else place) if run.watch else []
+    document = _document(run, plan, unit, lease, ended) | {
+        "startedAt": started,
+        "durationMs": round((run.world.clock.monotonic() - began) * 1000, 3),
+        "inputsDigest": digest,
+        "stdout": str(out),
+        "stderr": str(err),
+        "stdoutBytes": ended.printed[0],
+        "stderrBytes": ended.printed[1],
+        **{name: cut for name, cut in zip(("stdoutCut", "stderrCut"), ended.cut, strict=True) if cut},
+        **({"touched": touched} if touched else {}),
+    }
+    store.write(RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
+    if ended.reason == "finished":
+        problem = run.hooks.judge(run, plan)
+        return UnitEnd(plan.key, "failed" if problem else "", problem)
+    stopped = ended.reason == "interrupted" and run.stop.is_set()
+    return UnitEnd(plan.key, "interrupted" if stopped else "failed", ended.message)
+
+
+def _document(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, ended: unit_process.Ended) -> Document:
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": RESULT,
+        "jobId": run.job_id,
+        "unitKey": unit.key,
+        "position": unit.position,
+        "attempt": lease["attempt"],
+        "outcome": ended.reason,
+        "exitStatus": ended.status,
+        "argv": [_plain(word) for word in plan.step.argv],
+        "endedAt": timestamp(run.world.clock.now()),
+        "base": lease["base"],
+        **({"message": ended.message} if ended.message else {}),
+        **({"strays": [*ended.strays]} if ended.strays else {}),
+    }
+
+
+def _environment(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document) -> dict[str, str]:
+    """The user's environment without git's variables (they would lead a commit astray), and what the unit is told."""
+    store = run.world.store
+    mine = {key: value for key, value in for_others(run.world.env).items() if not key.startswith("KTX_")}
+    return {
+        **mine,
+        **plan.env,
+        "KTX_DIR": str(store.root),
+        "KTX_JOB": run.job_id,
+        "KTX_UNIT": unit.key,
+        "KTX_LEASE": str(store.path(names.unit_doc(run.job_id, unit.position, unit.key, "lease"))),
+        "KTX_TRACE": str(run.tracer.path),
+        **run.hooks.environment(run, plan),
+        unit_process.MARK: lease["nonce"],
+    }
+
+
+def _plain(word: str) -> str:
+    return word.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def close_or_keep(run: JobRun, unit: jobs.Unit, outcome: str) -> None:
+    """Close a worktree whose change was collected; one that was written to after that is kept, and said."""
+    try:
+        lease = worktrees.close_unit(run.world, run.job, unit, outcome)
+        if "leftOut" in lease:
+            told = {"unitKey": unit.key, "leftOut": lease["leftOut"]}
+            run.tracer.emit("work_unit", "work_unit_worktree_kept", told, level="info")
+    except Refused as error:
+        told = {"unitKey": unit.key, "reason": error.message}
+        run.tracer.emit("work_unit", "work_unit_late_work_kept", told, level="error", error=error)
+        place = names.worktree_dir(run.job_id, unit.position, unit.key)
+        late = f"{unit.key}: its worktree was written to after its work was collected; .ktx/{place} is kept"
+        run.update(warnings=[*run.job.get("warnings", ()), late][:10_000])
+        worktrees.close_unit(run.world, run.job, unit, "crash", reason=error.message)

@@ -1,0 +1,236 @@
+"""Landing: the integration tree becomes one commit on the target, by compare-and-swap, or nothing happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import CannotRun, Conflict, Refused
+from ktxkit.base.rules.text import path_fields, plural
+from ktxkit.git import merging
+from ktxkit.git.neutral import Neutral, open_neutral
+from ktxkit.git.rules.patch import Entry
+from ktxkit.git.rules.status import Status
+from ktxkit.store import jobs
+from ktxkit.store.branch_lock import Held
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+from ktxkit.work import integrate, landing_proof, recover, target
+from ktxkit.work.aftermath import naming_what_moved
+from ktxkit.work.replay import replay
+from ktxkit.work.rules.job_file import Step
+
+CONTRACT = "landing"
+PATHS_KEPT = 100_000
+
+
+@dataclass(frozen=True)
+class Landing:
+    """One landing under way. `held` and `inner`: the target and the job's own branch. `tree`: what the target will
+    have; `replayed`: unit key to commit on a moved target."""
+
+    world: World
+    job: Document
+    held: Held
+    inner: Held
+    message: str
+    head: str
+    before: str
+    tree: str
+    began: float
+    replayed: dict[str, str]
+    rebased: bool
+
+
+def land(world: World, job: Document, *, message: str = "", rebase: bool = False) -> Document:
+    """Squash what was accepted onto the target; returns the receipt of the landing.
+
+    A job that has landed has its receipt returned. Raises Refused (`target_moved`, `dirty_target`): nothing moved.
+    """
+    began = world.clock.monotonic()
+    if message:
+        _check(message)
+    with (
+        recover.holding(world, job["integrationRef"], job) as inner,
+        recover.holding(world, job["target"], job) as held,
+    ):
+        old = world.store.read_optional(CONTRACT, names.job_part(job["jobId"], CONTRACT))
+        if old is None:
+            recover.settle_lost(world, held, job)
+            old = world.store.read_optional(CONTRACT, names.job_part(job["jobId"], CONTRACT))
+        if old is not None:
+            recover.mark_landed(world, job, old)
+            return old
+        head = recover.expected_head(world, job, inner)
+        _require_not_failed(world, job, head)
+        intent, again = names.job_part(job["jobId"], "landing-intent"), f"job-land --job {job['jobId']}"
+        with (
+            naming_what_moved(world, held, intent, f"job {job['jobId']} has landed", again),
+            jobs.tracer(world, job).timed("landing", "landing", {"target": job["target"], "head": head}) as told,
+        ):
+            made = _land(world, job, (held, inner), message, head, began, rebase=rebase)
+            told |= {"outcome": made["outcome"], "commit": made.get("commit"), "before": made["before"]}
+        return made
+
+
+def units_in(landing: Document) -> set[str]:
+    """Keys of the units that a landing has, or that had nothing to add."""
+    return {unit["unitKey"] for unit in landing["units"] if unit["outcome"] in integrate.DONE}
+
+
+def _require_not_failed(world: World, job: Document, head: str) -> None:
+    """Raises Conflict where the last verification of the whole job failed on exactly this head."""
+    found = world.store.read_optional("verification", names.job_part(job["jobId"], "verification"))
+    if found is not None and found["head"] == head and found.get("outcome") == "verification_failed":
+        raise Conflict(
+            f"job-verify failed on {head[:12]}, which is what would land",
+            outcome="verification_failed",
+            where=job["target"],
+            hint=f"job-verify --job {job['jobId']} -- COMMAND once more: a pass lets it land",
+        )
+
+
+def _check(message: str) -> None:
+    if not message.strip() or len(message.encode("utf-8", "surrogateescape")) > 65536:
+        raise CannotRun(
+            "a landing message has 1 to 65536 bytes, and not only blanks",
+            hint="--message TEXT, or leave it out for the default",
+        )
+
+
+def _land(
+    world: World, job: Document, both: tuple[Held, Held], message: str, head: str, began: float, *, rebase: bool
+) -> Document:
+    held, inner = both
+    before = held.git.resolve(job["target"])
+    if before is None:
+        raise Refused(f"target {job['target']} is gone", outcome="target_moved", hint="make the branch again")
+    moved = before != job["targetAtStart"]
+    if moved and not rebase:
+        raise Refused(
+            f"{job['target']} moved from {job['targetAtStart'][:12]} to {before[:12]} since the job began",
+            outcome="target_moved",
+            hint="job-land --rebase replays the accepted patches on it, gates and verification included",
+            data={"expected": job["targetAtStart"], "found": before},
+        )
+    with open_neutral(world) as neutral:
+        tree, replayed = neutral.tree_of(head), dict[str, str]()
+        if moved:
+            tree, replayed = replay(world, job, neutral, before, head)
+        assert tree is not None, "the integration head is a commit"
+        landing = Landing(world, job, held, inner, message, head, before, tree, began, replayed, moved)
+        return _moved(landing, neutral)
+
+
+def _moved(landing: Landing, neutral: Neutral) -> Document:
+    world, held, job = landing.world, landing.held, landing.job
+    old_tree = neutral.tree_of(landing.before)
+    assert old_tree is not None, "the target is a commit"
+    entries = merging.changes(neutral, old_tree, landing.tree)
+    if not entries:
+        return _finish(landing, _document(landing, "noop", entries))
+    top = target.checked_out_at(world, job["target"])
+    git = target.runner(held, top) if top else held.git
+
+    def free() -> Status | None:
+        return target.require_free(world, git, entries, landing.tree) if top else None
+
+    status, verify = free(), landing_proof.wanted(world, job)
+    proof = landing_proof.on_record(world, job, verify, landing.tree) if verify else None
+    if verify and proof is None:
+        proof, status = _proven(landing, verify), free()
+    text = landing.message.strip() or _message(landing)
+    body = f"{text}\n\nKtx-Job: {job['jobId']}\n"
+    commit, signed = target.commit_for_user(world, neutral, landing.tree, landing.before, body, sign=True)
+    made = _document(landing, "done", entries) | {"commit": commit, "after": commit, "tree": landing.tree}
+    made |= {"verification": proof} if proof else {}
+    made |= {"signed": signed, "message": body, **(path_fields(bytes(top), "checkout") if top else {})}
+    held.begin("land", names.job_part(job["jobId"], "landing-intent"))
+    world.writable_store.write("intent", names.job_part(job["jobId"], "landing-intent"), _intent(landing, made, top))
+    if top is not None and status is not None:
+        target.move_checkout(held, git, job["target"], landing.before, commit, entries, status)
+    else:
+        integrate.move_ref(held, job["target"], commit, landing.before)
+    return _finish(landing, made)
+
+
+def _proven(landing: Landing, verify: Step) -> Document:
+    """The verification of what lands. Raises Conflict where it fails, Refused where the target moved meanwhile."""
+    job = landing.job
+    commit = list(landing.replayed.values())[-1] if landing.rebased else landing.head
+    run = landing_proof.prove(landing.world, job, landing.inner, verify, (commit, landing.tree))
+    there = landing.held.git.resolve(job["target"])
+    if there != landing.before:
+        raise Refused(
+            f"{job['target']} moved from {landing.before[:12]} to {(there or 'nothing')[:12]} while it was verified",
+            outcome="target_moved",
+            hint="job-land --rebase replays the accepted patches on it, gates and verification included",
+            data={"expected": landing.before, "found": there or ""},
+        )
+    return run
+
+
+def _finish(landing: Landing, made: Document) -> Document:
+    landing.world.writable_store.write(CONTRACT, names.job_part(landing.job["jobId"], CONTRACT), made)
+    recover.mark_landed(landing.world, landing.job, made)
+    landing.held.settle(made["after"])
+    return made
+
+
+def _message(landing: Landing) -> str:
+    accepted = [key for key, outcome in _outcomes(landing) if outcome == "accepted"]
+    return f"Job {landing.job['jobId']}: {plural(len(accepted), 'unit')}"
+
+
+def _outcomes(landing: Landing) -> list[tuple[str, str]]:
+    return [(unit["unitKey"], unit["outcome"]) for unit in _units(landing)]
+
+
+def _units(landing: Landing) -> list[Document]:
+    job, found = landing.job, []
+    for unit in jobs.units(job):
+        place = names.unit_doc(job["jobId"], unit.position, unit.key, "receipt")
+        receipt = landing.world.store.read_optional("receipt", place)
+        if receipt is not None:
+            made = {"unitKey": unit.key, "position": unit.position, "outcome": receipt["outcome"]}
+            commit = {"commit": receipt["commit"]} if "commit" in receipt else {}
+            again = {"replayed": landing.replayed[unit.key]} if unit.key in landing.replayed else {}
+            found.append({**made, **commit, **again})
+    return found
+
+
+def _document(landing: Landing, outcome: str, entries: list[Entry]) -> Document:
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "landing",
+        "jobId": landing.job["jobId"],
+        "outcome": outcome,
+        "at": timestamp(landing.world.clock.now()),
+        "nonce": landing.held.nonce,
+        "target": landing.job["target"],
+        "before": landing.before,
+        "after": landing.before,
+        "integrationHead": landing.head,
+        "rebased": landing.rebased,
+        "units": _units(landing),
+        "paths": [path_fields(entry.path) for entry in entries[:PATHS_KEPT]],
+        "durationMs": round((landing.world.clock.monotonic() - landing.began) * 1000, 3),
+    }
+
+
+def _intent(landing: Landing, made: Document, top: Path | None) -> Document:
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "intent",
+        "step": "land",
+        "jobId": landing.job["jobId"],
+        "nonce": landing.held.nonce,
+        "at": timestamp(landing.world.clock.now()),
+        "ref": landing.job["target"],
+        "before": landing.before,
+        "commit": made["commit"],
+        **(path_fields(bytes(top), "checkout") if top else {}),
+        "prepared": made,
+    }

@@ -1,0 +1,186 @@
+"""Which units will clash, before they finish: their current trees, merged pairwise; only objects are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import KtxError
+from ktxkit.git import child, merging
+from ktxkit.git.neutral import Neutral, open_neutral, scratch_dir
+from ktxkit.git.objects import Objects
+from ktxkit.store import jobs, leases
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+from ktxkit.work import candidate, collect, selection
+from ktxkit.work.candidate import Judged, Offer
+from ktxkit.work.rules.preview import may_contradict, meet
+
+KEPT = 1000  # conflicts or findings of one unit or pair
+
+
+@dataclass(frozen=True)
+class Live:
+    """A unit that is not integrated yet, with what it has so far; `problem` where that could not be read."""
+
+    unit: jobs.Unit
+    state: str
+    offer: Offer | None = None
+    problem: str = ""
+    judged: Judged | None = None
+
+    @property
+    def paths(self) -> set[bytes]:
+        return {entry.path for entry in self.offer.entries} if self.offer else set()
+
+
+def preview(world: World, job: Document, gate_options: Mapping[str, Any] | None = None) -> Document:
+    """The document (contract `preview`): each unit alone on the integration head, then each pair that meets."""
+    began = world.clock.monotonic()
+    git = world.git.at(world.repository.place)
+    head = git.resolve(job["integrationRef"]) or str(job.get("base", job["targetAtStart"]))
+    with open_neutral(world) as neutral:
+        look = Look(world, job, neutral, neutral.objects, _tree(neutral, head), gate_options or {})
+        units = [look.alone(live) for live in look.live()]
+        clashes, met = look.clashes(units)
+    bad = clashes or any(unit.judged is None or unit.judged.outcome not in ("candidate", "noop") for unit in units)
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "preview",
+        "jobId": job["jobId"],
+        "at": timestamp(world.clock.now()),
+        "head": head,
+        "outcome": "findings" if bad else "done",
+        "units": [_unit(unit) for unit in units],
+        "clashes": clashes,
+        "pairsMet": met,
+        "durationMs": round((world.clock.monotonic() - began) * 1000, 3),
+    }
+
+
+def _tree(neutral: Neutral, revision: str) -> str:
+    found = neutral.tree_of(revision)
+    assert found is not None, "a head and a base are commits"
+    return found
+
+
+@dataclass(frozen=True)
+class Look:
+    """One preview under way. `tree`: of the integration head."""
+
+    world: World
+    job: Document
+    neutral: Neutral
+    objects: Objects
+    tree: str
+    gate_options: Mapping[str, Any]
+
+    def live(self) -> list[Live]:
+        """The units without a receipt that have a worktree or a patch, in unit order."""
+        found = []
+        for unit in jobs.units(self.job):
+            place = (self.job["jobId"], unit.position, unit.key)
+            if self.world.store.exists(names.unit_doc(*place, "receipt")):
+                continue
+            there = self.world.store.exists(names.unit_doc(*place, "lease"))
+            lease = leases.at_hand(self.world, self.job, unit) if there else None
+            patch = self.world.store.read_optional("patch", names.unit_doc(*place, "patch"))
+            if lease is not None and lease["state"] == "open":
+                found.append(self._working(unit, lease))
+            elif patch is not None:
+                found.append(self._collected(unit, patch, lease))
+        return found
+
+    def _collected(self, unit: jobs.Unit, patch: Document, lease: Document | None) -> Live:
+        policy = lease.get("policy", {}) if lease else {}
+        path = self.world.store.path(names.patch_file(self.job["jobId"], unit.position, unit.key))
+        try:
+            return Live(unit, "collected", candidate.offer_of(self.world, self.neutral, patch, path, policy))
+        except KtxError as error:
+            return Live(unit, "collected", problem=error.message)
+
+    def _working(self, unit: jobs.Unit, lease: Document) -> Live:
+        """What the worktree has now, committed or not, whatever state it is in."""
+        request = collect.request_of(self.world, self.job, unit, lease)
+        try:
+            git = collect.runner(self.world, request)
+            status = child.read_status(git, ignored="traditional")
+            chosen = selection.choose(status, request.policy, request.copied, request.paths)
+            take = [path for path in chosen.take if not path.endswith(b"/")]
+            with scratch_dir(self.world) as scratch:
+                tree = selection.tree_of_worktree(git, scratch / "index", take, git.text("rev-parse", "HEAD"))
+        except KtxError as error:
+            return Live(unit, "live", problem=error.message)
+        base = _tree(self.neutral, lease["base"])
+        entries = tuple(merging.changes(self.neutral, base, tree))
+        return Live(unit, "live", Offer(base, base, tree, entries, request.policy))
+
+    def alone(self, live: Live) -> Live:
+        """The unit by itself on the integration head: policy, merge, gates."""
+        if live.offer is None:
+            return live
+        if not live.offer.entries:
+            return replace(live, judged=Judged("noop"))
+        breaches = candidate.by_policy(self.neutral, self.objects, live.offer)
+        if breaches:
+            return replace(live, judged=Judged("policy_rejected", breaches=tuple(breaches)))
+        return replace(live, judged=self._judged(live.offer, self.tree))
+
+    def _judged(self, offer: Offer, onto: str, *, gates: bool = True) -> Judged:
+        judged = candidate.merged(self.neutral, self.objects, offer, onto)
+        if judged.outcome != "candidate" or not gates:
+            return judged
+        base = _tree(self.neutral, str(self.job.get("base", self.job["targetAtStart"])))
+        return candidate.gated(self.world, judged, base, self.gate_options)
+
+    def clashes(self, units: Sequence[Live]) -> tuple[list[Document], int]:
+        """The pairs that clash although each is fine alone, and how many pairs were merged."""
+        fine = [unit for unit in units if unit.judged is not None and unit.judged.outcome == "candidate"]
+        found, met = [], 0
+        for first, second in combinations(fine, 2):
+            gates = may_contradict(first.paths, second.paths)
+            if gates or meet(first.paths, second.paths):
+                met += 1
+                clash = self._pair(first, second, gates=gates)
+                found += [clash] if clash else []
+        return found, met
+
+    def _pair(self, first: Live, second: Live, *, gates: bool) -> Document | None:
+        assert first.judged is not None and second.offer is not None
+        judged = self._judged(second.offer, first.judged.tree, gates=gates)
+        if judged.outcome in ("candidate", "subsumed"):
+            return None
+        kind = "semantic" if judged.outcome == "semantic_conflict" else "textual"
+        return {
+            "first": first.unit.key,
+            "second": second.unit.key,
+            "kind": kind,
+            **({"conflicts": [clash.document() for clash in judged.conflicts[:KEPT]]} if judged.conflicts else {}),
+            **({"findings": list(judged.findings[:KEPT])} if judged.findings else {}),
+        }
+
+
+def _unit(live: Live) -> Document:
+    judged = live.judged
+    made: Document = {
+        "unitKey": live.unit.key,
+        "position": live.unit.position,
+        "state": live.state,
+        "outcome": judged.outcome if judged else "unreadable",
+        "paths": len(live.paths),
+    }
+    if live.offer is not None:
+        made["tree"] = live.offer.tree
+    if live.problem:
+        made["message"] = live.problem[:4000]
+    if judged is not None and judged.conflicts:
+        made["conflicts"] = [clash.document() for clash in judged.conflicts[:KEPT]]
+    if judged is not None and judged.findings:
+        made["findings"] = list(judged.findings[:KEPT])
+    if judged is not None and judged.breaches:
+        made["message"] = "; ".join(f"{breach.rule}: {breach.message}" for breach in judged.breaches[:5])[:4000]
+    return made

@@ -1,0 +1,245 @@
+"""Finishing or forgetting what a dead process left, exactly once; and proving that a branch is where we left it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from ktxkit.base import contracts
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import Blocked, KtxError
+from ktxkit.base.rules.text import path_bytes, stands
+from ktxkit.git import stale
+from ktxkit.store import jobs, leases
+from ktxkit.store.branch_lock import WAIT, Held, hold
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+from ktxkit.work import target, verification
+from ktxkit.work.aftermath import has_moved
+
+
+@contextmanager
+def holding(world: World, ref: str, job: Document | None = None, *, wait: float | None = WAIT) -> Iterator[Held]:
+    """Hold a branch, after what a dead holder left pending on it is finished or forgotten."""
+    with hold(world, ref, wait=wait) as held:
+        settle_pending(world, held, job)
+        try:
+            yield held
+        except Blocked:
+            raise
+        except KtxError as error:
+            _settle_at_once(world, held, job, error)
+            raise
+
+
+def _settle_at_once(world: World, held: Held, job: Document | None, error: KtxError) -> None:
+    """Refused in the middle of a step: nothing of it stays. On a disk that fails the next holder sees to it."""
+    try:
+        settle_pending(world, held, job)
+    except OSError as second:
+        error.add_note(f"and what was begun could not be put back yet: {second}")
+
+
+def recover(world: World, job: Document) -> None:
+    """Settle whatever is pending on the job's integration branch and on its target."""
+    for ref in (job["integrationRef"], job["target"]):
+        if world.store.exists(names.branch_lock_doc(ref)):
+            with holding(world, ref, job):
+                pass
+
+
+def settle_pending(world: World, held: Held, job: Document | None) -> None:
+    """Finish the pending step where its branch has moved, forget it where it has not. Raises Blocked otherwise."""
+    pending = held.document.get("pending")
+    if pending is None:
+        return
+    intent = world.store.read_optional("intent", pending["intent"])
+    if intent is not None and intent["step"] != "land":
+        path, logs = verified_at(held.ref, intent)
+        verification.heal(world, held, world.store.path(path), logs, pending["nonce"])
+    if intent is None:
+        held.settle()
+        return
+    cleared = clear_own_locks(world, intent) if pending["nonce"] != held.nonce else ()
+    settlers = {"apply": settle_apply, "land": settle_land, "apply-file": settle_file, "verify": settle_verify}
+    settlers[intent["step"]](world, held, intent, pending["intent"])
+    _told(world, job, intent, cleared)
+
+
+def clear_own_locks(world: World, intent: Document) -> list[Path]:
+    """The lock of a ref, left by a git of ours that was killed in moving it: it would stop everybody for ever.
+
+    Ours it is where it was made after the intent, and no process is left that could be at work on it.
+    """
+    git = world.git.at(world.repository.place)
+    if "checkout" in intent:
+        top = Path(os.fsdecode(path_bytes(intent, "checkout")))
+        git = world.git.at(top) if top.is_dir() else git
+    git_dir = Path(os.fsdecode(git.run("rev-parse", "--absolute-git-dir").out.removesuffix(b"\n")))
+    since = datetime.fromisoformat(intent["at"]).timestamp()
+    return stale.clear_ref_locks(git_dir, world.repository.common_dir, intent["ref"], since)
+
+
+def verified_at(ref: str, intent: Document) -> tuple[str, str]:
+    """Where the candidates of a step are verified, and where the logs of that go: both in the store."""
+    if "jobId" not in intent:
+        return names.verify_dir(ref), names.VERIFY_LOGS
+    job = intent["jobId"]
+    unit = names.unit_dir(job, intent["position"], intent["unitKey"]) if "unitKey" in intent else names.job_dir(job)
+    return names.integration_dir(job), unit
+
+
+def settle_apply(world: World, held: Held, intent: Document, place: str) -> None:
+    """An application: its receipt is beside its intent."""
+    beside = place.removesuffix("intent.json") + "receipt.json"
+    receipt = world.store.read_optional("receipt", beside)
+    if receipt is not None and receipt["nonce"] == intent["nonce"]:
+        held.settle(receipt.get("after", receipt["before"]))
+        return
+    there = held.git.resolve(intent["ref"])
+    if "commit" in intent and there == intent["commit"]:
+        contracts.validate("receipt", intent["prepared"], place)
+        world.writable_store.write("receipt", beside, intent["prepared"])
+        held.settle(there)
+    elif there == intent["before"]:
+        world.writable_store.remove(place)
+        held.settle(there)
+    else:
+        raise Blocked(
+            f"{stands(intent['ref'], there)}, expected {intent['before']} or {intent.get('commit', 'nothing else')}",
+            where=str(world.store.path(place)),
+            hint="it was moved by a commit that is not ours, or deleted; put it back with git update-ref",
+            data={"expected": intent["before"], "found": there or ""},
+        )
+
+
+def settle_land(world: World, held: Held, intent: Document, place: str) -> None:
+    """A landing: the target moved (then it is finished), or it did not (then its checkout is put right)."""
+    beside = names.job_part(intent["jobId"], "landing")
+    landing = world.store.read_optional("landing", beside)
+    if landing is None or landing["nonce"] != intent["nonce"]:
+        if not has_moved(held.git, intent):
+            forget_move(held, intent, place)
+            return
+        contracts.validate("landing", intent["prepared"], place)
+        world.writable_store.write("landing", beside, intent["prepared"])
+        landing = intent["prepared"]
+    mark_landed(world, jobs.load(world, intent["jobId"]), landing)
+    held.settle(landing["after"])
+
+
+def settle_lost(world: World, held: Held, job: Document) -> None:
+    """A landing whose target has moved, with neither receipt nor lock document (a person removed it as told)."""
+    place = names.job_part(job["jobId"], "landing-intent")
+    intent = world.store.read_optional("intent", place)
+    if intent is not None and intent["ref"] == held.ref and has_moved(held.git, intent):
+        settle_land(world, held, intent, place)
+
+
+def settle_file(world: World, held: Held, intent: Document, place: str) -> None:
+    """An application of a file onto a checked-out branch."""
+    if has_moved(held.git, intent):
+        contracts.validate("receipt", intent["prepared"], place)
+        world.writable_store.write("receipt", names.branch_receipt(held.ref), intent["prepared"])
+        world.writable_store.remove(place)
+        held.settle()
+    else:
+        forget_move(held, intent, place)
+
+
+def settle_verify(world: World, held: Held, intent: Document, place: str) -> None:
+    """A plan-wide verification that was cut off: its attempt stays on record, and is no pass."""
+    world.writable_store.remove(place)
+    held.settle()
+
+
+def mark_landed(world: World, job: Document, landing: Document) -> None:
+    """The job's own document says that it has landed (or that there was nothing to land)."""
+
+    def edit(document: Document) -> None:
+        document["state"] = "landed" if "commit" in landing else "closed"
+        if "commit" in landing:
+            document["landed"] = {"commit": landing["commit"], "at": landing["at"]}
+
+    job.update(jobs.change(world, job["jobId"], edit))
+
+
+def forget_move(held: Held, intent: Document, place: str) -> None:
+    """The branch did not move: a checkout whose move was cut off is put back, and nothing of the step is left."""
+    if "commit" in intent and "checkout" in intent:
+        top = Path(os.fsdecode(path_bytes(intent, "checkout")))
+        git = target.runner(held, top)
+        if top.is_dir() and git.resolve("HEAD") == intent["before"]:
+            began = datetime.fromisoformat(intent["at"]).timestamp()
+            target.put_back(held, git, intent["before"], intent["commit"], intent["ref"], began)
+    held.world.writable_store.remove(place)
+    held.settle()
+
+
+def _told(world: World, job: Document | None, intent: Document, cleared: Sequence[Path]) -> None:
+    if job is None or job["jobId"] != intent.get("jobId"):
+        return
+    facts = {"step": intent["step"], "unitKey": intent.get("unitKey"), "before": intent["before"]}
+    facts |= {"cleared": [str(path) for path in cleared] or None}
+    jobs.tracer(world, job).emit("recovery", "interrupted_step_settled", facts, level="info")
+
+
+def expected_head(world: World, job: Document, held: Held, *, start: str = "") -> str:
+    """The integration head, proven to be where we left it; made at the job's base where there is no branch yet.
+
+    Raises Blocked for a commit on it that is not ours.
+    """
+    ref = job["integrationRef"]
+    there = held.git.resolve(ref)
+    if there is not None and there == held.document.get("head"):
+        return there
+    known = _chain(world, job, held)
+    if there is None and not known.tips:
+        first = start or job.get("base") or job["targetAtStart"]
+        leases.worktrees(world).on_own("update-ref", "--create-reflog", ref, first, world.repository.zero, git=held.git)
+        held.note(head=first)
+        return str(first)
+    starts = {start, job.get("base"), job["targetAtStart"]} - {"", None}
+    wanted = known.tips or starts
+    if there not in wanted:
+        raise Blocked(
+            f"{stands(ref, there)}, expected {' or '.join(sorted(map(str, wanted)))}",
+            hint="a commit that is not ours is on it, or it was moved or deleted; look at its reflog",
+            data={"ref": ref, "expected": sorted(map(str, wanted)), "found": there or ""},
+        )
+    held.note(head=there)
+    return str(there)
+
+
+class Chain:
+    """What the receipts of a job say of its integration branch."""
+
+    def __init__(self) -> None:
+        self.before: set[str] = set()
+        self.after: set[str] = set()
+
+    @property
+    def tips(self) -> set[str]:
+        """Where the branch must be: what some receipt left and none started from."""
+        return self.after - self.before
+
+
+def _chain(world: World, job: Document, held: Held) -> Chain:
+    """From every receipt; an intent that has moved the branch and lost its receipt (a power cut) is settled first."""
+    chain = Chain()
+    there = held.git.resolve(job["integrationRef"])
+    for unit in jobs.units(job):
+        place = (job["jobId"], unit.position, unit.key)
+        receipt = world.store.read_optional("receipt", names.unit_doc(*place, "receipt"))
+        if receipt is None or receipt["outcome"] != "accepted":
+            intent = world.store.read_optional("intent", names.unit_doc(*place, "intent"))
+            if intent is not None and there is not None and intent.get("commit") == there:
+                settle_apply(world, held, intent, names.unit_doc(*place, "intent"))
+                receipt = intent["prepared"]
+        if receipt is not None and receipt["outcome"] == "accepted":
+            chain.before.add(receipt["before"])
+            chain.after.add(receipt["after"])
+    return chain

@@ -1,0 +1,195 @@
+"""The job file: what a job is to do, as values. Reading and schema are done before; here names and order are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ktxkit.base.rules.digests import digest_of
+from ktxkit.store.rules.names import check_job, check_key
+from ktxkit.work.rules.schedule import Node, integration_order
+
+POLICY_KEYS = ("allow", "deny", "allowControl", "textRoots", "deliverables", "slDisallowed")
+INTERVALS = ("silence", "grace", "cap", "interval")  # of the observer, in seconds
+RECONCILE = "reconcile"  # the key of the unit that runs on the integrated tree
+PROJECT = "project"  # the key of the unit that runs before the base is fixed
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of the job: argv, and its time limit in seconds."""
+
+    argv: tuple[str, ...]
+    time_limit: float | None = None
+
+
+@dataclass(frozen=True)
+class UnitPlan:
+    """A unit of the job: what runs, on which raw files, under which policy."""
+
+    key: str
+    step: Step
+    after: tuple[str, ...] = ()
+    raw_files: tuple[str, ...] = ()
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    document: Mapping[str, Any] = field(default_factory=dict)
+    tolerant: bool = False
+
+    @property
+    def node(self) -> Node:
+        return Node(self.key, self.after, self.tolerant)
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """A whole job, its units in integration order."""
+
+    connection: str
+    source: str
+    target: str
+    units: tuple[UnitPlan, ...]
+    job_id: str = ""
+    sync_id: str = ""
+    message: str = ""
+    project: Step | None = None
+    plan: Step | None = None
+    verify: Step | None = None
+    verify_batch: bool = False
+    max_parallel: int | None = None
+    on_failure: str = "continue"
+    on_conflict: str = "set-aside"
+    on_suspect: str = "report"
+    observe: Mapping[str, int] | None = None  # settings of the observer, in milliseconds; None: units are not observed
+    copy: tuple[str, ...] = ()
+    sparse: tuple[str, ...] = ()
+    gates: Mapping[str, Any] = field(default_factory=dict)
+    isolate: tuple[str, ...] | None = None  # where isolated units may write beside their own places; None: anywhere
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.document)
+
+
+def argv_of(run: str | Sequence[str]) -> tuple[str, ...]:
+    """argv as it is; text goes to the shell."""
+    return ("/bin/sh", "-c", run) if isinstance(run, str) else tuple(run)
+
+
+def _observe(document: Mapping[str, Any]) -> Mapping[str, int] | None:
+    """Seconds of the job file as the observer's milliseconds. `onSuspect` alone observes with the defaults."""
+    asked = document.get("observe", "onSuspect" in document)
+    if isinstance(asked, Mapping):
+        return {f"{key}_ms": round(seconds * 1000) for key, seconds in asked.items() if key in INTERVALS}
+    return {} if asked else None
+
+
+def isolate_of(document: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Where isolated units may write beside their own places; None where they are not isolated."""
+    asked = document.get("isolate", False)
+    if isinstance(asked, Mapping):
+        return tuple(asked.get("write", ()))
+    return () if asked else None
+
+
+def _step(value: Any, limit: float | None = None) -> Step | None:
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return Step(argv_of(value["run"]), value.get("timeLimit", limit))
+    return Step(argv_of(value), limit)
+
+
+def plan_of(document: Mapping[str, Any], planned: Sequence[Mapping[str, Any]] = ()) -> JobPlan:
+    """The plan of a valid job-file document, with the units that a plan command printed behind its own.
+
+    Raises CannotRun for a key that is twice, an unknown key or a circle in `after`, a unit without a command.
+    """
+    units = [_unit(entry, document) for entry in [*document.get("units", ()), *planned]]
+    order = integration_order([unit.node for unit in units])
+    by_key = {unit.key: unit for unit in units}
+    ordered = [by_key[node.key] for node in order]
+    reconcile = _step(document.get("reconcile"))
+    if reconcile is not None:
+        ordered.append(_reconcile(reconcile, ordered, document))
+        integration_order([unit.node for unit in ordered])
+    verify = document.get("verify")
+    if document.get("job"):
+        check_job(document["job"])
+    return JobPlan(
+        connection=document["connectionId"],
+        source=document["sourceKey"],
+        target=document.get("target", ""),
+        units=tuple(ordered),
+        job_id=document.get("job", ""),
+        sync_id=document.get("syncId", ""),
+        message=document.get("message", ""),
+        project=_step(document.get("project")),
+        plan=_step(document.get("plan")),
+        verify=_step(verify),
+        verify_batch=bool(isinstance(verify, Mapping) and verify.get("batch", False)),
+        max_parallel=document.get("maxParallel"),
+        on_failure=document.get("onFailure", "continue"),
+        on_conflict=document.get("onConflict", "set-aside"),
+        on_suspect=document.get("onSuspect", "report"),
+        observe=_observe(document),
+        copy=tuple(document.get("copy", ())),
+        sparse=tuple(document.get("sparse", ())),
+        gates=document.get("gates", {}),
+        isolate=isolate_of(document),
+        document=document,
+    )
+
+
+def _unit(entry: Mapping[str, Any], job: Mapping[str, Any]) -> UnitPlan:
+    from ktxkit.base.errors import CannotRun
+
+    check_key(entry["key"])
+    step = _step(entry.get("run", job.get("run")), job.get("timeLimit"))
+    if step is None:
+        raise CannotRun(
+            f"unit {entry['key']!r} has no command", hint="give it `run`, or give the job a `run` for all its units"
+        )
+    policy = {**job.get("policy", {}), **{key: entry[key] for key in POLICY_KEYS if key in entry}}
+    return UnitPlan(
+        key=entry["key"],
+        step=Step(step.argv, entry.get("timeLimit", step.time_limit)),
+        after=tuple(entry.get("after", ())),
+        raw_files=tuple(entry.get("rawFiles", ())),
+        policy=policy,
+        env={**job.get("env", {}), **entry.get("env", {})},
+        document=entry,
+    )
+
+
+def _reconcile(step: Step, units: Sequence[UnitPlan], job: Mapping[str, Any]) -> UnitPlan:
+    """Reconciliation is a unit after all others: its change is collected, judged and gated like theirs."""
+    return UnitPlan(
+        key=RECONCILE,
+        step=step,
+        after=tuple(unit.key for unit in units),
+        policy=job.get("policy", {}),
+        env=job.get("env", {}),
+        document={"key": RECONCILE},
+        tolerant=True,
+    )
+
+
+def inputs_digest(unit: UnitPlan, base_tree: str, raw_ids: Mapping[str, str]) -> str:
+    """What a unit's work depends on: command, policy, environment, the tree it starts from and its raw files.
+
+    A patch is reused only while this is the same. For a unit on the job's base `base_tree` says all; `raw_ids` (path to
+    git blob id) is there so that the reason for a change can be named.
+    """
+    return digest_of(
+        {
+            "argv": list(unit.step.argv),
+            "policy": dict(unit.policy),
+            "env": dict(unit.env),
+            "unit": dict(unit.document),
+            "baseTree": base_tree,
+            "raw": dict(raw_ids),
+        }
+    )

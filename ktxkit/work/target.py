@@ -1,0 +1,177 @@
+"""A user's branch moves with the checkout that has it, or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ktxkit.base import files
+from ktxkit.base.errors import Blocked, CannotRun, Refused
+from ktxkit.base.rules.text import path_fields, plural, printable, stands
+from ktxkit.git import checkout, child, merging, stale
+from ktxkit.git.git import Git
+from ktxkit.git.neutral import AUTHOR, Neutral, open_neutral, scratch_dir
+from ktxkit.git.rules.checkout import Obstacle, near
+from ktxkit.git.rules.patch import Entry
+from ktxkit.git.rules.status import Status
+from ktxkit.store.branch_lock import Held
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+
+SHOWN = 10  # obstacles in a message; all of them are in its data
+
+
+def checked_out_at(world: World, ref: str) -> Path | None:
+    """The checkout that has a branch, or None. Raises Refused where several do."""
+    here = [tree.path for tree in checkout.worktrees(world.git.at(world.repository.place)) if tree.branch == ref]
+    if len(here) > 1:
+        raise Refused(
+            f"{ref} is checked out {len(here)} times: {', '.join(map(str, here))}",
+            hint="one branch lives in one worktree; switch the others away",
+        )
+    return here[0] if here else None
+
+
+def require_free(world: World, git: Git, entries: Sequence[Entry], new: str) -> Status:
+    """The checkout's status, proven not to be in the way of the change. Raises Refused (`dirty_target`)."""
+    busy = child.operations(git)
+    if busy:
+        raise Refused(f"a {busy[0]} is in progress", where=str(git.cwd), hint="finish it first", outcome="dirty_target")
+    status = checkout.status_of(git)
+    found = checkout.in_the_way(git, entries, status)
+    if found:
+        raise _dirty(git, found)
+    with scratch_dir(world) as scratch:
+        why = checkout.can_smudge(git, entries, new, scratch)
+    if why:
+        raise Refused(f"the files cannot be written: {why}", where=str(git.cwd), hint="a required filter fails")
+    return status
+
+
+def _dirty(git: Git, found: Sequence[Obstacle]) -> Refused:
+    names_ = ", ".join(f"{printable(item.path)} ({item.reason})" for item in found[:SHOWN])
+    more = f" and {plural(len(found) - SHOWN, 'other')}" if len(found) > SHOWN else ""
+    return Refused(
+        f"in the way: {names_}{more}",
+        where=str(git.cwd),
+        hint="commit, move or remove what is named; nothing was changed",
+        outcome="dirty_target",
+        data={"paths": [{**path_fields(item.path), "reason": item.reason} for item in found[:1000]]},
+    )
+
+
+def runner(held: Held, top: Path) -> Git:
+    """git in the checkout: its children keep the lock, it flushes, and no edit hides that the user's git shows."""
+    return child.honest_to_owner(held.git, top).at(top)
+
+
+def move_checkout(held: Held, git: Git, ref: str, old: str, new: str, entries: Sequence[Entry], before: Status) -> None:
+    """The fast-forward that is the move, proven by comparison. Raises Refused (all is as it was) or Blocked."""
+    held.note(phase="checkout")
+    if git.resolve("HEAD") != old or git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text != ref:
+        raise Refused(
+            "the checkout was switched meanwhile", where=str(git.cwd), hint="run it again", outcome="target_moved"
+        )
+    answer = checkout.fast_forward(git, new)
+    if answer.status == 0 and git.resolve("HEAD") == new:
+        _require_followed(git, entries, before)
+        return
+    said = answer.err.decode("utf-8", "replace").strip() or f"status {answer.status}"
+    there = git.resolve(ref)
+    if there != old:
+        raise Blocked(
+            f"{stands(ref, there)}, expected {old}: {said}",
+            where=str(git.cwd),
+            hint="somebody moved it at the same time; look at its reflog, then run the step again",
+        )
+    restore(held, git, entries, before)
+    if lock := stale.named_lock(answer.err):
+        raise locked(ref, lock)
+    raise Refused(
+        f"git would not move the checkout: {said}", where=str(git.cwd), hint="it is as it was", outcome="dirty_target"
+    )
+
+
+def locked(ref: str, lock: str) -> Refused:
+    """Another git holds the ref. Nothing was moved."""
+    return Refused(
+        f"{ref} is locked by another git",
+        where=lock,
+        hint="wait for it to end; a lock that no process holds any more is removed by hand",
+        data={"ref": ref, "lock": lock},
+    )
+
+
+def restore(held: Held, git: Git, entries: Sequence[Entry], before: Status | None) -> None:
+    """Put the change's paths back. Raises Blocked where the checkout is not as before then."""
+    quarantine = held.world.writable_store.path(names.quarantine_dir("checkout", held.nonce))
+    if before is not None and near(entries, checkout.status_of(git)) == near(entries, before):
+        return
+    checkout.restore(git, entries, quarantine)
+    now = checkout.status_of(git)
+    if before is not None and near(entries, now) != near(entries, before):
+        raise Blocked("the checkout could not be put back as it was", where=str(git.cwd), hint="see git status")
+
+
+def put_back(held: Held, git: Git, old: str, new: str, ref: str, since: float) -> None:
+    """After a move that was cut off: the paths between the two commits are as in the old one again.
+
+    `since`: when it began, seconds since the epoch. The lock of the index is removed where a git of that move left it
+    behind. Raises Refused where another git holds it and something is to be put back.
+    """
+    lock = checkout.index_lock(git)
+    if stale.left_behind(lock, held.world.repository.common_dir, since):
+        files.remove(lock)
+    with open_neutral(held.world) as neutral:
+        entries = merging.changes(neutral, old, new)
+    if not checkout.in_the_way(git, entries, checkout.status_of(git)):
+        return
+    if os.path.lexists(lock):
+        raise locked(ref, str(lock))
+    restore(held, git, entries, None)
+
+
+def _require_followed(git: Git, entries: Sequence[Entry], before: Status) -> None:
+    """The landed paths are as the new commit has them. Other dirt is another's: it may come and go meanwhile."""
+    if not (checkout.index_has(git, entries) and near(entries, checkout.status_of(git)) == near(entries, before)):
+        raise Blocked(
+            "the checkout is not what its new commit and its own dirt make",
+            where=str(git.cwd),
+            hint="see git status; the branch has moved, the change is in it",
+        )
+
+
+def commit_for_user(
+    world: World, neutral: Neutral, tree: str, parent: str, message: str, *, sign: bool
+) -> tuple[str, bool]:
+    """A commit on a user's branch, in the user's name where there is one, and whether it is signed.
+
+    `sign`: as `commit.gpgSign` says. No hook runs. Raises CannotRun where signing fails.
+    """
+    seconds = int(world.clock.now().timestamp())
+    git = world.git.at(world.repository.place)
+    wanted = sign and git.run("config", "--type=bool", "commit.gpgSign", ok=(0, 1)).text == "true"
+    who = _identity(git)
+    if not wanted and who is None:
+        return merging.commit_tree(neutral, tree, parent, message, seconds), False
+    name, email = who or (AUTHOR["NAME"], AUTHOR["EMAIL"])
+    roles = [f"GIT_{role}_{{}}" for role in ("AUTHOR", "COMMITTER")]
+    env = {r.format("NAME"): name for r in roles} | {r.format("EMAIL"): email for r in roles}
+    env |= {r.format("DATE"): f"@{seconds} +0000" for r in roles}
+    runner_ = git.having(**env).configured(core_fsync="objects", i18n_commitEncoding="UTF-8")
+    flags = ["-S"] if wanted else ["--no-gpg-sign"]
+    answer = runner_.run(
+        "commit-tree", *flags, tree, "-p", parent, "-F", "-", stdin=message.encode("utf-8", "surrogateescape"), ok=None
+    )
+    if answer.status != 0:
+        said = answer.err.decode("utf-8", "replace").strip()
+        raise CannotRun(f"the commit could not be signed: {said}", hint="see commit.gpgSign and user.signingKey")
+    return answer.text, wanted
+
+
+def _identity(git: Git) -> tuple[str, str] | None:
+    """The user's configured name and mail; None where either is missing (git would guess)."""
+    name = git.run("config", "user.name", ok=(0, 1)).text
+    email = git.run("config", "user.email", ok=(0, 1)).text
+    return (name, email) if name and email else None

@@ -1,0 +1,271 @@
+"""Verifying a candidate: its checkout, the command in it, and the proof that the command changed nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ktxkit.base import files, process
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import Blocked
+from ktxkit.base.removal import delete
+from ktxkit.base.rules.digests import digest_of
+from ktxkit.base.rules.text import path_fields, printable
+from ktxkit.base.unit_process import end_strays
+from ktxkit.git import checkout, child, merging, verifying
+from ktxkit.git.git import Git
+from ktxkit.git.rules.checkout import parents
+from ktxkit.git.rules.verifying import SAMPLE, Snapshot, differences, ignored_changes, moved
+from ktxkit.store.branch_lock import Held
+from ktxkit.store.rules import names
+from ktxkit.store.worktrees import PLAIN, Worktrees
+from ktxkit.store.world import World
+
+
+@dataclass(frozen=True)
+class Check:
+    """What to run and where. `limit`: seconds; `logs`: a directory of the store; `job`: whose passes may be reused."""
+
+    argv: Sequence[str]
+    limit: float | None
+    checkout: Path
+    logs: str
+    job: str = ""
+    reuse: bool = True
+
+
+def passed(run: Document) -> bool:
+    """Status 0, in time, and nothing was changed."""
+    return run["status"] == 0 and not run.get("timedOut") and not run.get("stateChanged")
+
+
+def why_not(run: Document) -> str:
+    """One line on a verification that did not pass."""
+    if run.get("timedOut"):
+        return "the verification did not end in time"
+    if run["status"] != 0:
+        return f"the verification {process.ending(run['status'])}; its output is in {run.get('log', 'no log')}"
+    return f"the verification changed its checkout ({', '.join(run['changed'])}); that is a failure whatever it answers"
+
+
+def environment(world: World) -> dict[str, str]:
+    """What a verification command sees: no variable of git or of ours, no bytecode written."""
+    kept = {key: value for key, value in world.env.items() if not key.startswith(("GIT_", "KTX_"))}
+    return {**kept, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def verify(world: World, held: Held, check: Check, commit: str, tree: str) -> Document:
+    """Run the command in a checkout of the commit; returns its account (`passed` tells).
+
+    Raises Blocked where HEAD or a branch was moved, or the checkout could not be put back: the lock stays then.
+    """
+    env = environment(world)
+    key = digest_of([tree, list(check.argv), env])
+    known = _known(world, check, key)
+    if known is not None:
+        return {**known, "reused": True}
+    run = _asked(world, held, check, commit, tree)
+    if passed(run):
+        _remember(world, held, check, key, commit, run)
+    return run
+
+
+def control_of(world: World, held: Held, check: Check, commit: str, tree: str) -> Document:
+    """The command's answer for the tree without the change in question: within a job asked once, pass or failure."""
+    asked = replace(check, reuse=True)
+    key = digest_of([tree, list(check.argv), environment(world)])
+    known = _known(world, asked, key) or _known(world, asked, digest_of(["control", key]))
+    if known is not None:
+        return {**known, "reused": True}
+    run = _asked(world, held, check, commit, tree)
+    _remember(world, held, check, key if passed(run) else digest_of(["control", key]), commit, run)
+    return run
+
+
+def _asked(world: World, held: Held, check: Check, commit: str, tree: str) -> Document:
+    """One run of the command, and the checkout put back."""
+    env = environment(world)
+    held.note(phase="verifying")
+    git = ready(world, held, check.checkout, commit)
+    before, ignored = verifying.snapshot(git), verifying.ignored_inventory(git)
+    log = world.writable_store.path(f"{check.logs}/{_log_name(held.nonce, tree)}.log")
+    files.remove(log)
+    ran = verifying.run_command(
+        check.argv,
+        cwd=check.checkout,
+        env=env,
+        log=log,
+        nonce=held.nonce,
+        limit=check.limit,
+        clock=world.clock.monotonic,
+        started=lambda pgid: held.note(verification=_recorded(pgid)),
+    )
+    after = verifying.snapshot(git)
+    run = _account(check, tree, env, ran, log)
+    run |= {"before": before.document(), "after": after.document(), "stateChanged": before != after}
+    run |= {"ignoredChanges": ignored_changes(ignored, verifying.ignored_inventory(git)).document()}
+    run |= _restored(world, held, git, before, after, run)
+    run["evidenceDigest"] = digest_of({key: value for key, value in run.items() if key != "durationMs"})
+    if passed(run):
+        files.remove(log)
+        run.pop("log")
+    return run
+
+
+def _log_name(nonce: str, tree: str) -> str:
+    return f"verify-{nonce[:12]}-{tree[:12]}"
+
+
+def _recorded(pgid: int) -> Document:
+    return {"pgid": pgid, "startTime": process.start_time(pgid) or 0, "bootId": process.boot_id()}
+
+
+def _account(check: Check, tree: str, env: dict[str, str], ran: verifying.Ran, log: Path) -> Document:
+    log_digest, size = merging.file_digest(log)
+    return {
+        "argv": list(check.argv),
+        "status": max(ran.status, -64),
+        "timedOut": ran.timed_out,
+        "durationMs": round(ran.seconds * 1000, 3),
+        "tree": tree,
+        "commandDigest": digest_of(list(check.argv)),
+        "environmentDigest": digest_of(env),
+        "logDigest": log_digest,
+        "logBytes": size,
+        "log": str(log),
+    }
+
+
+def _restored(world: World, held: Held, git: Git, before: Snapshot, after: Snapshot, run: Document) -> Document:
+    """Put the checkout back where the command changed it, proven by comparison; what appeared is put aside."""
+    changed = differences(before, after)
+    if not changed:
+        return {}
+    if moved(before, after):
+        raise Blocked(
+            f"the verification moved HEAD or its branch: expected {before.head}, found {after.head}",
+            where=str(git.cwd),
+            hint=f"its output is in {run['log']}; nothing was restored",
+            data={"run": run, "changed": changed},
+        )
+    quarantine = world.writable_store.path(names.quarantine_dir("verification", held.nonce))
+    aside = verifying.put_aside(git, after.untracked - before.untracked, quarantine)
+    git.run("read-tree", "--reset", "-u", "HEAD")
+    now = verifying.snapshot(git)
+    if now != before:
+        raise Blocked(
+            f"the checkout could not be put back as it was: {', '.join(differences(before, now))} differ",
+            where=str(git.cwd),
+            hint="see git status there; files that appeared are in the quarantine",
+            data={"run": run, "quarantine": str(quarantine)},
+        )
+    kept: Document = {"changed": changed}
+    if aside:
+        kept["quarantine"] = str(quarantine)
+        kept["quarantined"] = {"count": len(aside), "sample": [path_fields(path) for path in aside[:SAMPLE]]}
+    return kept
+
+
+def _known(world: World, check: Check, key: str) -> Document | None:
+    """A pass of the same command on the same tree in the same environment, within the same job."""
+    if not (check.job and check.reuse):
+        return None
+    found = world.store.read_optional("verification", names.verified(check.job, key))
+    return found["run"] if found is not None else None
+
+
+def _remember(world: World, held: Held, check: Check, key: str, commit: str, run: Document) -> None:
+    if not check.job:
+        return
+    now = timestamp(world.clock.now())
+    made = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "verification",
+        "jobId": check.job,
+        "state": "receipt",
+        "nonce": held.nonce,
+        "startedAt": now,
+        "completedAt": now,
+        "integrationRef": held.ref,
+        "head": commit,
+        "outcome": "done" if passed(run) else "verification_failed",
+        "accepted": [],
+        "run": run,
+    }
+    world.writable_store.write("verification", names.verified(check.job, key), made, durable=False)
+
+
+def runner(world: World, held: Held, path: Path) -> Git:
+    """git in the checkout of candidates: the repository's bytes, and only the repository's own ignore rules."""
+    honest = child.honest(held.git, path)
+    more = {**PLAIN, "core.excludesFile": os.devnull, "core.fsync": "none"}
+    return Git(path, honest.env, {**honest.config, **more}, honest.fds)
+
+
+def _worktrees(world: World) -> Worktrees:
+    return Worktrees.of(world.git, world.repository.common_dir, world.writable_store, world.clock)
+
+
+def ready(world: World, held: Held, path: Path, commit: str) -> Git:
+    """The checkout, clean and at the commit. Raises Blocked where something is in it that we did not make."""
+    trees = _worktrees(world)
+    if trees.registered(path) is None or not (path / ".git").is_file():
+        delete(trees.let_go(path))
+        trees.add(path, commit)
+        trees.populate(path, {}, plain=True)
+        return runner(world, held, path)
+    git = runner(world, held, path)
+    status = child.read_status(git)
+    if not status.clean:
+        shown = ", ".join(printable(name) for name in status.dirty[:5])
+        raise Blocked(f"unknown work in the checkout of candidates: {shown}", where=str(path), hint="move it away")
+    answer = git.run("checkout", "-q", "--detach", "--no-overwrite-ignore", commit, ok=None)
+    if answer.status != 0:
+        _make_way(world, held, git, commit)
+        git.run("checkout", "-q", "--detach", commit)
+    return git
+
+
+def _make_way(world: World, held: Held, git: Git, commit: str) -> None:
+    """Ignored files that an earlier verification left where the candidate has a file are put aside, never lost."""
+    wanted = set(git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit).nul)
+    inventory = verifying.ignored_inventory(git)
+    above = {parent for path in wanted for parent in parents(path)}
+    inside = [p for p in inventory if p in wanted or p in above or any(q in wanted for q in parents(p))]
+    verifying.put_aside(git, inside, world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
+
+
+def heal(world: World, held: Held, path: Path, logs: str, nonce: str) -> None:
+    """After a verification that was cut off: end what it left running, put aside what appeared, write HEAD's files.
+
+    `nonce`: of the holder that died.
+    """
+    recorded = held.document.get("verification")
+    if recorded is not None and recorded["bootId"] == process.boot_id():
+        verifying.end_recorded(recorded["pgid"], recorded["startTime"])
+    end_strays(nonce)  # also what died before it was recorded
+    for name in world.store.children(logs):
+        if name.startswith(_log_name(nonce, "")):
+            world.store.remove(f"{logs}/{name}")  # it says nothing: the verification is run again or not at all
+    if not path.exists():
+        return
+    trees = _worktrees(world)
+    git = runner(world, held, path)
+    if trees.registered(path) is None or git.resolve("HEAD") is None:  # a killed `worktree add` leaves HEAD at nothing
+        delete(trees.let_go(path))
+        return
+    if checkout.has_stale_lock(git):
+        checkout.remove_lock(git)
+    quarantine = world.writable_store.path(names.quarantine_dir("verification", held.nonce))
+    verifying.put_aside(git, _appeared(git), quarantine)
+    git.run("read-tree", "--reset", "-u", "HEAD")
+
+
+def _appeared(git: Git) -> list[bytes]:
+    """Files that are neither in HEAD nor ignored: a cut-off checkout of HEAD's own files is not among them."""
+    tracked = set(git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD").nul)
+    status = child.read_status(git)
+    return [path for path in {*status.untracked, *status.unmerged} if path not in tracked]

@@ -1,1 +1,0 @@
-"""Tests of the gates ' pure readers and rules."""

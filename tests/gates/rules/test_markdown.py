@@ -1,0 +1,188 @@
+"""The CommonMark specification's own examples, and a second parser, agree with what we take for code."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from ktxkit.gates.rules import markdown
+from ktxkit.gates.rules.inline import html_pieces, scan
+from tests.support.markdown_oracle import codes
+
+FULL = os.environ.get("KTX_TEST_FULL") == "1"
+SPEC = Path(__file__).resolve().parents[3] / ".venv/node/node_modules/commonmark-spec/spec.txt"
+EXAMPLE = re.compile(r"^`{32} example\n(.*?)^\.\n(.*?)^`{32}$", re.DOTALL | re.MULTILINE)
+
+
+class Codes(HTMLParser):
+    """The text of each `code` element that is not in a `pre`: what CommonMark renders as a code span."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.inside: list[str] = []
+        self.found: list[str] = []
+        self.raw: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "pre":
+            self.inside.append(tag)
+        elif tag == "code":
+            self.inside.append(tag)
+            if self.inside == ["code"]:
+                self.found.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.inside:
+            self.inside.remove(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self.inside == ["code"]:
+            self.found[-1] += data
+
+
+def examples() -> list[tuple[int, str, str, str]]:
+    """Number, section, Markdown and HTML of every example of the specification."""
+    if not SPEC.is_file():
+        return []
+    text = SPEC.read_text("utf-8").replace("\r\n", "\n").split("<!-- END TESTS -->")[0]
+    found, section = [], ""
+    for number, match in enumerate(EXAMPLE.finditer(text), 1):
+        headings = re.findall(r"^##? (.*)$", text[: match.start()], re.MULTILINE)
+        section = headings[-1] if headings else section
+        found.append((number, section, match[1].replace("\u2192", "\t"), match[2].replace("\u2192", "\t")))
+    return found
+
+
+EXAMPLES = examples()
+
+
+def test_the_specification_is_there() -> None:
+    if not SPEC.is_file():
+        reason = "the CommonMark specification is not installed; `make system` fetches it"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    assert len(EXAMPLES) == 652
+
+
+@pytest.mark.parametrize(("number", "section", "text", "rendered"), EXAMPLES, ids=[str(one[0]) for one in EXAMPLES])
+def test_specification(number: int, section: str, text: str, rendered: str) -> None:
+    """All 652 examples: our spans are the `code` elements of the HTML, other than raw HTML that the author wrote."""
+    parsed = Codes()
+    parsed.feed(rendered)
+    if "<code" in text.lower():
+        pytest.skip("the author's own HTML has a code element")
+    assert [span.text for span in markdown.read(text).codes] == parsed.found, section
+
+
+# fmt: off
+WORDS = [
+    "`", "``", "```", "a", "a.b", "[", "](", "]", ")", "!", "[a]", "<", ">", "<a ", '"', "'", "\\", "<!--", "-->",
+    "<b>",
+    "|", "-", "#", "[^1]:", "[[", "]]", "[[p|l]]", "(", "<http://x>", "<?", "?>", "<![CDATA[", "]]>", "&amp;", "*", "_",
+    "1. ", "</b>", "`x`", "a@b.c", "<a@b.c>", "<x y='", "=", " ", "\n", "\n\n", "\r", "\t", "    ", "[a]: /x\n",
+    "|-|\n", "~~~\n", "=\n", "- ", "> ", "| ", "# ",
+]
+# fmt: on
+PIECES = st.sampled_from(WORDS)
+
+
+@settings(max_examples=4000 if FULL else 400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(PIECES, max_size=24).map("".join))
+@example("[`a`](`b`) ![`c`](d) [`e`][a]\n\n[a]: /x `y`")
+@example("| `a\\|b` | `c` |\n|-|-|\n| `d` | `e|f` |")
+@example("<a href='`x`'>`y`</a> <!-- `z` --> `w`")
+@example("[a][`b`]\n\n[a]: /x")
+@example("![`c`]\n\n[`c`]: /x")
+@example("[x [`y`](z) `w`](v) `u`")
+def test_a_second_parser_agrees(text: str) -> None:
+    assert [span.text for span in markdown.read(text).codes] == codes(text)
+
+
+@settings(max_examples=2000 if FULL else 200, deadline=None)
+@given(st.text(max_size=200))
+def test_any_text(text: str) -> None:
+    body = markdown.read(text)
+    assert [span.text for span in body.codes] == codes(text)
+    lines = re.split("\r\n|\n|\r", text)
+    for span in (*body.codes, *body.links, *body.comments):
+        assert 1 <= span.line <= len(lines)
+        assert 1 <= span.column <= len(lines[span.line - 1]) + 1
+    for span in body.codes:
+        assert lines[span.line - 1][span.column - 1] == "`"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("x `a.b`", (1, 3)),
+        ("- x\n  - `a.b`\n", (2, 5)),
+        ("> `a.b`\n", (1, 3)),
+        ("| x | `a.b` |\n|-|-|\n", (1, 7)),
+        ("| `x|y` | `a.b` |\n|-|-|-|\n", (1, 11)),
+        ("# t `a.b` #\n", (1, 5)),
+        ("one\ntwo `a.b`\n===\n", (2, 5)),
+        ("a `x` `x` `a.b`", (1, 11)),
+        ("one `two\nthree` `a.b`", (2, 8)),
+        ("1. a\n\n   > b\n   > `a.b`\n", (4, 6)),
+        ("\u00e9\U0001f600 `a.b`", (1, 4)),
+        ("a\r\nb `a.b`\r\n", (2, 3)),
+        ("a\rb `a.b`\r", (2, 3)),
+        ("\t- \t`a.b`".lstrip("\t"), (1, 4)),
+    ],
+)
+def test_places(text: str, place: tuple[int, int]) -> None:
+    (span,) = [span for span in markdown.read(text).codes if span.text == "a.b"]
+    assert (span.line, span.column) == place
+    shifted = next(span for span in markdown.read(text, 11).codes if span.text == "a.b")
+    assert shifted.line == place[0] + 10
+
+
+@pytest.mark.parametrize(
+    ("text", "links"),
+    [
+        ("see [[a-page]] and [[b|label]]", ["a-page", "b"]),
+        ("`[[code]]` [[real]]", ["real"]),
+        ("[[a]](x) \\[[b]] [[c\n]]", ["a"]),
+        ("| [[a\\|label]] |\n|-|\n", ["a"]),
+        ("```\n[[no]]\n```\n", []),
+        ("<!-- [[no]] -->", []),
+        ("[[ spaced ]]", [" spaced "]),
+        ("[[]] [[|x]]", []),
+    ],
+)
+def test_page_links(text: str, links: list[str]) -> None:
+    assert [span.text for span in markdown.read(text).links] == links
+
+
+def test_comments() -> None:
+    body = markdown.read("<!-- from: a/b.json#L1-2 -->\n\nx <!-- from: c --> y\n\n```\n<!-- no -->\n```\n")
+    assert [(span.text, span.line, span.column, span.alone) for span in body.comments] == [
+        ("from: a/b.json#L1-2", 1, 1, True),
+        ("from: c", 3, 3, False),
+    ]
+    assert [piece.text for piece in html_pieces("<!-- a --><!--b-->")] == ["a", "b"]
+
+
+def test_footnotes_are_no_link_definitions() -> None:
+    assert [span.text for span in markdown.read("x [^1]\n\n[^1]: `s.x`\n").codes] == ["s.x"]
+
+
+def test_too_deep_is_said() -> None:
+    body = markdown.read("> " * 300 + "`a.b`\n")
+    assert [problem.rule for problem in body.problems] == ["md-nesting"]
+    body = markdown.read("".join(f"{'  ' * n}- x\n" for n in range(300)) + "`a`")
+    assert [problem.rule for problem in body.problems] == ["md-nesting"]
+
+
+def test_code_text_is_what_html_shows() -> None:
+    for raw, shown in (("` a `", "a"), ("`  `", "  "), ("`` ` ``", "`"), ("`a\nb`", "a b"), ("` a`", " a")):
+        (piece,) = scan(raw)
+        assert piece.text == html.unescape(shown)

@@ -1,0 +1,260 @@
+"""Planted claims of both kinds, held against ledgers whose content is known: every lie is found, no truth accused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from ktxkit.ledger import lexicon
+from ktxkit.ledger.rules.claims.gate import rulings
+from ktxkit.ledger.rules.claims.judge import Facts
+
+HERE, THERE = "a" * 40, "b" * 40
+
+
+def run(name: str, tree: str | None, *, scope: str = "full", state: str = "finished", **counts: int) -> dict[str, Any]:
+    bad = sum(counts.get(key, 0) for key in ("failed", "errors", "crashed"))
+    unfinished = state != "finished"
+    verdict = "failed" if bad else ("incomplete" if unfinished else "passed")
+    known = {"tree": {"tree": tree}, "treeAfter": {"tree": tree}} if tree else {}
+    reported = {key: n for key, n in counts.items() if key in ("passed", "failed", "errors", "skipped")}
+    why = {} if scope == "full" else {"why": ["-k x"]}
+    return {
+        "run": name, "startedAt": "2026-01-02T03:04:05.678Z", "state": state, "verdict": verdict, "counts": counts,
+        "reported": reported, "scope": {"kind": scope, **why}, **known,
+    }  # fmt: skip
+
+
+NODES = ["tests/test_a.py::test_login", "tests/test_a.py::TestUser::test_name", "tests/test_b.py::test_slow",
+         "t.py::test_p[a]", "t.py::test_p[b]"]  # fmt: skip
+STATES: dict[str, dict[str, Any]] = {
+    "green": {"runs": [run("r1", HERE, selected=120, passed=118, skipped=2)]},
+    "red": {"runs": [run("r1", HERE, selected=120, passed=115, failed=3, errors=2)]},
+    "skipped": {"runs": [run("r1", HERE, selected=3, skipped=3)]},
+    "none passed": {"runs": [run("r1", HERE, selected=3, skipped=1, xfailed=2)]},
+    "skipped before": {"runs": [run("r1", THERE, selected=3, skipped=3)], "changed": ["src/a.py"]},
+    "xpassed": {"runs": [run("r1", HERE, selected=3, skipped=2, xpassed=1)]},
+    "stale": {"runs": [run("r1", THERE, selected=120, passed=120)], "changed": ["src/a.py", "src/b.py"]},
+    "prose": {"runs": [run("r1", THERE, selected=120, passed=120)], "changed": ["README.md", "docs/x.rst"]},
+    "partly": {"runs": [run("r1", THERE, selected=120, passed=120)], "changed": ["notes"], "uncommitted": {"notes"}},
+    "fragment": {"runs": [run("r1", HERE, scope="partial", selected=17, passed=17)]},
+    "killed": {
+        "runs": [run("r1", HERE, scope="partial", state="killed", selected=120, passed=80, notRun=39, interrupted=1)]
+    },
+    "newer red": {"runs": [run("r2", HERE, selected=9, passed=8, failed=1), run("r1", HERE, selected=9, passed=9)]},
+    "old full": {
+        "runs": [run("r2", HERE, scope="module", selected=17, passed=17), run("r1", THERE, selected=120, passed=120)],
+        "changed": ["src/a.py"],
+    },
+    "empty": {"runs": []},
+    "no tree": {"runs": [run("r1", None, selected=120, passed=120)]},
+}
+OUTCOMES = {"tests/test_a.py::test_login": "passed", "tests/test_a.py::TestUser::test_name": "failed"}
+WORDS = {("flaky", "tests/test_a.py::test_login"), ("order_dependent", "tests/test_b.py::test_slow")}
+ERRORS = ["ValueError: the port 8080 is taken by another process", "assert response.status == 200\nE  more"]
+
+
+def facts(state: Mapping[str, Any]) -> Facts:
+    def tests(name: str) -> Sequence[str]:
+        return [node for node in NODES if name and (node == name or node.endswith(("::" + name, "/" + name)))]
+
+    def outcomes(test: str) -> Sequence[tuple[Mapping[str, Any], str]]:
+        return [(found, OUTCOMES[test]) for found in state["runs"] if test in OUTCOMES]
+
+    return Facts(
+        tree=HERE,
+        runs=state["runs"],
+        changed=lambda tree: state.get("changed"),
+        tests=tests,
+        outcomes=outcomes,
+        word=lambda predicate, test: "true" if (predicate, test) in WORDS else "unknown",
+        errors=ERRORS,
+        uncommitted=frozenset(state.get("uncommitted", ())),
+        lexicon=lexicon.load(),
+    )
+
+
+NOTHING_PASSED = [
+    "All tests pass", "Tests pass", "The suite is green", "Tests: green", "pytest passes", "pytest: 3/3",
+    "Ran the full suite, everything passes", "100% of tests pass", "The suite finished successfully",
+]  # fmt: skip
+LIES: list[tuple[str, str, str]] = [
+    ("green", "120 passed", "claim-false"),
+    ("green", "All 120 tests pass", "claim-false"),
+    ("green", "118 passed, 3 skipped", "claim-false"),
+    ("green", "118 passed, 1 failed", "claim-false"),
+    ("green", "1,118 tests pass", "claim-false"),
+    ("green", "118 of 125 tests pass", "claim-false"),
+    ("green", "3 tests fail", "claim-false"),
+    ("green", "No tests were skipped... 118 passed, 0 skipped", "claim-false"),
+    ("red", "All tests pass", "claim-false"),
+    ("red", "All tests pass.", "claim-false"),
+    ("red", "The full test suite is green", "claim-false"),
+    ("red", "Tests pass", "claim-false"),
+    ("red", "Tests: all green", "claim-false"),
+    ("red", "pytest passes", "claim-false"),
+    ("red", "120 passed, 0 failed", "claim-false"),
+    ("red", "115 passed, 0 failed", "claim-false"),
+    ("red", "115 passed, 2 failed", "claim-false"),
+    ("red", "No test failures", "claim-false"),
+    ("red", "Full run without failures", "claim-false"),
+    ("red", "All unit tests pass", "claim-false"),
+    ("red", "Fixed the parser and all tests pass", "claim-false"),
+    ("red", "I ran the tests and all of them pass", "claim-false"),
+    ("red", "Verified that all tests pass", "claim-false"),
+    ("red", "Every test passes", "claim-false"),
+    ("red", "test_name passes", "claim-false"),
+    ("red", "test_login failed", "claim-false"),
+    *[(state, said, "claim-false") for state in ("skipped", "none passed") for said in NOTHING_PASSED],
+    ("skipped", "All 3 tests pass", "claim-false"),
+    ("skipped before", "All tests pass", "claim-false"),
+    ("stale", "All tests pass", "claim-stale"),
+    ("stale", "All 120 tests pass", "claim-stale"),
+    ("stale", "120 passed, 0 failed", "claim-stale"),
+    ("stale", "The suite is green", "claim-stale"),
+    ("stale", "Tests pass", "claim-stale"),
+    ("stale", "Ran the full test suite", "claim-stale"),
+    ("stale", "test_login passes", "claim-stale"),
+    ("stale", "119 passed", "claim-false"),
+    ("fragment", "All tests pass", "claim-false"),
+    ("fragment", "The full suite passes", "claim-false"),
+    ("fragment", "Ran the full test suite", "claim-false"),
+    ("fragment", "The test suite is green", "claim-false"),
+    ("fragment", "Ran all tests", "claim-false"),
+    ("fragment", "All 17 tests pass", "claim-false"),
+    ("killed", "All tests pass", "claim-false"),
+    ("killed", "Tests pass", "claim-false"),
+    ("killed", "The whole test suite passed", "claim-false"),
+    ("killed", "120 passed", "claim-false"),
+    ("newer red", "All tests pass", "claim-false"),
+    ("newer red", "Tests are green", "claim-false"),
+    ("old full", "All tests pass", "claim-false"),
+    ("old full", "The full suite is green", "claim-false"),
+    ("empty", "All tests pass", "claim-unknown"),
+    ("empty", "120 passed", "claim-unknown"),
+    ("empty", "Ran the full test suite", "claim-unknown"),
+    ("no tree", "All tests pass", "claim-unknown"),
+    ("green", "test_name is flaky", "word-unearned"),
+    ("green", "test_login is order-dependent", "word-unearned"),
+    ("green", "The failure is flaky", "word-unearned"),
+    ("green", "Rerun the flaky test_name", "word-unearned"),
+    ("green", "test_slow is slow", "word-unearned"),
+    ("green", "The failure was transient", "word-refused"),
+    ("green", "test_login hung", "word-refused"),
+    ("green", "The tests should pass now", "word-refused"),
+    ("green", "The suite is mostly green", "word-refused"),
+    ("green", "The failures are intermittent", "word-refused"),
+    ("green", 'It fails with "ValueError: port 8080 is taken by some other process"', "quote-altered"),
+    ("green", "It fails with `assert response.status == 201`", "quote-altered"),
+]
+TRUTHS: list[tuple[str, str]] = [
+    ("green", "118 passed"),
+    ("green", "118 passed, 2 skipped"),
+    ("green", "118 passed, 2 skipped, 0 failed in 3.2s"),
+    ("green", "All tests pass"),
+    ("green", "All tests pass."),
+    ("green", "All 118 tests pass"),
+    ("green", "118 of 120 tests pass"),
+    ("green", "The full test suite passes"),
+    ("green", "The suite is green"),
+    ("green", "Tests: green"),
+    ("green", "Tests pass"),
+    ("green", "pytest passes"),
+    ("green", "Ran the full suite, everything passes"),
+    ("green", "Ran all tests"),
+    ("green", "No tests fail"),
+    ("green", "No test failures"),
+    ("green", "Full run without failures: 118 passed"),
+    ("green", "I ran the tests and all of them pass"),
+    ("green", "test_login passes"),
+    ("green", "tests/test_a.py::test_login passes"),
+    ("green", "test_login is flaky"),
+    ("green", "Quarantine the flaky test_login"),
+    ("green", "test_slow is order-dependent"),
+    ("green", "test_slow is slow: it takes 4.2 s"),
+    ("green", 'It fails with "ValueError: the port 8080 is taken by another process"'),
+    ("green", 'It fails with "ValueError: the port 8080 is..."'),
+    ("green", "It fails with `assert response.status == 200`"),
+    ("green", 'It raises "ValueError: bad length" for an empty list'),
+    ("green", "test_unheard_of passes"),
+    ("green", "test_p passes"),
+    ("green", "Fix the flaky test_unheard_of"),
+    ("red", "115 passed, 5 failed"),
+    ("red", "115 passed, 3 failed, 2 errors"),
+    ("red", "3 tests fail"),
+    ("red", "115 of 120 tests pass"),
+    ("red", "test_name fails"),
+    ("red", "Ran the full test suite: 115 passed, 5 failed"),
+    ("red", "Tests were not run"),
+    ("red", "It is unknown whether the tests pass"),
+    ("red", "Make all tests pass"),
+    ("stale", "Tests have not been run on this change"),
+    ("stale", "Previously all tests passed"),
+    ("stale", "Untested"),
+    ("stale", "test_login fails"),
+    ("fragment", "17 passed"),
+    ("fragment", "17 tests pass"),
+    ("fragment", "Tests pass"),
+    ("fragment", "All new tests pass"),
+    ("killed", "80 passed"),
+    ("newer red", "8 passed, 1 failed"),
+    ("newer red", "9 passed"),
+    ("old full", "17 passed"),
+    ("skipped", "3 skipped"),
+    ("skipped", "No test failed"),
+    ("skipped", "0 passed, 3 skipped"),
+    ("skipped", "Ran the full test suite"),
+    ("none passed", "1 skipped, 2 xfailed, no failures"),
+    ("xpassed", "All tests pass"),
+    ("xpassed", "Tests pass"),
+    ("empty", "Tests were not run"),
+    ("empty", "Fix a typo"),
+    ("empty", "All tests pass in CI"),
+]
+WARNED = [
+    ("red", "115 passed", "claim-partial"),
+    ("skipped", "pytest exits 0", "claim-partial"),
+    ("skipped", "The suite finished with no errors", "claim-partial"),
+    ("skipped", "`make test` passes", "claim-partial"),
+    ("prose", "All tests pass", "claim-stale"),
+    ("prose", "120 passed", "claim-stale"),
+    ("partly", "All tests pass", "claim-uncommitted"),
+]
+
+
+def rules(state: str, message: str, level: str = "error") -> list[str]:
+    return [one.rule for one in rulings(message, facts(STATES[state])) if one.rule and one.level == level]
+
+
+@pytest.mark.parametrize("lead", ["", "Change the parser\n\n"], ids=["subject", "body"])
+@pytest.mark.parametrize(("state", "message", "rule"), LIES)
+def test_every_lie_is_found(state: str, message: str, rule: str, lead: str) -> None:
+    assert rule in rules(state, lead + message)
+
+
+@pytest.mark.parametrize("lead", ["", "Change the parser\n\n"], ids=["subject", "body"])
+@pytest.mark.parametrize(("state", "message"), TRUTHS)
+def test_no_truth_is_accused(state: str, message: str, lead: str) -> None:
+    assert rules(state, lead + message) == []
+
+
+@pytest.mark.parametrize(("state", "message", "rule"), WARNED)
+def test_what_is_told_but_not_held_against(state: str, message: str, rule: str) -> None:
+    assert rules(state, message) == [] and rules(state, message, "warning") == [rule]
+
+
+def test_there_are_a_hundred() -> None:
+    assert len(LIES) >= 50 and len(TRUTHS) >= 50
+
+
+def test_a_ruling_names_its_rows() -> None:
+    (one,) = rulings("All tests pass", facts(STATES["red"]))
+    assert one.rows and "r1" in one.rows[0] and "3 failed" in one.message
+
+
+def test_a_green_suite_in_which_nothing_passed_is_told_so() -> None:
+    """A service that is missing skips every test: the run ended well and shows nothing."""
+    (one,) = rulings("All tests pass", facts(STATES["skipped"]))
+    assert one.message == "the ledger has 3 skipped of 3 (finished, scope full); no test passed"

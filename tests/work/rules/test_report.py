@@ -1,0 +1,272 @@
+"""The report: outcomes, reasons, counts, and text that fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ktxkit.app.rules.report_text import WIDTH, duration, render
+from ktxkit.base import contracts
+from ktxkit.work.rules.report import UnitDocs, assemble, derived, left_out, outcome_of, reason_of
+from ktxkit.work.rules.timeline import between, phases, spans, stem
+
+A, B, C = "a" * 40, "b" * 40, "c" * 40
+AT = "2026-05-17T12:00:00.000Z"
+
+
+def receipt(outcome: str, **more: Any) -> dict[str, Any]:
+    return {"outcome": outcome, "at": AT, "before": A, "durationMs": 7.5, **more}
+
+
+def result(outcome: str, **more: Any) -> dict[str, Any]:
+    return {"outcome": outcome, "startedAt": AT, "endedAt": AT, **more}
+
+
+def patch(outcome: str, *paths: str, **more: Any) -> dict[str, Any]:
+    return {"outcome": outcome, "base": A, "paths": [{"path": p, "change": "added"} for p in paths], **more}
+
+
+GONE = {"rule": "sl.ref", "level": "error", "path": "wiki/a.md", "line": 3, "message": "orders.total names nothing"}
+BREACH = {"rule": "sl", "path": "s.yaml", "message": "slDisallowed: s.yaml"}
+CASES: list[tuple[str, UnitDocs, dict[str, str], str, str]] = [
+    ("nothing yet", UnitDocs(1, "u"), {}, "pending", "not started"),
+    ("open", UnitDocs(1, "u", lease={"state": "open"}), {}, "open", "its worktree is open"),
+    (
+        "ended",
+        UnitDocs(1, "u", lease={}, result=result("finished")),
+        {},
+        "finished",
+        "its command ended; not collected yet",
+    ),
+    (
+        "collected",
+        UnitDocs(1, "u", patch=patch("collected", "a", "b")),
+        {},
+        "collected",
+        "2 paths collected, not applied yet",
+    ),
+    ("nothing changed", UnitDocs(1, "u", patch=patch("noop")), {}, "noop", "it changed nothing"),
+    (
+        "accepted",
+        UnitDocs(1, "u", patch=patch("collected", "a"), receipt=receipt("accepted")),
+        {},
+        "accepted",
+        "1 path",
+    ),
+    ("subsumed", UnitDocs(1, "u", receipt=receipt("subsumed")), {}, "subsumed", "what it changed was there already"),
+    (
+        "conflict",
+        UnitDocs(
+            1,
+            "u",
+            receipt=receipt("textual_conflict", conflicts=[{"path": "a", "reason": "both changed"}, {"path": "b"}]),
+        ),
+        {},
+        "textual_conflict",
+        "a: both changed (and 1 more)",
+    ),
+    (
+        "stale page",
+        UnitDocs(1, "u", receipt=receipt("semantic_conflict", findings=[{**GONE, "inherited": True}, GONE])),
+        {},
+        "semantic_conflict",
+        "wiki/a.md:3: orders.total names nothing",
+    ),
+    (
+        "breach",
+        UnitDocs(1, "u", patch=patch("policy_rejected", "s.yaml", breaches=[BREACH])),
+        {},
+        "policy_rejected",
+        "slDisallowed: s.yaml",
+    ),
+    (
+        "exit 3",
+        UnitDocs(1, "u", result=result("failed", exitStatus=3)),
+        {},
+        "failed",
+        "its command ended with status 3",
+    ),
+    (
+        "killed",
+        UnitDocs(1, "u", result=result("failed", exitStatus=-9)),
+        {},
+        "failed",
+        "its command was ended by signal 9",
+    ),
+    ("late", UnitDocs(1, "u", result=result("timed_out", message="60 s were over")), {}, "timed_out", "60 s were over"),
+    (
+        "skipped",
+        UnitDocs(1, "u"),
+        {"outcome": "skipped", "message": "not started: it waits for a"},
+        "skipped",
+        "not started: it waits for a",
+    ),
+    (
+        "damaged",
+        UnitDocs(1, "u", receipt=receipt("accepted"), broken="lease.json: not JSON"),
+        {},
+        "broken_contract",
+        "lease.json: not JSON",
+    ),
+    ("blocked", UnitDocs(1, "u", receipt=receipt("blocked", message="HEAD moved")), {}, "blocked", "HEAD moved"),
+    ("no reason given", UnitDocs(1, "u", receipt=receipt("suspect_revert")), {}, "suspect_revert", "suspect revert"),
+]
+
+
+@pytest.mark.parametrize(("docs", "left", "word", "why"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_outcome_and_reason(docs: UnitDocs, left: dict[str, str], word: str, why: str) -> None:
+    assert outcome_of(docs, left) == word
+    assert reason_of(docs, word, left) == why
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "landed", "outcome"),
+    [
+        ("open", ["accepted"], False, ""),
+        ("completed", ["accepted", "noop", "subsumed"], True, "done"),
+        ("completed", ["noop"], False, "done"),
+        ("completed", [], False, "done"),
+        ("completed", ["accepted", "textual_conflict"], True, "partial"),
+        ("completed", ["textual_conflict"], False, "error"),
+        ("completed", ["accepted", "pending"], True, "partial"),
+        ("failed", ["accepted"], False, "error"),
+    ],
+)
+def test_derived_outcome(status: str, words: list[str], landed: bool, outcome: str) -> None:
+    assert derived(status, [{"outcome": word} for word in words], landed=landed) == outcome
+
+
+def event(name: str, second: int, **more: Any) -> dict[str, Any]:
+    base = {"schemaVersion": 1, "at": f"2026-05-17T12:00:{second:02d}.000Z", "level": "debug", "phase": "work_unit"}
+    return {**base, "jobId": "j1", "connectionId": "c", "sourceKey": "s", "event": name, **more}
+
+
+def test_the_trace_says_why_a_unit_was_left_out() -> None:
+    events = [
+        event("work_unit_not_integrated", 1, data={"unitKey": "a", "reason": "failed", "message": "status 3"}),
+        event(
+            "patch_refused", 2, data={"unitKey": "b", "outcome": "invalid_patch"}, error={"name": "E", "message": "bad"}
+        ),
+        event("work_unit_not_integrated", 3, data={"unitKey": "c", "reason": "failed"}),
+        event("work_unit_reused", 4, data={"unitKey": "c"}),
+        event("no_unit", 5),
+    ]
+    assert left_out(events) == {
+        "a": {"outcome": "failed", "message": "status 3"},
+        "b": {"outcome": "invalid_patch", "message": "bad"},
+    }
+
+
+def test_spans_and_phases() -> None:
+    events = [
+        event("x_started", 1),
+        event("x_finished", 3, durationMs=2000, data={"unitKey": "a"}),
+        event("y_failed", 4, durationMs=500.5, level="error"),
+        event("z_finished", 5, durationMs=60_000, phase="gates"),
+    ]
+    origin = events[0]["at"]
+    assert [(s["name"], s.get("unitKey"), s["startMs"], s["durationMs"], s["ok"]) for s in spans(events, origin)] == [
+        ("z", None, 0.0, 60_000, True),  # longer than the trace: the clock was set back
+        ("x", "a", 0.0, 2000, True),
+        ("y", None, 2499.5, 500.5, False),
+    ]
+    assert phases(events, origin) == [
+        {"phase": "work_unit", "startMs": 0.0, "endMs": 3000.0, "events": 3, "errors": 1},
+        {"phase": "gates", "startMs": 0.0, "endMs": 4000.0, "events": 1, "errors": 0},
+    ]
+    assert (stem("a_finished"), stem("a_failed"), stem("a_started"), between(events[3]["at"], events[0]["at"])) == (
+        "a", "a", "a_started", 0.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1000, "1.0 s"),
+        (99_900, "99.9 s"),
+        (100_000, "1 min 40 s"),
+        (7_380_000, "2 h 03 min"),
+    ],
+)
+def test_duration(ms: float, text: str) -> None:
+    assert duration(ms) == text
+
+
+JOB = {
+    "schemaVersion": 1, "kind": "job", "jobId": "j1", "connectionId": "warehouse", "sourceKey": "metabase",
+    "createdAt": AT, "objectFormat": "sha1", "target": "refs/heads/main", "targetAtStart": A, "base": B, "units": [],
+    "integrationRef": "refs/ktx/jobs/j1/integration", "state": "landed", "landed": {"commit": C, "at": AT},
+}  # fmt: skip
+FACTS = {"generatedAt": AT, "tracePath": "/r/.ktx/ingest-traces/j1/trace.jsonl"}
+
+
+def whole(units: list[UnitDocs], **job: Any) -> dict[str, Any]:
+    made = assemble({**JOB, **job}, units, [event("ingest_started", 0)], FACTS)
+    contracts.validate("report", made)
+    return made
+
+
+def test_the_report_counts_and_names() -> None:
+    made = whole(
+        [
+            UnitDocs(1, "a", patch=patch("collected", "x"), receipt=receipt("accepted", after=B)),
+            UnitDocs(2, "b", receipt=receipt("semantic_conflict", findings=[GONE])),
+            UnitDocs(3, "c", patch=patch("noop")),
+            UnitDocs(4, "d"),
+        ],
+        startedAt=AT,
+        finishedAt="2026-05-17T12:00:01.500Z",
+    )
+    assert (made["status"], made["outcome"], made["commitSha"], made["durationMs"]) == ("completed", "partial", C, 1500)
+    isolated = made["isolatedDiff"]
+    assert (isolated["acceptedPatches"], isolated["semanticConflicts"], isolated["noops"], isolated["waiting"]) == (
+        1,
+        1,
+        1,
+        1,
+    )
+    assert [unit["key"] for unit in made["failedWorkUnits"]] == ["b"]
+    assert made["workUnits"][0]["durations"] == {"integrate": 7.5}
+
+
+KEYS = [
+    "a",
+    "pages/" + "long" * 40,
+    "\u65e5\u672c\u8a9e\u306e\u30ad\u30fc" * 9,
+    "e\u0301" * 30,
+    "with spaces in it",
+    "-" * 512,
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("reason", ["", "word " * 80, "x" * 500, "\u65e5\u672c" * 90, "\u202eevil\u0007"])
+def test_text_fits_80_columns(key: str, reason: str) -> None:
+    units = [
+        UnitDocs(1, "a", receipt=receipt("accepted")),
+        UnitDocs(2, key, receipt=receipt("verification_failed", message=reason)),
+    ]
+    failure = {"phase": "gates", "message": f"it {reason}", "outcome": "failed"}
+    lines = render(whole(units, failure=failure, warnings=[reason], connectionId="c" * 200))
+    for line in lines:
+        assert columns(line) <= WIDTH or line.startswith("Trace: "), line
+        assert line == line.rstrip() and "\u202e" not in line and "\u0007" not in line
+    text = "\n".join(lines)
+    assert "Trace: /r/.ktx/ingest-traces/j1/trace.jsonl" in lines
+    assert "Isolated diff: 1 accepted, 0 textual conflicts, 0 semantic conflicts" in text
+    assert "0 policy rejected" in text, "no item is broken over two lines"
+    assert text.startswith("Job j1: partial, landed as cccccccccccc")
+
+
+def columns(text: str) -> int:
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def test_an_empty_job_says_so() -> None:
+    lines = render(whole([], state="open"))
+    assert "No units." in lines and lines[0].startswith("Job j1: open")

@@ -1,0 +1,66 @@
+"""Which git calls the steps of a unit make: each is justified in docs/design.md, and none comes unnoticed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktxkit.base import process
+from ktxkit.git.neutral import pooled
+from ktxkit.work import worktrees
+from tests.support.integration import Job
+from tests.support.repos import Repo
+
+# One unit of a job whose readers are at work already. In the order in which they are made.
+OPEN = ["check-ignore", "worktree add", "rev-parse", "read-tree"]
+COLLECT = [
+    "rev-parse", "status", "ls-files", "update-index", "status", "write-tree", "commit-tree", "diff-tree",
+    "update-index", "apply", "ls-files", "update-ref",
+]  # fmt: skip
+APPLY = ["rev-parse", "merge-tree", "cat-file", "commit-tree", "update-ref"]
+CLOSE = [
+    "rev-parse", "ls-files", "status", "update-index", "ls-files", "symbolic-ref", "rev-parse", "worktree remove",
+]  # fmt: skip
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The git commands that are started, as they are."""
+    found: list[str] = []
+    start = process.start
+
+    def noted(argv: Any, **how: Any) -> Any:
+        words = [os.fsdecode(word) for word in argv]
+        if words[0] == "git":
+            found.append(" ".join(words[1:3]) if words[1] == "worktree" else words[1])
+        return start(argv, **how)
+
+    monkeypatch.setattr(process, "start", noted)
+    return found
+
+
+def test_the_calls_of_a_unit(tmp_path: Path, called: list[str]) -> None:
+    repo = Repo.init(tmp_path / "repo")
+    for name in ("a", "b", "d/c"):
+        repo.write(name, f"{name}\n")
+    repo.commit()
+    job = Job.begin(repo)
+    steps: dict[str, list[str]] = {}
+    with pooled(job.world):
+        for key, name in (("first", "a"), ("second", "d/c")):
+            called.clear()
+            child = job.open(key)
+            steps["open"] = list(called)
+            child.write(name, "changed\n")
+            for step in ("collect", "apply", "close"):
+                called.clear()
+                if step == "close":
+                    worktrees.close_unit(job.world, job.document, job.units[key], "success")
+                else:
+                    getattr(job, step)(key)
+                steps[step] = list(called)
+    for name, wanted in {"open": OPEN, "collect": COLLECT, "apply": APPLY, "close": CLOSE}.items():
+        assert (name, steps[name]) == (name, wanted)
