@@ -102,7 +102,7 @@ def index_build(_: Path, n: int) -> Works:
 
 def index_one(place: Path, n: int) -> Works:
     """What the index pays for one more run, without the start of an interpreter; beside the run."""
-    from ktxkit.ledger.ledger_index import ensure
+    from ktxkit.ledger.asking import ensure
     from ktxkit.store.world import World
 
     tests = trivial_suite(place, n)

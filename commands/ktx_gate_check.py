@@ -47,30 +47,30 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.gates import gate_again
+    from ktxkit.gates import checking
+    from ktxkit.gates.rules.findings import summary
     from ktxkit.gates.rules.formats import render
-    from ktxkit.gates.rules.verdict import summary
 
     if args.explain:
-        from ktxkit.gates import gate_explain
+        from ktxkit.gates import rule_pages
 
-        return cli.Result(lines=gate_explain.explain(args.explain))
+        return cli.Result(lines=rule_pages.explain(args.explain))
     args.notes = []
     args.stdin = sys.stdin.buffer.read() if args.pushed is not None else b""
-    verdict, content = gate_again.check(world, args)
+    verdict, content = checking.check(world, args)
     outcome = verdict["outcome"]
     notes = [*args.notes, f"gate-check: {summary(verdict)}"]
     if "pruned" in verdict:
-        from ktxkit.gates import gate_check
+        from ktxkit.gates import checking as gate_check
 
         notes = [*gate_check.told(verdict, args.tree), *notes]
     if args.write_baseline is not None:
-        from ktxkit.gates import gate_check
+        from ktxkit.gates import checking as gate_check
 
         path = gate_check.write_baseline(world, args.write_baseline, verdict)
         outcome, notes = "done", [*notes, f"gate-check: wrote the baseline {path}"]
     if args.update_baseline is not None:
-        from ktxkit.gates import gate_check
+        from ktxkit.gates import checking as gate_check
 
         notes = [*notes, gate_check.update_baseline(world, args.update_baseline, verdict)]
     lines = [] if args.json else render(args.format, verdict, content)

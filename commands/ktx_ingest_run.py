@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ktxkit.app import cli
+from ktxkit.app.cli import count, seconds
 from ktxkit.base.errors import CannotRun
-from ktxkit.base.numbers import count, seconds
 
 if TYPE_CHECKING:
     from ktxkit.store.world import World
@@ -58,7 +58,7 @@ def parser() -> cli.Parser:
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import terminal
     from ktxkit.app.rules.report_text import render
-    from ktxkit.ingest import options
+    from ktxkit.ingest import request
     from ktxkit.ingest import run as ingest
     from ktxkit.work.job.run import How
 
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         if args.resume:
             ended = ingest.resume(world, args.resume, how, wait=args.wait)
         else:
-            asked = options.asked(world, args)
+            asked = request.asked(world, args)
             ended = ingest.start(world, asked, how, job=args.job or "", target=args.target or "", wait=args.wait)
     if ended.error is not None and not ended.settled:
         raise ended.error

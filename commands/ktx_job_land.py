@@ -24,7 +24,7 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import patch_answers as answers
+    from ktxkit.app import views as answers
     from ktxkit.store import jobs
     from ktxkit.work import land
 

@@ -22,11 +22,11 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import patch_answers
+    from ktxkit.app import views
     from ktxkit.store import jobs
     from ktxkit.work import preview
 
-    return patch_answers.previewed(preview.preview(world, jobs.need_job(world, args.job)))
+    return views.previewed(preview.preview(world, jobs.need_job(world, args.job)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

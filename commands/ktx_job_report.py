@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
     if args.name and args.job and args.name != args.job:
         raise CannotRun(f"two jobs are named: {args.name} and {args.job}", hint="name one")
-    wanted = args.name or args.job or jobs.identify(world, None, None)[0] or report.latest(world)
+    wanted = args.name or args.job or jobs.current_unit(world, None, None)[0] or report.latest(world)
     if wanted is None:
         raise CannotRun("there is no job here yet", where=str(world.store.root), hint="job-run JOBFILE makes one")
     made = report.build(world, jobs.load(world, wanted))
@@ -65,9 +65,9 @@ def _page(args: argparse.Namespace, world: World, report: Document) -> tuple[byt
     """The page for stdout, or what to say of the file it was written to."""
     if args.html is None:
         return None, []
-    from ktxkit.app import report_page
+    from ktxkit.app import pages
 
-    return report_page.deliver(world, report_page.render(world, report), args.html)
+    return pages.deliver(world, pages.render_report(world, report), args.html)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ktxkit.app import cli
+from ktxkit.app.cli import count
 from ktxkit.base.errors import CannotRun
-from ktxkit.base.numbers import count
 
 if TYPE_CHECKING:
     from ktxkit.store.world import World
@@ -40,7 +40,7 @@ def parser() -> cli.Parser:
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import terminal
     from ktxkit.app.rules.report_text import render
-    from ktxkit.work.job import read
+    from ktxkit.work.job import prepare
     from ktxkit.work.job import run as job
 
     if bool(args.resume) == bool(args.jobfile):
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
                 "onFailure": args.on_failure,
                 "onConflict": args.on_conflict,
             }
-            document = read.job_file(world, args.jobfile, {key: value for key, value in given.items() if value})
+            document = prepare.job_file(world, args.jobfile, {key: value for key, value in given.items() if value})
             ended = job.start(world, document, args.jobfile, how)
     if ended.error is not None and not ended.settled:
         raise ended.error

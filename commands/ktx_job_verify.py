@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Sequence
 
 from ktxkit.app import cli
-from ktxkit.base.numbers import seconds
+from ktxkit.app.cli import seconds
 from ktxkit.store.world import World
 
 
@@ -25,13 +25,13 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import patch_answers
+    from ktxkit.app import views
     from ktxkit.store import jobs
     from ktxkit.work import job_verify
 
     job = jobs.need_job(world, args.job)
     made = job_verify.verify_job(world, job, job_verify.Ask(args.command, args.limit, args.summary))
-    return patch_answers.verified(made)
+    return views.verified(made)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -35,15 +35,15 @@ import argparse
 from collections.abc import Sequence
 
 from ktxkit.app import cli
-from ktxkit.base.numbers import count
-from ktxkit.ledger import questions
+from ktxkit.app.cli import count
+from ktxkit.ledger import asking
 from ktxkit.store.rules.trace import LEVELS
 from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
     made = cli.Parser("ledger-query", __doc__)
-    made.add_argument("question", choices=questions.ASKED, metavar="QUESTION", help="see the list above")
+    made.add_argument("question", choices=asking.ASKED, metavar="QUESTION", help="see the list above")
     made.add_argument("subject", nargs="*", metavar="SUBJECT", help="what is asked about")
     made.add_argument("--project", action="append", default=[], metavar="P", help="another project's; repeatable")
     made.add_argument("--format", choices=("text", "json", "ctrf"), help="ctrf: of `run` and `last`")
@@ -62,33 +62,33 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.ledger.rules import answers
+    from ktxkit.ledger.rules import rows
 
     if args.follow:
-        from ktxkit.app import live_view
+        from ktxkit.app import views
 
-        return live_view.follow(args, world)
-    question = questions.variant(args.question, args.format, args.html is not None, args.prolog)
+        return views.follow(args, world)
+    question = asking.variant(args.question, args.format, args.html is not None, args.prolog)
     more = {"limit": args.limit, "event": args.event, "unit": args.unit, "level": args.level}
     args.json |= args.format == "json"
-    document = questions.ask(world, question, args.subject, args.project, **more)
+    document = asking.ask(world, question, args.subject, args.project, **more)
     if isinstance(document, bytes):
         return _export(args, world, document)
     if args.question == "banner":
         from ktxkit.ledger.banner import lines
 
         return cli.Result(document=document, contract="answer", lines=lines(document))
-    shown = answers.lines(document, questions.QUESTIONS[args.question].columns, cli.columns())
-    return cli.Result(answers.outcome(document), document=document, contract="answer", lines=shown)
+    shown = rows.lines(document, asking.QUESTIONS[args.question].columns, cli.columns())
+    return cli.Result(rows.outcome(document), document=document, contract="answer", lines=shown)
 
 
 def _export(args: argparse.Namespace, world: World, made: bytes) -> cli.Result:
     """What other programs read."""
     if args.html is None:
         return cli.Result(raw=made, data={"text": made.decode("utf-8")})
-    from ktxkit.app import report_page
+    from ktxkit.app import pages
 
-    raw, notes = report_page.deliver(world, made, args.html)
+    raw, notes = pages.deliver(world, made, args.html)
     return cli.Result(raw=raw, notes=notes, data={"bytes": len(made)})
 
 

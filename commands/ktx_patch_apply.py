@@ -14,8 +14,8 @@ import argparse
 from collections.abc import Sequence
 
 from ktxkit.app import cli
+from ktxkit.app.cli import seconds
 from ktxkit.base.errors import CannotRun
-from ktxkit.base.numbers import seconds
 from ktxkit.store.world import World
 
 
@@ -36,16 +36,16 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import patch_answers as answers
+    from ktxkit.app import views as answers
     from ktxkit.store import jobs
-    from ktxkit.work import apply_file, integrate
+    from ktxkit.work import bare_patches, integrate
 
     if args.verify != bool(args.command):
         raise CannotRun("--verify and a command after -- go together", hint="patch-apply ... --verify -- make check")
     if args.message is not None and not args.message.strip():
         raise CannotRun("--message is blank", hint="leave it out for the default")
     if args.patch:
-        receipt = apply_file.apply_by_hand(world, args)
+        receipt = bare_patches.apply_by_hand(world, args)
     else:
         job, unit = jobs.need_unit(world, args.job, args.unit)
         options = integrate.Options(

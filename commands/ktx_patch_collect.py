@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Sequence
 
 from ktxkit.app import cli
-from ktxkit.base.numbers import count
+from ktxkit.app.cli import count
 from ktxkit.store.world import World
 
 
@@ -45,12 +45,12 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import patch_answers as answers
+    from ktxkit.app import views as answers
     from ktxkit.store import jobs
-    from ktxkit.work import collect, collect_file
+    from ktxkit.work import bare_patches, collect
 
     if args.output or args.base:
-        document = collect_file.collect_by_hand(world, args)
+        document = bare_patches.collect_by_hand(world, args)
     else:
         job, unit = jobs.need_unit(world, args.job, args.unit)
         document = collect.collect_unit(world, job, unit, include_uncommitted=not args.require_clean)

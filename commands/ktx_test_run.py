@@ -40,7 +40,8 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.affected import running
-    from ktxkit.ledger import lexicon, test_run
+    from ktxkit.ledger import answers
+    from ktxkit.ledger import running as test_run
 
     if args.guard:
         said = test_run.guard(sys.stdin.buffer.read())
@@ -65,14 +66,14 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         affected=picked.facts or None,
     )
     if not args.quiet and not QUIET & set(args.command):
-        sys.stderr.write("\n".join(["test-run: what may be said of this run", *lexicon.reminder(), ""]))
+        sys.stderr.write("\n".join(["test-run: what may be said of this run", *answers.reminder(), ""]))
         sys.stderr.flush()
     ran = test_run.run(world, wish, stdout=sys.stderr.fileno() if args.json else None)
     return cli.Result(status=ran.status, notes=[*picked.notes, *test_run.notes(ran)], data=_data(ran))
 
 
 def _data(ran: object) -> dict[str, object]:
-    from ktxkit.ledger.test_run import Ran
+    from ktxkit.ledger.running import Ran
 
     assert isinstance(ran, Ran)
     found = {} if ran.line is None else run_row(ran.line["record"], f"seq {ran.line['seq']}")

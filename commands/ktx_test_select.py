@@ -17,8 +17,8 @@ import sys
 from collections.abc import Sequence
 
 from ktxkit.app import cli
+from ktxkit.app.cli import count
 from ktxkit.base.errors import CannotRun
-from ktxkit.base.numbers import count
 from ktxkit.base.rules.text import printable
 from ktxkit.store.world import World
 
@@ -29,9 +29,7 @@ def parser() -> cli.Parser:
     target = made.add_mutually_exclusive_group()
     target.add_argument("--index", action="store_true", help="where it ends: what is staged")
     target.add_argument("--tree", default="", metavar="REV", help="where it ends: a revision (default: the checkout)")
-    made.add_argument(
-        "--environment", action="append", default=[], metavar="NAME", help="this variable differs as well"
-    )
+    made.add_argument("--environment", action="append", default=[], metavar="NAME", help="this variable differs, too")
     made.add_argument("--strict", action="store_true", help="refuse (1) where the answer is unknown")
     made.add_argument("--why", default="", metavar="TEST", help="only this test: the chain from the change to it")
     made.add_argument("-z", dest="nul", action="store_true", help="the ids, each ended by NUL, for `xargs -0`")
@@ -51,12 +49,13 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         raise CannotRun("--sample, --seed and what follows `--` belong to --prove", hint="say --prove as well")
     if args.audit:
         return _audit(world)
-    from ktxkit.affected import answers, running, select
+    from ktxkit.affected import running, select
+    from ktxkit.affected import running as answers
 
     made = select.select(world, select.Wish(args.base, args.tree, args.index, tuple(args.environment)))
     document = made.document
     outcome = "refused" if args.strict and document["verdict"] == "unknown" else "done"
-    notes = answers.notes(document)
+    notes = answers.notes_of(document)
     if args.why:
         test = running.from_top(world, args.why, made.target.entries)
         answers.require_there(test, made.target.entries, made.graph)
@@ -68,15 +67,15 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
 
 def _audit(world: World) -> cli.Result:
-    from ktxkit.affected.runtime import audit
+    from ktxkit.affected import running
 
-    document = audit.differential(world)
+    document = running.differential(world)
     outcome = "refused" if document["holes"] else "done"
-    return cli.Result(outcome, document, "affected-audit", lines=audit.lines(document), notes=audit.notes(document))
+    return cli.Result(outcome, document, "affected-audit", lines=running.lines(document), notes=running.notes(document))
 
 
 def _prove(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.affected.proof import run as proving
+    from ktxkit.affected import proof as proving
 
     if args.index or args.tree:
         raise CannotRun("--prove is of the checkout as it stands", hint="leave --index and --tree out")

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ktxkit.app import cli
-from ktxkit.base.numbers import seconds
+from ktxkit.app.cli import seconds
 
 if TYPE_CHECKING:
     from ktxkit.store.tracing import Tracer
@@ -35,9 +35,7 @@ def parser() -> cli.Parser:
     made.add_argument("--duration-ms", metavar="MS", type=seconds, help="how long it took, milliseconds")
     made.add_argument("--error", metavar="NAME: MESSAGE", help="what went wrong; the level is then error")
     made.add_argument("--stdin", action="store_true", help="read events as JSON Lines; all are appended, or none")
-    made.add_argument(
-        "--proof", nargs="?", const="", metavar="RECEIPT", help="it proves progress; one receipt counts once"
-    )
+    made.add_argument("--proof", nargs="?", const="", metavar="RECEIPT", help="it proves progress, once a receipt")
     made.add_argument("--otlp", metavar="URL", help="send them as spans to an OpenTelemetry collector, too")
     made.add_argument("--connection", metavar="ID", help="connectionId of a trace that has no event yet")
     made.add_argument("--source", metavar="KEY", help="sourceKey of a trace that has no event yet")

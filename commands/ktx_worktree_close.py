@@ -26,13 +26,13 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import worktree_close
+    from ktxkit.app import views
     from ktxkit.work import closing
 
-    place = worktree_close.place(world, args.name, args.job, args.unit)
+    place = views.place(world, args.name, args.job, args.unit)
     lease = closing.close(place, args.outcome, discard=args.discard, reason=args.reason)
     line = f"{lease['path']}  {lease['state']} as {args.outcome}"
-    return cli.Result(document=lease, contract="lease", lines=[line], notes=worktree_close.notes(lease))
+    return cli.Result(document=lease, contract="lease", lines=[line], notes=views.notes(lease))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,8 +19,8 @@ import argparse
 from collections.abc import Sequence
 
 from ktxkit.app import cli
+from ktxkit.app.cli import count
 from ktxkit.base.errors import CannotRun
-from ktxkit.base.numbers import count
 from ktxkit.store.world import World
 
 
@@ -50,12 +50,12 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import housekeeping, worktree_text
-    from ktxkit.work import adhoc, by_hand
+    from ktxkit.app import cleaning, views
+    from ktxkit.work import adhoc, bare_patches
 
     if args.list or args.prune:
-        rows = housekeeping.listing(world, prune=args.prune)
-        return cli.Result(worktree_text.outcome(rows), rows, "worktrees", lines=worktree_text.lines(rows))
+        rows = cleaning.listing(world, prune=args.prune)
+        return cli.Result(views.outcome(rows), rows, "worktrees", lines=views.lines(rows))
     if args.unit:
         if not args.job or args.name or args.ref or args.pr or args.detach or args.path:
             raise CannotRun(
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
             )
         names = ("job", "unit", "base", "target", "connection", "source", "after", "allow", "deny", "sl_disallowed")
         chosen = {name: getattr(args, name) for name in (*names, "copy", "sparse")}
-        lease = by_hand.open_by_hand(world, by_hand.AskedUnit(**chosen))
+        lease = bare_patches.open_by_hand(world, bare_patches.AskedUnit(**chosen))
         notes = [f"nothing to copy is named {pattern}" for pattern in lease.get("copyUnmatched", ())]
     else:
         chosen = {name: getattr(args, name) for name in ("name", "base", "ref", "pr", "detach", "copy", "sparse")}

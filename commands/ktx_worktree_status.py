@@ -28,15 +28,16 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import status_view, worktree_close
-    from ktxkit.observer import observe, observer_text
+    from ktxkit.app import views
+    from ktxkit.app import views as worktree_close
+    from ktxkit.observer import observe, status
 
     if args.watch:
-        return status_view.watch(args, world)
-    if status_view.of_all(args, world):
-        return status_view.once(args, world)
+        return views.watch(args, world)
+    if views.of_all(args, world):
+        return views.once(args, world)
     place = worktree_close.place(world, args.name, args.job, args.unit)
-    return cli.Result(**observer_text.facts(observe.status(place, observer_text.lease_of(place))))
+    return cli.Result(**status.facts(observe.status(place, status.lease_of(place))))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

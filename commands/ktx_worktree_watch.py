@@ -17,7 +17,7 @@ import threading
 from collections.abc import Sequence
 
 from ktxkit.app import cli
-from ktxkit.base.numbers import seconds
+from ktxkit.app.cli import seconds
 from ktxkit.store.world import World
 
 INTERVALS = {
@@ -44,27 +44,27 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import worktree_close
-    from ktxkit.base.signals import stopping
-    from ktxkit.observer import observe, observer_text
+    from ktxkit.app import views
+    from ktxkit.base.process import stopping
+    from ktxkit.observer import observe, status
     from ktxkit.observer.scanned import Level
 
-    place = worktree_close.place(world, args.name, args.job, args.unit)
-    lease = observer_text.lease_of(place)
-    settings = observer_text.settings({INTERVALS[name][0]: getattr(args, name) for name in INTERVALS})
+    place = views.place(world, args.name, args.job, args.unit)
+    lease = status.lease_of(place)
+    settings = status.settings({INTERVALS[name][0]: getattr(args, name) for name in INTERVALS})
     if args.preserve:
         document, ref = observe.preserve(place, lease)
         note = f"kept at {ref}" if ref else "nothing in it is not kept already"
-        return cli.Result(**observer_text.facts(document, [note]))
+        return cli.Result(**status.facts(document, [note]))
     if args.once:
-        return cli.Result(**observer_text.facts(observe.once(place, lease, Level(args.level), settings)[0]))
+        return cli.Result(**status.facts(observe.once(place, lease, Level(args.level), settings)[0]))
     stop = threading.Event()
     say = None if args.json or args.quiet else sys.stdout
     with stopping(stop):
-        tell = observer_text.teller(say)
+        tell = status.teller(say)
         native = not args.poll
         document = observe.watch(place, lease, stop, tell, settings=settings, native=native, seconds=args.seconds)
-    return cli.Result(**observer_text.facts(document))
+    return cli.Result(**status.facts(document))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

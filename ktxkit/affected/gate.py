@@ -1,4 +1,6 @@
-"""Gate `affected`: what the change can reach has passed, in a run on this very tree that the ledger has.
+"""Whether what a change reaches has passed: each test that is meant, held against what is recorded of a tree.
+
+Gate `affected`: what the change can reach has passed, in a run on this very tree that the ledger has.
 
 It runs nothing. Without a base (everything is asked for) every test is meant. A run on another tree says nothing about
 this one; where none is recorded that is the finding: whether the tests pass is unknown.
@@ -9,22 +11,63 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
+from ktxkit.affected import proof as kept
 from ktxkit.affected import select
-from ktxkit.affected.proof import kept
-from ktxkit.affected.rules.passing import NOT_RUN, Open, is_folder, still_open
 from ktxkit.affected.trees import Snapshot
 from ktxkit.base.rules.text import plural, printable
-from ktxkit.gates.gate_facts import no_collection
+from ktxkit.gates.facts import no_collection
 from ktxkit.gates.plugin import Answer, Finding, Subject
 from ktxkit.git.objects import Objects
-from ktxkit.git.rules.tree_id import tree_id
-from ktxkit.ledger import projects
+from ktxkit.git.rules.patch import tree_id
+from ktxkit.ledger import asking
+from ktxkit.ledger.asking import ensure
 from ktxkit.ledger.index_file import OUTCOMES
-from ktxkit.ledger.ledger_index import ensure
 from ktxkit.store.world import World
+
+GOOD = ("passed", "xpassed", "xfailed", "skipped")
+NOT_RUN, NOT_PASSED = "affected-not-run", "affected-not-passed"
+
+
+class Open(NamedTuple):
+    """A test that is meant and has not passed. `rule`: it never ran, or it ran and did not pass; `tests`: which."""
+
+    rule: str
+    picked: str
+    tests: tuple[str, ...]
+
+
+def is_folder(picked: str) -> bool:
+    """Whether all that pytest collects in a directory is meant: no list of files is the whole of it."""
+    return "::" not in picked and not picked.endswith(".py")
+
+
+def covers(picked: str, test: str) -> bool:
+    """Whether a recorded test is (a case of) what was picked: a test, a class, a file, or a directory."""
+    if is_folder(picked):
+        return picked == "." or test.startswith(f"{picked}/")
+    return test == picked or test.startswith((f"{picked}::", f"{picked}["))
+
+
+def still_open(picked: Iterable[str], recorded: Mapping[str, str], *, was_full: bool = False) -> list[Open]:
+    """What is meant and has no passing result. `recorded`: test to its newest verdict on the very tree; `was_full`:
+    everything that there is was run on it once."""
+    by_file: dict[str, list[str]] = {}
+    for test in recorded:
+        by_file.setdefault(test.partition("::")[0], []).append(test)
+    found = []
+    for one in picked:
+        near = recorded if is_folder(one) else by_file.get(one.partition("::")[0], ())
+        ran = [test for test in near if covers(one, test)]
+        bad = tuple(sorted(test for test in ran if recorded[test] not in GOOD))
+        if not ran or (is_folder(one) and not was_full):
+            found.append(Open(NOT_RUN, one, ()))
+        if ran and bad:
+            found.append(Open(NOT_PASSED, one, bad))
+    return found
+
 
 SHOWN = 5
 RUNS = (
@@ -75,7 +118,7 @@ def recorded_on(world: World, tree: str) -> tuple[dict[str, str], bool]:
     found: dict[str, str] = {}
     was_full = False
     index = ensure(world)
-    for run in index.rows(RUNS, tree, projects.resolve(world)):
+    for run in index.rows(RUNS, tree, asking.resolve(world)):
         record = json.loads(run["record"])
         if record.get("treeAfter", {}).get("tree") == tree:
             was_full = was_full or record["scope"]["kind"] == "full"

@@ -1,31 +1,90 @@
-"""Which tests a change can reach: the facts of both trees, kept by the id of the bytes, and the decision on them."""
+"""Programs and settings that are no Python: scripts, makefiles, data that may name what is to be run or imported.
+
+A test that starts `run.sh` reaches what the script names; one that reads `plugins.json` what is listed there.
+
+Which tests a change can reach: the facts of both trees, kept by the id of the bytes, and the decision on them.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from ktxkit.affected import configuration, trees
-from ktxkit.affected.affected_cache import AffectedCache
-from ktxkit.affected.rules import changes, decision, texts
+from ktxkit.affected.rules import classes, decision, literals, runtime_audit
+from ktxkit.affected.rules import decision as changes
 from ktxkit.affected.rules.decision import ABSENT, Decision, Question, Touched
 from ktxkit.affected.rules.graph import Graph, Unit
-from ktxkit.affected.rules.runtime import join
-from ktxkit.affected.rules.runtime.trace import Trace
-from ktxkit.affected.rules.sink import VERSION, Facts
-from ktxkit.affected.rules.unbounded import LINK
-from ktxkit.affected.runtime.read import latest
-from ktxkit.affected.trees import Snapshot
+from ktxkit.affected.rules.runtime_trace import Trace
+from ktxkit.affected.rules.scopes import ANYTHING, LINK, MODULE, VERSION, Facts, Sink
+from ktxkit.affected.runtime import latest
+from ktxkit.affected.trees import AffectedCache, Snapshot
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import path_fields, printable
-from ktxkit.gates.gate_facts import no_collection
+from ktxkit.gates.facts import no_collection
 from ktxkit.git.objects import Objects
-from ktxkit.ledger import projects, test_run
-from ktxkit.store import settings
+from ktxkit.ledger import asking, running
+from ktxkit.store import config
 from ktxkit.store.world import World
+
+SUFFIXES = (
+    ".sh", ".bash", ".zsh", ".mk", ".bat", ".cmd", ".cfg", ".ini", ".toml", ".yaml", ".yml", ".json",
+    ".html", ".htm", ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".mako", ".xml", ".sql", ".js", ".css",
+)  # fmt: skip
+NAMES = ("Makefile", "makefile", "GNUmakefile", "Justfile", "justfile", "Procfile", "Rakefile")
+LONGEST = 256 * 1024  # bytes that are looked at
+SETTINGS = SUFFIXES[6:]  # what is no program
+_VARIABLE = re.compile(r"\$\([^()]*\([^()]*\)[^()]*\)|\$\([^()]*\)|\$\{[^{}]*\}|\$[\w@<^*#?!]+|%\w+%")
+_COMPUTED = re.compile(  # `python $X`, `. "$X"`: what is run is in a variable
+    r"""(?:\bpython[\d.]*|\b(?:sh|bash|source)|^[ \t]*\.)[ \t]+["']?\$[({]?[A-Za-z_]\w*[)}]?["']?(?:[ \t;&|]|$)""",
+    re.MULTILINE,
+)
+_IMPORTED = re.compile(r"\b(?:import|from|-m)\s+([\w.]+)")
+_WORD = re.compile(r"[\w.*?/~+-]+")
+
+
+def is_read(path: str, mode: str) -> bool:
+    """Whether facts are taken of a file: Python, a program, or settings."""
+    if not mode.startswith("100"):
+        return False
+    return path.endswith((".py", *SUFFIXES)) or mode == "100755" or path.rpartition("/")[2] in NAMES
+
+
+def key(path: str, oid: str) -> str:
+    """Under what the facts of a file are kept: the same bytes are read otherwise under another kind of name."""
+    if path.endswith(".py"):
+        return oid
+    return f"{oid}:text" if path.endswith(SETTINGS) else f"{oid}:program"
+
+
+def read(path: str, data: bytes) -> Facts:
+    """The facts of a file by its name and its first line. Never raises."""
+    first = data[:200].partition(b"\n")[0]
+    if path.endswith(".py") or (first.startswith(b"#!") and b"python" in first):
+        return classes.read(data)
+    sink = Sink()
+    whole = sink.unit(MODULE, "module", 1)
+    text = data[:LONGEST].decode("utf-8", "replace") if b"\0" not in data[:8000] else ""
+    sink.part(whole, text)
+    program = not path.endswith(SETTINGS)
+    if program and _COMPUTED.search(text):
+        sink.mark("opaque", "runs a program of a computed name", (whole,))
+    composed = _VARIABLE.sub("*", text) if program else ""
+    for word in sorted({literals.normal(one) for one in (*_WORD.findall(text), *_WORD.findall(composed))}):
+        if word.strip("*.-_?/"):
+            sink.mark("words", word, (whole,))
+            if literals.dotted(word):
+                sink.mark("named", word, (whole,))
+                if program:  # python -c 'from tools.go import main'
+                    sink.use(ANYTHING, word, (whole,))
+    for word in _IMPORTED.findall(text) if program else ():
+        sink.use(ANYTHING, word, (whole,))
+    return {**sink.document(), "text": True}
+
 
 CACHE = "cache/affected.sqlite"
 CHANGES_SHOWN, STEPS_SHOWN = 2000, 60
@@ -85,14 +144,14 @@ def between(
         links=_links(facts, target),
         environment=environment,
         observed=_observed(trace, base, touched, changed, environment),
-        ran=join.running(trace, _ids(base)) if trace is not None else None,
+        ran=runtime_audit.running(trace, _ids(base)) if trace is not None else None,
     )
     made = decision.decide(question)
     return Selection(made, base, target, touched, graph, facts.read, facts.known, [facts.note] if facts.note else [])
 
 
 def _trace(world: World, touched: list[Touched], environment: Collection[str]) -> Trace | None:
-    return latest(world, projects.resolve(world)) if touched or environment else None
+    return latest(world, asking.resolve(world)) if touched or environment else None
 
 
 def _ids(base: Snapshot) -> dict[str, str]:
@@ -112,8 +171,8 @@ def _observed(
     units: dict[str, list[str]] = {}
     for one in changed:
         units.setdefault(one.path, []).append(one.unit)
-    differing = [join.Differs(one.path, one.how, tuple(units.get(one.path, ()))) for one in touched]
-    return list(join.seeds(trace, _ids(base), differing, environment))
+    differing = [runtime_audit.Differs(one.path, one.how, tuple(units.get(one.path, ()))) for one in touched]
+    return list(runtime_audit.seeds(trace, _ids(base), differing, environment))
 
 
 def _target(world: World, objects: Objects, wish: Wish) -> Snapshot:
@@ -130,15 +189,15 @@ class _Facts:
         self.snapshots = snapshots
         cache = AffectedCache(world.writable_store.path(CACHE), VERSION)
         wanted = {
-            texts.key(path, oid): (path, oid)
+            key(path, oid): (path, oid)
             for one in snapshots
             for path, (mode, oid) in one.entries.items()
-            if texts.is_read(path, mode)
+            if is_read(path, mode)
         }
         found = {key: json.loads(body) for key, body in cache.known(wanted).items()}
         missing = {key: place for key, place in wanted.items() if key not in found}
         bodies = dict(trees.contents(objects, snapshots, sorted({oid for _, oid in missing.values()})))
-        made = {key: texts.read(path, bodies[oid]) for key, (path, oid) in missing.items()}
+        made = {key: read(path, bodies[oid]) for key, (path, oid) in missing.items()}
         self.known = len(found)
         cache.keep((key, json.dumps(facts, separators=(",", ":")).encode("ascii")) for key, facts in made.items())
         self.read, self.note = len(made), cache.lost
@@ -146,8 +205,8 @@ class _Facts:
         self.by_id: dict[str, Facts] = found | made
 
     def of(self, entry: tuple[str, str] | None, path: str) -> Facts | None:
-        known = entry is not None and texts.is_read(path, entry[0])
-        return self.by_id[texts.key(path, entry[1])] if entry is not None and known else None
+        known = entry is not None and is_read(path, entry[0])
+        return self.by_id[key(path, entry[1])] if entry is not None and known else None
 
     def bytes_of(self, oid: str) -> bytes:
         return next(data for _, data in trees.contents(self.objects, self.snapshots, [oid]))
@@ -180,10 +239,10 @@ def _graph(world: World, facts: _Facts, base: Snapshot, target: Snapshot, touche
         entry = target.entries.get(path)
         return facts.bytes_of(entry[1]) if entry is not None and entry[0].startswith("100") else None
 
-    inert = tuple(settings.load(world).get("affected", {}).get("inert", ())) if world.repository.top else ()
+    inert = tuple(config.load_settings(world).get("affected", {}).get("inert", ())) if world.repository.top else ()
     project = configuration.project(load, target.entries, inert)
     if any(one.how != changes.CHANGED for one in touched):
-        project = replace(project, installed=configuration.installed(test_run.python_of(world)))
+        project = replace(project, installed=configuration.installed(running.python_of(world)))
     return Graph(versions, base.entries.keys() | target.entries.keys(), project, gone)
 
 

@@ -1,4 +1,8 @@
-"""One way from result or error to stdout, stderr and exit status.
+"""Numbers on a command line: what `float` and `int` would take and nothing can be done with is refused.
+
+Outcome words and the exit status each of them has (design, section 3). None is ever reported as another.
+
+One way from result or error to stdout, stderr and exit status.
 
 A command is `parser()`, `run(args, world)` and `main(argv)`; everything else that touches a terminal is here.
 """
@@ -6,18 +10,76 @@ A command is `parser()`, `run(args, world)` and `main(argv)`; everything else th
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ktxkit.base.errors import CannotRun, KtxError
-from ktxkit.store.rules.outcomes import status_of
 
 if TYPE_CHECKING:
     from ktxkit.store.world import World
+
+
+LONGEST = 1e9  # seconds: 31 years
+LARGEST = 1 << 53  # what JSON readers keep exactly (RFC 8259, section 6)
+
+
+def seconds(text: str) -> float:
+    """A number of seconds (or, where the option says so, of milliseconds). Raises ArgumentTypeError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= LONGEST:  # also what is not a number
+        raise ArgumentTypeError(f"{text!r} is no number from 0 to {LONGEST:.0f}")
+    return value
+
+
+def count(text: str) -> int:
+    """A whole number that is not negative. Raises ArgumentTypeError."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= LARGEST:
+        raise ArgumentTypeError(f"{text!r} is no whole number from 0 to {LARGEST}")
+    return value
+
+
+STATUS: dict[str, int] = {
+    "accepted": 0,
+    "subsumed": 0,
+    "noop": 0,
+    "done": 0,
+    "policy_rejected": 1,
+    "dirty_target": 1,
+    "target_moved": 1,
+    "refused": 1,
+    "findings": 1,
+    "cannot_run": 2,
+    "textual_conflict": 3,
+    "semantic_conflict": 3,
+    "suspect_revert": 3,
+    "verification_failed": 3,
+    "partial": 3,
+    "failed": 3,
+    "interrupted": 130,
+    "blocked": 4,
+    "invalid_patch": 5,
+    "missing_base": 5,
+    "broken_contract": 5,
+}
+
+
+def status_of(outcome: str) -> int:
+    """Exit status of an outcome word. Raises KeyError for a word that is not one."""
+    return STATUS[outcome]
+
 
 # argparse looks for a catalogue of translations of each of its words; it has none, and looking costs 1.5 ms.
 argparse._ = str  # type: ignore[attr-defined]
@@ -234,7 +296,7 @@ def envelope(prog: str, result: Result) -> str:
         **({"data": dict(result.data)} if result.data else {}),
     }
     contracts.validate("result", body)
-    from ktxkit.base.rules.layout import indented
+    from ktxkit.base.rules.text import indented
 
     return indented(body)
 

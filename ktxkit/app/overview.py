@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ktxkit.app import housekeeping
+from ktxkit.app import cleaning
 from ktxkit.base import process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import BrokenContract, Refused
 from ktxkit.base.lock import flocked
-from ktxkit.store import damage, jobs, resuming, store_owner
+from ktxkit.store import jobs
+from ktxkit.store import jobs as damage
 from ktxkit.store.world import World
 from ktxkit.work import report
 from ktxkit.work.rules.report import LANDED, WAITING
@@ -24,7 +25,7 @@ DAMAGED = "look at its damaged documents, named below: what they said is not gue
 
 def overview(world: World) -> Document:
     """Everything at once. Damaged documents are rows of `damaged`, never an end. Writes nothing."""
-    store_owner.require_ours(world)
+    jobs.require_ours(world)
     damaged: list[Document] = []
     found = list(_jobs(world, damaged))
     made: Document = {
@@ -85,7 +86,7 @@ def _next_of_job(world: World, job: Document, made: Document, running: bool) -> 
     waiting = [unit for unit in made["workUnits"] if unit["outcome"] in WAITING]
     ready = bool(made["workUnits"]) and not waiting
     moved = ready and world.git.resolve(job["target"]) not in (None, job["targetAtStart"])
-    resume = resuming.command(world, job)
+    resume = jobs.command(world, job)
     if moved and resume.startswith("ingest"):  # it lands by its own command, which accounts for what it landed
         return f"{resume} --rebase, or start anew"
     if moved:
@@ -109,7 +110,7 @@ def _next_of_suspect(job: Document, unit: Document) -> str:
 
 
 def _worktrees(world: World, damaged: list[Document]) -> Document:
-    listed = housekeeping.listing(world) if world.store.root.is_dir() else {"worktrees": []}
+    listed = cleaning.listing(world) if world.store.root.is_dir() else {"worktrees": []}
     damaged += listed.get("damaged", ())
     rows = listed["worktrees"]
     ours = [row for row in rows if row["kind"] not in ("main", "linked")]

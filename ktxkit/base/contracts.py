@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
 from ktxkit.base import validators
 from ktxkit.base.errors import BrokenContract, CannotRun
-from ktxkit.base.rules import layout
+from ktxkit.base.rules import text as layout
 from ktxkit.base.rules.plain_validity import is_plainly_valid
 
 if TYPE_CHECKING:
     from ktxkit.base.kinds import D, Kind
-    from ktxkit.base.rules.violations import Violation
+    from ktxkit.base.rules.plain_validity import Violation
 
     Name: TypeAlias = Kind[Any] | str
 
@@ -172,7 +172,7 @@ def _require_short_patterns(rules: Any) -> None:
 
 
 def _violations(validator: validators.Validator, value: Any) -> list[Violation]:
-    from ktxkit.base.rules.violations import Violation
+    from ktxkit.base.rules.plain_validity import Violation
 
     found: list[Violation] = []
     large = _is_large(value)

@@ -1,4 +1,6 @@
-"""Child processes: own process group, stdin closed, a deadline that kills the group. And who we are.
+"""Ctrl-C and SIGTERM as a flag: long work stops where it can keep its evidence.
+
+Child processes: own process group, stdin closed, a deadline that kills the group. And who we are.
 
 An owner is (boot id, pid, start time): a pid alone is reused. Source: proc(5), field 22 of /proc/PID/stat.
 """
@@ -9,15 +11,42 @@ import os
 import resource
 import signal
 import subprocess
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any
 
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.digests import digest
+
+
+@contextmanager
+def stopping(flag: threading.Event) -> Iterator[None]:
+    """While the block runs, SIGINT, SIGTERM and SIGHUP set `flag`; a second one of them raises KeyboardInterrupt.
+
+    In a thread that is not the main one nothing is installed: the flag is then the caller's to set.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handler(_number: int, _frame: FrameType | None) -> None:
+        if flag.is_set():
+            raise KeyboardInterrupt
+        flag.set()
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    old = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, previous in old.items():
+            signal.signal(number, previous)
+
 
 Child = subprocess.Popen[bytes]
 KILL_GRACE = 5.0  # seconds between SIGTERM and SIGKILL

@@ -11,9 +11,8 @@ import stat
 
 from blake3 import blake3
 
-from ktxkit.base.rules import stat_key
-from ktxkit.base.rules.manifest import EXECUTABLE, PACKED, REGULAR, SYMLINK
-from ktxkit.base.rules.stat_key import KEY
+from ktxkit.base.rules import manifest
+from ktxkit.base.rules.manifest import EXECUTABLE, KEY, PACKED, REGULAR, SYMLINK
 
 OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -61,7 +60,7 @@ class Reader:
         key = key_of(info)
         if key_of(after) != key:
             return UNSTABLE
-        racy = stat_key.flags(info.st_mtime_ns, info.st_ctime_ns, 1, self.started)
+        racy = manifest.flags(info.st_mtime_ns, info.st_ctime_ns, 1, self.started)
         packed = PACKED.pack(len(path), SYMLINK, len(target), blake3(target).digest()) + path
         return (packed, key + FLAG_BYTES[racy], info.st_nlink), target
 
@@ -107,7 +106,7 @@ class Reader:
         key = KEY.pack(named.st_dev, named.st_ino, named.st_size, modified, changed, named.st_mode)
         if digest is None or key_of(before) != key:
             return UNSTABLE
-        flags = stat_key.flags(modified, changed, named.st_nlink, self.started)
+        flags = manifest.flags(modified, changed, named.st_nlink, self.started)
         kind = EXECUTABLE if mode & stat.S_IXUSR else REGULAR
         return PACKED.pack(len(path), kind, size, digest) + path, key + FLAG_BYTES[flags], named.st_nlink
 

@@ -1,19 +1,76 @@
-"""Removing a checkout's files: never through a mount, and what would not go is told."""
+"""What is mounted where: proc(5), /proc/PID/mountinfo.
+
+Removing a checkout's files: never through a mount, and what would not go is told.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
-from ktxkit.base import mounts
 from ktxkit.base.errors import Refused
 from ktxkit.base.rules.text import printable
+
+# Their events do not say what other machines do, and their inode numbers or times need not be stable.
+REMOTE = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "vboxsf", "ceph", "glusterfs", "lustre", "afs", "coda"}
+    | {"ncpfs", "beegfs", "orangefs", "davfs"}
+)
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A mount point and the type of what is mounted there."""
+
+    point: bytes
+    kind: str
+
+    @property
+    def remote(self) -> bool:
+        """On a network, or served by a process (FUSE): only reading tells what is there."""
+        return self.kind in REMOTE or self.kind.startswith("fuse")
+
+
+def mounts(source: Path = Path("/proc/self/mountinfo")) -> list[Mount]:
+    """Every mount of this process's namespace, in order. Empty where /proc is not there."""
+    try:
+        lines = source.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        left, _, right = line.partition(b" - ")
+        fields = left.split(b" ")
+        if len(fields) > 4 and right:
+            point = _OCTAL.sub(lambda octal: bytes([int(octal.group(1), 8)]), fields[4])
+            found.append(Mount(point, right.split(b" ")[0].decode("ascii", "replace")))
+    return found
+
+
+def of(path: Path, known: list[Mount]) -> Mount | None:
+    """The mount that a real path lies on: the longest point above it, the last one where two are the same."""
+    place = os.fsencode(path)
+    best: Mount | None = None
+    for mount in known:
+        inside = mount.point in (b"/", place) or place.startswith(mount.point + b"/")
+        if inside and (best is None or len(mount.point) >= len(best.point)):
+            best = mount
+    return best
+
+
+def below(path: Path, known: list[Mount]) -> frozenset[bytes]:
+    """Mount points under a real path, relative to it."""
+    prefix = os.fsencode(path).rstrip(b"/") + b"/"
+    return frozenset(mount.point[len(prefix) :] for mount in known if mount.point.startswith(prefix))
 
 
 def nothing_mounted(path: Path) -> None:
     """Raises Refused where something is mounted inside."""
-    inside = sorted(mounts.below(path.resolve(), mounts.mounts()))
+    inside = sorted(below(path.resolve(), mounts()))
     if inside:
         shown = ", ".join(printable(point) for point in inside[:3]) + (", ..." if len(inside) > 3 else "")
         raise Refused(f"something is mounted inside it: {shown}", where=str(path), hint="unmount it, then close again")
@@ -23,7 +80,7 @@ def delete(trash: Path | None) -> bool:
     """Delete what `let_go` left. False where something would not go (a process still writes there, a mount)."""
     if trash is None:
         return True
-    if mounts.below(trash.resolve(), mounts.mounts()):
+    if below(trash.resolve(), mounts()):
         return False
     shutil.rmtree(trash, onerror=_unlock_and_retry)
     return not os.path.lexists(trash)

@@ -1,4 +1,8 @@
-"""A unit's command: its own process group, its output in bounded files, a deadline, and nothing of it left behind.
+"""What a unit prints, kept in files of bounded size: its beginning and its end, and how much was left out between.
+
+The child writes into a pipe that whoever waits for it reads: neither disk nor memory grows with what it prints.
+
+A unit's command: its own process group, its output in bounded files, a deadline, and nothing of it left behind.
 
 What a command leaves running is ended with its group. What left the group (setsid, a daemon) is found by the lease's
 nonce in its environment, ended, and named: it could still write into the worktree.
@@ -12,13 +16,89 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
-from ktxkit.base import process
+from ktxkit.base import files, process
 from ktxkit.base.clock import Clock
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import printable
-from ktxkit.base.unit_log import UnitLog
+
+HEAD = 15 * 1024 * 1024  # bytes of the beginning that are kept
+TAIL = 1024 * 1024  # bytes of the end that are kept
+CHUNK = 256 * 1024
+PIPE = 1024 * 1024  # bytes that a pipe may hold; source: pipe(7), pipe-max-size
+
+
+class UnitLog:
+    """One stream of a unit. `total` and `cut` are bytes; `problem` says why the file could not be written."""
+
+    def __init__(self, path: Path) -> None:
+        files.make_dirs(path.parent)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = os.open(path, flags, files.PRIVATE_FILE)
+        self._stream: IO[bytes] | None = None
+        self._tail = bytearray()
+        self._kept = 0
+        self.total = 0
+        self.problem = ""
+
+    def read_from(self, stream: IO[bytes] | None) -> None:
+        """The end of the pipe that the child writes into. It is closed with the log."""
+        assert stream is not None, "the child's stream is a pipe"
+        self._stream = stream
+        os.set_blocking(stream.fileno(), False)
+
+    @property
+    def descriptor(self) -> int:
+        assert self._stream is not None, "the child was started"
+        return self._stream.fileno()
+
+    @property
+    def cut(self) -> int:
+        """Bytes between beginning and end that were left out."""
+        return max(0, self.total - self._kept - min(len(self._tail), TAIL))
+
+    def take(self) -> bool:
+        """Take what can be had at once, a chunk at most. False at the end of the stream; True where more may come."""
+        try:
+            data = os.read(self.descriptor, CHUNK)
+        except BlockingIOError:
+            return True
+        self.total += len(data)
+        head = data[: max(0, HEAD - self._kept)] if self.total - len(data) == self._kept else b""
+        if head:
+            self._write(head)
+            self._kept += len(head)
+        self._tail += data[len(head) :]
+        if len(self._tail) > 2 * TAIL:
+            del self._tail[:-TAIL]
+        return bool(data)
+
+    def drain(self) -> None:
+        """Take what is in the pipe now, and no more than a pipe holds: something that hid may go on writing."""
+        start = before = self.total
+        while self._stream is not None and self.take() and before < self.total < start + PIPE:
+            before = self.total
+
+    def close(self) -> None:
+        """Write the end behind the beginning and let go of the stream."""
+        cut = self.cut
+        if cut:
+            self._write(f"\n[{cut} bytes were left out here]\n".encode())
+        self._write(bytes(self._tail[-TAIL:]))
+        os.close(self._file)
+        if self._stream is not None:
+            self._stream.close()
+
+    def _write(self, data: bytes) -> None:
+        """A full disk is the unit's misfortune, not the job's end: it is said in the unit's result."""
+        view = memoryview(data)
+        try:
+            while view and not self.problem:
+                view = view[os.write(self._file, view) :]
+        except OSError as error:
+            self.problem = error.strerror or type(error).__name__
+
 
 POLL = 0.2  # seconds between looks at the stop flag and the deadline; the end of a child wakes at once
 MARK = "KTX_LEASE_NONCE"

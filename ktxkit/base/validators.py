@@ -173,7 +173,7 @@ class _Pattern(str):
 
     def __new__(cls, original: str) -> _Pattern:
         """Raises ValueError for a pattern that Python does not have."""
-        from ktxkit.base.rules import ecma_patterns
+        from ktxkit.base.rules import patterns as ecma_patterns
 
         pattern = super().__new__(cls, ecma_patterns.translated(original))
         pattern.original = original

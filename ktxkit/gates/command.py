@@ -1,8 +1,15 @@
-"""Gate `command`: any executable, in a scratch checkout of the tree. Its status is the answer, or its findings are.
+"""A command that serves as a gate: its streams in files, a deadline, and nothing of it left running.
+
+Gate `command`: any executable, in a scratch checkout of the tree. Its status is the answer, or its findings are.
 
 It sees `KTX_GATE_FILES` (a file with the touched paths, symbolic links among them, each ended by NUL) and its own
 working directory, and no variable of git's. With `output: findings` each line that it prints is a JSON object with
 `path` and `message`, and where they are known `rule`, `level`, `line`, `column`, `reference`, `hint`.
+
+Gate `pre-commit`: the repository's own hooks on the touched files, in a scratch checkout.
+
+The manager is the user's, of the version that they pinned: `run` says how it is started (default `pre-commit`). A hook
+that fails is a finding, and so is one that changes a file.
 """
 
 from __future__ import annotations
@@ -11,6 +18,7 @@ import json
 import os
 import posixpath
 import re
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +26,36 @@ from typing import Any
 
 from ktxkit.base import files, process
 from ktxkit.base.errors import CannotRun
+from ktxkit.base.process import Completed
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import printable, truncated
-from ktxkit.gates import gate_process
-from ktxkit.gates.gate_process import OUTPUT_LIMIT
+from ktxkit.base.unit_process import MARK, end_strays
 from ktxkit.gates.plugin import Answer, Finding, Subject
+from ktxkit.git.git import Git
+
+OUTPUT_LIMIT = 4 * 1024 * 1024  # bytes of each stream that are read; a command may print more
+
+
+def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], limit: float) -> Completed:
+    """Run to its end or `limit` seconds, stdin closed. Its group, and what left the group, is ended then.
+
+    The streams go through files beside `cwd`: what it prints never fills the memory, and a process that it leaves
+    behind cannot keep us waiting. Raises CannotRun where it cannot be started.
+    """
+    nonce = secrets.token_hex(16)
+    out, err = (cwd.parent / f"{name}-{nonce[:8]}" for name in ("out", "err"))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(out, flags, files.PRIVATE_FILE), "wb") as one, open(os.open(err, flags, 0o600), "wb") as other:
+        child = process.start(argv, cwd=cwd, env={**env, MARK: nonce}, stdout=one, stderr=other)
+        in_time = process.wait_or_end(child, limit)
+    end_strays(nonce)
+    told = tuple(os.fsdecode(word) for word in argv)
+    return Completed(told, child.returncode, _head(out), _head(err), not in_time)
+
+
+def _head(path: Path) -> bytes:
+    return files.read_part(path, OUTPUT_LIMIT).content
+
 
 TIME_LIMIT = 600.0  # seconds, unless the settings say otherwise
 OUTPUT_SHOWN = 1200  # characters of a failed command's output in its finding
@@ -82,7 +115,7 @@ def run_in(subject: Subject, top: Path, argv: list[str], chosen: list[bytes], li
     """
     listing = top.parent / "files"
     files.write_atomic(listing, b"".join(path + b"\0" for path in chosen), durable=False)
-    done = gate_process.run(argv, cwd=top, env={**plain(subject), "KTX_GATE_FILES": str(listing)}, limit=limit)
+    done = run(argv, cwd=top, env={**plain(subject), "KTX_GATE_FILES": str(listing)}, limit=limit)
     return replace(done, out=without(done.out, top), err=without(done.err, top))
 
 
@@ -166,3 +199,57 @@ def _path(text: str) -> bytes:
         return normal.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return normal.encode("utf-8", "surrogatepass")
+
+
+BATCH = 100_000  # bytes of one command line's paths
+UNEXPECTED = 3  # pre-commit's status for an error of its own (pre_commit/error_handler.py): no hook said it
+CONFIG = b".pre-commit-config.yaml"
+
+
+def check_with_pre_commit(subject: Subject, settings: Mapping[str, Any]) -> Answer:
+    """Run the hooks. A tree without hooks has no findings."""
+    chosen = subject.chosen(settings.get("files", ()), links=True)  # check-symlinks and its kin
+    if CONFIG not in subject.files or not chosen:
+        return Answer()
+    run = settings.get("run", "pre-commit")
+    manager = [run] if isinstance(run, str) else list(run)
+    limit = float(settings.get("timeLimit", TIME_LIMIT))
+    env = {**plain(subject), "SKIP": str(settings.get("skip", ""))}
+    with subject.checkout() as top:
+        done = [_run(manager, top, env, batch, limit) for batch in batches(chosen, os.fsencode(top))]
+        changed = _changed(top, env)
+    wrong = [one for one in done if one.status or one.timed_out]
+    if subject.is_base and any(no_answer(one, UNEXPECTED) for one in wrong):
+        return Answer((), len(chosen))  # nothing is handed down
+    if wrong:
+        return Answer([failed("hook-failed", "pre-commit", one) for one in wrong], len(chosen))
+    if changed:
+        shown = ", ".join(printable(path) for path in changed[:5])
+        return Answer([failed("hook-failed", "pre-commit", done[0], why=f"changed {shown}")], len(chosen))
+    return Answer((), len(chosen))
+
+
+def _run(
+    manager: Sequence[str], top: Path, env: Mapping[str, str], batch: Sequence[bytes], limit: float
+) -> process.Completed:
+    flags = ["run", "--color=never", "--show-diff-on-failure", "--files"]
+    done = run([*manager, *flags, *map(os.fsdecode, batch)], cwd=top, env=env, limit=limit)
+    return replace(done, out=without(done.out, top), err=without(done.err, top))
+
+
+def batches(paths: Sequence[bytes], top: bytes, limit: int = BATCH) -> Iterator[list[bytes]]:
+    """The paths, absolute, so that none looks like an option, in lists that fit into one command line."""
+    batch: list[bytes] = []
+    size = 0
+    for path in paths:
+        full = top + b"/" + path
+        if batch and size + len(full) > limit:
+            yield batch
+            batch, size = [], 0
+        batch.append(full)
+        size += len(full) + 1
+    yield batch
+
+
+def _changed(top: Path, env: Mapping[str, str]) -> list[bytes]:
+    return Git.scrub(top, env).run("diff-files", "--name-only", "-z").nul

@@ -1,16 +1,122 @@
-"""git's hooks of a repository: ours put before what is there, and taken away again."""
+"""The hooks directory of a repository: what stands there, put and taken back in steps that a kill cannot spoil.
+
+git's hooks of a repository: ours put before what is there, and taken away again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+import fcntl
+import importlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ktxkit.base import files
 from ktxkit.base.errors import CannotRun, Refused
-from ktxkit.gates import hook_files
 from ktxkit.gates.rules import hooks
+from ktxkit.gates.rules.hooks import CHAINED
 from ktxkit.git.git import Git, scrubbed
+from ktxkit.git.repository import Repository
 from ktxkit.store.world import World
+
+MODE = 0o755
+
+
+def body(name: str) -> bytes:
+    """One of our hooks as it is shipped."""
+    module = importlib.import_module("ktxkit.hooks")
+    assert module.__file__ is not None
+    return (Path(module.__file__).parent / name).read_bytes()
+
+
+def settings(git: Git) -> tuple[str, str]:
+    """Where `core.hooksPath` comes from (`local`, `worktree`, `global`, `system`) and what it says; empty: unset.
+
+    `git` must not have pinned it.
+    """
+    answer = git.run("config", "--show-scope", "-z", "--get", "core.hooksPath", ok=(0, 1))
+    scope, _, value = answer.out.removesuffix(b"\0").partition(b"\0")
+    return os.fsdecode(scope), os.fsdecode(value)
+
+
+def hooks_directory(git: Git) -> Path:
+    """Where git looks for hooks, resolved."""
+    answer = git.run("rev-parse", "--path-format=absolute", "--git-path", "hooks")
+    return Path(os.path.realpath(answer.text))
+
+
+def inside(path: Path, repository: Repository) -> bool:
+    """Whether a resolved path is this repository's own: in its checkout or its common directory."""
+    homes = [repository.common_dir, *([repository.top] if repository.top else [])]
+    return any(path.is_relative_to(home) for home in homes)
+
+
+def hook_content(path: Path) -> bytes | None:
+    """The hook that stands there; None where nothing does. A link is a hook with no content of ours."""
+    try:
+        return b"" if path.is_symlink() else path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except IsADirectoryError as error:
+        raise CannotRun("a directory stands where a hook is expected", where=str(path), hint="move it away") from error
+
+
+def chained(path: Path) -> Path:
+    """Where the hook is kept that was there before."""
+    return path.with_name(path.name + CHAINED)
+
+
+def same(path: Path) -> bool:
+    """Whether the hook kept beside is the very file that still stands in its place."""
+    beside = chained(path)
+    return os.path.lexists(path) and os.path.lexists(beside) and os.path.samestat(path.lstat(), beside.lstat())
+
+
+def keep(path: Path) -> None:
+    """Give the hook that is there its second name. Until ours is put, git still runs it."""
+    try:
+        os.link(path, chained(path), follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS):
+            raise
+        os.rename(path, chained(path))  # noqa: PTH104 - a file system without hard links
+    files.sync_dir(path.parent)
+
+
+@contextmanager
+def alone(place: Path) -> Iterator[None]:
+    """The hooks directory for ourselves: one install at a time, and what a killed one left half written is removed."""
+    if not place.is_dir():
+        files.make_dirs(place, 0o777)  # as git makes it; the umask decides
+    fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        files.sweep_asides(place)
+        yield
+    finally:
+        os.close(fd)
+
+
+def put(path: Path, data: bytes) -> None:
+    """Put one of our hooks, executable, as a whole or not at all."""
+    files.write_atomic(path, data, mode=MODE)
+
+
+def remove(path: Path) -> None:
+    files.remove(path)
+    files.sync_dir(path.parent)
+
+
+def restore(path: Path) -> None:
+    """Give the hook that was there before its name back: its bytes, its mode, its link."""
+    if same(path):
+        files.remove(chained(path))  # renaming a file to another name of itself does nothing (rename(2))
+    else:
+        os.replace(chained(path), path)  # noqa: PTH105
+    files.sync_dir(path.parent)
 
 
 @dataclass(frozen=True)
@@ -37,9 +143,9 @@ def chosen(names: Sequence[str]) -> list[str]:
 def place(world: World) -> Path:
     """The repository's own hooks directory. Raises Refused where its hooks are not its own."""
     git = Git(world.cwd, scrubbed(world.env))  # the runners of `world` pin core.hooksPath
-    scope, value = hook_files.settings(git)
-    directory = hook_files.directory(git)
-    own = hook_files.inside(directory, world.repository)
+    scope, value = settings(git)
+    directory = hooks_directory(git)
+    own = inside(directory, world.repository)
     if own and scope in ("", "local", "worktree"):
         return directory
     why = (
@@ -55,21 +161,21 @@ def place(world: World) -> Path:
 
 def _call(name: str) -> str:
     """The line that gates in a hook of one's own: the last one of ours."""
-    last = hook_files.body(name).decode("ascii").rstrip("\n").rpartition("\n")[2]
+    last = body(name).decode("ascii").rstrip("\n").rpartition("\n")[2]
     return last[last.index("gate-check") :] + " || exit"
 
 
 def install(world: World, names: Sequence[str]) -> list[Done]:
     """Put our hooks; a hook that is there is kept and runs first. Raises Refused where one cannot be kept."""
     directory, wanted = place(world), chosen(names)
-    with hook_files.alone(directory):
+    with alone(directory):
         planned = [_planned(directory / name) for name in wanted]
         _refuse(planned)
         for step in planned:
-            if step.action == "chain" and not hook_files.same(step.path):
-                hook_files.keep(step.path)
+            if step.action == "chain" and not same(step.path):
+                keep(step.path)
             if step.action != "already":
-                hook_files.put(step.path, hooks.stamped(hook_files.body(step.name)))
+                put(step.path, hooks.stamped(body(step.name)))
     return planned
 
 
@@ -86,15 +192,15 @@ def _refuse(planned: Sequence[Done]) -> None:
 
 
 def _planned(path: Path) -> Done:
-    content = hook_files.content(path)
+    content = hook_content(path)
     chained = _is_chained(path)
-    current = content == hooks.stamped(hook_files.body(path.name))
-    action = hooks.on_install(hooks.whose(content), current=current, chained=chained, same=hook_files.same(path))
+    current = content == hooks.stamped(body(path.name))
+    action = hooks.on_install(hooks.whose(content), current=current, chained=chained, same=same(path))
     return Done(path.name, action, path, chained or action == "chain")
 
 
 def _is_chained(path: Path) -> bool:
-    return hook_files.content(hook_files.chained(path)) is not None
+    return hook_content(chained(path)) is not None
 
 
 def uninstall(world: World, names: Sequence[str]) -> list[Done]:
@@ -102,16 +208,16 @@ def uninstall(world: World, names: Sequence[str]) -> list[Done]:
     directory, wanted = place(world), chosen(names)
     if not directory.is_dir():
         return [Done(name, "absent", directory / name) for name in wanted]
-    with hook_files.alone(directory):
+    with alone(directory):
         return [_taken(directory / name) for name in wanted]
 
 
 def _taken(path: Path) -> Done:
     chained = _is_chained(path)
-    owner = hooks.whose(hook_files.content(path))
-    action = hooks.on_uninstall(owner, chained=chained, same=hook_files.same(path))
+    owner = hooks.whose(hook_content(path))
+    action = hooks.on_uninstall(owner, chained=chained, same=same(path))
     if action == "remove":
-        hook_files.remove(path)
+        remove(path)
     elif action == "restore":
-        hook_files.restore(path)
+        restore(path)
     return Done(path.name, action, path, chained)

@@ -1,4 +1,7 @@
-"""Gate `schema`: JSON or YAML files that must follow a JSON Schema of the repository."""
+"""Gate `schema`: JSON or YAML files that must follow a JSON Schema of the repository.
+
+Gate `swallow`: exceptions that Python code discards.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ from typing import Any
 from ktxkit.base import contracts
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules import strict_yaml
-from ktxkit.base.rules.yaml_nodes import Node, Problem
-from ktxkit.gates.gate_facts import NOT_A_FILE
+from ktxkit.base.rules.strict_yaml import Node, Problem
+from ktxkit.gates.facts import NOT_A_FILE
 from ktxkit.gates.plugin import PLAIN, Answer, Finding, Subject
-from ktxkit.gates.rules import shape
+from ktxkit.gates.rules import source
+from ktxkit.gates.rules.swallow import judge
 
 FIRST = "a schema that allows it has to be landed before it"
 
@@ -70,13 +74,24 @@ def _findings(path: bytes, data: bytes, validator: contracts.Foreign, origin: st
 def problems(path: bytes, data: bytes, validator: contracts.Foreign) -> list[Problem]:
     parsed = strict_yaml.read(data)
     if parsed.root is not None:
-        return [*parsed.problems, *shape.judged("", parsed.root, validator)]
+        return [*parsed.problems, *source.judged("", parsed.root, validator)]
     if not path.endswith(b".json"):  # a YAML document without content is null
-        return list(parsed.problems) or shape.judged("", Node("scalar", 1, 1, 0, 0, None), validator)
+        return list(parsed.problems) or source.judged("", Node("scalar", 1, 1, 0, 0, None), validator)
     try:  # JSON that YAML does not take (tabs, surrogate pairs): judged without places
         value = json.loads(data)
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):  # no JSON either, or half a character (a lone surrogate)
         said = "comments alone are not JSON" if data.strip() else "an empty file is not JSON"
         return list(parsed.problems) or [Problem("yaml-syntax", 1, 1, said, "write a value: null, {} or []")]
-    return shape.judged("", Node("scalar", 1, 1, 0, 0, value), validator)
+    return source.judged("", Node("scalar", 1, 1, 0, 0, value), validator)
+
+
+def check_swallowed(subject: Subject, settings: Mapping[str, Any]) -> Answer:
+    """Judge the Python files that `files` names (default: all)."""
+    chosen = subject.chosen(settings.get("files", ()), ("**/*.py",))
+    return Answer([one for path, data in subject.each(chosen) for one in _swallowed(path, data)], len(chosen))
+
+
+def _swallowed(path: bytes, data: bytes) -> Iterator[Finding]:
+    for one in judge(data):
+        yield Finding(one.rule, path, one.message, one.line, one.column, hint=one.hint, gate="swallow")

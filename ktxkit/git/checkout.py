@@ -12,8 +12,8 @@ from ktxkit.base import files, process
 from ktxkit.git import child
 from ktxkit.git.git import Answer, Git
 from ktxkit.git.rules.checkout import Obstacle, obstacles, parents
+from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import ABSENT, Entry, index_info, parse_staged
-from ktxkit.git.rules.status import Status
 from ktxkit.git.staging import beyond_a_link
 
 FAST_FORWARD = (

@@ -12,12 +12,12 @@ from pathlib import Path
 from ktxkit.base import files, process
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.text import printable
-from ktxkit.git import packing
+from ktxkit.git import staging
 from ktxkit.git.git import Answer, Git
+from ktxkit.git.listing import RAW
 from ktxkit.git.neutral import Neutral
 from ktxkit.git.rules.merge import Merged, parse_merge
 from ktxkit.git.rules.patch import Entry, index_info, parse_raw, parse_staged, staged
-from ktxkit.git.tree_diff import RAW
 
 COPY = 1024 * 1024  # bytes moved at once
 ROLES, SIDE = ("author", "committer"), "ktxkit <ktxkit@invalid> 0 +0000"
@@ -229,13 +229,13 @@ def merge(neutral: Neutral, base_tree: str, integration_tree: str, unit_tree: st
     store = Path(neutral.git.env["GIT_OBJECT_DIRECTORY"])
     words = ("merge-tree", "--write-tree", "-z", integration, unit)
     if not wide:
-        answer = neutral.git.run(*words, ok=(0, 1), env=packing.stores(store, ours))
+        answer = neutral.git.run(*words, ok=(0, 1), env=staging.stores(store, ours))
         return parse_merge(answer.out, answer.status)
     place = neutral.directory / "new"
-    with packing.aside(place, store, ours) as env:
-        answer = neutral.git.configured(**packing.QUICK).run(*words, ok=(0, 1), env=env)
+    with staging.aside(place, store, ours) as env:
+        answer = neutral.git.configured(**staging.QUICK).run(*words, ok=(0, 1), env=env)
         if answer.status == 0:
-            packing.admit(neutral.git, place, store)
+            staging.admit(neutral.git, place, store)
     return parse_merge(answer.out, answer.status)
 
 

@@ -1,19 +1,29 @@
-"""Objects, read through one long-lived `cat-file --batch-command`: 0.03 ms each, in any object format."""
+"""Objects, read through one long-lived `cat-file --batch-command`: 0.03 ms each, in any object format.
+
+A partial clone's missing objects, fetched many at once from the remote that promised them.
+
+The neutral directory has no remote, so nothing is fetched there one by one and unasked. Source of the options:
+promisor-remote.c in git, which fetches so itself.
+
+The files of a tree by path, without a listing: what a small change of a large tree asks for is a few of them.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 from ktxkit.base import process
 from ktxkit.base.errors import BrokenContract, CannotRun
-from ktxkit.git.git import Git
-from ktxkit.git.listing import LISTED_KEPT, Below, Listed, in_runs
-from ktxkit.git.listing import TreeEntry as TreeEntry
+from ktxkit.base.rules.text import plural, printable
+from ktxkit.git import repository
+from ktxkit.git.git import Argument, Git
+from ktxkit.git.listing import LISTED_KEPT, Below, Listed, TreeEntry, in_runs
 from ktxkit.git.rules.patch import Content
 
 ENTRIES_KEPT = 60_000  # of trees that were read, those used last: some 12 MB, however long a run is
@@ -249,3 +259,130 @@ def flush_loose(objects: Path, oids: Iterable[str]) -> int:
         finally:
             os.close(fd)
     return count
+
+
+PATIENCE = 600.0  # seconds that one fetch may take
+FETCH = (
+    "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance",
+    "--filter=blob:none", "--stdin",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Promised:
+    """The remotes of a partial clone. `git` stands in the user's repository and asks nobody anything."""
+
+    git: Git
+
+    def fetch(self, oids: Iterable[str]) -> None:
+        """Fetch objects, in one call for each remote until one has them. Raises CannotRun where none does."""
+        wanted = sorted(set(oids))
+        block = "".join(f"{oid}\n" for oid in wanted).encode("ascii")
+        said = "it has no promisor remote any more"
+        for name in self._remotes():
+            git = self.git.configured(fetch_negotiationAlgorithm="noop")
+            answer = git.run(*FETCH, "--end-of-options", name, stdin=block, ok=None, timeout=PATIENCE)
+            if answer.status == 0:
+                return
+            told = answer.err.strip().rpartition(b"\n")[2]
+            said = f"{name} did not give them: {printable(told)}"
+        raise CannotRun(
+            f"{plural(len(wanted), 'object')} of this partial clone cannot be fetched: {said}",
+            where=str(self.git.cwd),
+            hint="reach the remote (network, credentials) and run it again; nothing was changed",
+        )
+
+    def warm(self, *args: Argument, env: Mapping[str, str] | None = None) -> None:
+        """Run a read in the user's repository, where git itself fetches what it misses, whatever it answers."""
+        self.git.run(*args, ok=None, env=env, timeout=PATIENCE)
+
+    def _remotes(self) -> list[str]:
+        """Remotes that promised objects. Source: git-config(1), remote.<name>.promisor and extensions.partialClone."""
+        query = ("config", "-z", "--get-regexp", r"^(remote\..*\.promisor|extensions\.partialclone)$")
+        found = []
+        for item in self.git.run(*query, ok=(0, 1)).nul:
+            key, _, value = os.fsdecode(item).partition("\n")
+            if key == "extensions.partialclone":
+                found.append(value)
+            elif value != "false":
+                found.append(key.removeprefix("remote.").removesuffix(".promisor"))
+        return list(dict.fromkeys(found))
+
+
+def promised(git: Git, objects: Path, environ: Mapping[str, str]) -> Promised | None:
+    """The promise of a repository, or None where it is no partial clone: it has no pack from a promisor."""
+    try:
+        partial = any(name.endswith(".promisor") for name in os.listdir(objects / "pack"))  # noqa: PTH208
+    except FileNotFoundError:
+        partial = False
+    if not partial:
+        return None
+    reach = {key: environ[key] for key in repository.REACH if key in environ}
+    return Promised(git.having(**{**repository.QUIET, **reach}))
+
+
+LOOKED_UP = 2_000  # paths that are looked up one by one; then all are listed
+TREE = "040000"
+
+
+class TreeFiles(Mapping[bytes, tuple[str, str]]):
+    """Path to mode and object id, read through `objects` while that is open."""
+
+    def __init__(self, objects: Objects, tree: str) -> None:
+        self._objects, self.id = objects, tree
+        self._looked_up = 0
+        self._differing: tuple[str, list[bytes]] | None = None
+        self._listed: dict[bytes, tuple[str, str]] | None = None
+
+    def _all(self) -> dict[bytes, tuple[str, str]]:
+        if self._listed is None:
+            self._listed = {path: (mode, oid) for mode, path, oid in self._objects.tree(self.id)}
+        return self._listed
+
+    def __getitem__(self, path: bytes) -> tuple[str, str]:
+        self._looked_up += 1
+        if self._listed is not None or self._looked_up > LOOKED_UP:
+            return self._all()[path]
+        found = self._objects.entry(self.id, path)
+        if found is None or found.mode == TREE:
+            raise KeyError(path)
+        return found.mode, found.oid
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def items(self) -> ItemsView[bytes, tuple[str, str]]:
+        return self._all().items()
+
+    def has_folder(self, folder: bytes) -> bool:
+        """Whether a directory, which ends in `/`, is there."""
+        found = self._objects.entry(self.id, folder.removesuffix(b"/"))
+        return found is not None and found.mode == TREE
+
+    def differing(self, before: TreeFiles) -> list[bytes]:
+        """The files that differ from those of another tree, sorted; what both have under one id is not looked at."""
+        if self._differing is None or self._differing[0] != before.id:
+            found: list[bytes] = []
+            _differing(self._objects, before.id, self.id, b"", found)
+            self._differing = before.id, sorted(found)
+        return self._differing[1]
+
+
+def _differing(objects: Objects, before: str, after: str, prefix: bytes, found: list[bytes]) -> None:
+    if before == after:
+        return
+    sides: dict[bytes, list[tuple[str, str] | None]] = {}
+    for side, tree in enumerate((before, after)):
+        for mode, name, oid in objects.level(tree) if tree else ():
+            sides.setdefault(name, [None, None])[side] = mode, oid
+    for name, (old, new) in sides.items():
+        if old == new:
+            continue
+        below = [one[1] if one is not None and one[0] == TREE else "" for one in (old, new)]
+        if any(below):
+            _differing(objects, below[0], below[1], prefix + name + b"/", found)
+        if any(one is not None and one[0] != TREE for one in (old, new)):
+            found.append(prefix + name)

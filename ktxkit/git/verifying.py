@@ -15,7 +15,7 @@ from ktxkit.base.rules.digests import digest
 from ktxkit.base.unit_process import MARK, end_strays
 from ktxkit.git.child import read_status
 from ktxkit.git.git import Git
-from ktxkit.git.rules.verifying import Signature, Snapshot
+from ktxkit.git.rules.checkout import Signature, Snapshot
 
 
 @dataclass(frozen=True)

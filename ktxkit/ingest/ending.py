@@ -1,30 +1,85 @@
-"""The end of an ingestion: provenance validated before the landing, written after it; what the report carries."""
+"""What killed ingestions of a source left: the next one ends what still runs, and writes the report that is missing.
+
+The lock of the source is held: none of them can be alive. Their worktrees and patches stay; `--resume` can still go on.
+
+The end of an ingestion: provenance validated before the landing, written after it; what the report carries.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import BrokenContract, Refused
 from ktxkit.base.rules.text import plural
 from ktxkit.git.objects import Objects
-from ktxkit.ingest import baseline as baselines
-from ktxkit.ingest import staging
-from ktxkit.ingest.account import Account, pending, pending_place
-from ktxkit.ingest.asked import Asked
-from ktxkit.ingest.baseline import Baseline
+from ktxkit.ingest import account, staging
+from ktxkit.ingest import account as baselines
+from ktxkit.ingest.account import Account, Baseline, pending, pending_place
+from ktxkit.ingest.request import Asked
 from ktxkit.ingest.rules import places
-from ktxkit.ingest.rules.difference import Difference
-from ktxkit.ingest.rules.planning import EVICTIONS, Evictions
-from ktxkit.ingest.rules.provenance import problems_of
-from ktxkit.store import jobs
+from ktxkit.ingest.rules.artifacts import problems_of
+from ktxkit.ingest.rules.planning import EVICTIONS, Difference, Evictions
+from ktxkit.store import jobs, tracing
 from ktxkit.store.rules import names
+from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
 from ktxkit.work import report
+from ktxkit.work.job.run import end_left
 from ktxkit.work.job.state import JobRun
 from ktxkit.work.rules.job_file import RECONCILE
 from ktxkit.work.rules.schedule import LANDED
+
+MESSAGE = "it was killed; a later ingestion of the same source found it"
+
+
+def settle_unfinished(world: World, connection: str, source: str) -> list[str]:
+    """Ids of the jobs that were cut off before their report."""
+    jobs.sweep_unbegun(world)
+    found = []
+    for job in _cut_off(world, connection, source):
+        job_id = str(job["jobId"])
+        end_left(world, job, jobs.tracer(world, job))
+        landed = job["state"] == "landed"
+        facts: Document = {"outcome": "done" if landed else "interrupted", "state": "landed" if landed else "aborted"}
+        failure = (
+            {} if landed else {"failure": {"phase": _phase(world, job), "message": MESSAGE, "outcome": "interrupted"}}
+        )
+        whole = {**facts, **failure, "finishedAt": timestamp(world.clock.now())}
+        ended = jobs.change(world, job_id, lambda document, whole=whole: document.update(whole))  # type: ignore[misc]
+        if not landed:
+            account.drop(world, ended)  # what it would have accounted for did not land
+        outcome = {"schemaVersion": SCHEMA_VERSION, "kind": CONTRACT, "jobId": job_id, "syncId": job["syncId"]}
+        if not world.store.exists(places.outcome_doc(job_id)):
+            world.writable_store.write(CONTRACT, places.outcome_doc(job_id), outcome)
+        world.writable_store.write(report.CONTRACT, names.report_doc(job_id), report.build(world, ended))
+        found.append(job_id)
+    return found
+
+
+def _cut_off(world: World, connection: str, source: str) -> Iterator[Document]:
+    """Ingestions of the source that have begun and not ended. A damaged one is none of them."""
+    for job in list(jobs.readable(world)):
+        name = str(job["jobId"])
+        if "finishedAt" in job or (job["connectionId"], job["sourceKey"]) != (connection, source):
+            continue
+        # Killed before that document was written: its sync id, which ends with the job's own, says what it was.
+        if world.store.exists(places.ingest_doc(name)) or str(job.get("syncId", "")).endswith(f"-{name}"):
+            yield job
+
+
+def _phase(world: World, job: Document) -> str:
+    """The phase of the last event that its trace has."""
+    last = "snapshot"
+    try:
+        for event in Journal(world.store.path(names.trace_file(job["jobId"])), tracing.CONTRACT, world.clock).records():
+            last = event["phase"]
+    except BrokenContract:
+        return last
+    return last
+
 
 CONTRACT = "ingest-outcome"
 SHOWN = 20  # rows in a message or the trace; all of them are in its data
@@ -65,7 +120,7 @@ class Told:
         )
 
 
-def account(run: JobRun, snapshot: Document, known: Baseline, outcomes: Mapping[str, str], told: Told) -> None:
+def account_for(run: JobRun, snapshot: Document, known: Baseline, outcomes: Mapping[str, str], told: Told) -> None:
     """Make the provenance, validate it, and write it down to wait for the landing. Raises Refused naming the rows that
     cannot land; nothing has landed then."""
     assert told.difference is not None, "a job that lands was planned"

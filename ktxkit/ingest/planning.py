@@ -11,17 +11,14 @@ from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import Refused
 from ktxkit.base.rules.digests import digest
 from ktxkit.git.objects import Objects
-from ktxkit.ingest.asked import POLICY, RECONCILE_LIMIT, Asked, built_in, built_in_module
-from ktxkit.ingest.baseline import Baseline
-from ktxkit.ingest.connectors.find import connector
-from ktxkit.ingest.connectors.interface import Reading, Setting
+from ktxkit.ingest.account import Baseline
+from ktxkit.ingest.connectors.interface import Reading, Setting, connector
 from ktxkit.ingest.knowledge import Knowledge
+from ktxkit.ingest.request import POLICY, RECONCILE_LIMIT, Asked, built_in, built_in_module
 from ktxkit.ingest.rules import planning
-from ktxkit.ingest.rules.difference import Difference, difference
-from ktxkit.ingest.rules.planning import EVICTIONS, Evictions, Selected
+from ktxkit.ingest.rules.places import snapshot_root, syncs
+from ktxkit.ingest.rules.planning import EVICTIONS, Difference, Evictions, Selected, difference
 from ktxkit.ingest.rules.projection import Applied, apply
-from ktxkit.ingest.rules.raw_paths import snapshot_root
-from ktxkit.ingest.rules.retention import syncs
 from ktxkit.ingest.staging import Staged
 from ktxkit.store.rules import names
 from ktxkit.store.world import World

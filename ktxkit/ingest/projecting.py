@@ -1,4 +1,10 @@
-"""The projection's commit: what the connector says by rule, on top of the snapshot, gated before any unit starts."""
+"""Pages that a person edited since the built-in worker wrote them: its next version is merged with the edit.
+
+Units find such a page as it was written, so that what they make of it differs from their base by the source's change
+only, and integration merges that with the edit as it merges any two changes: cleanly, or as a conflict with its name.
+
+The projection's commit: what the connector says by rule, on top of the snapshot, gated before any unit starts.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +13,52 @@ from typing import Any
 
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import Conflict
+from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import plural
-from ktxkit.gates import gate_facts, gates
-from ktxkit.ingest import trees
-from ktxkit.ingest.asked import Asked
+from ktxkit.gates import facts as gate_facts
+from ktxkit.gates import judging
+from ktxkit.git.git import Git
+from ktxkit.git.objects import Objects
+from ktxkit.ingest import staging
+from ktxkit.ingest.account import Baseline
 from ktxkit.ingest.knowledge import Knowledge
 from ktxkit.ingest.planning import Planned
+from ktxkit.ingest.request import Asked
 from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.projection import Projected
-from ktxkit.work import landing_proof, recover
+from ktxkit.work import land, recover
 from ktxkit.work.job.state import JobRun
+
+
+def of_pages(git: Git, asked: Asked, planned: Planned, base: Baseline, known: Knowledge) -> dict[str, str | None]:
+    """Each edited page that a unit of the plan wrote, and its blob as written; None where that is not there any more.
+
+    A worker of the user's finds pages as they are: it reads an edit, and answers for what it does to it.
+    """
+    if asked.worker:
+        return {}
+    raws = {raw for one in planned.selected for raw in one.proposal.raw_files}
+    wrote: dict[str, dict[str, str]] = {}
+    for raw in raws:
+        for row in base.last.get(raw, ()):
+            path = str(row.get("artifactPath", ""))
+            if path.startswith("wiki/") and path in known.files and "artifactContentHash" in row:
+                wrote.setdefault(path, {})[row["artifactContentHash"]] = row.get("artifactBlob", "")
+    with Objects(git) as objects:
+        found: dict[str, str | None] = {}
+        for path, versions in sorted(wrote.items()):
+            if digest(objects.read(known.files[path])) not in versions:
+                there = [blob for blob in versions.values() if blob and objects.find(blob) is not None]
+                found[path] = there[-1] if there else None
+    return found
+
+
+def said(path: str, blob: str | None) -> str:
+    """What the report says of such a page."""
+    if blob is None:
+        return f"{path} was edited, and what was written before is not there any more: a change of its card conflicts"
+    return f"{path} was edited since it was written: what its card says now is merged with the edit"
+
 
 KEPT = 10_000
 
@@ -39,7 +81,7 @@ def project(run: JobRun, asked: Asked, planned: Planned, known: Knowledge, paren
                 hint="nothing ran after it; correct the source and start again",
             )
         message = f"Projection of {asked.owner}\n"
-        made = trees.commit(run.world, parent, applied.changes, message, texts=True)
+        made = staging.commit(run.world, parent, applied.changes, message, texts=True)
         facts |= {"commit": made, "kept": list(applied.kept)[:100], "warnings": len(projection.warnings)}
         _gated(run, made, due)
     run.world.writable_store.write("projected", places.projected_doc(run.job_id), _document(run, planned, known))
@@ -54,14 +96,14 @@ def verified(run: JobRun, start: str, base: str) -> None:
     before, now = ((commit, run.git.text("rev-parse", "--verify", f"{commit}^{{tree}}")) for commit in (start, base))
     said = ("the projection", "nothing ran after it: correct the source or the command and start again")
     with recover.holding(run.world, run.job["integrationRef"], run.job) as held:
-        landing_proof.prove(run.world, run.job, held, run.plan.verify, now, said=said, without=before)
+        land.prove(run.world, run.job, held, run.plan.verify, now, said=said, without=before)
 
 
 def _gated(run: JobRun, commit: str, due: Collection[str]) -> None:
     git = run.git
     tree = git.text("rev-parse", "--verify", f"{commit}^{{tree}}")
     start = git.text("rev-parse", "--verify", f"{run.job['targetAtStart']}^{{tree}}")
-    verdict = gates.check_tree(run.world, tree, base_tree=start, options=run.plan.gates)
+    verdict = judging.check_tree(run.world, tree, base_tree=start, options=run.plan.gates)
     errors = [one for one in verdict["findings"] if one["level"] == "error" and not one.get("inherited")]
     new = [one for one in errors if one["path"] not in due]
     if new:

@@ -1,8 +1,101 @@
-"""A question as it was asked."""
+"""A project's name from the address of its origin.
+
+Which project a repository is: every run, record and answer is qualified by it.
+
+Ids of test runs.
+
+The index, as new as the ledger. Where nothing is new, what would read it in is not even loaded.
+
+A question as it was asked.
+
+Runs picked from the index. It loads little: the banner must have answered before other commands have begun.
+
+The questions of `ledger-query`: how many subjects each takes, who answers, which columns its text form shows.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import importlib
+import re
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ktxkit.base.errors import CannotRun, KtxError
+from ktxkit.base.rules.text import nearest
+from ktxkit.ledger.index_file import Index
+from ktxkit.store.rules import names
+
+if TYPE_CHECKING:
+    from ktxkit.base.contracts import Document
+    from ktxkit.store.world import World
+
+
+_SCP = re.compile(r"(?:[^@/]+@)?([^/:@]+):(?!//)(.+)")
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^@/]*@)?([^/:]*)(?::[0-9]+)?/(.*)", re.IGNORECASE)
+
+
+def from_url(url: str) -> str:
+    """`host/owner/name`, the same for every way to write an address; never with a password. A path: `file:PATH`."""
+    found = _URL.fullmatch(url)
+    if found is None:
+        scp = _SCP.fullmatch(url)
+        if scp is None or url.startswith(("/", ".")):
+            return f"file:{url.rstrip('/').removesuffix('.git')}"
+        found = scp
+    host, path = found[1].lower(), found[2].strip("/").removesuffix(".git").strip("/")
+    return f"{host}/{path}" if host else f"file:/{path}"
+
+
+VARIABLE = "KTX_PROJECT"
+
+
+def resolve(world: World) -> str:
+    """KTX_PROJECT, else `git config ktx.project`, else origin's address without its credentials, else the repository's
+    place on this machine. Raises CannotRun outside a repository: there is no default.
+    """
+    if world.env.get(VARIABLE):
+        return world.env[VARIABLE]
+    try:
+        repository = world.repository
+    except KtxError as error:
+        raise CannotRun(
+            f"no project: {error.message}",
+            where=error.where,
+            hint=f"run inside a repository, set {VARIABLE}, or name one with --project",
+        ) from error
+    found = world.git.run("config", "--null", "--get-regexp", r"^(ktx\.project|remote\.origin\.url)$", ok=(0, 1))
+    pairs = dict(entry.decode("utf-8", "replace").partition("\n")[::2] for entry in found.nul)
+    if pairs.get("ktx.project"):
+        return pairs["ktx.project"]
+    if pairs.get("remote.origin.url"):
+        return from_url(pairs["remote.origin.url"])
+    return f"file:{repository.default_store.parent}"
+
+
+def new_run_id(now: datetime) -> str:
+    """Sorts by time; unique by its tail."""
+    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
+
+
+def ensure(world: World, *, settle: bool = True) -> Index:
+    """The index, as new as the ledger. Raises BrokenContract where a line is broken."""
+    place = world.store.path(names.LEDGER_INDEX)
+    index = Index(place if place.parent.is_dir() else Path(":memory:"))  # a question makes no store
+    if not index.holds(world.store.path(names.LEDGER)):
+        from ktxkit.ledger import ledger as indexing
+
+        indexing.update(world, index)
+    if settle and index.db.execute("SELECT 1 FROM runs WHERE closed = 0 LIMIT 1").fetchone():
+        from ktxkit.ledger import ledger
+        from ktxkit.ledger import ledger as indexing
+
+        if ledger.writable(world):
+            indexing.close_ended(world, index)
+        indexing.update(world, index)
+    return index
 
 
 class Ask(NamedTuple):
@@ -19,3 +112,140 @@ class Ask(NamedTuple):
     @property
     def project(self) -> str:
         return ", ".join(self.projects)
+
+
+LAST = "closed = 1 AND parent IS NULL AND mode = 'run'"
+SCOPED = f"{LAST} AND scope != 'full'"
+FULL = f"{LAST} AND scope = 'full'"
+
+
+def source(line: dict[str, Any]) -> str:
+    return f"{names.LEDGER}#{line['seq']}"
+
+
+def pick(index: Index, ask: Ask, where: str) -> dict[str, Any] | None:
+    """The newest run of the asked projects that fits."""
+    marks = ", ".join("?" for _ in ask.projects)
+    sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND {where} ORDER BY started DESC, seq DESC LIMIT 1"
+    found = index.rows(sql, *ask.projects)
+    return found[0] if found else None
+
+
+def record_of(row: dict[str, Any] | None) -> dict[str, Any] | None:
+    if row is None:
+        return None
+    import json
+
+    found: dict[str, Any] = json.loads(row["record"])
+    return found
+
+
+def running(index: Index, ask: Ask) -> list[str]:
+    """Runs that were opened and not closed."""
+    marks = ", ".join("?" for _ in ask.projects)
+    sql = f"SELECT run FROM runs WHERE project IN ({marks}) AND closed = 0 AND parent IS NULL ORDER BY seq"
+    return [row["run"] for row in index.rows(sql, *ask.projects)]
+
+
+def find(index: Index, ask: Ask, run: str) -> dict[str, Any]:
+    """A run by its id, a unique beginning of it, or `last`, `last-full`, `last-scoped`. Raises CannotRun."""
+    words = {"last": LAST, "last-full": FULL, "last-scoped": SCOPED}
+    if run in words:
+        row = pick(index, ask, words[run])
+        if row is None:
+            raise CannotRun(f"there is no {run} run", hint="`ledger-query runs` lists those there are")
+        return row
+    marks = ", ".join("?" for _ in ask.projects)
+    sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND substr(run, 1, ?) = ? ORDER BY seq"
+    rows = index.rows(sql, *ask.projects, len(run), run)
+    exact = [row for row in rows if row["run"] == run] or rows
+    if len(exact) == 1:
+        return exact[0]
+    known = [row["run"] for row in index.rows("SELECT run FROM runs ORDER BY seq DESC LIMIT 1000")]
+    near = [row["run"] for row in exact[:3]] or nearest(run, known)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`ledger-query runs` lists those there are"
+    raise CannotRun(f"{'several runs begin' if exact else 'no run begins'} with {run!r}", hint=hint)
+
+
+RUN_COLUMNS = ("what", "run", "started", "scope", "state", "verdict", "tests", "wall", "trigger", "why")
+
+JOB_COLUMNS = ("job", "state", "target", "created", "units", "outcomes")
+UNIT_COLUMNS = ("position", "unit", "outcome", "patch", "paths", "lease", "reason", "source")
+TRACE_COLUMNS = ("at", "level", "phase", "event", "unit", "ms", "error", "data", "source")
+LIVE_COLUMNS = ("run", "asked", "started", "elapsed", "done", "total", "tests", "busy", "inFlight", "state")
+TEST_COLUMNS = ("test", "outcome", "total", "setup", "call", "teardown", "worker", "occurrence", "attempt")
+
+
+class Question(NamedTuple):
+    """`answer` is `wing.module:function`; it is imported when the question is asked."""
+
+    answer: str
+    least: int = 0
+    most: int = 0
+    columns: tuple[str, ...] = ()
+    project: bool = True
+
+
+QUESTIONS: dict[str, Question] = {
+    "last": Question("ledger.answers:last", columns=RUN_COLUMNS),
+    "last-full": Question("ledger.answers:last_full", columns=RUN_COLUMNS),
+    "last-scoped": Question("ledger.answers:last_scoped", columns=RUN_COLUMNS),
+    "run": Question("ledger.answers:one_run", 1, 1, ("what", "test", "message", "cause", "since")),
+    "runs": Question("ledger.answers:runs", columns=RUN_COLUMNS),
+    "report": Question("app.pages:summary", columns=(*RUN_COLUMNS, "authoritative")),
+    "slowest": Question("ledger.answers:slowest", 0, 1, TEST_COLUMNS),
+    "fixtures": Question("ledger.answers:fixtures", 0, 1, ("fixture", "base", "scope", "count", "total", "longest")),
+    "compare": Question("ledger.answers:compare", 2, 2),
+    "history": Question("ledger.answers:history", 1, 1, ("started", "run", "scope", *TEST_COLUMNS[1:], "message")),
+    "flaky": Question("ledger.answers:flaky", 0, 1, ("test", "word", "executions", "why", "run", "outcome", "attempt")),
+    "explain": Question("ledger.answers:explain", 1, 2),
+    "live": Question("ledger.live:live", 0, 1, LIVE_COLUMNS),
+    "provenance": Question(
+        "ingest.provenance:provenance",
+        1,
+        1,
+        ("kind", "how", "rawPath", "artifact", "action", "sync", "run", "job", "unit", "event", "test", "source"),
+    ),
+    "banner": Question("ledger.banner:banner", project=False),
+    "graph": Question("ledger.exports:graph_lines"),
+    "rules": Question("ledger.exports:rules", 0, 0, ("word", "also", "needs", "means", "say", "why"), project=False),
+    "jobs": Question("ledger.job_answers:all_jobs", 0, 0, JOB_COLUMNS, project=False),
+    "job": Question("ledger.job_answers:one_job", 1, 1, UNIT_COLUMNS, project=False),
+    "trace": Question("ledger.job_answers:trace", 1, 1, TRACE_COLUMNS, project=False),
+}
+
+
+# What other options of the command turn a question into.
+QUESTIONS["ctrf"] = Question("ledger.exports:ctrf_report", 0, 1)
+QUESTIONS["page"] = Question("app.pages:render_ledger")
+QUESTIONS["prolog"] = Question("ledger.exports:prolog", project=False)
+ASKED = tuple(name for name in QUESTIONS if name not in ("ctrf", "prolog", "page"))
+
+
+def variant(name: str, form: str | None, html: bool, prolog: bool) -> str:
+    """What the other options turn a question into. Raises CannotRun for one that it has not."""
+    if html and name != "report":
+        raise CannotRun("--html is of `report`", hint="ledger-query report --html FILE")
+    if form == "ctrf" and name not in ("run", "last"):
+        raise CannotRun("--format ctrf is of `run` and `last`", hint="ledger-query run RUN --format ctrf")
+    return "ctrf" if form == "ctrf" else "prolog" if prolog else "page" if html else name
+
+
+def asked(world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object) -> Ask:
+    """The question as it is asked. Raises CannotRun for a wrong number of subjects or an unresolvable project."""
+    question = QUESTIONS[name]
+    if not question.least <= len(subject) <= question.most:
+        need = str(question.most) if question.least == question.most else f"{question.least} to {question.most}"
+        raise CannotRun(f"{name} takes {need} subjects, not {len(subject)}", hint="see ledger-query --help")
+    named: tuple[str, ...] = tuple(projects)
+    if question.project and not named:
+        named = (resolve(world),)
+    return Ask(subject=tuple(subject), projects=named, **more)  # type: ignore[arg-type]
+
+
+def ask(world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object) -> Document | bytes:
+    """The answer; bytes where the question is an export. Raises CannotRun as `asked` does."""
+    module, _, function = QUESTIONS[name].answer.partition(":")
+    answering = getattr(importlib.import_module(f"ktxkit.{module}"), function)
+    found: Document | bytes = answering(world, asked(world, name, subject, projects, **more))
+    return found

@@ -8,12 +8,9 @@ from typing import Any
 from ktxkit.base.clock import since_process_start
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import KtxError
-from ktxkit.ledger import projects
-from ktxkit.ledger.asking import Ask
-from ktxkit.ledger.ledger_index import ensure
-from ktxkit.ledger.picking import FULL, LAST, pick, record_of, running, source
-from ktxkit.ledger.rules.answers import answer
-from ktxkit.ledger.rules.rows import passed, run_row
+from ktxkit.ledger import asking
+from ktxkit.ledger.asking import FULL, LAST, Ask, ensure, pick, record_of, running, source
+from ktxkit.ledger.rules.rows import answer, passed, run_row
 from ktxkit.store.world import World
 
 BUDGET = 0.17  # seconds since the process began; the rest of 200 ms is for saying it
@@ -44,7 +41,7 @@ def banner(world: World, ask: Ask, budget: float | None = None) -> Document:
 
 def _collect(world: World, ask: Ask, told: dict[str, Any]) -> None:
     try:
-        asked = ask if ask.projects else Ask(projects=(projects.resolve(world),))
+        asked = ask if ask.projects else Ask(projects=(asking.resolve(world),))
         index = ensure(world)
         last = pick(index, asked, LAST)
         full = pick(index, asked, FULL)
@@ -72,9 +69,9 @@ def _same_tree(world: World, record: dict[str, Any]) -> bool:
     clean = all(line.startswith(b"#") for line in status)
     if clean and not ran.get("dirty") and ran.get("commit") == head:
         return True
-    from ktxkit.git import tree_state
+    from ktxkit.git import snapshot
 
-    return bool(tree_state.take(world.git, world.repository).tree == ran.get("tree"))
+    return bool(snapshot.take(world.git, world.repository).tree == ran.get("tree"))
 
 
 def lines(document: Document) -> list[str]:

@@ -1,4 +1,7 @@
-"""The claims of a text, held against the ledger and against the content that the text speaks of."""
+"""The claims of a text, held against the ledger and against the content that the text speaks of.
+
+The message gate `claims`: what a commit's message says of test runs is held against the ledger.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,15 @@ from functools import cached_property
 from typing import Any
 
 from ktxkit.base.errors import KtxError
-from ktxkit.git import tree_state
-from ktxkit.ledger import lexicon, projects
+from ktxkit.gates.plugin import MESSAGE_PATH, Answer, Finding
+from ktxkit.git import snapshot
+from ktxkit.ledger import answers, asking
+from ktxkit.ledger.answers import executions, repetitions
+from ktxkit.ledger.asking import ensure
 from ktxkit.ledger.index_file import EXECUTIONS, OUTCOMES, Index
-from ktxkit.ledger.ledger_index import ensure
-from ktxkit.ledger.rules.claims import gate
-from ktxkit.ledger.rules.claims.judge import Facts, Record, Ruling
+from ktxkit.ledger.rules import claims
+from ktxkit.ledger.rules.claims import Facts, Record, Ruling
 from ktxkit.ledger.rules.evidence import judge
-from ktxkit.ledger.word_answers import executions, repetitions
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
@@ -26,11 +30,11 @@ ERRORS_SEEN = 2000
 
 def rulings(world: World, message: str) -> list[Ruling]:
     """The rulings on a message. One without a claim passes untouched: nothing is opened for it."""
-    rules = lexicon.load()
-    if not any(True for _ in gate.found(message, rules)):
+    rules = answers.load()
+    if not any(True for _ in claims.found(message, rules)):
         return []
     evidence = Evidence(world)
-    found = gate.rulings(message, evidence.facts)
+    found = claims.rulings(message, evidence.facts)
     if world.store.exists(names.LEDGER):
         return found
     return [
@@ -43,7 +47,7 @@ class Evidence:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.project = projects.resolve(world)
+        self.project = asking.resolve(world)
 
     @cached_property
     def index(self) -> Index:
@@ -60,7 +64,7 @@ class Evidence:
             word=self.word,
             errors=self.errors,
             uncommitted=frozenset(self.uncommitted),
-            lexicon=lexicon.load(),
+            lexicon=answers.load(),
         )
 
     @cached_property
@@ -69,11 +73,11 @@ class Evidence:
         return "GIT_INDEX_FILE" in self.world.env
 
     @cached_property
-    def checkout(self) -> tree_state.TreeState | None:
+    def checkout(self) -> snapshot.TreeState | None:
         if self.world.repository.top is None:
             return None
         try:
-            return tree_state.take(self.world.git, self.world.repository)
+            return snapshot.take(self.world.git, self.world.repository)
         except KtxError:
             return None  # not known, and said so by what follows from it
 
@@ -162,3 +166,26 @@ class Evidence:
     def errors(self) -> list[str]:
         sql = "SELECT DISTINCT message FROM results WHERE message IS NOT NULL ORDER BY rid DESC LIMIT ?"
         return [row["message"] for row in self.index.rows(sql, ERRORS_SEEN)]
+
+
+def check(world: World, message: str) -> Answer:
+    """Findings on the claims of a message that are not borne out; a message without one is untouched."""
+    found = rulings(world, message)
+    return Answer([finding(one) for one in found if one.rule], looked=len(found))
+
+
+def finding(ruling: Ruling) -> Finding:
+    """A ruling at its place in the message, with the rows that it rests on."""
+    line, column = ruling.claim.sentence.place(ruling.claim.start)
+    return Finding(
+        rule=ruling.rule,
+        path=MESSAGE_PATH,
+        message=f"{ruling.claim.text!r}: {ruling.verdict}: {ruling.message}",
+        line=line,
+        column=column,
+        reference=ruling.claim.text,
+        searched=ruling.rows,
+        hint=ruling.hint,
+        level=ruling.level,
+        gate="claims",
+    )

@@ -1,19 +1,23 @@
-"""What the ledger hands to other tools: CTRF reports, a graph, a Prolog rulebase."""
+"""What the ledger hands to other tools: CTRF reports, a graph, a Prolog rulebase.
+
+The ledger as nodes and edges, for whoever joins them in a graph database. Ids are qualified by the project, so that
+loading the same thing twice changes nothing.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
-from ktxkit.ledger import lexicon
-from ktxkit.ledger.asking import Ask
+from ktxkit.base.rules.digests import digest
+from ktxkit.ledger import answers
+from ktxkit.ledger.asking import Ask, ensure, find
 from ktxkit.ledger.index_file import OUTCOMES, Index
-from ktxkit.ledger.ledger_index import ensure
-from ktxkit.ledger.picking import find
-from ktxkit.ledger.rules import ctrf, graph
-from ktxkit.ledger.rules.answers import answer
+from ktxkit.ledger.rules import importers
+from ktxkit.ledger.rules.rows import answer
 from ktxkit.store.world import World
 
 
@@ -26,7 +30,7 @@ def ctrf_report(world: World, ask: Ask) -> bytes:
             f"the tests of {run['run']} are not known: {run['why'] or 'it is running'}",
             hint="`ledger-query runs` lists others; a run must have ended and have its events",
         )
-    document = ctrf.report(json.loads(run["record"]), _attempts(index, run["rid"]))
+    document = importers.report(json.loads(run["record"]), _attempts(index, run["rid"]))
     return (json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False) + "\n").encode("ascii")
 
 
@@ -39,7 +43,7 @@ def graph_lines(world: World, ask: Ask) -> bytes:
     lines: list[str] = []
     for run in runs:
         rows = [row | {"suite": suite_of(row["test"])} for row in _attempts(index, run["rid"])]
-        for element in graph.elements(json.loads(run["record"]), rows):
+        for element in elements(json.loads(run["record"]), rows):
             key = element["id"]
             if key not in seen:
                 seen.add(key)
@@ -63,7 +67,7 @@ def _attempts(index: Index, rid: int) -> list[dict[str, Any]]:
 
 def rules(world: World, ask: Ask) -> Document:
     """The rules of the words: what each needs, and what is refused."""
-    found = lexicon.load()
+    found = answers.load()
     rows = [
         {"word": one["word"], "also": one.get("also"), "needs": one["needs"], "means": one["means"]}
         for one in found["words"]
@@ -76,6 +80,52 @@ def rules(world: World, ask: Ask) -> Document:
 
 def prolog(world: World, ask: Ask) -> bytes:
     """The same as a Prolog rulebase."""
-    from ktxkit.ledger.rules.prolog import rulebase
+    from ktxkit.ledger.rules.lexicon import rulebase
 
-    return rulebase(lexicon.load()).encode("utf-8")
+    return rulebase(answers.load()).encode("utf-8")
+
+
+Element = dict[str, Any]
+
+
+def node_id(project: str, kind: str, name: str) -> str:
+    """`kind:project#name`; a name too long for an id is its digest."""
+    return f"{kind}:{project}#{name if len(name) <= 400 else digest(name.encode('utf-8'))}"
+
+
+def elements(record: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> Iterator[Element]:
+    """Nodes and edges of one run: the run, its commit and tree, each test and its suite, each execution as an edge."""
+    project = record["project"]
+    run = node_id(project, "run", record["run"])
+    keys = ("startedAt", "wallSeconds", "state", "verdict", "authoritative", "trigger")
+    yield _node("project", f"project:{project}", {"name": project})
+    facts = {key: record[key] for key in keys if key in record}
+    yield _node("run", run, facts | {"scope": record["scope"]["kind"], "counts": record["counts"]})
+    yield _edge("OF", run, f"project:{project}")
+    for kind, key in (("commit", "commit"), ("tree", "tree")):
+        if key in record.get("tree", {}):
+            target = node_id(project, kind, record["tree"][key])
+            yield _node(kind, target, {"oid": record["tree"][key]})
+            yield _edge("ON", run, target)
+    if "parent" in record:
+        yield _edge("INSIDE", run, node_id(project, "run", record["parent"]))
+    suites: set[str] = set()
+    for row in rows:
+        test, suite = node_id(project, "test", row["test"]), row["suite"]
+        if suite not in suites:
+            suites.add(suite)
+            yield _node("suite", node_id(project, "suite", suite), {"name": suite})
+        yield _node("test", test, {"name": row["test"]})
+        yield _edge("PART_OF", test, node_id(project, "suite", suite))
+        facts = {"outcome": row["outcome"], "seconds": row["total"] / 1e6, "attempt": row["attempt"]}
+        yield _edge("EXECUTED", run, test, facts | {"occurrence": row["occurrence"]})
+
+
+def _node(kind: str, name: str, facts: Mapping[str, Any]) -> Element:
+    return {"element": "node", "kind": kind, "id": name, **facts}
+
+
+def _edge(kind: str, start: str, end: str, facts: Mapping[str, Any] | None = None) -> Element:
+    more = dict(facts or {})
+    tail = f"/{more['occurrence']}.{more['attempt']}" if "attempt" in more else ""
+    return {"element": "edge", "kind": kind, "id": f"{kind}:{start}->{end}{tail}", "from": start, "to": end, **more}

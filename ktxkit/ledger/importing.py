@@ -12,8 +12,8 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.digests import digest
-from ktxkit.ledger import event_log, ledger, projects
-from ktxkit.ledger.artifacts import Artifacts
+from ktxkit.ledger import asking, event_log, ledger
+from ktxkit.ledger.event_log import Artifacts
 from ktxkit.ledger.rules import importers
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -39,7 +39,7 @@ def take(world: World, kind: str, name: str, project: str = "") -> tuple[str, Do
     else:
         run = f"imported-{digest(data)[3:19]}"
         keep = Artifacts(store.path(names.ARTIFACTS)).keep
-        head = _start(world, run, kind, str(path), project or projects.resolve(world), path.stat().st_mtime)
+        head = _start(world, run, kind, str(path), project or asking.resolve(world), path.stat().st_mtime)
         body = b"".join(_framed(event) for event in [head, *_events(kind, data, str(path), keep)])
     target = store.path(names.events_file(run))
     if target.exists():

@@ -1,4 +1,6 @@
-"""`ledger/index.sqlite`: one row for a run and test. Disposable: where it is damaged or foreign it is made again.
+"""In the index, each run's results in columns (ledger/rules/rows.py), beside the rows of `results`.
+
+`ledger/index.sqlite`: one row for a run and test. Disposable: where it is damaged or foreign it is made again.
 
 It holds a watermark: file, offset and bytes of the last ledger line that went in. What it cannot write it keeps in
 memory. Durations are whole microseconds. Of 2,085,069 records of 63 runs: 48 MB, made in 0.8 of the time in which their
@@ -10,19 +12,51 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from operator import add
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.ledger import ledger_columns
-from ktxkit.ledger.rules import columns
-from ktxkit.ledger.rules.attempt import BAD
+from ktxkit.base.rules.digests import digest
+from ktxkit.ledger.rules import rows
+from ktxkit.ledger.rules import rows as columns
+from ktxkit.ledger.rules.fold import BAD
 
 if TYPE_CHECKING:
-    from ktxkit.ledger.rules.attempt import Attempt
+    from ktxkit.ledger.rules.fold import Attempt
+
+
+SHAPES = "CREATE TABLE shapes (sid INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, places BLOB NOT NULL)"
+COLUMNS = (
+    "CREATE TABLE columns (rid INTEGER PRIMARY KEY, attempts INTEGER NOT NULL, total INTEGER NOT NULL,"
+    " sid INTEGER NOT NULL, verdicts BLOB NOT NULL, totals BLOB NOT NULL)"
+)
+
+
+def add_columns(db: sqlite3.Connection, rid: int, places: Sequence[int], codes: bytes, totals: Sequence[int]) -> None:
+    """The results of a run: place, verdict and total of each attempt. Runs of the same tests share their places."""
+    shape, verdicts, times = rows.packed(places, codes, totals)
+    key = digest(shape)
+    db.execute("INSERT OR IGNORE INTO shapes (digest, places) VALUES (?, ?)", (key, shape))
+    db.execute(
+        "INSERT OR REPLACE INTO columns SELECT ?, ?, ?, sid, ?, ? FROM shapes WHERE digest = ?",
+        (rid, len(places), sum(totals), verdicts, times, key),
+    )
+
+
+def load(db: sqlite3.Connection, rid: int) -> rows.Columns:
+    """The results of a run that was ingested."""
+    sql = "SELECT places, verdicts, totals FROM columns JOIN shapes USING (sid) WHERE rid = ?"
+    return rows.unpacked(*db.execute(sql, (rid,)).fetchone())
+
+
+def sums(db: sqlite3.Connection, rid: int) -> tuple[int, int]:
+    """How many attempts a run has, and the microseconds of all."""
+    attempts, total = db.execute("SELECT attempts, total FROM columns WHERE rid = ?", (rid,)).fetchone()
+    return attempts, total
+
 
 VERSION = 7 if sys.byteorder == "little" else 1007  # of the tables and columns; another one is made again
 FEW = 1000  # tests named in one statement
@@ -98,7 +132,7 @@ class Index:
             tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
             for (table,) in tables.fetchall():
                 db.execute(f'DROP TABLE "{table}"')
-            for statement in (*TABLES.split(";\n"), ledger_columns.SHAPES, ledger_columns.COLUMNS):
+            for statement in (*TABLES.split(";\n"), SHAPES, COLUMNS):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {VERSION}")
         db.execute("COMMIT")
@@ -212,7 +246,7 @@ class Index:
         self.db.executemany(RESULT, rows)
         places = [tid << columns.SHIFT | 1 for tid in tids] + [row[1] << columns.SHIFT | row[2] for row in rows]
         codes = bytes([PASSED]) * len(tids) + bytes(columns.NO_VERDICT if row[5] is None else row[5] for row in rows)
-        ledger_columns.add(self.db, rid, places, codes, totals + [row[9] for row in rows])
+        add_columns(self.db, rid, places, codes, totals + [row[9] for row in rows])
         self.db.executemany("INSERT INTO tests VALUES (?, ?, ?, 0, 0)", known.taken())
         self.db.executemany(
             "UPDATE tests SET bad = bad + ?, retried = retried + ? WHERE tid = ?",

@@ -9,11 +9,11 @@ from typing import Any
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract
 from ktxkit.ledger.asking import Ask
-from ktxkit.ledger.rules.answers import Row, Verdict, answer
+from ktxkit.ledger.rules.rows import Row, Verdict, answer
 from ktxkit.store import jobs, tracing
-from ktxkit.store.journal import Journal
 from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import LEVELS
+from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
 
 LANDED: dict[str, Verdict] = {"landed": "true", "open": "unknown"}

@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
             _follow(config)
         if hasattr(config, "workerinput"):
             if config.workerinput.get("ktxkit"):
-                from ktxkit.ledger.recording.worker import WorkerRecorder
+                from ktxkit.ledger.recording.recorder import WorkerRecorder
 
                 config.pluginmanager.register(WorkerRecorder(config), "ktxkit-recorder")
             return
@@ -45,11 +45,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _follow(config: pytest.Config) -> None:
     """In a run of `test-run --trace`: tell the tracer which test it is at."""
-    from ktxkit.ledger.recording import contexts
+    from ktxkit.ledger.recording import recorder
 
-    found = contexts.tracer()
+    found = recorder.tracer()
     if found is not None:
-        config.pluginmanager.register(contexts.Contexts(found), "ktxkit-contexts")
+        config.pluginmanager.register(recorder.Contexts(found), "ktxkit-contexts")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Refused
-from ktxkit.observer import observer_records, observer_status
-from ktxkit.observer.observer_attach import Attached, attach, trusted_baseline
-from ktxkit.observer.observer_attempt import Attempt
-from ktxkit.observer.observer_reconcile import Reconciler, Seen
-from ktxkit.observer.observer_records import record_proof
-from ktxkit.observer.rules.settings import Settings
+from ktxkit.observer import attempt as observer_records
+from ktxkit.observer import status as observer_status
+from ktxkit.observer.attach import Attached, attach, trusted_baseline
+from ktxkit.observer.attempt import Attempt, record_proof
+from ktxkit.observer.reconcile import Reconciler, Seen
+from ktxkit.observer.rules.clocks import Settings
 from ktxkit.observer.scanned import Level
 from ktxkit.store import jobs
 from ktxkit.store.leases import Place, path_of
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.observer.observer_loop import Loop
+    from ktxkit.observer.loop import Loop
 
 __all__ = ["UnitObserver", "once", "preserve", "record_proof", "sealing_hold", "status", "watch"]
 
@@ -67,7 +67,7 @@ def watch(
 
     `tell` gets each record that was appended. Returns the status at the end.
     """
-    from ktxkit.observer.observer_loop import Loop
+    from ktxkit.observer.loop import Loop
 
     loop = Loop(attach(place, lease, settings, bump=True), wanted=native)
     clock = place.world.clock
@@ -108,7 +108,7 @@ class UnitObserver:
         native: bool = True,
     ) -> UnitObserver:
         """Attach, with a whole baseline. Raises Refused, Blocked, OSError: then nothing is observed yet."""
-        from ktxkit.observer.observer_loop import Loop
+        from ktxkit.observer.loop import Loop
 
         loop = Loop(attach(Place.of_unit(world, job, unit), lease, settings, bump=True), wanted=native)
         try:
@@ -142,7 +142,7 @@ class UnitObserver:
                     self.loop.reconciler.reconcile("before-decision", Level.CONTENT)
                     observer_records.fence(self.loop.attempt, reason)
                     if reaped:
-                        observer_records.reaped(self.loop.attempt)
+                        observer_records.record_reaped(self.loop.attempt)
                 return observer_status.of(self.loop.attempt)
             finally:
                 self.loop.close()

@@ -13,9 +13,8 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import BrokenContract
 from ktxkit.git.git import Git
-from ktxkit.observer.rules.domain import attempt_name
-from ktxkit.observer.rules.gitignore import IgnoreRules, rules_of
-from ktxkit.observer.rules.paths_policy import CandidatePathPolicy, from_lease
+from ktxkit.observer.rules.paths_policy import CandidatePathPolicy, IgnoreRules, from_lease, rules_of
+from ktxkit.observer.rules.status import attempt_name
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 

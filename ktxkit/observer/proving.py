@@ -21,7 +21,7 @@ def prove(world: World, job: str | None, unit: str | None, receipt: str, event: 
     `receipt` names it (empty: its digest): the same one counts once. Raises Refused where the caller is not the attempt
     that has the lease, or that is over; CannotRun where no unit is meant.
     """
-    from ktxkit.observer.observer_records import record_proof
+    from ktxkit.observer.attempt import record_proof
     from ktxkit.store import jobs
 
     job, unit = job or event["jobId"], unit or event.get("data", {}).get("unitKey")
@@ -43,7 +43,7 @@ def of_words(world: World, job: str | None, unit: str | None, receipt: str, phas
     job = job or jobs.need_job(world, None)["jobId"]
     now = world.clock.now().timestamp()
     event = {"jobId": job, "phase": phase, "event": truncated(name, 120), "at": now}
-    return prove(world, job, unit or jobs.identify(world, job, None)[1], receipt, event)
+    return prove(world, job, unit or jobs.current_unit(world, job, None)[1], receipt, event)
 
 
 def notes(args: argparse.Namespace, world: World, events: Sequence[Document]) -> list[str]:

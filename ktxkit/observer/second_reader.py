@@ -20,7 +20,7 @@ from ktxkit.base import process
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.reading import Found
 from ktxkit.observer.manifest_file import Stored
-from ktxkit.observer.rules.tracked import Tracked
+from ktxkit.observer.rules.projection import Tracked
 from ktxkit.observer.scanned import Subject
 from ktxkit.observer.second_reader_process import receive, send
 

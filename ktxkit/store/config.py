@@ -1,15 +1,90 @@
-"""The repository's `.ktx-config.yaml`: read from the checkout we stand in, checked whole, never guessed."""
+"""What a repository's `.ktx-config.yaml` may say: wrong keys with the nearest right ones, and a template.
+
+The repository's `.ktx-config.yaml`: read from the checkout we stand in, checked whole, never guessed.
+
+`.ktx-config.yaml` at the top of the checkout (contract `config`): what a repository asks of the commands.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ktxkit.base import contracts, files
 from ktxkit.base.contracts import Document
-from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
 from ktxkit.base.rules.strict_yaml import Parsed, read
-from ktxkit.store.rules.config import FILE, wrong_keys
+from ktxkit.base.rules.text import nearest
 from ktxkit.store.world import World
+
+FILE = ".ktx-config.yaml"
+TEMPLATE = """\
+# ktxkit, for everybody who works on this repository. Every key is optional; what stands here is the default.
+# `git ktx doctor` checks this file. A job file and the command line say it instead where they say it.
+schemaVersion: 1
+
+# Defaults of every job file (job-run).
+# job:
+#   target: main            # the branch that jobs land on; without it the one that is checked out
+#   connectionId: local     # whose data it is, in every trace event
+#   sourceKey: manual
+#   maxParallel: 8          # units at once; without it the number of processors
+#   timeLimit: 3600         # seconds for each unit
+#   onFailure: continue     # or abort: nothing lands after a unit has failed
+#   onConflict: set-aside   # or stop: nothing lands then; or prune: what dangles is taken out
+#   verify: make check      # runs on every candidate, in a checkout of its own
+#   copy: [.env]            # ignored files that a unit's worktree needs too
+#   policy:
+#     allow: ["wiki/**"]    # what a unit may touch
+#     deny: ["**/*.lock"]
+
+# A command that is told of the end of each job, of suspects and of blocked branches, as JSON on its stdin.
+# notify: ./tools/notify.sh
+
+# Ingestion (ingest-run). Without keepSnapshots every snapshot stays under raw-sources/.
+# ingest:
+#   keepSnapshots: 10       # the newest of each source; older ones go in the commit of the next sync
+
+# What must hold before a test run counts as authoritative, and when a test is called slow or flaky.
+# ledger:
+#   repetitions: 2          # identical executions with both outcomes before a test is flaky
+#   preconditions:
+#     - name: database
+#       run: pg_isready
+"""
+
+
+@dataclass(frozen=True)
+class WrongKey:
+    """A key that means nothing where it stands; `place` is the keys above it."""
+
+    place: tuple[str | int, ...]
+    key: str
+    near: str
+
+    @property
+    def message(self) -> str:
+        where = ".".join(str(part) for part in (*self.place, self.key))
+        return f"{where} means nothing here" + (f"; did you mean {self.near}?" if self.near else "")
+
+
+def wrong_keys(document: Any, schema: Mapping[str, Any], place: tuple[str | int, ...] = ()) -> Iterator[WrongKey]:
+    """Every key that a closed object of the schema does not know, outermost first."""
+    if isinstance(document, list):
+        for number, item in enumerate(document):
+            yield from wrong_keys(item, schema.get("items", {}), (*place, number))
+    if not isinstance(document, Mapping) or "properties" not in schema:
+        return
+    known = schema["properties"]
+    for key in document:
+        if key not in known and not str(key).startswith("x-"):
+            yield WrongKey(place, str(key), next(iter(nearest(str(key), list(known), 1)), ""))
+    for key, value in document.items():
+        if key in known:
+            yield from wrong_keys(value, known[key], (*place, key))
+
 
 CONTRACT = "config"
 SIZE_LIMIT = 1024 * 1024  # bytes
@@ -75,3 +150,34 @@ def _parsed(path: Path) -> Parsed | None:
         return None
     except BrokenContract as error:
         raise CannotRun(error.message, where=error.where, hint=error.hint) from error
+
+
+def load_settings(world: World) -> Document:
+    """The configuration of the checkout that we stand in; empty where there is none. Raises CannotRun."""
+    try:
+        assert world.repository
+    except KtxError:
+        return {}  # a store outside any repository
+    return load(world)
+
+
+def ledger(world: World) -> dict[str, Any]:
+    """Its part about the ledger."""
+    found: dict[str, Any] = load_settings(world).get("ledger", {})
+    return found
+
+
+def read_yaml(path: Path, contract: str) -> Document:
+    """A YAML file that must be of a contract. Raises CannotRun: it is a person who writes it."""
+    from ktxkit.base.rules.strict_yaml import read
+
+    parsed = read(files.read(path, SIZE_LIMIT))
+    if parsed.problems:
+        first = parsed.problems[0]
+        raise CannotRun(f"not YAML: {first.message}", where=f"{path}:{first.line}:{first.column}", hint=first.hint)
+    value = parsed.root.data() if parsed.root is not None else None
+    try:
+        contracts.validate(contract, value if value is not None else {}, str(path))
+    except BrokenContract as error:
+        raise CannotRun(error.message, where=error.where, hint=f"the contract `{contract}` lists its keys") from error
+    return value or {}

@@ -1,4 +1,14 @@
-"""Job documents: made once, changed only under the job's lock, and how a command knows which job and unit it is in."""
+"""Whose store it is. One kept elsewhere (`KTX_DIR`) holds the jobs of one repository, and says of which.
+
+Two repositories in one store would mix their jobs, refs and snapshots: a job would land in a repository that never saw
+its work. The repository's own `.ktx/` needs no such document: its place tells.
+
+Job documents: made once, changed only under the job's lock, and how a command knows which job and unit it is in.
+
+Documents of a job that cannot be read, each by its name: nothing is guessed from what is left.
+
+How a job that did not land is continued, and whether it still can be.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +18,74 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ktxkit.base import files
+from ktxkit.base import contracts, files
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
-from ktxkit.base.errors import BrokenContract, CannotRun, Refused
+from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
+from ktxkit.base.identity import Identity, identify
 from ktxkit.base.lock import flocked
-from ktxkit.base.rules.text import nearest, path_bytes
-from ktxkit.store import store_owner
+from ktxkit.base.rules.text import nearest, path_bytes, path_fields, printable
 from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.store.tracing import Tracer
 from ktxkit.store.world import World
+
+OWNER_CONTRACT = "store"
+
+
+def require_ours(world: World) -> None:
+    """Before jobs of the store are shown or changed. Raises Refused where they are another repository's."""
+    if world.store.root == world.repository.default_store:
+        return
+    owner = world.store.read_optional(OWNER_CONTRACT, names.STORE)
+    if owner is not None:
+        _require(world, owner, _here(world))
+
+
+def claim(world: World) -> None:
+    """Before a job is made: the store is this repository's from now on. Raises Refused where it is another's.
+
+    A repository that was renamed stays the owner (device, inode and birth time tell it); one that was put back at the
+    same path is taken for the same.
+    """
+    if world.store.root == world.repository.default_store:
+        return
+    here, common = _here(world), world.repository.common_dir
+    lock = world.writable_store.path(names.STORE_LOCK)
+    with flocked(lock, clock=world.clock, what="the store's own document"):
+        owner = world.store.read_optional(OWNER_CONTRACT, names.STORE)
+        if owner is not None:
+            _require(world, owner, here)
+        wanted = {**path_fields(os.fsencode(common)), **here.document()}
+        if owner is None or any(owner.get(key) != value for key, value in wanted.items()):
+            made = {
+                "schemaVersion": SCHEMA_VERSION,
+                "kind": OWNER_CONTRACT,
+                "at": timestamp(world.clock.now()),
+                **wanted,
+            }
+            world.writable_store.write(OWNER_CONTRACT, names.STORE, made)
+
+
+def _here(world: World) -> Identity:
+    found = identify(world.repository.common_dir)
+    if found is None:
+        where = str(world.repository.common_dir)
+        raise Blocked("the repository's git directory is gone", where=where, hint="put it back; nothing was changed")
+    return found
+
+
+def _require(world: World, owner: Document, here: Identity) -> None:
+    place = Path(os.fsdecode(path_bytes(owner)))
+    if here.matches(owner) or place == world.repository.common_dir:
+        return
+    hint = "give this repository a store of its own: another KTX_DIR, or none"
+    if identify(place) is None:
+        document = world.store.path(names.STORE)
+        hint = f"if that repository is this one now (it was moved between disks): remove {printable(str(document))}"
+    message = f"the store belongs to another repository: {printable(str(place))}"
+    raise Refused(message, where=str(world.store.root), hint=hint)
+
 
 CONTRACT = "job"
 
@@ -76,7 +143,7 @@ def load(world: World, job_id: str) -> Document:
     repository's.
     """
     names.check_job(job_id)
-    store_owner.require_ours(world)
+    require_ours(world)
     found = world.store.read_optional(CONTRACT, names.job_doc(job_id))
     if found is None:
         require_not_lost(world, job_id)
@@ -118,7 +185,7 @@ def create(
     names.check_job(job_id)
     if job_id == "adhoc":
         raise CannotRun("the job id 'adhoc' is taken: worktrees without a job lie there", hint="use another id")
-    store_owner.claim(world)
+    claim(world)
     with locked(world, job_id):
         old = world.store.read_optional(CONTRACT, names.job_doc(job_id))
         if old is not None:
@@ -238,7 +305,7 @@ def unit_of(job: Document, key: str) -> Unit:
     )
 
 
-def identify(world: World, job: str | None, unit: str | None) -> tuple[str | None, str | None]:
+def current_unit(world: World, job: str | None, unit: str | None) -> tuple[str | None, str | None]:
     """Job and unit of a command: the options, then KTX_JOB and KTX_UNIT, then the worktree it stands in."""
     job = job or world.env.get("KTX_JOB") or None
     unit = unit or world.env.get("KTX_UNIT") or None
@@ -279,7 +346,7 @@ def _must_be_the_leased_one(world: World, job: Document, unit: Unit, name: str) 
 
 def need_job(world: World, job: str | None) -> Document:
     """The job that a command is in. Raises CannotRun where it is in none."""
-    found = job or world.env.get("KTX_JOB") or identify(world, None, None)[0]
+    found = job or world.env.get("KTX_JOB") or current_unit(world, None, None)[0]
     if not found:
         raise CannotRun("which job?", hint="--job JOB, or KTX_JOB, or run inside a unit's worktree")
     return load(world, found)
@@ -288,7 +355,7 @@ def need_job(world: World, job: str | None) -> Document:
 def need_unit(world: World, job: str | None, unit: str | None) -> tuple[Document, Unit]:
     """The job and unit that a command is in. Raises CannotRun where either is not known."""
     document = need_job(world, job)
-    _, key = identify(world, document["jobId"], unit)
+    _, key = current_unit(world, document["jobId"], unit)
     if not key:
         raise CannotRun("which unit?", hint="--unit KEY, or KTX_UNIT, or run inside a unit's worktree")
     return document, unit_of(document, key)
@@ -297,3 +364,59 @@ def need_unit(world: World, job: str | None, unit: str | None) -> tuple[Document
 def tracer(world: World, job: Document) -> Tracer:
     """The job's trace."""
     return Tracer.of_job(world.writable_store, world.clock, job, world.env)
+
+
+# Documents whose name is not that of their contract.
+CONTRACTS = {
+    "result": "unit-result",
+    "landing-intent": "intent",
+    "verification-intent": "intent",
+    "actions": "unit-actions",
+}
+
+
+def of_job(world: World, job: str) -> list[Document]:
+    """`where` and `message` of each damaged document of the job and its units."""
+    found = []
+    for place in _damaged(world, job):
+        stem = place.rpartition("/")[2].removesuffix(".json")
+        contract = CONTRACTS.get(stem, stem)
+        if contract not in contracts.names():
+            continue
+        try:
+            world.store.read_optional(contract, place)
+        except BrokenContract as error:
+            found.append({"where": error.where, "message": error.message})
+    return found
+
+
+def _damaged(world: World, job: str) -> Iterator[str]:
+    places = [names.job_dir(job)]
+    units = f"{names.job_dir(job)}/units"
+    places += [f"{units}/{unit}" for unit in world.store.children(units)]
+    for place in places:
+        yield from (f"{place}/{name}" for name in world.store.children(place) if name.endswith(".json"))
+
+
+def command(world: World, job: Document) -> str:
+    """The command that continues a job; empty where none does: it landed, was made by hand, or a later one took it up.
+
+    Raises BrokenContract for a damaged document.
+    """
+    job_id, store = str(job["jobId"]), world.store
+    if job["state"] not in ("open", "failed", "aborted") or superseded_by(world, job_id):
+        return ""
+    known = store.exists(names.job_part(job_id, "ingest")) or store.exists(names.job_part(job_id, "job-file"))
+    return how(world, job_id) if known else ""
+
+
+def how(world: World, job_id: str) -> str:
+    """How a job is resumed: an ingestion by the command that made it."""
+    command = "ingest-run" if world.store.exists(names.job_part(job_id, "ingest")) else "job-run"
+    return f"{command} --resume {job_id}"
+
+
+def superseded_by(world: World, job_id: str) -> str:
+    """The later ingestion that took up what this one left; empty for none."""
+    outcome = world.store.read_optional("ingest-outcome", names.job_part(job_id, "ingest-outcome")) or {}
+    return str(outcome.get("supersededBy", ""))

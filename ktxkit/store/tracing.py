@@ -1,19 +1,152 @@
-"""A job's trace as a value to hand around: events go to `ingest-traces/JOB/trace.jsonl` as they happen."""
+"""Append-only JSON Lines (design, section 4, journal rule).
+
+One append is one write of whole records to an O_APPEND descriptor, under flock. Before it the last byte is looked at: a
+tail without its newline is a torn write of a killed process; it is moved to a side file and counted, so that it cannot
+swallow the next record. A journal is cut back only under flock.
+
+A job's trace as a value to hand around: events go to `ingest-traces/JOB/trace.jsonl` as they happen.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ktxkit.base import contracts, files
 from ktxkit.base.clock import Clock, timestamp
-from ktxkit.store.journal import Journal
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.lock import flocked
 from ktxkit.store.rules.trace import DEFAULT_LEVEL, TraceContext, event, wanted
 
 if TYPE_CHECKING:
     from ktxkit.store.store import Store
+
+
+CHUNK = 64 * 1024  # bytes read at once when looking for the last newline
+RECORD_LIMIT = 8 * 1024 * 1024  # bytes of one record
+
+
+class Journal(NamedTuple):
+    """One journal: where it is and what its records are."""
+
+    path: Path
+    contract: str
+    clock: Clock
+
+    def append(self, records: Sequence[Document], *, durable: bool = False, validated: bool = False) -> int:
+        """Append all records or none; returns the number of torn tails set aside (0 or 1).
+
+        Every record is validated before the first byte is written; `validated`: the caller has just done so. Raises
+        BrokenContract, OSError.
+        """
+        line = contracts.compact if validated else partial(contracts.line, self.contract, where=str(self.path))
+        lines = [line(record) for record in records]
+        longest = max(map(len, lines), default=0)
+        if longest > RECORD_LIMIT:
+            raise BrokenContract(
+                f"{self.contract}: a record of {longest} bytes is too long",
+                where=str(self.path),
+                hint="shorten its data, or put it into a file and name that",
+            )
+        block = b"".join(lines)
+        self._require_file()
+        with flocked(self.path.with_name(self.path.name + ".lock"), clock=self.clock):
+            fresh = not self.path.exists()
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                torn = self._set_torn_aside(fd)
+                self._write(fd, block)
+                if durable:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            if durable and fresh:
+                files.sync_dir(self.path.parent)
+        return torn
+
+    def _require_file(self) -> bool:
+        """Whether it is there. Raises CannotRun for anything but a regular file: a device could be read for ever."""
+        if not self.path.exists():
+            return False
+        if not self.path.is_file():
+            raise CannotRun("a journal must be a regular file", where=str(self.path), hint="name a file, or a new one")
+        return True
+
+    def _write(self, fd: int, block: bytes) -> None:
+        """One write; a short one (disk full) is cut back, so that no part of a record stays."""
+        size = os.fstat(fd).st_size
+        try:
+            files.write_all(fd, block)
+        except OSError:
+            os.ftruncate(fd, size)
+            raise
+
+    def _set_torn_aside(self, fd: int) -> int:
+        size = os.fstat(fd).st_size
+        if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
+            return 0
+        whole = _last_newline(fd, size)
+        side = self.path.with_name(f"{self.path.name}.torn-{os.urandom(4).hex()}")
+        files.write_atomic(side, os.pread(fd, size - whole, whole))
+        os.ftruncate(fd, whole)
+        os.fsync(fd)
+        return 1
+
+    def records(self) -> Iterator[Document]:
+        """Every whole record, validated, in order. A torn tail is passed over; a bad line before it is status 5."""
+        for number, line, ended in self._lines():
+            if not ended:
+                return
+            if len(line) > RECORD_LIMIT:
+                raise BrokenContract(
+                    "a record is too long",
+                    where=f"{self.path}:{number}",
+                    hint="the file may be foreign: move it away, and a new one is begun",
+                )
+            yield contracts.loads(self.contract, line, f"{self.path}:{number}")
+
+    def _lines(self) -> Iterator[tuple[int, bytes, bool]]:
+        if not self._require_file():
+            return
+        with open(self.path, "rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                yield number, line.removesuffix(b"\n"), line.endswith(b"\n")
+
+    def last(self) -> Document | None:
+        """The last whole record, validated; None in an empty journal. Reads only the end of the file."""
+        if not self._require_file():
+            return None
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            end = _last_newline(fd, os.fstat(fd).st_size)
+            start = _last_newline(fd, max(0, end - 1))
+            line = os.pread(fd, end - start, start)
+        finally:
+            os.close(fd)
+        return contracts.loads(self.contract, line, f"{self.path}: last record") if line else None
+
+    def torn(self) -> list[Path]:
+        """The side files that hold torn tails."""
+        return sorted(self.path.parent.glob(f"{self.path.name}.torn-*"))
+
+
+def _last_newline(fd: int, size: int) -> int:
+    """The length of the file up to and with its last newline; 0 where it has none."""
+    end = size
+    while end > 0:
+        begin = max(0, end - CHUNK)
+        found = os.pread(fd, end - begin, begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
+
 
 CONTRACT = "trace-event"
 

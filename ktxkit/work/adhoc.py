@@ -14,14 +14,14 @@ from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked, CannotRun, Refused
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import printable
-from ktxkit.git import remote
+from ktxkit.git import repository as remote
 from ktxkit.store.leases import LEASE, OPENING, Place, lease_here, path_of, standing, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import base_candidates, isolated
 from ktxkit.store.world import World
 from ktxkit.work.attic import head_to_attic
+from ktxkit.work.closing import free_path
 from ktxkit.work.opening import Wanted, make, make_in_place, recover_opening
-from ktxkit.work.worktrees import free_path
 
 PR_REF = "refs/ktx/pr/{number}"
 

@@ -10,7 +10,6 @@ from ktxkit.base import contracts
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
-from ktxkit.store.journal import Journal
 from ktxkit.store.rules.trace import (
     DEFAULT_CONNECTION,
     DEFAULT_LEVEL,
@@ -21,7 +20,7 @@ from ktxkit.store.rules.trace import (
     plain,
     wanted,
 )
-from ktxkit.store.tracing import CONTRACT, Tracer
+from ktxkit.store.tracing import CONTRACT, Journal, Tracer
 
 if TYPE_CHECKING:
     from ktxkit.store.world import World
@@ -50,7 +49,7 @@ def tracer(world: World, place: Place) -> Tracer:
         from ktxkit.store import jobs
 
         found = jobs.tracer(world, jobs.need_job(world, place.job or None))
-        return _bound(found, place.unit or jobs.identify(world, found.context.job_id, None)[1] or "")
+        return _bound(found, place.unit or jobs.current_unit(world, found.context.job_id, None)[1] or "")
     journal = Journal(world.cwd / Path(path), CONTRACT, world.clock)
     context = _context(journal, place, world.env)
     threshold = world.env.get("KTX_TRACE_LEVEL", DEFAULT_LEVEL)

@@ -13,7 +13,7 @@ from ktxkit.base.identity import identify
 from ktxkit.git import child, snapshot
 from ktxkit.git.git import Git
 from ktxkit.git.neutral import scratch_dir
-from ktxkit.git.rules.status import Status
+from ktxkit.git.rules.child import Status
 from ktxkit.observer.path_policy import of_lease
 from ktxkit.store.leases import Place, path_of, worktrees
 from ktxkit.store.rules.worktrees import Work, can_be_kept, unsaved, way_out
@@ -73,7 +73,7 @@ class Held(NamedTuple):
 def _content(place: Place, lease: Document, git: Git, head: str) -> Held:
     with scratch_dir(place.world) as scratch:
         if lease["mode"] != "unit" or child.hidden(git, scratch):
-            found = snapshot.take(git, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ())))
+            found = snapshot.take_snapshot(git, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ())))
             status = child.read_status(git, ignored="traditional")
             inside = {*found.nested, *_ignored_repositories(git, status, found.nested)}
             return Held(found.tree, tuple(sorted(inside)), (), status.staged_only)
@@ -141,7 +141,7 @@ def to_attic(place: Place, lease: Document, path: Path, *, branch_goes: bool = F
     copied = tuple(os.fsencode(name) for name in lease.get("copied", ()))
     reader = _reader(place.world, lease, path)
     with scratch_dir(place.world) as scratch:
-        found = snapshot.take(reader, scratch, copied)
+        found = snapshot.take_snapshot(reader, scratch, copied)
         also = list(work.pending)
         if work.staged:
             also.insert(0, snapshot.staged(reader, scratch, work.staged, f"index: {message}", lease["openedAt"]))

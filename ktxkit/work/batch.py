@@ -19,10 +19,11 @@ from ktxkit.git.objects import Objects
 from ktxkit.store import jobs
 from ktxkit.store.branch_lock import Held
 from ktxkit.store.world import World
-from ktxkit.work import control, integrate, recover, verification
+from ktxkit.work import integrate, recover, verification
+from ktxkit.work import integrate as control
 from ktxkit.work.candidate import Judged, Offer
-from ktxkit.work.rules.blame import Culprit, first_failure, may_confirm, minimal_set
-from ktxkit.work.step import Options, Step, check_message, receipt_of
+from ktxkit.work.integrate import Options, Step, check_message, receipt_of
+from ktxkit.work.rules.schedule import Culprit, first_failure, may_confirm, minimal_set
 
 
 @dataclass(frozen=True)

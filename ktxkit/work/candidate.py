@@ -9,15 +9,15 @@ from typing import Any
 
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract
-from ktxkit.git import merging, packing
+from ktxkit.git import merging, staging
 from ktxkit.git.neutral import Neutral
 from ktxkit.git.objects import Objects
 from ktxkit.git.rules import merge as core_merge
 from ktxkit.git.rules.merge import Clash
 from ktxkit.git.rules.patch import Content, Entry, Side, entries_of
 from ktxkit.store.world import World
+from ktxkit.work.collect import judge_entries
 from ktxkit.work.rules.policy import Breach, Policy
-from ktxkit.work.taken import judge_entries
 
 SUSPECT = "suspect_revert"
 NO_BLOB = ("absent", "gitlink")
@@ -128,7 +128,7 @@ def merged(neutral: Neutral, objects: Objects, offer: Offer, integration_tree: s
     """Merge and prove. `follow`: an upstream rename is followed where the new path passes the policy."""
     upstream = merging.changes(neutral, offer.base_tree, integration_tree)
     merging.prefetch(neutral, core_merge.needed(offer.entries, upstream))
-    wide = len(offer.entries) > packing.MANY
+    wide = len(offer.entries) > staging.MANY
     made = merging.merge(neutral, offer.base_tree, integration_tree, offer.tree, wide=wide)
     if not made.clean:
         return Judged("textual_conflict", conflicts=tuple(core_merge.textual(made, offer.entries, upstream)))
@@ -163,7 +163,7 @@ def gated(world: World, judged: Judged, base_tree: str, options: Mapping[str, An
 
     With the option `prune` what dangles is taken out of the tree, and it may go on where every gate then passes.
     """
-    from ktxkit.gates.gates import check_tree
+    from ktxkit.gates.judging import check_tree
 
     asked = {key: value for key, value in options.items() if key != "prune"}
     touched = [entry.path for entry in judged.entries]
@@ -176,7 +176,7 @@ def gated(world: World, judged: Judged, base_tree: str, options: Mapping[str, An
         "warnings": sum(1 for f in found if f["level"] == "warning" and not f.get("inherited")),
     }
     if new and options.get("prune"):
-        from ktxkit.gates.gate_prune import prune_tree
+        from ktxkit.gates.pruning import prune_tree
 
         mended = prune_tree(world, judged.tree, base_tree=base_tree, options=asked)
         if mended["outcome"] == "done":

@@ -1,25 +1,103 @@
-"""Ending a lease: the checkout goes only where nothing is lost by it, and what did not land goes to the attic first.
+"""Worktrees of earlier attempts of a unit. They were kept as evidence; the lease is of a later attempt, beside them.
+
+Ending a lease: the checkout goes only where nothing is lost by it, and what did not land goes to the attic first.
 
 The order: attic ref, checkout away by one rename, registration away, branch away, lease closed, files deleted. A kill
 in between leaves an open lease, and the next closing or opening finds each step done or to do.
+
+Worktrees of units: opened at a base, leased, closed without losing anything.
 """
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from ktxkit.base import process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
-from ktxkit.base.errors import Blocked, CannotRun, Refused
-from ktxkit.base.identity import identify
+from ktxkit.base.errors import Blocked, CannotRun, KtxError, Refused
+from ktxkit.base.identity import git_dir_of, identify, processes_inside
 from ktxkit.base.removal import delete
+from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_fields
 from ktxkit.observer.observe import sealing_hold
-from ktxkit.observer.observer_status import who
-from ktxkit.store.leases import LEASE, SENTINEL, Place, must_be_ours, path_of, standing, worktrees
-from ktxkit.store.rules.worktrees import KEPT, Work, can_be_kept, unsaved, way_out
+from ktxkit.observer.status import who
+from ktxkit.store import jobs
+from ktxkit.store.jobs import Unit
+from ktxkit.store.leases import LEASE, SENTINEL, Place, must_be_ours, path_of, placed, standing, worktrees
+from ktxkit.store.rules import names
+from ktxkit.store.rules.worktrees import KEPT, Open, Seen, Work, can_be_kept, decide_open, unsaved, way_out, why_dead
+from ktxkit.store.worktrees import Registered
+from ktxkit.store.world import World
 from ktxkit.work.attic import NAMED, to_attic, work_in
-from ktxkit.work.opening import recover_opening
+from ktxkit.work.opening import Wanted, make, recover_opening
+
+_NAME = re.compile(r"(?P<unit>(?P<position>[0-9]{4,})-.+?)(?:\.attempt-(?P<attempt>[0-9]+))?")
+
+
+def row(world: World, entry: Registered, *, prune: bool) -> Document | None:
+    """What is known of one; None where `entry` is none. With `prune` a dead one is cleared."""
+    found = _found(world, entry.path)
+    if found is None:
+        return None
+    place, lease, job = found
+    busy = processes_inside(entry.path)
+    seen = Seen(
+        state="closed",
+        outcome="crash",
+        job_state=job["state"],
+        busy=bool(busy),
+        resumable=bool(jobs.command(world, job)),
+    )
+    made: Document = {
+        **{key: lease[key] for key in ("path", "pathB64", "jobId", "unitKey", "attempt") if key in lease},
+        "kind": "unit",
+        "state": "closed",
+        "present": True,
+        **({"head": entry.head} if entry.head.strip("0") else {}),
+        **({"branch": entry.branch} if entry.branch else {}),
+        **({"busy": busy} if busy else {}),
+    }
+    why = why_dead(seen)
+    return {**made, **({"dead": why} if why else {}), **(_cleared(place, lease) if why and prune else {})}
+
+
+def _found(world: World, path: Path) -> tuple[Place, Document, Document] | None:
+    """The place of its unit, a lease as it must have been, and its job."""
+    parts = Path(os.path.relpath(path, world.store.path("worktrees"))).parts
+    named = _NAME.fullmatch(parts[1]) if len(parts) == 2 else None
+    job = world.store.read_optional(jobs.CONTRACT, names.job_doc(parts[0])) if named and parts[0] != ".." else None
+    if named is None or job is None:
+        return None
+    position = int(named["position"])
+    unit = next((unit for unit in jobs.units(job) if unit.position == position), None)
+    if unit is None or names.unit_name(unit.position, unit.key) != named["unit"]:
+        return None
+    place = Place.of_unit(world, job, unit)
+    lease, there, admin = place.read(LEASE), identify(path), git_dir_of(path)
+    if lease is None or there is None or admin is None or path_of(lease) == path:
+        return None
+    if admin.parent != Path(os.path.realpath(world.repository.common_dir / "worktrees")):
+        return None
+    later = {key: value for key, value in lease.items() if key not in ("outcome", "leftOut")}
+    own = {"attempt": int(named["attempt"] or 1), "state": "closed"}
+    return place, {**placed(later, path, admin, there), **own}, job
+
+
+def _cleared(place: Place, lease: Document) -> Document:
+    path = path_of(lease)
+    try:
+        with place.locked(wait=0):
+            kept = to_attic(place, lease, path)
+            delete(worktrees(place.world).let_go(path))
+    except KtxError as error:
+        return {"kept": error.message[:8000]}
+    return {"pruned": True, **({"atticRef": kept} if kept else {})}
+
 
 SAMPLE = 20  # names of an account that a lease shows
 SAME = ("jobId", "unitKey", "position", "attempt", "base", "path", "pathB64", "branch")
@@ -120,3 +198,87 @@ def closed(place: Place, lease: Document, outcome: str, **facts: Any) -> Documen
     done = {**lease, **facts, "state": "closed", "outcome": outcome, "closedAt": now}
     place.write(LEASE, done)
     return done
+
+
+def open_unit(
+    world: World,
+    job: Document,
+    unit: Unit,
+    *,
+    base: str,
+    policy: Mapping[str, Any] = {},
+    copy: Sequence[str] = (),
+    sparse: Sequence[str] = (),
+    owned: bool = True,
+) -> Document:
+    """Open the unit's worktree, detached at `base`, no branch; returns its lease. An open one is handed out again.
+
+    It lies in the store, wherever the world stands. `owned`: the lease ends with this process; where that is proven
+    dead, the next opening takes the worktree over. Raises CannotRun, Refused (in use, other base), Blocked (another
+    directory stands there); a failure leaves nothing behind.
+    """
+    place = Place.of_unit(world, job, unit)
+    with place.locked():
+        recover_opening(place)
+        old = place.read(LEASE)
+        usual = world.writable_store.path(names.worktree_dir(job["jobId"], unit.position, unit.key))
+        what = decide_open(old, standing(world, old, usual), base)
+        if what is Open.REUSE:
+            assert old is not None
+            return old
+        path = make_way(place, what, old, usual)
+        facts = _facts(job, unit, policy)
+        if owned:
+            facts["owner"] = process.this_owner().document()
+        return make(place, Wanted(path, "unit", base, facts, copy=copy, sparse=sparse), old)
+
+
+def _facts(job: Document, unit: Unit, policy: Mapping[str, Any]) -> Document:
+    return {
+        "jobId": job["jobId"],
+        "unitKey": unit.key,
+        "position": unit.position,
+        "target": job["target"],
+        **({"policy": dict(policy), "policyDigest": digest_of(dict(policy))} if policy else {}),
+    }
+
+
+def make_way(place: Place, what: Open, old: Document | None, usual: Path) -> Path:
+    """Free the path for a new worktree, or refuse; returns where it goes. The lock is held."""
+    path = path_of(old) if old is not None else usual
+    if old is not None and what is not Open.BESIDE:
+        must_be_ours(place.world, old)
+    if what is Open.OTHER_BASE:
+        assert old is not None
+        raise Refused(f"the worktree is open at base {old['base']}", where=str(path), hint="close it first")
+    if what is Open.OCCUPIED:
+        pids = ", ".join(map(str, processes_inside(path)))
+        raise Refused("processes of a dead owner still work in it", where=str(path), hint=f"end them first: {pids}")
+    if what is Open.FOREIGN:
+        raise Blocked("a directory that no lease means stands there", where=str(path), hint="look, and move it away")
+    if old is not None and what is not Open.BESIDE:  # its work, if any, is kept; then it goes
+        to_attic(place, old, path)
+        delete(worktrees(place.world).let_go(path))
+    return free_path(usual, 1 if old is None else old["attempt"] + 1)
+
+
+def free_path(usual: Path, attempt: int) -> Path:
+    """The usual path, or one beside it where evidence is kept there. Raises Blocked where both are taken."""
+    beside = usual.with_name(f"{usual.name}.attempt-{attempt}")
+    for path in (usual, beside):
+        if not os.path.lexists(path):
+            return path
+    raise Blocked("a directory that no lease means stands there", where=str(beside), hint="look, and move it away")
+
+
+def close_unit(
+    world: World, job: Document, unit: Unit, outcome: str, *, discard: bool = False, reason: str = ""
+) -> Document:
+    """End the unit's lease; returns it as it is now. `success` and `empty` remove the checkout, the others keep it.
+
+    Raises Refused where removing would lose work and `discard` is not given; with it the work goes to the attic first.
+    """
+    place = Place.of_unit(world, job, unit)
+    if place.read(LEASE) is None:
+        raise CannotRun(f"unit {unit.key!r} of {job['jobId']} has no worktree", hint="open it with worktree-open")
+    return close(place, outcome, discard=discard, reason=reason)

@@ -19,7 +19,7 @@ from ktxkit.git.git import Git
 from ktxkit.git.repository import Repository
 from ktxkit.store.rules import names
 from ktxkit.store.store import Store
-from ktxkit.work.rules import fingerprint as core
+from ktxkit.work.rules import shared_state as core
 
 Facts = dict[tuple[str, str], str]
 ONCE = ("patch", "receipt", "verdict")  # documents of a unit that are written once per attempt

@@ -1,4 +1,11 @@
-"""One patch onto the integration branch, gated, all or nothing (design, section 5).
+"""One application under way, and the documents that say so: its intent, and its receipt.
+
+Before anyone is blamed for a failed verification: the same command without the change, and once more with it.
+
+A command that fails on the tree without the change, or that answers twice differently for one tree, says nothing of
+the change: the gate is `unknown`, nobody is charged, nothing moves.
+
+One patch onto the integration branch, gated, all or nothing (design, section 5).
 
 Everything is decided beside the branch; the branch moves once, last, by compare-and-swap. Before it an intent says what
 is about to happen, after it a receipt says that it did; a process that dies between is finished or forgotten by the
@@ -7,24 +14,198 @@ next one that holds the branch (`flows.recover`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
-from ktxkit.base.contracts import Document
-from ktxkit.base.errors import Blocked, Refused
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import Blocked, CannotRun, Refused
+from ktxkit.base.rules.text import path_fields
 from ktxkit.git import merging, stale
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
 from ktxkit.store import jobs, leases
 from ktxkit.store.branch_lock import Held
 from ktxkit.store.rules import names
+from ktxkit.store.tracing import Tracer
 from ktxkit.store.world import World
-from ktxkit.work import candidate, control, recover, target, verification
-from ktxkit.work.aftermath import naming_what_moved
+from ktxkit.work import candidate, recover, target, verification
 from ktxkit.work.candidate import Judged, Offer
-from ktxkit.work.step import Options as Options
-from ktxkit.work.step import Step, check_message, intent_of, message_of, receipt_of
+from ktxkit.work.report import naming_what_moved
+from ktxkit.work.verification import Check
+
+MESSAGE_LIMIT = 1024  # bytes of a commit message that a user gives
+KEPT = 10_000  # conflicts, breaches or findings in one receipt
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to apply. `verify_limit`: seconds. `gate_options`: keyword arguments for the gates."""
+
+    verify: Sequence[str] = ()
+    verify_limit: float | None = None
+    gates: bool = True
+    gate_options: Mapping[str, Any] = field(default_factory=dict)
+    follow_renames: bool = False
+    message: str = ""
+    expect_head: str = ""
+
+
+@dataclass
+class Step:
+    """One application under way."""
+
+    world: World
+    job: Document
+    unit: jobs.Unit
+    held: Held
+    options: Options
+    patch: Document
+    before: str
+    began: float
+    attempt: int
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        return self.job["jobId"], self.unit.position, self.unit.key
+
+    def doc(self, name: str) -> str:
+        return names.unit_doc(*self.place, name)
+
+    @cached_property
+    def trace(self) -> Tracer:
+        """The job's trace, for this unit."""
+        return jobs.tracer(self.world, self.job).bound(unitKey=self.unit.key)
+
+
+def check_message(message: str) -> None:
+    """Raises CannotRun for a blank message, or one above 1,024 bytes; an empty one means the default."""
+    if message and (not message.strip() or len(message.encode("utf-8", "surrogateescape")) > MESSAGE_LIMIT):
+        raise CannotRun(
+            f"a commit message has 1 to {MESSAGE_LIMIT} bytes, and not only blanks",
+            hint="--message TEXT, or leave it out for the default",
+        )
+
+
+def message_of(step: Step) -> str:
+    """The integration commit's message, with trailers that name what it carries."""
+    lead = step.options.message.strip() or f"{step.unit.key}: integrated by ktxkit"
+    digest = step.patch.get("patchDigest", "")
+    patch = f"Ktx-Patch: {digest}\n" if digest else ""
+    return f"{lead}\n\nKtx-Job: {step.job['jobId']}\nKtx-Unit: {step.unit.key}\n{patch}"
+
+
+def intent_of(step: Step) -> Document:
+    """The document that says this application has begun."""
+    digest = step.patch.get("patchDigest")
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "intent",
+        "step": "apply",
+        "jobId": step.job["jobId"],
+        "unitKey": step.unit.key,
+        "position": step.unit.position,
+        "attempt": step.attempt,
+        "nonce": step.held.nonce,
+        "at": timestamp(step.world.clock.now()),
+        "ref": step.job["integrationRef"],
+        "before": step.before,
+        **({"patchDigest": digest} if digest else {}),
+    }
+
+
+def receipt_of(step: Step, judged: Judged, run: Document | None = None) -> Document:
+    """The document that says this application is done, without a commit."""
+    made: Document = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "receipt",
+        "jobId": step.job["jobId"],
+        "unitKey": step.unit.key,
+        "position": step.unit.position,
+        "attempt": step.attempt,
+        "outcome": judged.outcome,
+        "at": timestamp(step.world.clock.now()),
+        "integrationRef": step.job["integrationRef"],
+        "before": step.before,
+        "patchTree": step.patch["tree"],
+        "nonce": step.held.nonce,
+        **facts_of(judged),
+        "paths": [path_fields(entry.path) for entry in judged.entries] or paths_of(step.patch),
+        **handed_over(step.patch),
+        **({"verification": run} if run else {}),
+        **({"message": verification.why_not(run)} if run and judged.outcome == "verification_failed" else {}),
+        "durationMs": round((step.world.clock.monotonic() - step.began) * 1000, 3),
+    }
+    return made
+
+
+def paths_of(patch: Document) -> list[Document]:
+    """The paths that a patch document names, for a receipt."""
+    return [{key: item[key] for key in ("path", "pathB64") if key in item} for item in patch["paths"]]
+
+
+def handed_over(patch: Document) -> Document:
+    """How the change came: the patch's digest, or that objects had to do."""
+    made = {"patchDigest": patch["patchDigest"]} if "patchDigest" in patch else {}
+    return made | ({"transport": "objects"} if patch["transport"] == "objects" else {})
+
+
+def facts_of(judged: Judged) -> Document:
+    """Conflicts, findings, breaches and what was looked at, as a receipt has them."""
+    made: Document = {
+        "conflicts": [clash.document() for clash in judged.conflicts[:KEPT]],
+        "findings": list(judged.findings[:KEPT]),
+    }
+    if judged.breaches:
+        made["breaches"] = [breach.document() for breach in judged.breaches[:KEPT]]
+    if judged.gates is not None:
+        made["gates"] = judged.gates
+    if judged.pruned:
+        made["pruned"] = list(judged.pruned[:KEPT])
+    if judged.followed:
+        made["followed"] = [
+            {**path_fields(old), **path_fields(new, "newPath")} for old, new in sorted(judged.followed.items())
+        ]
+    return made
+
+
+def blamed(world: World, held: Held, check: Check, without: tuple[str, str], now: tuple[str, str]) -> Document:
+    """The account of a failure that is proven the change's. `without` and `now`: commit and tree, without it and with.
+
+    Raises Refused where the gate fails without the change, or passes this time.
+    """
+    control(world, held, check, *without)
+    again = verification.verify(world, held, replace(check, reuse=False), *now)
+    if verification.passed(again):
+        raise flaky([])
+    return again
+
+
+def control(world: World, held: Held, check: Check, commit: str, tree: str) -> None:
+    """The command without the change: asked once for each tree and command of a job, whatever it answers.
+
+    Raises Refused where it fails: then nobody is blamed.
+    """
+    run = verification.control_of(world, held, check, commit, tree)
+    if not verification.passed(run):
+        raise Refused(
+            f"nobody is blamed: the verification fails without any of the units ({verification.why_not(run)})",
+            hint="put the command or the base right, then apply again",
+            data={"gate": "unknown", "reason": "fails on the base tree", "run": run},
+        )
+
+
+def flaky(units: list[str]) -> Refused:
+    """What is said of a gate that answers by chance."""
+    return Refused(
+        "nobody is blamed: the verification answered twice differently for the same tree",
+        hint="make the command deterministic, or apply without it",
+        data={"gate": "unknown", "reason": "flaky", **({"units": units} if units else {})},
+    )
+
 
 DONE = ("accepted", "subsumed", "noop")
 PATHS_TOLD = 1000  # paths in one trace event
@@ -199,7 +380,7 @@ def _verified(step: Step, neutral: Neutral, judged: Judged, commit: str) -> tupl
         if not verification.passed(run):
             before = neutral.tree_of(step.before)
             assert before is not None, "the integration head is a commit"
-            run = control.blamed(step.world, step.held, check, (step.before, before), (commit, judged.tree))
+            run = blamed(step.world, step.held, check, (step.before, before), (commit, judged.tree))
         told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
     require_unmoved(step.held, step.job["integrationRef"], step.before)
     return (judged if verification.passed(run) else replace(judged, outcome="verification_failed")), run

@@ -17,7 +17,7 @@ from ktxkit.store import jobs
 from ktxkit.store.branch_lock import Held
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
-from ktxkit.work import integrate, landing_proof, recover, verification
+from ktxkit.work import integrate, land, recover, verification
 
 CONTRACT = "verification"
 SHOWN = 10  # unit keys in a message
@@ -111,7 +111,7 @@ def _attempt(world: World, job: Document, held: Held, ask: Ask, head: str, accep
         "accepted": list(accepted),
         **({"summary": ask.summary} if ask.summary else {}),
     }
-    landing_proof.begin(world, job, held, head)
+    land.begin(world, job, held, head)
     world.writable_store.write(CONTRACT, names.job_part(job["jobId"], CONTRACT), attempt)
     return attempt
 
@@ -133,5 +133,5 @@ def _run(world: World, job: Document, held: Held, ask: Ask, attempt: Document) -
     }
     made["evidenceDigest"] = digest_of({key: value for key, value in made.items() if key != "durationMs"})
     world.writable_store.write(CONTRACT, names.job_part(job["jobId"], CONTRACT), made)
-    landing_proof.end(world, job, held, head)
+    land.end(world, job, held, head)
     return made

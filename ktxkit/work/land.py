@@ -1,26 +1,188 @@
-"""Landing: the integration tree becomes one commit on the target, by compare-and-swap, or nothing happens."""
+"""That what lands was verified: the job file's `verify` on exactly the tree that the target gets.
+
+The last unit's verification says so where its tree lands as it is. A replay on a moved target, a projection without
+units, or a unit that was applied by hand make a tree that nobody verified: it is asked before the target moves.
+
+Replaying what a job accepted on a target that moved meanwhile: merged, proven and gated again, one by one.
+
+Landing: the integration tree becomes one commit on the target, by compare-and-swap, or nothing happens.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import CannotRun, Conflict, Refused
-from ktxkit.base.rules.text import path_fields, plural
+from ktxkit.base.rules.digests import digest_of
+from ktxkit.base.rules.text import path_fields, plural, printable
 from ktxkit.git import merging
 from ktxkit.git.neutral import Neutral, open_neutral
+from ktxkit.git.objects import Objects
+from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import Entry
-from ktxkit.git.rules.status import Status
 from ktxkit.store import jobs
 from ktxkit.store.branch_lock import Held
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
-from ktxkit.work import integrate, landing_proof, recover, target
-from ktxkit.work.aftermath import naming_what_moved
-from ktxkit.work.replay import replay
-from ktxkit.work.rules.job_file import Step
+from ktxkit.work import candidate, integrate, recover, target, verification
+from ktxkit.work import integrate as control
+from ktxkit.work.candidate import Judged, Offer
+from ktxkit.work.report import naming_what_moved
+from ktxkit.work.rules.job_file import Step, plan_of
+
+
+def wanted(world: World, job: Document) -> Step | None:
+    """The verification of the job file; None where it has none, and for a job that was made by hand."""
+    document = world.store.read_optional("job-file", names.job_part(job["jobId"], "job-file"))
+    return plan_of(document).verify if document is not None else None
+
+
+def on_record(world: World, job: Document, step: Step, tree: str) -> Document | None:
+    """The pass of the command on exactly this tree that a unit's receipt has; the last unit's is looked at first."""
+    command = digest_of(list(step.argv))
+    for unit in reversed(jobs.units(job)):
+        receipt = world.store.read_optional("receipt", names.unit_doc(job["jobId"], unit.position, unit.key, "receipt"))
+        run = receipt.get("verification") if receipt is not None else None
+        if run is None or (run["tree"], run.get("commandDigest")) != (tree, command):
+            continue
+        if verification.passed(run):
+            return {**run, "reused": True}
+    return None
+
+
+LANDS = ("what would land", "put the target or the command right, or run the units again from the new target")
+Tree = tuple[str, str]  # a commit, and its tree
+
+
+def prove(
+    world: World, job: Document, inner: Held, step: Step, at: Tree, *, said: Tree = LANDS, without: Tree | None = None
+) -> Document:
+    """Run the command on a commit whose tree is to land; returns its account.
+
+    `inner`: the job's own branch is held; its checkout of candidates is where it runs. `said`: what the commit is, and
+    what to do where it fails. `without`: nobody is blamed where that fails too (Refused). Raises Conflict
+    (`verification_failed`) where it does not pass: nothing lands then.
+    """
+    head = str(inner.document.get("head", ""))  # proven by who holds it; the first base has no branch yet
+    begin(world, job, inner, head or at[0])
+    path = world.writable_store.path(names.integration_dir(job["jobId"]))
+    check = verification.Check(step.argv, step.time_limit, path, names.job_dir(job["jobId"]), job["jobId"])
+    facts = {"argv": list(step.argv), "tree": at[1]}
+    with jobs.tracer(world, job).timed("verification", "landing_verification", facts) as told:
+        run = verification.verify(world, inner, check, *at)
+        if without is not None and not verification.passed(run):
+            run = control.blamed(world, inner, check, without, at)
+        told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
+    if head:
+        integrate.require_unmoved(inner, job["integrationRef"], head)
+    end(world, job, inner, head)
+    if not verification.passed(run):
+        raise Conflict(
+            f"{said[0]} does not pass the job's verification: {verification.why_not(run)}",
+            outcome="verification_failed",
+            where=job["target"],
+            hint=f"nothing was moved; {said[1]}",
+            data={"run": run},
+        )
+    return run
+
+
+def begin(world: World, job: Document, held: Held, head: str) -> None:
+    """The intent of a verification of the whole job, by which a dead one is found and its checkout healed."""
+    place = names.job_part(job["jobId"], "verification-intent")
+    held.begin("verify", place)
+    intent = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "intent",
+        "step": "verify",
+        "jobId": job["jobId"],
+        "nonce": held.nonce,
+        "at": timestamp(world.clock.now()),
+        "ref": job["integrationRef"],
+        "before": head,
+    }
+    world.writable_store.write("intent", place, intent)
+
+
+def end(world: World, job: Document, held: Held, head: str) -> None:
+    """It has its answer, and nothing of it is left."""
+    world.writable_store.remove(names.job_part(job["jobId"], "verification-intent"))
+    held.settle(head)
+
+
+def replay(world: World, job: Document, neutral: Neutral, onto: str, head: str) -> tuple[str, dict[str, str]]:
+    """The tree of every accepted change on top of `onto`, and each unit's commit there.
+
+    Raises Conflict, with the unit that no longer fits, where one is not accepted there; nothing was moved.
+    """
+    owners, options = _owners(world, job), gate_options(world, job)
+    git = world.git.at(world.repository.place)
+    commits = git.run("rev-list", "--reverse", "--first-parent", f"{job['targetAtStart']}..{head}", "--").lines
+    base_tree = neutral.tree_of(onto)
+    assert base_tree is not None, "the target is a commit"
+    tree, parent, made = base_tree, onto, dict[str, str]()
+    for commit in commits:
+        key = owners.get(commit, commit)
+        judged = _again(world, neutral, neutral.objects, commit, tree, base_tree, options)
+        if judged.outcome not in ("candidate", "subsumed"):
+            raise _no_longer(key, judged)
+        if judged.outcome == "candidate":
+            seconds = int(world.clock.now().timestamp())
+            tree = judged.tree
+            parent = merging.commit_tree(neutral, tree, parent, f"{key}: replayed by ktxkit\n", seconds)
+            made[key] = parent
+    return tree, made
+
+
+def _owners(world: World, job: Document) -> dict[str, str]:
+    found = {}
+    for unit in jobs.units(job):
+        receipt = world.store.read_optional("receipt", names.unit_doc(job["jobId"], unit.position, unit.key, "receipt"))
+        if receipt is not None and "commit" in receipt:
+            found[receipt["commit"]] = unit.key
+    return found
+
+
+def gate_options(world: World, job: Document) -> Mapping[str, Any]:
+    """How the gates run for this job, by its job file; nothing for a job that was made by hand."""
+    document = world.store.read_optional("job-file", names.job_part(job["jobId"], "job-file"))
+    if document is None:
+        return {}
+    plan = plan_of(document)
+    return {**plan.gates, **({"prune": True} if plan.on_conflict == "prune" else {})}
+
+
+def _again(
+    world: World,
+    neutral: Neutral,
+    objects: Objects,
+    commit: str,
+    tree: str,
+    base_tree: str,
+    options: Mapping[str, Any],
+) -> Judged:
+    old, new = neutral.tree_of(f"{commit}^"), neutral.tree_of(commit)
+    assert old is not None and new is not None, "an accepted commit has one parent"
+    offer = Offer(old, old, new, tuple(merging.changes(neutral, old, new)))
+    judged = candidate.merged(neutral, objects, offer, tree)
+    return candidate.gated(world, judged, base_tree, options) if judged.outcome == "candidate" else judged
+
+
+def _no_longer(key: str, judged: Judged) -> Conflict:
+    where = [printable(clash.path) for clash in judged.conflicts[:5]]
+    where += [f"{finding['path']}: {finding['message']}" for finding in judged.findings[:5]]
+    return Conflict(
+        f"unit {key} does not fit the moved target: {'; '.join(where)}",
+        outcome=judged.outcome,
+        hint="nothing was moved; run the unit again from the new target",
+        data={"unitKey": key, "conflicts": [clash.document() for clash in judged.conflicts[:1000]]},
+    )
+
 
 CONTRACT = "landing"
 PATHS_KEPT = 100_000
@@ -137,8 +299,8 @@ def _moved(landing: Landing, neutral: Neutral) -> Document:
     def free() -> Status | None:
         return target.require_free(world, git, entries, landing.tree) if top else None
 
-    status, verify = free(), landing_proof.wanted(world, job)
-    proof = landing_proof.on_record(world, job, verify, landing.tree) if verify else None
+    status, verify = free(), wanted(world, job)
+    proof = on_record(world, job, verify, landing.tree) if verify else None
     if verify and proof is None:
         proof, status = _proven(landing, verify), free()
     text = landing.message.strip() or _message(landing)
@@ -160,7 +322,7 @@ def _proven(landing: Landing, verify: Step) -> Document:
     """The verification of what lands. Raises Conflict where it fails, Refused where the target moved meanwhile."""
     job = landing.job
     commit = list(landing.replayed.values())[-1] if landing.rebased else landing.head
-    run = landing_proof.prove(landing.world, job, landing.inner, verify, (commit, landing.tree))
+    run = prove(landing.world, job, landing.inner, verify, (commit, landing.tree))
     there = landing.held.git.resolve(job["target"])
     if there != landing.before:
         raise Refused(

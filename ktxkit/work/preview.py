@@ -1,8 +1,11 @@
-"""Which units will clash, before they finish: their current trees, merged pairwise; only objects are made."""
+"""Which pairs of changes are worth merging: those whose paths meet, and those that meet in what the gates read.
+
+Which units will clash, before they finish: their current trees, merged pairwise; only objects are made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -13,12 +16,36 @@ from ktxkit.base.errors import KtxError
 from ktxkit.git import child, merging
 from ktxkit.git.neutral import Neutral, open_neutral, scratch_dir
 from ktxkit.git.objects import Objects
+from ktxkit.git.rules.checkout import parents
 from ktxkit.store import jobs, leases
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import candidate, collect, selection
 from ktxkit.work.candidate import Judged, Offer
-from ktxkit.work.rules.preview import may_contradict, meet
+
+SOURCES, PAGES = b"semantic-layer/", b"wiki/"
+
+
+def meet(one: set[bytes], other: set[bytes]) -> bool:
+    """Whether two sets of paths share one, or one has a file where the other needs a directory."""
+    small, large = sorted((one, other), key=len)
+    if small & large:
+        return True
+    above = {parent for path in large for parent in parents(path)}
+    return bool(small & above) or any(parent in large for path in small for parent in parents(path))
+
+
+def may_contradict(one: Iterable[bytes], other: Iterable[bytes], root: bytes = b"") -> bool:
+    """Whether a gate could read both: a source on one side, a source or a page on the other."""
+    here, there = list(one), list(other)
+
+    def has(paths: Sequence[bytes], lead: bytes) -> bool:
+        return any(path.startswith(root + lead) for path in paths)
+
+    return (has(here, SOURCES) and (has(there, SOURCES) or has(there, PAGES))) or (
+        has(there, SOURCES) and has(here, PAGES)
+    )
+
 
 KEPT = 1000  # conflicts or findings of one unit or pair
 

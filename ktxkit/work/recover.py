@@ -18,7 +18,7 @@ from ktxkit.store.branch_lock import WAIT, Held, hold
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import target, verification
-from ktxkit.work.aftermath import has_moved
+from ktxkit.work.report import has_moved
 
 
 @contextmanager

@@ -11,11 +11,11 @@ from typing import Any
 from ktxkit.base import files
 from ktxkit.base.errors import Refused
 from ktxkit.base.rules.text import path_fields, plural, printable
-from ktxkit.git import merging, packing
+from ktxkit.git import merging, staging
 from ktxkit.git.git import Git, GitFailed
 from ktxkit.git.neutral import Neutral
+from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import entries_of, parse_staged, staged
-from ktxkit.git.rules.status import Status
 from ktxkit.git.staging import is_plain_directory, stage
 from ktxkit.observer.rules.paths_policy import CandidatePathPolicy, PathClass
 
@@ -99,9 +99,9 @@ class Staging:
 
     @property
     def _writing(self) -> Git:
-        if len(self.paths) <= packing.MANY:
+        if len(self.paths) <= staging.MANY:
             return self.git
-        return self.git.having(**packing.stores(self.scratch / "new", self._store)).configured(**packing.QUICK)
+        return self.git.having(**staging.stores(self.scratch / "new", self._store)).configured(**staging.QUICK)
 
     def stage(self, status: Status) -> None:
         """Make of the index HEAD's with those paths as the worktree has them.
@@ -112,7 +112,7 @@ class Staging:
         if not self.paths:
             return
         top, taken = os.fsencode(self.git.cwd), set(self.paths)
-        if len(self.paths) > packing.MANY:
+        if len(self.paths) > staging.MANY:
             files.make_dirs(self.scratch / "new")
         staged_only = {
             item.path
@@ -133,7 +133,7 @@ class Staging:
             return found
         tree = self._writing.text("write-tree")
         if self._writing is not self.git:
-            packing.admit(self.neutral.git, self.scratch / "new", self._store)
+            staging.admit(self.neutral.git, self.scratch / "new", self._store)
         there = {entry.path for entry in merging.changes(self.neutral, head, tree) if entry.new.kind != "absent"}
         left = [path for path in self.paths if path not in there and _is_file(os.fsencode(self.git.cwd) + b"/" + path)]
         if left:  # as HEAD has it, or not taken at all

@@ -13,8 +13,8 @@ from ktxkit.git import checkout, child, merging, stale
 from ktxkit.git.git import Git
 from ktxkit.git.neutral import AUTHOR, Neutral, open_neutral, scratch_dir
 from ktxkit.git.rules.checkout import Obstacle, near
+from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import Entry
-from ktxkit.git.rules.status import Status
 from ktxkit.store.branch_lock import Held
 from ktxkit.store.rules import names
 from ktxkit.store.world import World

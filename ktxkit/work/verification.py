@@ -17,8 +17,7 @@ from ktxkit.base.rules.text import path_fields, printable
 from ktxkit.base.unit_process import end_strays
 from ktxkit.git import checkout, child, merging, verifying
 from ktxkit.git.git import Git
-from ktxkit.git.rules.checkout import parents
-from ktxkit.git.rules.verifying import SAMPLE, Snapshot, differences, ignored_changes, moved
+from ktxkit.git.rules.checkout import SAMPLE, Snapshot, differences, ignored_changes, moved, parents
 from ktxkit.store.branch_lock import Held
 from ktxkit.store.rules import names
 from ktxkit.store.worktrees import PLAIN, Worktrees

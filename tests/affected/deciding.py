@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 
-from ktxkit.affected.rules import changes, decision, texts
+from ktxkit.affected import select
+from ktxkit.affected.rules import decision
+from ktxkit.affected.rules import decision as changes
 from ktxkit.affected.rules.decision import ABSENT, Question, Touched
 from ktxkit.affected.rules.graph import Graph
 from ktxkit.affected.rules.project import Project
-from ktxkit.affected.rules.sink import Facts
+from ktxkit.affected.rules.scopes import Facts
 
 
 @lru_cache(maxsize=500)
 def read(path: str, text: str) -> Facts:
-    return texts.read(path, text.encode())
+    return select.read(path, text.encode())
 
 
 def decided(
@@ -25,13 +27,13 @@ def decided(
 ) -> decision.Decision:
     """The decision on two projects, without a repository."""
     touched, changed, gone = [], [], set()
-    versions = {path: [read(path, text)] for path, text in after.items() if texts.is_read(path, "100644")}
+    versions = {path: [read(path, text)] for path, text in after.items() if select.is_read(path, "100644")}
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) == after.get(path):
             continue
         modes = (("100644" if path in before else ABSENT), ("100644" if path in after else ABSENT))
         touched.append(Touched(path, modes))
-        if texts.is_read(path, "100644"):
+        if select.is_read(path, "100644"):
             old = read(path, before[path]) if path in before else None
             changed += changes.between(path, old, versions.get(path, [None])[0])
             if old is not None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from ktxkit.affected.answers import covers
+from ktxkit.affected.running import covers
 from tests.affected.deciding import decided
 from tests.affected.kinds import KINDS, SEVENTEEN, USES, Kind
 from tests.support.commands import call

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from ktxkit.affected.proof.copy import roots_of
-from ktxkit.affected.rules.mutants import Mutant, mutants, parses, sample
-from ktxkit.affected.rules.values import valid, values
-from ktxkit.affected.runtime.audit import differential
+from ktxkit.affected.proof import roots_of
+from ktxkit.affected.rules.mutants import Mutant, mutants, parses, sample, valid, values
+from ktxkit.affected.running import differential
 from ktxkit.affected.select import select
 from ktxkit.ledger import ledger
 from tests.support.commands import Ran, spawn
@@ -271,7 +270,7 @@ def test_roots_are_what_packages_are_imported_from(tmp_path: Path) -> None:
 
 
 def test_the_id_of_a_tree_is_git_s(suite: Suite) -> None:
-    from ktxkit.git.rules.tree_id import tree_id
+    from ktxkit.git.rules.patch import tree_id
 
     entries: dict[bytes, tuple[str, str]] = {}
     chance = random.Random(1)

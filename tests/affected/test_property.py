@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ktxkit.affected.answers import covers
 from ktxkit.affected.rules.decision import Decision
+from ktxkit.affected.running import covers
 from tests.affected import mutants
 from tests.affected.deciding import decided
 from tests.affected.kinds import files_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.affected.answers import covers
+from ktxkit.affected.running import covers
 from tests.support.commands import call
 from tests.support.repos import Repo
 from tests.support.suites import OFF

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.app.rules import otlp
+from ktxkit.app import spans as otlp
 from tests.support.commands import call, spawn
 from tests.support.report_job import report
 from tests.support.repos import Repo

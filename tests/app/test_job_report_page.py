@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ktxkit.app import report_page
+from ktxkit.app import pages
 from ktxkit.base import contracts
-from ktxkit.observer.rules.domain import attempt_name
+from ktxkit.observer.rules.status import attempt_name
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from tests.support.browser import browser, violations
@@ -139,7 +139,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = report(24)
     contracts.validate("report", made)
     path = place / "r.html"
-    path.write_bytes(report_page.render(World(place / "repo", {}), made))
+    path.write_bytes(pages.render_report(World(place / "repo", {}), made))
     return path
 
 
@@ -215,7 +215,7 @@ def test_two_thousand_units_fit_and_filter(chromium: Any, repo: Repo, tmp_path: 
         path.write_text("diff --git a/x b/x\n" + "+a line that says something <here>\n" * 3000)
         unit["patchPath"] = str(path)
     contracts.validate("report", made)
-    data = report_page.render(World(repo.path, {}), made)
+    data = pages.render_report(World(repo.path, {}), made)
     assert len(data) < 20_000_000
     (tmp_path / "r.html").write_bytes(data)
     page = opened(chromium, tmp_path / "r.html")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ktxkit.base.numbers import count, seconds
+from ktxkit.app.cli import count, seconds
 from tests.support.commands import call
 from tests.support.repos import Repo
 

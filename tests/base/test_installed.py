@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.base import installed
+from ktxkit.gates import version
 
 
 def test_it_says_what_the_package_says_of_itself() -> None:
-    assert installed.version_of("sqlglot") == importlib.metadata.version("sqlglot")
-    assert (installed.is_there("_ruamel_yaml"), installed.is_there("no_such_module")) == (True, False)
+    assert version.version_of("sqlglot") == importlib.metadata.version("sqlglot")
+    assert (version.is_there("_ruamel_yaml"), version.is_there("no_such_module")) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_other_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str 
     if text is not None:
         (tmp_path / name / "_version.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert installed.version_of(name) == said
-    assert installed.version_of(f"{name}_absent") == ""
+    assert version.version_of(name) == said
+    assert version.version_of(f"{name}_absent") == ""
 
 
 def test_a_gate_without_expressions_loads_no_sql_parser(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ktxkit.base.clock import SystemClock
-from ktxkit.store.journal import Journal
+from ktxkit.store.tracing import Journal
 from tests.faults.test_failing_disk import applying, landing, opening
 from tests.support.faults import count_effects
 from tests.support.recovering import Scenario

@@ -15,9 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ktxkit.base.rules.text import path_fields
-from ktxkit.gates.rules.formats import FORMATS, render
-from ktxkit.gates.rules.formats import sarif as sarif_format
-from ktxkit.gates.rules.formats.rdjson import byte_column
+from ktxkit.gates.rules import formats as sarif_format
+from ktxkit.gates.rules.formats import FORMATS, byte_column, render
 
 HOSTILE = "a%b\r\nc: d, ##[add-mask]x ::error::y \x1b[31m \u202e [click](http://x.invalid) \ud800 {0} `q`"
 

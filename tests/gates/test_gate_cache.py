@@ -16,8 +16,11 @@ from typing import Any
 
 import pytest
 
-from ktxkit.gates import gate_check, gate_facts, gate_groups, gate_read, gate_version, gates
-from ktxkit.gates.gates import options_of
+from ktxkit.gates import checking, inputs, version
+from ktxkit.gates import facts as gate_facts
+from ktxkit.gates import facts as gate_groups
+from ktxkit.gates import judging as gates
+from ktxkit.gates.judging import options_of
 from ktxkit.gates.rules.artifacts import judge
 from ktxkit.gates.rules.groups import TEXTS, Group, marks_of, said_of, summarized
 from ktxkit.gates.rules.scope import close
@@ -225,7 +228,7 @@ def test_a_place_that_cannot_be_used(wiki: Repo) -> None:
 
 def test_a_locked_one_is_waited_for_and_left(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     cold = verdict(wiki)
-    monkeypatch.setattr("ktxkit.base.cache_file.WAIT", 0.05)
+    monkeypatch.setattr("ktxkit.base.files.WAIT", 0.05)
     wiki.write("wiki/global/p7.md", "---\nsummary: a\n---\n`s1.gone`\n")
     wiki.git("add", "-A")
     held = sqlite3.connect(wiki.path / PLACE, isolation_level=None)
@@ -256,7 +259,7 @@ def test_it_stays_small(wiki: Repo) -> None:
 
 def test_the_version_of_the_readers_counts(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict(wiki)
-    monkeypatch.setattr(gate_version, "version", lambda: "another")
+    monkeypatch.setattr(version, "version", lambda: "another")
     read = spied(monkeypatch)
     verdict(wiki)
     assert len(read) > 40 and json.dumps(read).count("page") > 30
@@ -315,7 +318,7 @@ def test_whatever_was_edited_the_answer_is_that_without_a_cache(wiki: Repo, seed
 def test_the_same_question_is_answered_without_the_gates(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     first = {args: said(wiki, *args) for args in (("--all",), ("--index",), ("--all", "--advise"))}
     with monkeypatch.context() as patched:
-        patched.setattr(gate_check, "check", lambda *_: pytest.fail("asked again"))
+        patched.setattr(checking, "judge_anew", lambda *_: pytest.fail("asked again"))
         assert {args: said(wiki, *args) for args in first} == first
         text = call("gate-check", "--all", "--format", "rdjsonl", cwd=wiki.path)
         assert text.status == 1 and text.out
@@ -412,8 +415,8 @@ def test_every_source_of_a_verdict_is_in_its_version(wiki: Repo) -> None:
     judging = {module for module in used if module.startswith("gates.") or ".rules." in module}
     for module in judging - {"gates.rules.formats"}:
         folder, _, name = module.replace(".", "/").rpartition("/")
-        held = any(folder == place and name.startswith(start) for place, start in gate_version.SOURCES)
-        package = (Path(gate_version.HERE) / folder / name / "__init__.py").is_file()
+        held = any(folder == place and name.startswith(start) for place, start in version.SOURCES)
+        package = (Path(version.HERE) / folder / name / "__init__.py").is_file()
         assert held or package or module.startswith("gates.rules.formats."), module
 
 
@@ -424,11 +427,11 @@ def test_files_are_listed_alike_by_index_and_tree(repo: Repo) -> None:
     (repo.path / "d/link").symlink_to("x")
     repo.commit()
     world = World(repo.path, os.environ)
-    index, tree = gate_read.index(world), gate_read.tree(world, repo.tree)
+    index, tree = inputs.index(world), inputs.tree(world, repo.tree)
     assert index.raw == tree.raw and index.without(tree) == [] and len(index.files) == len(odd) + 2
     for name in [*odd, "b", "q", "tab", "3", "d"]:
         path = name.encode()
-        asked = [files.get(path) for files in (gate_read.Listed(index.raw).files, dict(index.files))]
+        asked = [files.get(path) for files in (inputs.Listed(index.raw).files, dict(index.files))]
         assert asked[0] == asked[1] and (asked[0] is not None) == (name in odd), name
 
 
@@ -443,5 +446,5 @@ def test_what_a_merge_left_open_is_not_listed(repo: Repo) -> None:
     repo.write("both", "c\n")
     repo.commit()
     repo.git("merge", "-q", "other", check=False)
-    found = gate_read.index(World(repo.path, os.environ)).files
+    found = inputs.index(World(repo.path, os.environ)).files
     assert b"both" not in found and list(found) == [b"README", b"page 2\t"] and found[b"page 2\t"][0] == "100644"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ktxkit.gates import gate_process
-from ktxkit.gates.pre_commit import batches
+from ktxkit.gates import command
+from ktxkit.gates.command import batches
 from tests.support.commands import BIN, Ran, call, spawn
 from tests.support.repos import Repo
 
@@ -125,13 +125,13 @@ def test_what_it_leaves_running_neither_keeps_us_nor_stays(repo: Repo, tmp_path:
 
 
 def test_a_flood_of_output_is_cut_and_told(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("ktxkit.gates.gate_process", "ktxkit.gates.command"):
+    for module in ("ktxkit.gates.command", "ktxkit.gates.command"):
         monkeypatch.setattr(f"{module}.OUTPUT_LIMIT", 40_000)
     line = json.dumps({"path": "a.txt", "message": "m", "line": 1})
     configured(repo, f"yes '{line}' | head -c 400000", output="findings")
     rules = {one["rule"] for one in found(call("gate-check", "--all", "--json", cwd=repo.path))}
     assert rules == {"own", "gate-output"}
-    assert gate_process.OUTPUT_LIMIT == 40_000
+    assert command.OUTPUT_LIMIT == 40_000
 
 
 def test_a_command_that_cannot_be_started_is_status_2(repo: Repo) -> None:

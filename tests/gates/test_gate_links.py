@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.gates.gates import check_tree
+from ktxkit.gates.judging import check_tree
 from ktxkit.store.world import World
 from tests.support.commands import BIN, call
 from tests.support.gates import page, source

@@ -408,7 +408,7 @@ def test_suppressions_name_their_rule_and_their_line(repo: Repo) -> None:
 
 def test_a_change_cannot_loosen_its_own_gates(repo: Repo) -> None:
     """The candidate of a job is judged by the configuration of its base."""
-    from ktxkit.gates.gates import check_tree
+    from ktxkit.gates.judging import check_tree
     from ktxkit.store.world import World
 
     configured(repo, "gates:\n  - {gate: swallow}\n", a_dot_py="x = 1\n")

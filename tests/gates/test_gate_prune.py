@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktxkit.gates.gate_prune import prune_tree
+from ktxkit.gates.pruning import prune_tree
 from ktxkit.gates.rules import markdown
-from ktxkit.gates.rules.edits import applied, without_link, without_span
+from ktxkit.gates.rules.prune import applied, without_link, without_span
 from ktxkit.store.world import World
 from tests.support import data
 from tests.support.commands import call

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.gates.gates import check_tree
+from ktxkit.gates.judging import check_tree
 from ktxkit.store.world import World
 from tests.support.commands import call, spawn
 from tests.support.jobs import job_file, outcomes, unit

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ktxkit.base import contracts
-from ktxkit.gates import command, gate_config, schema
+from ktxkit.gates import command, configuration, schema
 from ktxkit.gates.rules.findings import document
 
 RULES = b'{"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false}'
@@ -16,8 +16,8 @@ RULES = b'{"type": "object", "properties": {"a": {"type": "string"}}, "additiona
 
 @pytest.mark.parametrize("data", [b"", b"# nothing yet\n", b"{}\n", b"\xef\xbb\xbf"])
 def test_an_empty_configuration_is_none(data: bytes) -> None:
-    made = gate_config.make({}, lambda path: data if path == b"ktx-gates.yaml" else None)
-    assert replace(made, trusted=None) == gate_config.Config()
+    made = configuration.make({}, lambda path: data if path == b"ktx-gates.yaml" else None)
+    assert replace(made, trusted=None) == configuration.Config()
 
 
 def lines(*values: object) -> bytes:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.git import checkout, merging, packing
+from ktxkit.git import checkout, merging, staging
 from ktxkit.git.git import Git
+from ktxkit.git.listing import RAW
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.rules.merge import parse_merge
 from ktxkit.git.rules.patch import PATCH_LIMIT
-from ktxkit.git.tree_diff import RAW
 from ktxkit.store.worktrees import PLAIN
 from tests.support.integration import world_at
 from tests.support.repos import Repo
@@ -142,13 +142,13 @@ def test_merge_tree_works_on_commits_of_an_alternate_and_writes_only_to_its_own_
 
 
 def test_a_quoted_alternate_may_hold_a_colon(tmp_path: Path) -> None:
-    """git/packing.py (quoted): `:` separates, a C string in quotes does not."""
+    """git/staging.py (quoted): `:` separates, a C string in quotes does not."""
     there = Repo.init(tmp_path / 'odd:"name')
     there.write("a", "x\n")
     commit = there.commit()
     here = Repo.init(tmp_path / "here")
     runner = world_at(here.path).git
-    quoted = packing.quoted(str(there.path / ".git/objects"))
+    quoted = staging.quoted(str(there.path / ".git/objects"))
     assert not runner.ok("cat-file", "-e", commit)
     assert runner.having(GIT_ALTERNATE_OBJECT_DIRECTORIES=quoted).ok("cat-file", "-e", commit)
 
@@ -197,7 +197,7 @@ def test_apply_cannot_read_an_ambiguous_name_back(neutral: Neutral, store: Store
 
 @pytest.mark.parametrize("path", [".git/config", "../x", "/etc/x", ".GIT/x", "a/../../x", "git~1/x"])
 def test_apply_refuses_a_path_that_is_none(neutral: Neutral, tmp_path: Path, path: str) -> None:
-    """work/apply_file.py (bare_document): a foreign patch cannot leave the tree."""
+    """work/bare_patches.py (bare_document): a foreign patch cannot leave the tree."""
     new = "587be6b4c3f93f93c489c0111bba5596147a26cb"
     lines = [f"diff --git a/{path} b/{path}", "new file mode 100644", f"index {'0' * 40}..{new}", "--- /dev/null"]
     (tmp_path / "p").write_text("\n".join([*lines, f"+++ b/{path}", "@@ -0,0 +1 @@", "+x", ""]))
@@ -235,7 +235,7 @@ def test_raw_output_of_two_trees_has_no_header(neutral: Neutral, store: Store) -
 
 
 def test_raw_output_over_stdin_says_back_what_is_no_pair(neutral: Neutral, store: Store) -> None:
-    """git/tree_diff.py: each pair is answered by itself, the entries, then the mark, at once and not at the end."""
+    """git/listing.py: each pair is answered by itself, the entries, then the mark, at once and not at the end."""
     old, new = store.tree({}), store.tree({b"d/a": text()})
     with neutral.git.start(*RAW, "--stdin") as child:
         assert child.stdin is not None and child.stdout is not None
@@ -359,7 +359,7 @@ def test_plain_settings_turn_line_ends_off_and_attributes_stay(repo: Repo, git: 
 
 
 def test_status_names_every_file_and_a_nested_repository_with_a_slash(repo: Repo, git: Git) -> None:
-    """git/rules/status.py, git/rules/child.py: -uall names files; what ends in `/` is another repository."""
+    """git/rules/child.py, git/rules/child.py: -uall names files; what ends in `/` is another repository."""
     repo.write("d/\xff\n".encode("latin-1"), "x\n")
     Repo.init(repo.path / "nested").write("a", "a\n")
     flags = ("status", "--porcelain=v2", "-z", "-uall", "--no-renames")
@@ -367,7 +367,7 @@ def test_status_names_every_file_and_a_nested_repository_with_a_slash(repo: Repo
 
 
 def test_status_shows_intent_to_add(repo: Repo, git: Git) -> None:
-    """git/rules/status.py (intent_to_add): `.A` in the second field."""
+    """git/rules/child.py (intent_to_add): `.A` in the second field."""
     repo.write("new", "x\n")
     repo.git("add", "-N", "new")
     assert git.run("status", "--porcelain=v2", "-z").out.startswith(b"1 .A N... ")
@@ -464,7 +464,7 @@ def test_git_paths_are_absolute_where_asked(repo: Repo, git: Git) -> None:
 
 
 def test_a_detached_head_is_status_1(repo: Repo, git: Git) -> None:
-    """git/child.py, work/apply_file.py: symbolic-ref -q says nothing, and 1."""
+    """git/child.py, work/bare_patches.py: symbolic-ref -q says nothing, and 1."""
     repo.git("checkout", "-q", "--detach")
     answer = git.run("symbolic-ref", "-q", "HEAD", ok=None)
     assert (answer.status, answer.out) == (1, b"")
@@ -478,7 +478,7 @@ def test_ancestry_is_a_status(repo: Repo, git: Git) -> None:
 
 
 def test_config_of_a_blob_is_key_newline_value(repo: Repo, git: Git) -> None:
-    """work/taken.py (declared_submodules): submodule paths come from .gitmodules of a tree, no file needed."""
+    """work/collect.py (declared_submodules): submodule paths come from .gitmodules of a tree, no file needed."""
     blob = git.run("hash-object", "-w", "--stdin", stdin=b'[submodule "s"]\n\tpath = a b\n').text
     answer = git.run("config", "-z", f"--blob={blob}", "--get-regexp", r"^submodule\..*\.path$")
     assert answer.out == b"submodule.s.path\na b\0"

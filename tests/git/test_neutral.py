@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.git import merging, neutral, objects, tree_diff
+from ktxkit.git import listing as tree_diff
+from ktxkit.git import merging, neutral, objects
 from ktxkit.git.git import Git, GitFailed
 from ktxkit.git.neutral import Neutral, open_neutral, pooled
 from tests.support.integration import world_at

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.git import checkout, tree_state
+from ktxkit.git import checkout, snapshot
 from ktxkit.git.merging import changes
 from ktxkit.git.neutral import open_neutral
 from ktxkit.git.staging import stage
@@ -59,7 +59,7 @@ def test_what_is_staged_is_what_git_add_would(tree: Repo, edit: Callable[[Repo],
     private = world_at(tree.path).git.having(GIT_INDEX_FILE=str(tmp_path / "index"))
     private.run("read-tree", "HEAD")
     stage(private, [line[3:] for line in state])
-    told = tree_state.take(world_at(tree.path).git, world_at(tree.path).repository)
+    told = snapshot.take(world_at(tree.path).git, world_at(tree.path).repository)
     tree.git("add", "-A")
     assert private.text("write-tree") == told.tree == tree.git("write-tree")
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.git import tree_state
-from ktxkit.git.tree_state import TreeState
+from ktxkit.git import snapshot
+from ktxkit.git.snapshot import TreeState
 from ktxkit.store.world import World
 from tests.support.repos import Repo
 
 
 def take(repo: Repo) -> TreeState:
     world = World(repo.path, os.environ)
-    return tree_state.take(world.git, world.repository)
+    return snapshot.take(world.git, world.repository)
 
 
 def edit(repo: Repo, how: str) -> None:
@@ -104,6 +104,6 @@ def test_ignored_files_are_seen_but_in_no_tree(repo: Repo) -> None:
 
 
 def test_too_much_to_read_is_not_known(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_state, "CHANGED_BYTES", 10)
+    monkeypatch.setattr(snapshot, "CHANGED_BYTES", 10)
     repo.write("big", "x" * 100)
     assert take(repo).tree is None and "too many" in take(repo).why

@@ -15,7 +15,7 @@ import pytest
 
 from ktxkit.base.clock import FixedClock
 from ktxkit.base.errors import CannotRun, KtxError
-from ktxkit.ingest.connectors import directory
+from ktxkit.ingest.connectors import interface
 from ktxkit.ingest.connectors.http import Client, Forbidden, Unavailable
 from tests.support.shared import shared
 from tests.support.staging import STANDS_FOR_A_FILE, Held, Stand, read, stage
@@ -389,10 +389,10 @@ def test_what_stands_for_a_file_is_refused_and_never_called_deleted(tmp_path: An
 
 def test_what_vanishes_while_it_is_read_is_named(tmp_path: Any) -> None:
     (tmp_path / "cards").mkdir()
-    found = directory.walk(tmp_path)
-    assert next(found).kind == directory.DIRECTORY
+    found = interface.walk(tmp_path)
+    assert next(found).kind == interface.DIRECTORY
     (tmp_path / "cards").rmdir()
-    for read_on in (lambda: next(found), lambda: directory.content(tmp_path / "cards/1.json")):
+    for read_on in (lambda: next(found), lambda: interface.content(tmp_path / "cards/1.json")):
         with pytest.raises(CannotRun, match="cannot read it: No such file") as caught:
             read_on()
         assert caught.value.where.startswith(str(tmp_path / "cards")) and caught.value.hint

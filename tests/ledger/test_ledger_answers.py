@@ -360,7 +360,7 @@ def test_a_torn_last_line_changes_nothing(past: Past) -> None:
 
 def test_live_elapsed_uses_the_clock(past: Past) -> None:
     from ktxkit.base.clock import FixedClock
-    from ktxkit.ledger.live_answers import live_row
+    from ktxkit.ledger.live import live_row
 
     run = past.run({"a": "running"}, finish=False)
     clock = FixedClock(datetime(2026, 1, 2, 3, 1, 30, tzinfo=UTC))

@@ -270,7 +270,7 @@ def test_banner_loads_and_starts_little(suite: Suite) -> None:
         check=True,
     )
     assert done.stdout == "{'sameTree': True}\n"
-    heavy = {"jsonschema_rs", "ktxkit.ledger.ledger", "ktxkit.ledger.indexing", "ktxkit.ledger.rules.fold", "rich"}
+    heavy = {"jsonschema_rs", "ktxkit.ledger.ledger", "ktxkit.ledger.rules.fold", "rich"}
     assert not heavy & set(done.stderr.split())
     calls = (place / "calls").read_text().splitlines()
     assert len(calls) <= 7 and len([argv for argv in calls if "status" in argv]) <= 1, calls

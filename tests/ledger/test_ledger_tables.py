@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from ktxkit.ledger.rules.answers import table
+from ktxkit.ledger.rules.rows import table
 from ktxkit.store import jobs
 from ktxkit.store.world import World
 from tests.support.commands import call

@@ -228,7 +228,7 @@ GUARD: dict[str, bool] = {
 @pytest.mark.parametrize("command", GUARD)
 def test_the_guard_refuses_bare_pytest_and_nothing_else(tmp_path: Path, command: str) -> None:
     document: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": command}}
-    from ktxkit.ledger.test_run import guard
+    from ktxkit.ledger.running import guard
 
     said = guard(json.dumps(document).encode())
     assert bool(said) is GUARD[command], said
@@ -245,6 +245,6 @@ def test_the_guard_as_a_hook(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"tool_input": {}}', b'{"tool_input": {"command": 1}}'])
 def test_the_guard_lets_foreign_documents_pass(data: bytes) -> None:
-    from ktxkit.ledger.test_run import guard
+    from ktxkit.ledger.running import guard
 
     assert guard(data) == ""

@@ -10,7 +10,7 @@ import pytest
 from ktxkit.base import contracts
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked
-from ktxkit.observer.chain import Chain
+from ktxkit.observer.attempt import Chain
 from ktxkit.observer.rules.records import Anchor, linked
 from tests.support.clocks import TurnedClock
 

@@ -13,10 +13,10 @@ import pytest
 
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
-from ktxkit.observer import observe, observer_records
-from ktxkit.observer.observer_loop import Loop
+from ktxkit.observer import attempt, observe
+from ktxkit.observer.loop import Loop
+from ktxkit.observer.rules.clocks import Settings
 from ktxkit.observer.rules.paths_policy import CandidatePathPolicy
-from ktxkit.observer.rules.settings import Settings
 from ktxkit.observer.scanned import Hints, Level
 from ktxkit.store import jobs
 from ktxkit.store.world import World
@@ -592,7 +592,7 @@ def test_a_new_segment_is_told_by_its_records(o: Observed) -> None:
     assert o.status()["journal"]["lost"] == {"segment": 1, "why": "corrupt", "at": first["at"]}
     assert o.proof("new") is not None  # only new proof starts a window
     assert o.suspect_in() == 300
-    observer_records.fence(o.attempt, "ended")
+    attempt.fence(o.attempt, "ended")
     assert o.status()["authority"] == "revoked"
 
 

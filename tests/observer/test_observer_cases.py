@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from ktxkit.base import mounts, process
+from ktxkit.base import process, removal
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked, BrokenContract, KtxError
-from ktxkit.observer import observer_root
+from ktxkit.observer import attach
 from ktxkit.observer.rules.records import linked
 from ktxkit.observer.scanned import Level
 from ktxkit.store.world import World
@@ -274,8 +274,8 @@ def a_file_becomes_a_directory_and_back(o: Observed, _m: pytest.MonkeyPatch) -> 
 def something_is_mounted_inside(o: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
     o.attach()
     o.tree.write("dir/c.md", "below the mount\n")
-    mount = mounts.Mount(bytes(o.tree.path / "dir"), "ext4")
-    monkeypatch.setattr(mounts, "mounts", lambda: [mounts.Mount(b"/", "ext4"), mount])
+    mount = removal.Mount(bytes(o.tree.path / "dir"), "ext4")
+    monkeypatch.setattr(removal, "mounts", lambda: [removal.Mount(b"/", "ext4"), mount])
     nothing_new(o)
     assert holds(o) == [("dir", "foreign_device")]
 
@@ -412,7 +412,7 @@ def another_directory_of_that_name(o: Observed, monkeypatch: pytest.MonkeyPatch)
         fresh = Observed(o.repo, o.clock, o.world, o.unit)
         fresh.change_lease(attempt=2)
         fresh.attach()
-    assert observer_root.wrong(o.lease) == "root_replaced"
+    assert attach.wrong(o.lease) == "root_replaced"
 
 
 @case("O38")
@@ -535,9 +535,9 @@ def events_without_a_change(o: Observed, _m: pytest.MonkeyPatch) -> None:
 
 @case("O53")
 def a_remote_file_system(o: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ktxkit.observer.observer_loop import Loop
+    from ktxkit.observer.loop import Loop
 
-    monkeypatch.setattr(mounts, "mounts", lambda: [mounts.Mount(b"/", "nfs4")])
+    monkeypatch.setattr(removal, "mounts", lambda: [removal.Mount(b"/", "nfs4")])
     loop = Loop(o.attach())
     try:
         loop.first()
@@ -790,15 +790,15 @@ def written_before_the_fence_and_seen_after(o: Observed, _m: pytest.MonkeyPatch)
 
 @case("O76")
 def written_while_it_is_ended(o: Observed, _m: pytest.MonkeyPatch) -> None:
-    from ktxkit.observer import observer_records
+    from ktxkit.observer import attempt
 
     o.attach()
     assert o.reconciler is not None
-    observer_records.fence(o.reconciler.attempt, "command_ended")
+    attempt.fence(o.reconciler.attempt, "command_ended")
     o.tree.write("a.md", "while TERM is on its way\n")
     o.look()
     assert last(o)["lateKind"] == "late-worktree-mutation-observed"
-    observer_records.reaped(o.reconciler.attempt)
+    attempt.record_reaped(o.reconciler.attempt)
     o.tree.write("a.md", "by whom?\n")
     o.look()
     assert last(o)["lateKind"] == "late-write-after-reap"

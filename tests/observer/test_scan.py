@@ -17,15 +17,13 @@ from blake3 import blake3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ktxkit.base import mounts, reading
-from ktxkit.base.spans import Span
-from ktxkit.observer import manifest_cursor, manifest_file
-from ktxkit.observer.manifest_file import Stored
-from ktxkit.observer.rules.gitignore import rules_of
-from ktxkit.observer.rules.paths_policy import CandidatePathPolicy
-from ktxkit.observer.rules.tracked import Tracked
-from ktxkit.observer.scan import DEEPEST, scan
-from ktxkit.observer.scan_entries import escapes
+from ktxkit.base import reading, removal
+from ktxkit.observer import manifest_file
+from ktxkit.observer import manifest_file as manifest_cursor
+from ktxkit.observer.manifest_file import Span, Stored
+from ktxkit.observer.rules.paths_policy import CandidatePathPolicy, rules_of
+from ktxkit.observer.rules.projection import Tracked
+from ktxkit.observer.scan import DEEPEST, escapes, scan
 from ktxkit.observer.scanned import Hints, Level, Scan, Subject
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
@@ -189,7 +187,7 @@ def test_a_store_through_a_mapping_is_seen_where_everything_is_read(tree: Tree) 
         later = path.stat().st_ctime_ns + 10 * 10**9
         tree.stored = scan(tree.subject, tree.stored, Level.CONTENT, started_ns=later).stored
         mapped[0:1] = b"1"
-        mount = mounts.of(path.resolve(), mounts.mounts())
+        mount = removal.of(path.resolve(), removal.mounts())
         if mount is not None and mount.kind in ("ext4", "tmpfs", "xfs", "btrfs"):
             assert scan(tree.subject, tree.stored, Level.STAT).changes == []  # no key tells: why content is read
         assert operations(tree.scan(Level.CONTENT)) == [(b"m", "content-change")]

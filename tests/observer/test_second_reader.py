@@ -15,7 +15,7 @@ from ktxkit.base.rules.manifest import unpack
 from ktxkit.observer import second_reader
 from ktxkit.observer.manifest_file import Stored
 from ktxkit.observer.rules.paths_policy import CandidatePathPolicy
-from ktxkit.observer.rules.tracked import Tracked
+from ktxkit.observer.rules.projection import Tracked
 from ktxkit.observer.scan import scan
 from ktxkit.observer.scanned import Level, Scan, Subject
 from ktxkit.observer.second_reader import SecondReader

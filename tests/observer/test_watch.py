@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.observer.churn import Churn
-from ktxkit.observer.watch import Watcher, WatchFailed
+from ktxkit.observer.watch import Churn, Watcher, WatchFailed
 
 QUEUE = Path("/proc/sys/fs/inotify/max_queued_events")
 PATIENCE = 5.0  # seconds that an event may take

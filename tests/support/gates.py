@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ktxkit.gates import gate_facts
-from ktxkit.gates.gates import options_of
+from ktxkit.gates import facts as gate_facts
+from ktxkit.gates.judging import options_of
 from ktxkit.gates.rules.artifacts import Judged, judge
 from ktxkit.gates.rules.findings import document
 from ktxkit.gates.rules.groups import Group, Grouped, marks_of, said_of

@@ -17,7 +17,7 @@ from ktxkit.git.neutral import open_neutral
 from ktxkit.store import jobs
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
-from ktxkit.work import apply_file, collect, integrate, land, worktrees
+from ktxkit.work import bare_patches, closing, collect, integrate, land
 from tests.support.repos import Repo
 
 Edit = Callable[[Repo], object]
@@ -48,7 +48,7 @@ class Job:
         unit = jobs.add_unit(self.world, self.document["jobId"], key)
         self.document = jobs.load(self.world, self.document["jobId"])
         self.units[key] = unit
-        lease = worktrees.open_unit(self.world, self.document, unit, base=base or self.document["base"], policy=policy)
+        lease = closing.open_unit(self.world, self.document, unit, base=base or self.document["base"], policy=policy)
         return self.repo.at(Path(lease["path"]))
 
     def collect(self, key: str, *, include_uncommitted: bool = True) -> Document:
@@ -102,7 +102,7 @@ def give(job: Job, key: str, files: Mapping[str, str], base: str = "") -> None:
         tree = plumb(repo, "write-tree", env=index).strip()
     path.write_bytes(repo.git_bytes("diff-tree", "-r", "-p", "--binary", "--full-index", start, tree))
     with open_neutral(job.world) as neutral:
-        document = apply_file.bare_document(job.world, neutral, path, start)
+        document = bare_patches.bare_document(job.world, neutral, path, start)
     identity = {"jobId": place[0], "unitKey": key, "position": unit.position}
     job.world.store.write("patch", names.unit_doc(*place, "patch"), document | identity, durable=False)
 

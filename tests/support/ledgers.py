@@ -9,8 +9,7 @@ from typing import Any
 
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.ledger import ledger
-from ktxkit.ledger.artifacts import Artifacts
-from ktxkit.ledger.event_log import EventWriter
+from ktxkit.ledger.event_log import Artifacts, EventWriter
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 

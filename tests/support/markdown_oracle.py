@@ -26,7 +26,7 @@ def parser() -> Any:
 
 
 def _wiki_link(state: Any, silent: bool) -> bool:
-    from ktxkit.gates.rules.inline import _WIKI_LINK
+    from ktxkit.gates.rules.markdown import _WIKI_LINK
 
     found = _WIKI_LINK.match(state.src, state.pos)
     if not found:

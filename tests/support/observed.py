@@ -9,16 +9,16 @@ from typing import Any
 
 from ktxkit.base.contracts import Document
 from ktxkit.observer import observe
-from ktxkit.observer.observer_attach import Attached, attach
-from ktxkit.observer.observer_attempt import Attempt
-from ktxkit.observer.observer_reconcile import Reconciler, Seen
-from ktxkit.observer.rules.settings import Settings
+from ktxkit.observer.attach import Attached, attach
+from ktxkit.observer.attempt import Attempt
+from ktxkit.observer.reconcile import Reconciler, Seen
+from ktxkit.observer.rules.clocks import Settings
 from ktxkit.observer.scanned import Level
 from ktxkit.store import jobs
 from ktxkit.store.leases import Place, path_of
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
-from ktxkit.work.by_hand import AskedUnit, open_by_hand
+from ktxkit.work.bare_patches import AskedUnit, open_by_hand
 from tests.support.clocks import TurnedClock
 from tests.support.repos import Repo
 

@@ -9,11 +9,11 @@ from typing import Any
 from ktxkit.base import contracts
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules import strict_yaml
-from ktxkit.gates import command, gate_config, gate_facts, schema
+from ktxkit.gates import command, configuration, schema
+from ktxkit.gates import facts as gate_facts
 from ktxkit.gates.plugin import Finding
-from ktxkit.gates.rules import expressions, findings, front_matter, hooks, markdown, suppressing, swallow
-from ktxkit.gates.rules.rules import RULES
-from ktxkit.gates.rules.verdict import LEVELS
+from ktxkit.gates.rules import findings, hooks, markdown, page, source, suppressions, swallow
+from ktxkit.gates.rules.findings import LEVELS, RULES
 from tests.support.gates import judged
 
 SCHEMA = b"""{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "required": ["name"],
@@ -62,14 +62,14 @@ def body(data: bytes) -> None:
 
 def front(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
-    parts = front_matter.split(text)
+    parts = page.split(text)
     assert text[parts.body_offset :] == parts.body
     if parts.front is not None:
         assert text[parts.offset : parts.offset + len(parts.front)] == parts.front
 
 
 def sql(data: bytes) -> None:
-    read = expressions.read(data.decode("utf-8", "surrogateescape"))
+    read = source.read(data.decode("utf-8", "surrogateescape"))
     assert read.rule in ("", "expr-not-expression", "expr-template", "expr-nesting")
 
 
@@ -96,14 +96,14 @@ def lines(data: bytes) -> None:
 
 def config(data: bytes) -> None:
     try:
-        gate_config.make({}, lambda path: data if path == b"ktx-gates.yaml" else None)
+        configuration.make({}, lambda path: data if path == b"ktx-gates.yaml" else None)
     except CannotRun as error:
         assert error.message
 
 
 def baseline(data: bytes) -> None:
     try:
-        gate_config.make({"baseline": "known.json"}, lambda path: data if path == b"known.json" else None)
+        configuration.make({"baseline": "known.json"}, lambda path: data if path == b"known.json" else None)
     except BrokenContract as error:
         assert error.message
 
@@ -128,7 +128,7 @@ def pushes(data: bytes) -> None:
 
 
 def comments(data: bytes) -> None:
-    assert all(line >= 1 for _, line, _, _ in suppressing.in_text(data.decode("utf-8", "replace")))
+    assert all(line >= 1 for _, line, _, _ in suppressions.in_text(data.decode("utf-8", "replace")))
 
 
 READERS: dict[str, Callable[[bytes], None]] = {

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ktxkit.base.clock import Clock, SystemClock
-from ktxkit.ingest.connectors.find import connector
-from ktxkit.ingest.connectors.interface import Origin, Reading, Setting, Staged
-from ktxkit.ingest.rules.raw_paths import check, sort_key
+from ktxkit.ingest.connectors.interface import Origin, Reading, Setting, Staged, connector
+from ktxkit.ingest.rules.places import check, sort_key
 
 Stand = Callable[[Path], None]
 STANDS_FOR_A_FILE: dict[str, Stand] = {

@@ -12,7 +12,7 @@ from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, Refused
 from ktxkit.store import jobs
 from ktxkit.work.batch import apply_batch
-from ktxkit.work.step import Options
+from ktxkit.work.integrate import Options
 from tests.support.integration import Job, give, script
 from tests.support.repos import Repo
 

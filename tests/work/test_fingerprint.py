@@ -10,7 +10,7 @@ import pytest
 
 from ktxkit.store.world import World
 from ktxkit.work.fingerprint import IN_TURN, Fingerprinter
-from ktxkit.work.rules.fingerprint import differences, summary
+from ktxkit.work.rules.shared_state import differences, summary
 from tests.support.commands import call
 from tests.support.repos import Repo
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ktxkit.base import contracts
-from ktxkit.work import notify
+from ktxkit.work.job import run
 from tests.support.commands import call
 from tests.support.report_job import report
 from tests.support.repos import Repo
@@ -58,7 +58,7 @@ def test_suspects_and_what_is_blocked_are_told() -> None:
         {"position": 3, "key": "b", "outcome": "blocked", "reason": ""},
     ]
     made["failure"] = {"phase": "landing", "message": "HEAD moved", "details": {"outcome": "blocked"}}
-    told = list(notify.notices(made, "2026-05-17T12:00:00.000Z"))
+    told = list(run.notices(made, "2026-05-17T12:00:00.000Z"))
     for notice in told:
         contracts.validate("notice", notice)
     assert [(n["event"], n.get("unitKey"), n.get("message")) for n in told] == [

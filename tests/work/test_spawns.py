@@ -10,7 +10,7 @@ import pytest
 
 from ktxkit.base import process
 from ktxkit.git.neutral import pooled
-from ktxkit.work import worktrees
+from ktxkit.work import closing
 from tests.support.integration import Job
 from tests.support.repos import Repo
 
@@ -58,7 +58,7 @@ def test_the_calls_of_a_unit(tmp_path: Path, called: list[str]) -> None:
             for step in ("collect", "apply", "close"):
                 called.clear()
                 if step == "close":
-                    worktrees.close_unit(job.world, job.document, job.units[key], "success")
+                    closing.close_unit(job.world, job.document, job.units[key], "success")
                 else:
                     getattr(job, step)(key)
                 steps[step] = list(called)

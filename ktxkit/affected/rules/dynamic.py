@@ -2,20 +2,19 @@
 
 What is written as a literal is taken from it; a pattern is kept as one; the rest is marked `opaque`, with what it does:
 whoever reaches it can never be left out.
+
+What imports, runs, unpickles or reads by a name, as a value: under another name, in a table, given to `map`.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from ktxkit.affected.rules import literals, purity
-from ktxkit.affected.rules.scopes import Scope, found
-from ktxkit.affected.rules.sink import ANYTHING, OWN, Units
-
-if TYPE_CHECKING:
-    from ktxkit.affected.rules.visitor import Visitor
+from ktxkit.affected.rules import literals
+from ktxkit.affected.rules.scopes import ANYTHING, OWN, Alias, Aliases, Scope, Sink, Units, found
 
 IMPORTERS = {
     "import_module", "__import__", "run_module", "find_spec", "import_string", "resolve_name", "importorskip",
@@ -53,6 +52,17 @@ OPAQUE = "opaque"
 TAKEN = "ktx_taken"  # on a node whose parent said what is taken of it
 
 
+class Walker(Protocol):
+    """What these need of a `Visitor`."""
+
+    sink: Sink
+    aliases: Aliases
+
+    def all(self, nodes: Iterable[ast.AST | None], units: Units, scope: Scope = ()) -> None: ...
+
+    def annotation(self, node: ast.AST | None, units: Units, scope: Scope) -> None: ...
+
+
 def name_of(node: ast.AST) -> str:
     """The last name of what is called or subscripted."""
     if isinstance(node, ast.Attribute):
@@ -60,7 +70,7 @@ def name_of(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
+def call(visitor: Walker, node: ast.Call, units: Units, scope: Scope) -> None:
     """What a call does besides using its parts."""
     name = _called(visitor, node.func, scope)
     setattr(node.func, TAKEN, True)
@@ -102,7 +112,7 @@ def call(visitor: Visitor, node: ast.Call, units: Units, scope: Scope) -> None:
         visitor.sink.mark("environment", (_constant(node.args[0]) if node.args else "") or ANYTHING, units)
 
 
-def _called(visitor: Visitor, node: ast.expr, scope: Scope) -> str:
+def _called(visitor: Walker, node: ast.expr, scope: Scope) -> str:
     """What is called, by the name that it has where it is from."""
     if isinstance(node, ast.Name):
         known = found(scope, node.id)
@@ -111,10 +121,10 @@ def _called(visitor: Visitor, node: ast.expr, scope: Scope) -> str:
     return name_of(node)
 
 
-def _named_by_text(visitor: Visitor, node: ast.Call, units: Units, name: str) -> None:
+def _named_by_text(visitor: Walker, node: ast.Call, units: Units, name: str) -> None:
     """What a string names that is put together, and what bytes name."""
     first = node.args[0] if node.args else next((one.value for one in node.keywords if one.arg == "target"), None)
-    root = purity.root_of(node.func)
+    root = literals.root_of(node.func)
     origin = origin_of(visitor, node.func)
     patches = name in PATCHERS and (origin in PATCHED_BY or root in PATCHED_BY)
     replaces = name in ("setattr", "delattr") and isinstance(node.func, ast.Attribute)
@@ -142,7 +152,7 @@ def _named_by_text(visitor: Visitor, node: ast.Call, units: Units, name: str) ->
         visitor.sink.mark(OPAQUE, "unpickles: what is named is in the bytes", units)
 
 
-def attribute(visitor: Visitor, node: ast.Attribute, units: Units) -> None:
+def attribute(visitor: Walker, node: ast.Attribute, units: Units) -> None:
     """Attributes that reach further than their value."""
     if node.attr.startswith("test"):
         visitor.sink.mark("tests", node.attr, units)
@@ -177,7 +187,7 @@ def _only_place(node: ast.AST) -> None:
             setattr(one, TAKEN, True)
 
 
-def subscript(visitor: Visitor, node: ast.Subscript, units: Units) -> None:
+def subscript(visitor: Walker, node: ast.Subscript, units: Units) -> None:
     """`os.environ[...]` and `sys.modules[...]`."""
     if _is_environ(node.value):
         setattr(node.value, TAKEN, True)
@@ -193,7 +203,7 @@ def subscript(visitor: Visitor, node: ast.Subscript, units: Units) -> None:
             visitor.sink.mark(OPAQUE, "takes a module of a computed name", units)
 
 
-def started_module(visitor: Visitor, elements: list[ast.expr], units: Units) -> None:
+def started_module(visitor: Walker, elements: list[ast.expr], units: Units) -> None:
     """`-m` and what follows: a module that runs as a program; `-p`: a plugin of pytest's."""
     if any(_constant(one) in (".", "./") for one in elements):
         visitor.sink.mark("does", "here", units)
@@ -210,7 +220,7 @@ def started_module(visitor: Visitor, elements: list[ast.expr], units: Units) -> 
             visitor.sink.mark(OPAQUE, "starts a module of a computed name", units)
 
 
-def _import(visitor: Visitor, node: ast.Call, units: Units) -> None:
+def _import(visitor: Walker, node: ast.Call, units: Units) -> None:
     first = _first(node)
     packages = [*node.args[1:2], *(one.value for one in node.keywords if one.arg == "package")]
     if first.startswith(".") and packages:
@@ -233,7 +243,7 @@ def _import(visitor: Visitor, node: ast.Call, units: Units) -> None:
         visitor.sink.use(ANYTHING, first, units)
 
 
-def _run_source(visitor: Visitor, node: ast.Call, units: Units) -> None:
+def _run_source(visitor: Walker, node: ast.Call, units: Units) -> None:
     source = node.args[0] if node.args else node
     text = _constant(source)
     if not text:
@@ -245,7 +255,7 @@ def _run_source(visitor: Visitor, node: ast.Call, units: Units) -> None:
         visitor.sink.mark(OPAQUE, "runs source that cannot be read", units)
 
 
-def _read(visitor: Visitor, node: ast.Call, units: Units) -> None:
+def _read(visitor: Walker, node: ast.Call, units: Units) -> None:
     """A file that is read. What is named is among the words; what is not may be any."""
     place = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
     inside = [part for one in place for part in ast.walk(one)]
@@ -260,13 +270,13 @@ def _texts(nodes: list[ast.AST]) -> list[str]:
     return [text for text in texts if "." in text or "/" in text]
 
 
-def _opaque_unless_named(visitor: Visitor, node: ast.Call, units: Units, what: str) -> None:
+def _opaque_unless_named(visitor: Walker, node: ast.Call, units: Units, what: str) -> None:
     parts = [part for one in node.args for part in ast.walk(one)]
     if not _texts(parts):
         visitor.sink.mark(OPAQUE, what, units)
 
 
-def origin_of(visitor: Visitor, node: ast.AST) -> str:
+def origin_of(visitor: Walker, node: ast.AST) -> str:
     """The package that the first name of a call was imported from; empty where it was not."""
     while isinstance(node, ast.Attribute):
         node = node.value
@@ -274,7 +284,7 @@ def origin_of(visitor: Visitor, node: ast.AST) -> str:
     return next((one.module.partition(".")[0] for one in visitor.aliases.get(name, ())), "")
 
 
-def _walks_files(visitor: Visitor, node: ast.Call) -> bool:
+def _walks_files(visitor: Walker, node: ast.Call) -> bool:
     """Whether a `walk` is through directories: `os.walk`, or that of a path."""
     origin = origin_of(visitor, node.func)
     known = {alias.module.partition(".")[0] for aliases in visitor.aliases.values() for alias in aliases}
@@ -292,3 +302,24 @@ def _constant(node: ast.AST) -> str:
 
 def _is_environ(node: ast.AST | None) -> bool:
     return node is not None and name_of(node) in ("environ", "environb")
+
+
+RUNNING_MODULES = {"importlib", "runpy", "pkgutil", "imp"}
+
+
+def handed_on(visitor: Walker, node: ast.Name | ast.Attribute, aliases: Iterable[Alias], units: Units) -> None:
+    """What imports, runs, unpickles or reads by a name, as a value: whoever gets it calls it with any."""
+    if hasattr(node, TAKEN):
+        return
+    name, of = name_of(node), {origin_of(visitor, node)}
+    if isinstance(node, ast.Name):
+        every = list(aliases)
+        of = {alias.module.partition(".")[0] for alias in every}
+        name = next((alias.name or alias.module for alias in every), name)
+    runs = name in IMPORTERS | BY_PATH | RUN | RUNNING_MODULES and of & (RUNNING_MODULES | {"builtins"})
+    if runs or (name in RUN | {"__import__"} and not any(of)):
+        visitor.sink.mark(OPAQUE, f"hands on {name}: what it is given is not known", units)
+    elif name in UNPICKLERS and of & PICKLES:
+        visitor.sink.mark(OPAQUE, "unpickles: what is named is in the bytes", units)
+    elif (name == "open" and not any(of)) or (name in READERS - {"open", "files"} and of & {"pathlib", "io"}):
+        visitor.sink.mark("does", "reads", units)

@@ -7,12 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from ktxkit.affected.rules.bases import is_hooked
-from ktxkit.affected.rules.filefacts import defined, runs_tests, starts_programs
 from ktxkit.affected.rules.literals import fits, is_pattern
-from ktxkit.affected.rules.modules import Modules, parts_of
-from ktxkit.affected.rules.project import Project
-from ktxkit.affected.rules.sink import ANYTHING, MAKE, OWN, Facts
+from ktxkit.affected.rules.project import Modules, Project, defined, is_hooked, parts_of, runs_tests, starts_programs
+from ktxkit.affected.rules.scopes import ANYTHING, MAKE, OWN, Facts
 
 Unit = tuple[str, str]  # path, name
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")

@@ -9,14 +9,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ktxkit.affected.rules import literals
+from ktxkit.affected.rules import dynamic, literals
 from ktxkit.affected.rules.scopes import (
+    ANYTHING,
+    BASE_ONLY,
+    OWN,
     Alias,
     Aliases,
     Comprehension,
     Function,
     Layer,
     Scope,
+    Sink,
+    Units,
     argument_names,
     found,
     imports_in,
@@ -25,7 +30,6 @@ from ktxkit.affected.rules.scopes import (
     origin,
     targets,
 )
-from ktxkit.affected.rules.sink import ANYTHING, BASE_ONLY, OWN, Sink, Units
 
 DEEPEST = 6  # attributes behind a module that are followed
 
@@ -71,8 +75,6 @@ class Visitor:
             self._other(node, units, scope)
 
     def _other(self, node: ast.AST, units: Units, scope: Scope) -> None:
-        from ktxkit.affected.rules import dynamic
-
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return  # a docstring
         if isinstance(node, ast.Subscript):
@@ -85,13 +87,11 @@ class Visitor:
 
     def _name(self, node: ast.Name, units: Units, scope: Scope) -> None:
         """A name by itself: what it stands for may go anywhere."""
-        from ktxkit.affected.rules import handed
-
         name = node.id
         known = found(scope, name)
         if known is True:
             return
-        handed.handed_on(self, node, known if isinstance(known, tuple) else self.aliases.get(name, ()), units)
+        dynamic.handed_on(self, node, known if isinstance(known, tuple) else self.aliases.get(name, ()), units)
         if isinstance(known, tuple):
             for alias in known:
                 self.whole(alias, units)
@@ -111,16 +111,12 @@ class Visitor:
 
     def _source(self, alias: Alias, units: Units) -> None:
         """What reads sources is imported by its name: whoever has it may."""
-        from ktxkit.affected.rules import dynamic
-
         if alias.name in dynamic.OF_SOURCE and alias.module in dynamic.SOURCE_MODULES:
             self.sink.mark("does", "reads source", units)
 
     def _attribute(self, node: ast.Attribute, units: Units, scope: Scope) -> None:
-        from ktxkit.affected.rules import dynamic, handed
-
         dynamic.attribute(self, node, units)
-        handed.handed_on(self, node, (), units)
+        dynamic.handed_on(self, node, (), units)
         chain, base = [node.attr], node.value
         while isinstance(base, ast.Attribute):
             dynamic.attribute(self, base, units)
@@ -190,8 +186,6 @@ class Visitor:
         self.all(ast.iter_child_nodes(node), units, scope)
 
     def _call(self, node: ast.Call, units: Units, scope: Scope) -> None:
-        from ktxkit.affected.rules import dynamic
-
         made = literals.pattern(node)
         if not literals.is_open(made):
             self.text(made, units)

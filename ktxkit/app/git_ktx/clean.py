@@ -33,7 +33,7 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import cleaning, worktree_text
+    from ktxkit.app import cleaning, views
 
     made = cleaning.clean(world, do=args.yes, records=args.records)
     lines = []
@@ -51,5 +51,5 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         lines.append(f"Cleared {plural(done, 'thing')}.")
     else:
         lines.append(f"{plural(done, 'thing')} can be cleared: git ktx clean --yes does it.")
-    lines += worktree_text.damaged_lines(made)
-    return cli.Result(worktree_text.outcome(made), made, cleaning.CONTRACT, lines=lines)
+    lines += views.damaged_lines(made)
+    return cli.Result(views.outcome(made), made, cleaning.CLEANING, lines=lines)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ktxkit import __version__
 from ktxkit.app import cli
 from ktxkit.base.errors import CannotRun, Refused
-from ktxkit.store.rules.config import FILE, TEMPLATE
+from ktxkit.store.config import FILE, TEMPLATE
 
 if TYPE_CHECKING:
     from ktxkit.store.world import World

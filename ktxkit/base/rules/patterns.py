@@ -1,7 +1,12 @@
-"""Path patterns of a policy, and when two names are the same place somewhere.
+r"""Path patterns of a policy, and when two names are the same place somewhere.
 
 A pattern without `*`, `?` or `[` is a path: itself and everything below it; with a slash at its end only what is below.
 With them it is a glob: `*` and `?` stay inside a name, `**` crosses names.
+
+A pattern of JSON Schema (ECMA 262, section 22.2) as one of Python's `re`: the same strings match, or it is refused.
+
+The two differ in silence: Python's `$` also matches before a last newline, its `\d` and `\w` also match other
+alphabets, its `.` matches a carriage return.
 """
 
 from __future__ import annotations
@@ -84,3 +89,81 @@ def leads_into(pattern: str, path: str) -> bool:
     if len(have) >= len(wanted):
         return False
     return all(one != "**" and matches(one, other) for one, other in zip(wanted, have, strict=False))
+
+
+_SPACE = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_NO_SPACE = (
+    r"\x00-\x08\x0e-\x1f!-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e\u2030-\u205e"
+    r"\u2060-\u2fff\u3001-\ufefe\uff00-\U0010ffff"
+)
+_INSIDE = {
+    "d": "0-9", "D": r"\x00-/:-\U0010ffff", "w": "A-Za-z0-9_", "W": r"\x00-/:-@\[-\^`{-\U0010ffff",
+    "s": _SPACE, "S": _NO_SPACE,
+}  # fmt: skip
+_TOKEN = re.compile(
+    r"""\\ (?: c(?P<control>[A-Za-z]) | u\{(?P<code>[0-9A-Fa-f]{1,6})\} | u(?P<unit>[0-9A-Fa-f]{4})
+             | (?P<same>[tnrfv1-9]|x[0-9A-Fa-f]{2}) | (?P<class>[dDwWsSbB]) | (?P<plain>[^A-Za-z0-9]) )
+    | (?P<group>\(\?(?:[:=!]|<[=!])) | \(\?P?<(?P<name>[A-Za-z_][A-Za-z0-9_]*)>
+    | (?P<quantifier>\{[0-9]+(?:,[0-9]*)?\}) | (?P<one>[^\\{(]|\((?!\?))""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def translated(pattern: str) -> str:
+    """The pattern for `re.search`. Raises ValueError for what Python has not (`\\p{L}`), and for what is no pattern."""
+    parts: list[str] = []
+    place, inside = 0, False
+    while place < len(pattern):
+        token = _TOKEN.match(pattern, place)
+        part = None if token is None else _inside(token, parts[-1]) if inside else _outside(token)
+        if token is None or part is None:
+            raise ValueError(f"the pattern {pattern!r} cannot be read at character {place + 1}")
+        if inside and parts[-1] in ("[", "[^") and token[0] == "]":
+            raise ValueError(f"the pattern {pattern!r} has an empty class")
+        if not inside and part == "[" and pattern.startswith("^", token.end()):
+            part = "[^"
+        inside = token[0] != "]" if inside else part in ("[", "[^")
+        parts.append(part)
+        place = token.end() + (part == "[^")
+    text = "".join(parts)
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"the pattern {pattern!r} cannot be read: {error}") from error
+    return text
+
+
+def _character(token: re.Match[str]) -> str | None:
+    """What stands for one character, and for itself in either place; None for anything else."""
+    if token["control"]:
+        return f"\\x{ord(token['control']) % 32:02x}"
+    if code := token["code"] or token["unit"]:
+        number = int(code, 16)
+        return None if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF else f"\\U{number:08x}"
+    return re.escape(token["plain"]) if token["plain"] else None
+
+
+def _outside(token: re.Match[str]) -> str | None:
+    if token["same"] or token["group"] or token["quantifier"]:
+        return token[0]
+    if token["class"]:
+        return {"b": r"\b", "B": r"(?!\b)"}.get(token["class"]) or f"[{_INSIDE[token['class']]}]"
+    if token["name"]:
+        return f"(?P<{token['name']}>"
+    if token["one"]:
+        return {"$": r"\Z", ".": r"[^\n\r\u2028\u2029]", "}": r"\}"}.get(token["one"], token["one"])
+    return _character(token)
+
+
+def _inside(token: re.Match[str], before: str) -> str | None:
+    """Within brackets: what Python may one day read as an operation on sets is escaped."""
+    if token["same"]:
+        return None if token["same"].isdigit() else token[0]
+    if token["class"]:
+        return _INSIDE.get(token["class"])
+    if token["one"]:
+        raw = before not in ("[", "[^", "-") if token[0] == "-" else token[0] == "]" or token[0].isalnum()
+        return token[0] if raw else re.escape(token[0])
+    if token["group"] or token["quantifier"] or token["name"]:
+        return "".join(map(re.escape, token[0]))
+    return _character(token)

@@ -1,4 +1,6 @@
-"""Whether a small document is valid, without a schema engine: importing one costs more than a small command's run.
+"""A departure of a value from a JSON Schema, without the validator that found it.
+
+Whether a small document is valid, without a schema engine: importing one costs more than a small command's run.
 
 It knows exactly the keywords that the contracts use, answers only what it is sure of, and leaves everything else (an
 unknown keyword, a large document, an invalid one, whose message must be the engine's) to the engine. The tests put
@@ -9,8 +11,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Where in the value, by which keyword, and what the keyword asks for.
+
+    `detail`: the key that is missing or unknown. `known`: the keys that are known there.
+    """
+
+    path: tuple[str | int, ...]
+    keyword: str
+    wanted: Any = None
+    detail: str = ""
+    known: tuple[str, ...] = ()
+
 
 INTEGERS = 2**63
 INFINITY = float("inf")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ktxkit.gates.rules import model, sources, suppressing
-from ktxkit.gates.rules.findings import Finding, grouped
+from ktxkit.gates.rules import model, sources, suppressions
+from ktxkit.gates.rules.findings import ADVICE, Finding, grouped, level_of
 from ktxkit.gates.rules.groups import (  # fmt: skip
     COUNTED,
     Group,
@@ -22,7 +22,6 @@ from ktxkit.gates.rules.groups import (  # fmt: skip
 from ktxkit.gates.rules.model import Layer, Options
 from ktxkit.gates.rules.provenance import Known, artifact, raw_path, raw_path_of
 from ktxkit.gates.rules.references import References, Wrong, is_fine, listed
-from ktxkit.gates.rules.rules import ADVICE, level_of
 
 Facts = dict[str, Any]
 
@@ -200,6 +199,6 @@ def _rows(path: bytes, rows: Facts, known: Known) -> Iterator[Finding]:
 def _unsuppressed(found: list[Finding], facts: Mapping[bytes, Facts]) -> tuple[list[Finding], int]:
     """Findings without those that a comment suppresses; and what is wrong with the comments."""
     ignores = {path: one["ignores"] for path, one in facts.items()}
-    done = suppressing.apply(found, ignores)
-    idle = suppressing.idle(ignores, done.used)
+    done = suppressions.apply(found, ignores)
+    idle = suppressions.idle(ignores, done.used)
     return sorted([*done.kept, *idle], key=lambda one: one.order), done.count

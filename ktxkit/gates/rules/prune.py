@@ -1,4 +1,8 @@
-"""Repair without invention: what cannot be loaded goes, and what dangles is taken out; nothing is put in.
+"""Taking things out of a text so that nothing else in it changes: items of YAML lists, spans and links of a page.
+
+An edit is (start, end, replacement) in characters. What an edit leaves is proved by reading it again, elsewhere.
+
+Repair without invention: what cannot be loaded goes, and what dangles is taken out; nothing is put in.
 
 Everything that is taken out is recorded. What an edit leaves is read again: the file must say what it said, without the
 removed references and with nothing else changed, or the edit is not made.
@@ -6,16 +10,151 @@ removed references and with nothing else changed, or the edit is not made.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ktxkit.base.rules import strict_yaml
+from ktxkit.base.rules.strict_yaml import Node, lines
 from ktxkit.base.rules.text import printable
-from ktxkit.base.rules.yaml_nodes import Node
-from ktxkit.gates.rules import edits, front_matter, markdown
-from ktxkit.gates.rules.edits import Edit
+from ktxkit.gates.rules import markdown, page
 from ktxkit.gates.rules.findings import Finding
+
+Edit = tuple[int, int, str]
+
+_TICKS = re.compile("`+")
+_MARKERS = re.compile(r"(?:[ \t]*(?:>|[-*+]|[0-9]{1,9}[.)]))*[ \t]*\Z")
+_BLOCK = re.compile(r"[-+*#>|=~`<\[:]|[0-9]+[.)]")  # what begins something else than a paragraph, or may
+_JOINING = ("`", "[", "]", "!", "<", "\\")
+_CLOSING = ".,;:!?)]}"
+
+
+def applied(text: str, edits: Iterable[Edit]) -> str:
+    """The text after edits that do not overlap."""
+    end = len(text)
+    for start, stop, replacement in sorted(set(edits), reverse=True):
+        assert start <= stop <= end, "edits do not overlap"
+        text, end = text[:start] + replacement + text[stop:], start
+    return text
+
+
+def without_items(text: str, holder: Node, key: str, indexes: Iterable[int]) -> list[Edit]:
+    """Edits that take items out of the list at a key of a map; the last ones take the key along."""
+    found = next(((name, value) for name, value in holder.items if name is not None and name.plain == key), None)
+    if found is None or found[0] is None:
+        return []
+    return _without(text, found[0], found[1], set(indexes))
+
+
+def _without(text: str, name: Node, value: Node, gone: set[int]) -> list[Edit]:
+    items = [item for _, item in value.items]
+    if value.style == "flow":
+        return _flow(value, items, gone)
+    if len(gone) < len(items):
+        return [_block_item(text, items[index]) for index in sorted(gone)]
+    start = _line_start(text, name.start)
+    if text[start : name.start].strip():  # the key shares its line with a list mark: an empty list stays
+        return [(name.end, _content_end(text, value), ": []")]
+    return [(start, _line_end(text, _content_end(text, value)), "")]
+
+
+def without_rows(root: Node, indexes: Iterable[int]) -> list[Edit]:
+    """Edits that take items out of a document that is one flow list (JSON)."""
+    return _flow(root, [item for _, item in root.items], set(indexes))
+
+
+def _flow(value: Node, items: Sequence[Node], gone: set[int]) -> list[Edit]:
+    if len(gone) == len(items):
+        return [(value.start, value.end, "[]")]
+    kept = [index for index in range(len(items)) if index not in gone]
+    edits = []
+    for index in sorted(gone):
+        if index > kept[-1]:  # nothing is kept after it: from the end of the last that is
+            continue
+        edits.append((items[index].start, items[index + 1].start, ""))
+    if kept[-1] + 1 < len(items):
+        edits.append((items[kept[-1]].end, items[-1].end, ""))
+    return edits
+
+
+def _block_item(text: str, item: Node) -> Edit:
+    start = _line_start(text, item.start)
+    while not text[start : item.start].lstrip().startswith("-"):  # the mark stands alone on a line above
+        start = _line_start(text, start - 1)
+    return (start, _line_end(text, _content_end(text, item)), "")
+
+
+def _content_end(text: str, node: Node) -> int:
+    """Where a node's own text ends: a block's end mark lies at what follows it."""
+    if node.kind == "scalar" or node.style == "flow" or not node.items:
+        end = node.end
+        while end > node.start and text[end - 1] in "\r\n \t" and node.style in ("|", ">"):
+            end -= 1
+        return end
+    return _content_end(text, node.items[-1][1])
+
+
+def _line_start(text: str, at: int) -> int:
+    return max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
+
+
+def _line_end(text: str, at: int) -> int:
+    """The end of the line, its break included."""
+    found = re.compile("\r\n|\n|\r").search(text, at)
+    return found.end() if found else len(text)
+
+
+def offsets(text: str) -> list[int]:
+    """The offset of the start of each line, the first line's first."""
+    starts, at = [], 0
+    for line in lines(text):
+        starts.append(at)
+        at += len(line)
+    return [*starts, at]
+
+
+def without_span(text: str, at: int) -> Edit | None:
+    """An edit that takes out the code span that starts at an offset; None where none does."""
+    opener = _TICKS.match(text, at)
+    if opener is None:
+        return None
+    closer = next((run for run in _TICKS.finditer(text, opener.end()) if run[0] == opener[0]), None)
+    if closer is None:
+        return None
+    return _out_of_line(text, at, closer.end(), text[opener.end() : closer.start()].strip("`"))
+
+
+def without_link(text: str, at: int) -> Edit | None:
+    """An edit that takes out the `[[page]]` at an offset; of `[[page|label]]` the label stays."""
+    end = text.find("]]", at)
+    if not text.startswith("[[", at) or end < 0:
+        return None
+    label = text[at + 2 : end].partition("|")[2].strip()
+    return (at, end + 2, label) if label else _out_of_line(text, at, end + 2, text[at + 2 : end].strip())
+
+
+def _out_of_line(text: str, start: int, end: int, words: str) -> Edit:
+    """Blanks that would be left double, before a sign or at an end of the line go too; so does a line left empty.
+
+    Where the line would turn into something else (`- x` left of `` `a` - x`` is a list), or what stands on both sides
+    would join, the words stay as prose.
+    """
+    begin, finish = _line_start(text, start), _line_end(text, end)
+    before = text[begin:start]
+    if before[-1:] in _JOINING and text[end : end + 1] in _JOINING:
+        return (start, end, words)
+    rest = text[end:finish].rstrip("\r\n")
+    if _MARKERS.match(before) and not rest.strip():
+        after = text[finish : _line_end(text, finish)].strip()
+        return (start, end, words) if after and not after.strip("=-") else (begin, finish, "")
+    if _MARKERS.match(before):
+        left = rest.lstrip(" \t")
+        return (start, end, words) if _BLOCK.match(left) else (start, end + len(rest) - len(left), "")
+    if not rest.strip() or rest[0] in " \t" + _CLOSING:
+        return (begin + len(before.rstrip(" \t")), end, "")
+    return (start, end, "")
+
 
 Facts = dict[str, Any]
 JOINS = ("unknown-join-target", "join-case")
@@ -99,7 +238,7 @@ def _source(
     removals = []
     for name, holder in _holders(root):
         dangling = [(n, str(_target(item))) for n, item in _items(holder, "joins") if _place(item.get("to")) in gone]
-        wanted += edits.without_items(text, holder, "joins", [n for n, _ in dangling])
+        wanted += without_items(text, holder, "joins", [n for n, _ in dangling])
         removals += [Removal("join", path, f"{name} -> {target}", target) for _, target in dangling]
     _settle(made, path, read(path), text, wanted, removals, lambda new: _same_yaml(text, new, {"joins"}))
 
@@ -136,10 +275,10 @@ def _target(item: Node) -> Any:
 
 def _page(made: Pruned, path: bytes, findings: Sequence[Finding], data: bytes) -> None:
     text = data.decode("utf-8").removeprefix("\ufeff")
-    parts = front_matter.split(text)
+    parts = page.split(text)
     body = _body(path, findings, text, parts)
     if body:
-        done = edits.applied(text, [edit for edit, _ in body])
+        done = applied(text, [edit for edit, _ in body])
         if _body_says(done, text, [removal for _, removal in body]):
             text = done
             made.removals += [removal for _, removal in body]
@@ -154,28 +293,28 @@ def _page(made: Pruned, path: bytes, findings: Sequence[Finding], data: bytes) -
     for key, kind in LISTS.items():
         gone = {place for one in findings if key in LIST_RULES.get(one.rule, ()) for place in one.places}
         dangling = [(n, item.plain) for n, item in _items(root, key) if _place(item, parts.front_line - 1) in gone]
-        for start, end, new in edits.without_items(parts.front, root, key, [n for n, _ in dangling]):
+        for start, end, new in without_items(parts.front, root, key, [n for n, _ in dangling]):
             wanted.append((start + parts.offset, end + parts.offset, new))
         removals += [Removal(kind, path, ref, ref) for _, ref in dangling]
     front = parts.front
     _settle(made, path, data, text, wanted, removals, lambda new: _same_front(front, new))
 
 
-def _body(path: bytes, findings: Sequence[Finding], text: str, parts: front_matter.Split) -> list[tuple[Edit, Removal]]:
-    starts = edits.offsets(text)
+def _body(path: bytes, findings: Sequence[Finding], text: str, parts: page.Split) -> list[tuple[Edit, Removal]]:
+    starts = offsets(text)
     found = []
     read = markdown.read(parts.body, parts.body_line)
     spans = {place for one in findings if one.rule in SPAN_RULES for place in one.places}
     links = {place for one in findings if one.rule == "unknown-link" for place in one.places}
     for span in read.codes if spans else ():
         hit = (span.line, span.column) in spans
-        edit = edits.without_span(text, starts[span.line - 1] + span.column - 1) if hit else None
+        edit = without_span(text, starts[span.line - 1] + span.column - 1) if hit else None
         if edit is not None:
             found.append((edit, Removal("inline", path, span.text, span.text)))
     for span in read.links if links else ():
         key = span.text.strip()
         hit = (span.line, span.column) in links
-        edit = edits.without_link(text, starts[span.line - 1] + span.column - 1) if hit else None
+        edit = without_link(text, starts[span.line - 1] + span.column - 1) if hit else None
         if edit is not None:
             found.append((edit, Removal("link", path, f"[[{key}]]", key)))
     return _apart(found)
@@ -192,7 +331,7 @@ def _apart(found: list[tuple[Edit, Removal]]) -> list[tuple[Edit, Removal]]:
 
 def _body_says(new: str, old: str, removals: Sequence[Removal]) -> bool:
     """Whether a body still says what it said but for what was removed, and front matter is untouched."""
-    before, after = front_matter.split(old), front_matter.split(new)
+    before, after = page.split(old), page.split(new)
     if before.front != after.front:
         return False
     said, says = markdown.read(before.body), markdown.read(after.body)
@@ -223,7 +362,7 @@ def _rows(made: Pruned, path: bytes, findings: Sequence[Finding], data: bytes) -
         again = strict_yaml.read_text(new).root
         return again is not None and again.data() == left
 
-    _settle(made, path, data, text, edits.without_rows(root, indexes) if indexes else [], removals, says)
+    _settle(made, path, data, text, without_rows(root, indexes) if indexes else [], removals, says)
 
 
 def _settle(
@@ -238,7 +377,7 @@ def _settle(
     """Make the edits where their result is proven to say what it must."""
     if not wanted:
         return
-    new = edits.applied(text, wanted)
+    new = applied(text, wanted)
     if proven(new):
         made.files[path] = _encoded(data, new)
         made.removals += removals
@@ -250,7 +389,7 @@ def _encoded(data: bytes, text: str) -> bytes:
 
 
 def _same_front(front: str, new: str) -> bool:
-    parts = front_matter.split(new)
+    parts = page.split(new)
     return parts.front is not None and _same_yaml(front, parts.front, set(LISTS))
 
 

@@ -12,8 +12,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from heapq import nsmallest
 
+from ktxkit.gates.rules.findings import ADVICE, level_of
 from ktxkit.gates.rules.model import Layer, Source
-from ktxkit.gates.rules.rules import ADVICE, level_of
 
 SHOWN = 12  # names that a finding lists as searched
 _FILE = re.compile(r"(?:ya?ml|md|json|jsonl|sql|csv|py|ts|js|txt|html|toml|lkml|parquet|sh)\Z")

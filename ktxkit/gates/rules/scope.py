@@ -2,19 +2,27 @@
 
 The closure is by reverse references: a page that names a touched, renamed or deleted source is in it although nobody
 touched the page. What lies outside cannot have a finding that the base did not have.
+
+A change of pages, and of files that are no artifacts: only what refers to what it touched is judged, on both sides.
+
+The semantic layer is the same before and after, so whatever else a page or source has, it has on both sides: all of
+that is inherited, and none is told outside of the change's scope. `judge` of both trees as a whole gives the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ktxkit.gates.rules import model
-from ktxkit.gates.rules.groups import concerned, names_in
+from ktxkit.gates.rules.groups import concerned, key_of, names_in, special_of
+from ktxkit.gates.rules.model import Layer, Nearness, Options
+from ktxkit.gates.rules.provenance import Known, raw_path
 
 if TYPE_CHECKING:
     from ktxkit.gates.rules.findings import Finding
+
 
 Facts = dict[str, Any]
 Tree = Mapping[bytes, Facts]
@@ -103,3 +111,102 @@ def _joined(targets: Collection[str], near: Collection[Tree]) -> set[bytes]:
         for path, facts in tree.items()
         if facts["kind"] == "sources" and any(entry["name"] in targets for entry in facts["sources"])
     }
+
+
+FactsByPath = Mapping[bytes, dict[str, Any]]
+Files = Mapping[bytes, Any]
+Side = tuple[FactsByPath, Files]
+Fine = Mapping[str, Set[str]]
+IsPage = Callable[[bytes], bool]
+LAYERED = ("spans", "slRefs", "tables")  # kinds of text that the semantic layer answers
+
+
+@runtime_checkable
+class Foldered(Protocol):
+    """Files that can tell whether one lies below a directory, which ends in `/`."""
+
+    def has_folder(self, folder: bytes) -> bool: ...
+
+
+class Narrow(NamedTuple):
+    """What is told, of what scope, how many are suppressed; and the texts that the layer was found to answer."""
+
+    findings: list[Finding]
+    scope: Scope
+    suppressed: int
+    fine: Fine
+
+
+def applies(touched: Collection[bytes], after: Files, before: Files, options: Options) -> bool:
+    """Whether a change leaves the semantic layer alone, and every directory in its place."""
+    if options.advise or options.raw_current is not None:
+        return False
+    if any(model.kind_of(path, options.root) in ("source", "shard") for path in touched):
+        return False
+    new = [path for path in touched if path not in before]
+    gone = [path for path in touched if path not in after]
+    return _stand(new, before) and _stand(gone, after)
+
+
+def _stand(paths: Sequence[bytes], files: Files) -> bool:
+    """Whether a file lies below each directory that these paths lie in."""
+    folders = {path[: path.rfind(b"/") + 1] for path in paths} - {b""}
+    if isinstance(files, Foldered):
+        return all(map(files.has_folder, folders))
+    return all(any(path.startswith(folder) for path in files) for folder in folders)
+
+
+def judged(after: Side, before: Side, touched: Collection[bytes], options: Options, fine: Fine | None = None) -> Narrow:
+    """The findings of a change that `applies`, with those in scope that are inherited; how many are suppressed.
+
+    `fine`: texts that the semantic layer is known to answer, by kind. Where these are all, it is not even built.
+    """
+    scope = close(touched, [after[0], before[0]], options.root)
+    if fine is not None and all(_silent(side, scope, options, fine) for side in (after, before)):
+        return Narrow([], scope, 0, {})
+    from ktxkit.gates.rules.artifacts import judge
+    from ktxkit.gates.rules.findings import mark_inherited
+
+    base = judge(*before, options, only=scope.files)
+    layer = replace(base.layer, near=Nearness())  # it remembers the pages' names too, which may differ
+    new = judge(*after, options, only=scope.files, layer=layer)
+    found = mark_inherited(new.findings, base.findings, moved(before[1], after[1], touched))
+    told = [one for one in found if not one.inherited or one.path in scope.files]
+    return Narrow(told, scope, new.suppressed, {kind: {*base.fine[kind], *new.fine[kind]} for kind in LAYERED})
+
+
+def _silent(side: Side, scope: Scope, options: Options, fine: Fine) -> bool:
+    """Whether there is no finding on what is in scope, and nothing that is suppressed anywhere."""
+    facts, files = side
+    if special_of(facts):
+        return False
+    known = Known(files, frozenset(), Layer(), options.root, None, options.raw_deleted)
+
+    def is_page(path: bytes) -> bool:
+        return path in files and files[path][0] not in ("120000", "160000")
+
+    return all(_is_silent(path, facts[path], is_page, known, fine) for path in scope.files if path in facts)
+
+
+def _is_silent(path: bytes, page: dict[str, Any], is_page: IsPage, known: Known, fine: Fine) -> bool:
+    where = model.place_of(path, known.root)
+    if page["kind"] != "page" or page["problems"] or page["ignores"] or not model.PAGE_KEY.match(where.key):
+        return False
+    keys = {*(text for text, _, _ in page["refs"]), *(key_of(text) for text, _, _ in page["links"] if key_of(text))}
+    homes = [b"wiki/global/", *([f"wiki/user/{where.user}/".encode("utf-8", "surrogateescape")] if where.user else [])]
+    return (
+        all(text in fine[kind] for kind in LAYERED for text, _, _ in page[kind])
+        and all(model.PAGE_KEY.match(key) for key in keys)
+        and all(any(is_page(b"%b%b%b.md" % (known.root, home, key.encode())) for home in homes) for key in keys)
+        and all(raw_path(text, known) is None for text, _, _ in page["comments"])
+    )
+
+
+def moved(before: Files, after: Files, touched: Collection[bytes]) -> dict[bytes, bytes]:
+    """New path to old path of each file that only moved. `touched`: the paths that differ, in order."""
+    gone: dict[str, bytes] = {}
+    for path in touched:
+        if path in before and path not in after:
+            gone.setdefault(before[path][1], path)
+    new = (path for path in touched if path in after and path not in before)
+    return {path: gone[after[path][1]] for path in new if after[path][1] in gone}

@@ -1,18 +1,265 @@
-"""A semantic-layer file: standalone source, overlay, or `_schema` shard. Facts are plain JSON values."""
+"""SQL expressions: exactly one, no template, bounded; and the columns it names. sqlglot (extra `sql`) reads them.
+
+sqlglot is a translator, no judge: it takes `THIS IS NOT VALID SQL` for an alias and `1; drop table x` for a block. So
+the text is bounded before it, and what it makes of it is looked at. Without it only templates and bounds are checked.
+
+The shape of an artifact: what its JSON Schema says about it, told with the places that the YAML reader knows.
+
+A semantic-layer file: standalone source, overlay, or `_schema` shard. Facts are plain JSON values.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ktxkit.base.rules import strict_yaml
-from ktxkit.base.rules.violations import Violation
-from ktxkit.base.rules.yaml_nodes import Node, Problem
-from ktxkit.gates.rules import expressions, shape, suppressions
+from ktxkit.base.rules.plain_validity import Violation
+from ktxkit.base.rules.strict_yaml import Node, Problem
+from ktxkit.base.rules.text import nearest
+from ktxkit.gates.rules import suppressions
+
+LENGTH_LIMIT = 4096  # characters
+PAREN_LIMIT = 40  # sqlglot's own recursion ends above 48
+OPERATOR_LIMIT = 400  # words and operators: a flat chain recurses too
+FILE_LIMIT = 15_000  # words and signs of all expressions of one file: a third of a second
+
+_TEMPLATE = re.compile(r"\$\{|\{\{|\{%|<%")
+_LITERAL = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[-+*/|<>=!%]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What an expression is. `rule` is empty where nothing is wrong; `columns` are (qualifier or "", name)."""
+
+    rule: str = ""
+    message: str = ""
+    columns: tuple[tuple[str, str], ...] = ()
+    checked: bool = False
+
+
+@cache
+def available() -> str:
+    """sqlglot's version, or nothing where it is not installed."""
+    try:
+        import sqlglot
+    except ImportError:
+        return ""
+    return str(getattr(sqlglot, "__version__", "unknown"))
+
+
+def size(text: str) -> int:
+    """Words and signs of an expression: what reading it takes grows with them."""
+    return len(_TOKEN.findall(_LITERAL.sub("''", text))) if len(text) <= LENGTH_LIMIT else 1
+
+
+def read(text: str) -> Read:
+    """Judge one expression. Never raises."""
+    found = _bounded(text)
+    if found is not None:
+        return found
+    if not available():
+        return Read()
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    sqlglot.logger.setLevel("CRITICAL")  # it talks of statements that are refused anyway
+    try:
+        parsed = [tree for tree in sqlglot.parse(text, error_level=sqlglot.ErrorLevel.IMMEDIATE) if tree is not None]
+    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
+        # The errors that are not its own are its faults on broken text; the text is no expression either way.
+        return Read("expr-not-expression", _reason(error), checked=True)
+    if len(parsed) != 1:
+        return Read("expr-not-expression", f"{len(parsed)} statements where one expression is expected", checked=True)
+    tree = parsed[0]
+    if not isinstance(tree, exp.Expression) or not _is_expression(tree, exp):
+        return Read("expr-not-expression", f"{_name(tree)} where an expression is expected", checked=True)
+    return Read(columns=tuple(dict.fromkeys(_columns(tree, exp))), checked=True)
+
+
+def _bounded(text: str) -> Read | None:
+    """What can be told without a parser."""
+    bare = _LITERAL.sub("''", text)
+    if _TEMPLATE.search(bare):
+        return Read("expr-template", "a template stands where SQL is expected")
+    if "\0" in text:
+        return Read("expr-not-expression", "a NUL character")
+    if not text.strip():
+        return Read("expr-not-expression", "nothing stands where an expression is expected")
+    if len(text) > LENGTH_LIMIT:
+        return Read("expr-nesting", f"{len(text)} characters are more than {LENGTH_LIMIT}")
+    if bare.count("(") > PAREN_LIMIT or bare.count("[") > PAREN_LIMIT or bare.lower().count("case") > PAREN_LIMIT:
+        return Read("expr-nesting", f"more than {PAREN_LIMIT} parentheses")
+    if len(_WORD.findall(bare)) > OPERATOR_LIMIT:
+        return Read("expr-nesting", f"more than {OPERATOR_LIMIT} words and operators")
+    return None
+
+
+_EXPRESSIONS = ("Condition", "Func", "Star", "Distinct", "Interval", "Filter", "WithinGroup", "IgnoreNulls")
+_STATEMENTS = ("Query", "DDL", "DML", "Command", "Alias", "Aliases", "Block", "Drop", "Set", "Use")
+
+
+def _is_expression(tree: Any, exp: Any) -> bool:
+    def any_of(names: tuple[str, ...]) -> bool:
+        return isinstance(tree, tuple(getattr(exp, name) for name in names if hasattr(exp, name)))
+
+    return any_of(_EXPRESSIONS) and not any_of(_STATEMENTS)
+
+
+def _name(tree: Any) -> str:
+    return f"a{'n' if type(tree).__name__[0] in 'AEIOU' else ''} {type(tree).__name__.lower()}"
+
+
+def _reason(error: Exception) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", str(error)).partition("\n")[0][:200] or type(error).__name__
+
+
+def _columns(tree: Any, exp: Any) -> Iterator[tuple[str, str]]:
+    """The columns named outside subqueries, which have columns of their own."""
+    for node in tree.walk(prune=lambda one: isinstance(one, exp.Query | exp.Subquery | exp.Lambda)):
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            qualifier = ".".join(part.name for part in node.parts[:-1])
+            yield qualifier, node.name
+
+
+PAGE_DATES = frozenset({"stale_since", "archived_since", "usage", "fingerprints", "external_refs"})
+SOURCE_DATES = frozenset({"usage", "freshness", "tests", "enum_values"})
+GATED_KEYS = frozenset({"refs", "sl_refs", "tables", "summary"})
+TOLD = 200  # departures of one file; the rest is counted
+SHOWN = 200  # characters of a name or a place
+_NAMES = {"null": "nothing", "map": "a map", "list": "a list", "str": "text", "bool": "true or false"}
+
+
+Judge = Callable[[str, Any], Sequence[Violation]]
+
+
+def judged(contract: str, root: Node, judge: Judge, dates: frozenset[str] = frozenset()) -> list[Problem]:
+    """All departures from a contract, with places; and dates where text is expected. `dates`: keys that take one."""
+    found = judge(contract, root.data())
+    problems = [_told(violation, root) for violation in found[:TOLD]]
+    if len(found) > TOLD:
+        problems.append(
+            Problem(
+                "schema-value", 1, 1, f"{len(found) - TOLD} and perhaps more departures from the schema are not told"
+            )
+        )
+    if root.kind == "map":
+        for key, value in root.items:
+            if key is not None and key.plain not in dates:
+                problems += _dates(value)
+    return problems
+
+
+def _dates(node: Node) -> Iterator[Problem]:
+    if node.dateish:
+        message = f"{node.plain} is a date to many readers where text is expected"
+        yield Problem("schema-type", node.line, node.column, message, "quote it")
+    for _, value in node.items:
+        yield from _dates(value)
+
+
+def scalars(node: Node) -> list[tuple[int, int]]:
+    """The offsets of all scalars below a node."""
+    if node.kind == "scalar":
+        return [(node.start, node.end)]
+    found = []
+    for key, value in node.items:
+        if key is not None:
+            found.append((key.start, key.end))
+        found += scalars(value)
+    return found
+
+
+def _told(violation: Violation, root: Node) -> Problem:
+    if violation.keyword == "more":
+        return Problem("schema-value", 1, 1, "of a file this large only the first departure from the schema is told")
+    node, key = root.at(list(violation.path))
+    place = key if key is not None and violation.keyword == "additionalProperties" else node
+    name = _dotted(violation.path)
+    if violation.keyword == "additionalProperties":
+        return _unknown_key(violation, root, name)
+    if violation.keyword == "required":
+        return Problem("schema-required", node.line, node.column, f"{violation.detail!r} is missing{_in(name)}")
+    if violation.keyword == "type":
+        return _wrong_type(violation, node, name)
+    if violation.keyword in ("not", "pattern") and violation.path and violation.path[-1] == "name":
+        message = f"the name {str(node.plain)[:SHOWN]!r} holds what a reference cannot spell"
+        return Problem("entity-name", place.line, place.column, message, "no dots, slashes or control characters")
+    return Problem("schema-value", place.line, place.column, f"{name or 'the file'}: {_said(violation, node)}")
+
+
+def _unknown_key(violation: Violation, root: Node, name: str) -> Problem:
+    node, _ = root.at(list(violation.path))
+    key = next((k for k, _ in node.items if k is not None and k.plain == violation.detail), None)
+    near = nearest(violation.detail[:SHOWN], list(violation.known), 1)
+    hint = f"did you mean {near[0]!r}?" if near else "remove it, or begin it with x-"
+    place = key or node
+    return Problem(
+        "schema-unknown-key", place.line, place.column, f"{violation.detail[:SHOWN]!r} is no known key{_in(name)}", hint
+    )
+
+
+def _wrong_type(violation: Violation, node: Node, name: str) -> Problem:
+    wanted = violation.wanted if isinstance(violation.wanted, list) else [violation.wanted]
+    words = {"array": "a list", "object": "a map", "string": "text", "integer": "a whole number", "number": "a number"}
+    expected = " or ".join(words.get(str(word), str(word)) for word in wanted)
+    is_plain = node.kind == "scalar" and not isinstance(node.plain, str) and node.plain is not None
+    hint = "quote it" if "string" in wanted and is_plain else ""
+    if not hint and "array" in wanted and node.kind == "scalar":
+        hint = (
+            "write a list: [...] or one `- ` line for each" if node.plain is not None else "write [] or remove the key"
+        )
+    if not hint and "string" in wanted and node.kind == "map":
+        hint = "a colon and a space make a map; write `a:b`, or quote it"
+    return Problem(
+        "schema-type", node.line, node.column, f"{name or 'the file'}: {_kind(node)} where {expected} is expected", hint
+    )
+
+
+def _kind(node: Node) -> str:
+    if node.kind != "scalar":
+        return _NAMES[node.kind]
+    if node.plain is None:
+        return _NAMES["null"]
+    if isinstance(node.plain, str):
+        return _NAMES["str"]
+    if isinstance(node.plain, dict | list):
+        return _NAMES["map" if isinstance(node.plain, dict) else "list"]
+    return f"{'true or false' if isinstance(node.plain, bool) else 'the number'} ({str(node.plain)[:SHOWN]})"
+
+
+def _said(violation: Violation, node: Node) -> str:
+    shown = f"a {node.kind} of {len(node.items)}"
+    if node.kind == "scalar":
+        shown = _kind(node) if isinstance(node.plain, dict | list) else repr(node.plain)[:80]
+    if violation.keyword == "enum":
+        return f"{shown} is none of {', '.join(map(str, violation.wanted))}"
+    limits = {
+        "minItems": "fewer than",
+        "minLength": "shorter than",
+        "maxItems": "more than",
+        "maxLength": "longer than",
+    }
+    if violation.keyword in limits:
+        return f"{limits[violation.keyword]} {violation.wanted}"
+    return f"{shown} is not allowed ({violation.keyword})"
+
+
+def _dotted(path: Sequence[str | int]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part[:SHOWN]}" for part in path).lstrip(".")
+
+
+def _in(name: str) -> str:
+    return f" in {name}" if name else ""
+
 
 Facts = dict[str, Any]
-Judge = Callable[[str, Any], Sequence[Violation]]
 
 STANDALONE, OVERLAY, SHARD = "artifact-source", "artifact-overlay", "artifact-shard"
 FORMS = {STANDALONE: "standalone", OVERLAY: "overlay", SHARD: "shard"}
@@ -21,7 +268,7 @@ EXPRESSIONS = {"columns": ("expr",), "measures": ("expr", "filter"), "segments":
 _NAME_LINE = re.compile(r"(?m)^name:[ \t]*(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s#'\"][^\n#]*?))[ \t]*(?:#.*)?\r?$")
 
 
-def read(data: bytes, judge: Judge, *, shard: bool) -> Facts:
+def read_source(data: bytes, judge: Judge, *, shard: bool) -> Facts:
     """The facts of a file of the semantic layer. `judge` tells departures from a contract. Never raises."""
     parsed = strict_yaml.read(data)
     problems = list(parsed.problems)
@@ -33,15 +280,13 @@ def read(data: bytes, judge: Judge, *, shard: bool) -> Facts:
     else:
         contract = SHARD if shard else _contract(root)
         facts["form"] = FORMS[contract]
-        problems += shape.judged(contract, root, judge, dates=shape.SOURCE_DATES)
+        problems += judged(contract, root, judge, dates=SOURCE_DATES)
         budget = _Budget()
         entries = _tables(root, budget) if shard else [_source(root, root.get("name"), budget)]
         facts["sources"] = [entry for entry in entries if entry is not None]
         problems += _both(root) if contract == STANDALONE else []
         problems += _twice(root, shard)
-        facts["ignores"] = suppressions.in_yaml(
-            parsed.text, 1, shape.scalars(root) if "ktx-gate" in parsed.text else ()
-        )
+        facts["ignores"] = suppressions.in_yaml(parsed.text, 1, scalars(root) if "ktx-gate" in parsed.text else ())
     facts["problems"] = [[p.rule, p.line, p.column, p.message, p.hint, p.level] for p in problems]
     return facts
 
@@ -94,18 +339,16 @@ class _Budget:
     """The expressions of one file, read until they are more than is read; that is told once."""
 
     def __init__(self) -> None:
-        self.left = expressions.FILE_LIMIT
+        self.left = FILE_LIMIT
 
-    def read(self, text: str) -> expressions.Read:
+    def read(self, text: str) -> Read:
         if self.left <= 0:
-            return expressions.Read()
-        self.left -= expressions.size(text) + 4  # what each takes however short it is
+            return Read()
+        self.left -= size(text) + 4  # what each takes however short it is
         if self.left > 0:
-            return expressions.read(text)
-        message = (
-            f"the file's expressions have more than {expressions.FILE_LIMIT} words and signs; here the reading ends"
-        )
-        return expressions.Read("expr-nesting", message)
+            return read(text)
+        message = f"the file's expressions have more than {FILE_LIMIT} words and signs; here the reading ends"
+        return Read("expr-nesting", message)
 
 
 def _items(node: Node, kind: str) -> list[tuple[int, Node]]:

@@ -1,11 +1,20 @@
-"""`ktx-gate: ignore=RULE` in a comment: on the line it is about, or alone on the line before it."""
+"""`ktx-gate: ignore=RULE` in a comment: on the line it is about, or alone on the line before it.
+
+Findings without those that a comment suppresses, and what is wrong with the comments: pure, over findings.
+
+A comment `ktx-gate: ignore=RULE` covers its own line and, alone on a line, the next one. It names its rule.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from ktxkit.base.rules.yaml_nodes import lines
+from ktxkit.base.rules.strict_yaml import lines
+from ktxkit.base.rules.text import nearest
+from ktxkit.gates.rules.findings import RULES, Finding
 
 _WORDS = r"ktx-gate:\s*ignore=([A-Za-z0-9,_-]+)"
 _YAML = re.compile(rf"(?:^|(?<=\s))#\s*{_WORDS}\s*$")
@@ -35,3 +44,84 @@ def in_comment(text: str, line: int, column: int, alone: bool) -> list[list[obje
 
 def _each(words: str, line: int, column: int, alone: bool) -> list[list[object]]:
     return [[rule, line, column, alone] for rule in words.split(",") if rule]
+
+
+Ignore = list[Any]  # [rule, line, column, alone]
+MARK = b"ktx-gate"
+OWN_WAIVER = frozenset({"swallowed-exception"})  # waived by `# gate-ok: REASON` only
+# After what starts a comment in most languages; what ends one may follow.
+_COMMENT = re.compile(
+    r"(?:^|(?<=\s))(?:#|//|--|;|%|/\*|<!--)\s*ktx-gate:\s*ignore=([A-Za-z0-9,_/:.-]+?)\s*(?:\*/|-->)?\s*$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    """What is left, how many places were suppressed, and which comments did it: (path, number in its list)."""
+
+    kept: list[Finding]
+    count: int
+    used: frozenset[tuple[bytes, int]]
+
+
+def apply(found: Iterable[Finding], ignores: Mapping[bytes, Sequence[Ignore]]) -> Suppressed:
+    """Take out what a comment covers. A finding with several places loses those that are covered."""
+    used: set[tuple[bytes, int]] = set()
+    kept: list[Finding] = []
+    count = 0
+    for finding in found:
+        here = ignores.get(finding.path, ())
+        all_places = finding.places or ((finding.line, finding.column),)
+        places = []
+        for line, column in all_places:
+            hit = next((n for n, one in enumerate(here) if _covers(one, finding.rule, line)), None)
+            if hit is None:
+                places.append((line, column))
+            else:
+                used.add((finding.path, hit))
+                count += 1
+        kept += [finding] if len(places) == len(all_places) else _left(finding, places)
+    return Suppressed(kept, count, frozenset(used))
+
+
+def idle(
+    ignores: Mapping[bytes, Sequence[Ignore]], used: Iterable[tuple[bytes, int]], *, foreign: bool = False
+) -> list[Finding]:
+    """A finding for each comment that covers nothing. `foreign`: gates with rules of their own look here."""
+    known = set(used)
+    pairs = [(path, one) for path, listed in ignores.items() for n, one in enumerate(listed) if (path, n) not in known]
+    return [_about(path, one, foreign) for path, one in pairs]
+
+
+def _about(path: bytes, ignore: Ignore, foreign: bool) -> Finding:
+    rule, line, column, _ = ignore
+    if rule not in RULES and not foreign:
+        near = tuple(nearest(rule, sorted(RULES)))
+        hint = f"did you mean {near[0]}?" if near else "`gate-check --explain list` lists the rules"
+        return Finding("suppression-unknown", path, f"there is no rule {rule}", line, column, rule, (), near, hint)
+    message = f"nothing here breaks {rule}"
+    return Finding("suppression-unused", path, message, line, column, rule, hint="remove the comment")
+
+
+def in_text(text: str) -> list[Ignore]:
+    """The comments of any text file, by what most languages start a comment with."""
+    found: list[Ignore] = []
+    for number, line in enumerate(lines(text), 1):
+        match = _COMMENT.search(line.rstrip("\r\n"))
+        if match:
+            alone = not line[: match.start()].strip()
+            found += [[rule, number, match.start() + 1, alone] for rule in match[1].split(",") if rule]
+    return found
+
+
+def _left(finding: Finding, places: list[tuple[int, int]]) -> list[Finding]:
+    if not places:
+        return []
+    return [replace(finding, line=places[0][0], column=places[0][1], places=tuple(places))]
+
+
+def _covers(ignore: Ignore, rule: str, line: int) -> bool:
+    wanted, at, _, alone = ignore
+    if rule in OWN_WAIVER or wanted != rule or not line:
+        return False
+    return bool(line == at or (alone and line == at + 1))

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ktxkit.base.rules.yaml_nodes import Problem
+from ktxkit.base.rules.strict_yaml import Problem
 
 _WAIVER = re.compile(r"#\s*gate-ok\s*(?::\s*(.*)|\Z)")
 _LINE_END = re.compile("\r\n?")

@@ -1,10 +1,13 @@
 """What a change touches, from `diff-tree --raw -z`; never from patch text.
 
 `^diff --git (.+) (.+)$` gives a wrong set of paths in 18 of 139 hard cases; the NUL-delimited raw form in none.
+
+The git id of a tree from its entries alone: nothing is written into any object store.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -125,3 +128,22 @@ def entries_of(document: Mapping[str, Any]) -> list[Entry]:
         Entry(path_bytes(item), Side(item["oldMode"], item["oldId"]), Side(item["newMode"], item["newId"]))
         for item in document["paths"]
     ]
+
+
+DIRECTORY = "40000"
+
+
+def tree_id(files: Mapping[bytes, tuple[str, str]], object_format: str = "sha1") -> str:
+    """The id of the tree that holds these files (path to mode and id). Source: gitformat-pack, tree objects."""
+    here: dict[bytes, tuple[str, str]] = {}
+    below: dict[bytes, dict[bytes, tuple[str, str]]] = {}
+    for path, entry in files.items():
+        name, slash, rest = path.partition(b"/")
+        if slash:
+            below.setdefault(name, {})[rest] = entry
+        else:
+            here[name] = entry
+    here |= {name: (DIRECTORY, tree_id(inside, object_format)) for name, inside in below.items()}
+    ordered = sorted(here.items(), key=lambda one: one[0] + (b"/" if one[1][0] == DIRECTORY else b""))
+    body = b"".join(b"%b %b\0%b" % (mode.encode(), name, bytes.fromhex(oid)) for name, (mode, oid) in ordered)
+    return hashlib.new(object_format, b"tree %d\0" % len(body) + body).hexdigest()

@@ -11,10 +11,12 @@ from typing import Any
 
 from ktxkit.base import contracts
 from ktxkit.base.errors import BrokenContract, CannotRun
-from ktxkit.ingest.connectors import directory
+from ktxkit.ingest.connectors import interface
 from ktxkit.ingest.connectors.interface import Origin, Setting, Sink, Snapshot, Staged
-from ktxkit.ingest.rules.dbt import content, project, sources, units
-from ktxkit.ingest.rules.metabase.content import encoded
+from ktxkit.ingest.rules import dbt, dbt_sources
+from ktxkit.ingest.rules import dbt as project
+from ktxkit.ingest.rules import dbt_sources as units
+from ktxkit.ingest.rules.metabase_cards import encoded
 from ktxkit.ingest.rules.planning import Proposal
 from ktxkit.ingest.rules.projection import Projection
 
@@ -36,7 +38,7 @@ class Dbt:
             return ""
         if (place / PROJECT).is_file():
             return f"it has {PROJECT}"
-        name = next((one.name for one in _yaml_files(place) if one.kind == directory.FILE and _declares(one.path)), "")
+        name = next((one.name for one in _yaml_files(place) if one.kind == interface.FILE and _declares(one.path)), "")
         return f"{name} declares models or sources" if name else ""
 
     def stage(self, origin: Origin, sink: Sink) -> Staged:
@@ -49,7 +51,7 @@ class Dbt:
         manifest = whole or semantic
         if manifest is None:
             return _stage_yaml(origin.place, sink)
-        split = content.files if whole is not None else content.semantic_files
+        split = dbt.files if whole is not None else dbt.semantic_files
         try:
             found = dict(split(_parsed(manifest)))
         except (AttributeError, TypeError, KeyError, ValueError) as error:
@@ -78,7 +80,7 @@ def _manifest(place: Path, name: str) -> Path | None:
 
 def _parsed(path: Path) -> Mapping[str, Any]:
     try:
-        value = contracts.parse(directory.content(path), str(path))
+        value = contracts.parse(interface.content(path), str(path))
     except BrokenContract as error:
         raise CannotRun(error.message, where=error.where, hint="run `dbt parse` again") from error
     if not isinstance(value, Mapping):
@@ -88,28 +90,28 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     return value
 
 
-def _yaml_files(place: Path) -> Iterator[directory.Found]:
+def _yaml_files(place: Path) -> Iterator[interface.Found]:
     """YAML of the project, and links to directories: dbt follows them."""
-    for one in directory.walk(place):
+    for one in interface.walk(place):
         if any(f"{one.name}/".startswith(name) or f"/{name}" in f"{one.name}/" for name in IGNORED):
             continue
-        linked = one.kind == directory.LINK and one.path.is_dir()
-        if linked or (one.name.endswith((".yml", ".yaml")) and one.kind != directory.DIRECTORY):
+        linked = one.kind == interface.LINK and one.path.is_dir()
+        if linked or (one.name.endswith((".yml", ".yaml")) and one.kind != interface.DIRECTORY):
             yield one
 
 
 def _declares(path: Path) -> bool:
-    value = load(directory.content(path), str(path))
+    value = load(interface.content(path), str(path))
     return isinstance(value, Mapping) and any(isinstance(value.get(key), list) for key in KEYS)
 
 
 def _stage_yaml(place: Path, sink: Sink) -> Staged:
     staged = Staged()
     for one in _yaml_files(place):
-        if one.kind != directory.FILE:
-            raise directory.no_file(one, "the project's own file or directory")
+        if one.kind != interface.FILE:
+            raise interface.no_file(one, "the project's own file or directory")
         if one.name == PROJECT or _declares(one.path):
-            sink.put(one.name, directory.content(one.path))
+            sink.put(one.name, interface.content(one.path))
         else:
             staged.not_read.append(one.name.encode("utf-8", "backslashreplace").decode("utf-8"))
     staged.not_read = staged.not_read[:NOT_READ_KEPT]
@@ -135,9 +137,9 @@ class DbtReading:
     def __init__(self, snapshot: Snapshot, setting: Setting) -> None:
         documents = ((path, _document(snapshot, path)) for path in snapshot.paths)
         self.project_read = project.build(documents, setting.options.get("schema", ""))
-        self.names, self.own = sources.named(self.project_read, setting.taken, setting.readers)
+        self.names, self.own = dbt_sources.named(self.project_read, setting.taken, setting.readers)
         self.connection = setting.connection
-        self._projection = sources.project_sources(self.project_read, self.connection, self.names, self.own)
+        self._projection = dbt_sources.project_sources(self.project_read, self.connection, self.names, self.own)
 
     @property
     def warnings(self) -> Sequence[str]:

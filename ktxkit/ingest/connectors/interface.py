@@ -2,16 +2,25 @@
 
 A connector is an object that an entry point of the group `ktxkit.connectors` names; the entry point's name is its key.
 It never writes into the repository: it hands raw files to a sink, and gives back values.
+
+Finding a connector by its name, through entry points: those of this project and those of others are found alike.
+
+Reading a staged directory: in order of the paths, no link followed, nothing left out without a word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol, cast
 
+from ktxkit.base import files
 from ktxkit.base.clock import Clock
+from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.rules.text import nearest
 from ktxkit.ingest.rules.planning import Proposal
 from ktxkit.ingest.rules.projection import Projection
 
@@ -97,3 +106,118 @@ class Connector(Protocol):
 
     def read(self, snapshot: Snapshot, setting: Setting) -> Reading:
         """Raises KtxError where the snapshot means nothing to this connector."""
+
+
+GROUP = "ktxkit.connectors"
+
+
+def found() -> dict[str, EntryPoint]:
+    """Every connector that is installed, by name."""
+    return {one.name: one for one in entry_points(group=GROUP)}
+
+
+def connector(name: str) -> Connector:
+    """Raises CannotRun where there is none of that name, or it cannot be loaded."""
+    known = found()
+    if name not in known:
+        near = nearest(name, list(known), 1)
+        hint = f"did you mean {near[0]}?" if near else f"installed: {', '.join(sorted(known)) or 'none'}"
+        raise CannotRun(f"no connector named {name!r}", hint=hint)
+    try:
+        loaded = known[name].load()
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise CannotRun(
+            f"connector {name} cannot be loaded: {error}",
+            where=known[name].value,
+            hint="install what it needs, or the connector again",
+        ) from error
+    missing = [part for part in ("detect", "stage", "read") if not callable(getattr(loaded, part, None))]
+    if missing:
+        raise CannotRun(
+            f"connector {name} has no {', '.join(missing)}",
+            where=known[name].value,
+            hint="install another version of it, or take it to its author",
+        )
+    return cast(Connector, loaded)
+
+
+FILE_LIMIT = 64 * 1024 * 1024  # bytes of one raw file
+DEPTH_LIMIT = 32
+
+
+FILE, DIRECTORY, LINK, SPECIAL = "file", "directory", "symbolic link", "special file"
+
+
+class Found(NamedTuple):
+    """Something below a directory: its raw path, its path, and which of the four kinds it is."""
+
+    name: str
+    path: Path
+    kind: str
+
+
+def walk(top: Path) -> Iterator[Found]:
+    """Everything below `top` but git's and our own directories; a directory comes before what is in it.
+
+    Names that are not UTF-8 come with surrogates; whoever keeps them must refuse them. Raises CannotRun for a directory
+    that cannot be read: what is in it must not be taken for deleted.
+    """
+    if not top.is_dir():
+        raise CannotRun("no such directory", where=str(top), hint="name the directory of a staged bundle")
+    yield from _walk(top, "", 0)
+
+
+def _walk(directory: Path, prefix: str, depth: int) -> Iterator[Found]:
+    if depth > DEPTH_LIMIT:
+        raise CannotRun(
+            f"more than {DEPTH_LIMIT} directories in each other",
+            where=str(directory),
+            hint="name a directory further down, or look for one that holds itself",
+        )
+    try:
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=lambda entry: os.fsencode(entry.name))
+    except OSError as error:
+        raise _unreadable(directory, error) from error
+    for entry in entries:
+        if entry.name in (".git", ".ktx"):
+            continue
+        one = Found(f"{prefix}{entry.name}", Path(entry.path), _kind(entry))
+        yield one
+        if one.kind == DIRECTORY:
+            yield from _walk(one.path, f"{one.name}/", depth + 1)
+
+
+def _kind(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return LINK
+    if entry.is_dir(follow_symlinks=False):
+        return DIRECTORY
+    return FILE if entry.is_file(follow_symlinks=False) else SPECIAL
+
+
+def _unreadable(path: Path, error: OSError) -> CannotRun:
+    return CannotRun(
+        f"cannot read it: {error.strerror}",
+        where=str(path),
+        hint="check permissions, and that nobody removed it meanwhile",
+    )
+
+
+def no_file(one: Found, expected: str = "a file of the source") -> CannotRun:
+    """The error for what stands in a raw file's place and is none: left out, it would be taken for deleted."""
+    return CannotRun(
+        f"it is a {one.kind}, where {expected} is expected",
+        where=str(one.path),
+        hint="put the file or directory itself there (no link is followed), or remove it if it is gone at the source",
+    )
+
+
+def content(path: Path) -> bytes:
+    """A raw file's bytes. Raises CannotRun where it is too large, gone, or cannot be read."""
+    try:
+        return files.read(path, FILE_LIMIT)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except BrokenContract as error:
+        raise CannotRun(error.message, where=str(path), hint=error.hint) from error

@@ -16,8 +16,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ktxkit.ingest.rules.artifacts import Artifact, artifact_of
-from ktxkit.ingest.rules.duplicates import Pair, Text, essence, exact, near
+from ktxkit.ingest.rules.artifacts import Artifact, Pair, Text, artifact_of, essence, exact, near
 from ktxkit.ingest.rules.projection import owner_of
 
 NAME = re.compile(r"^name:[^\n]*\n", re.MULTILINE)

@@ -1,4 +1,9 @@
-"""From pytest's reports to one line for each attempt of a test. The path of a passing test is the hot one.
+"""Tests that can never run: a second definition of the same name in one scope hides the first, and pytest sees one.
+
+What fixtures cost: seconds of setup for each, summed over the run. pytest sets a fixture up after those it asks for,
+so each time is the fixture's own.
+
+From pytest's reports to one line for each attempt of a test. The path of a passing test is the hot one.
 
 A test's reports are setup, call and teardown; reruns, crashes, subtests and plugins with a protocol of their own make
 others. What pytest itself counts is kept: a passed call with a failed teardown is both.
@@ -6,14 +11,114 @@ others. What pytest itself counts is kept: a passed call with a failed teardown 
 
 from __future__ import annotations
 
+import ast
+import re
 import time
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator
 from json.encoder import encode_basestring_ascii as quoted
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ktxkit.ledger.rules import payload
+from ktxkit.ledger.rules.payload import clean
+
+_DEF = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+(test\w*)", re.MULTILINE)
+SOURCE_LIMIT = 2 * 1024 * 1024  # bytes of a file that is looked at
+SHOWN = 1000
+
+
+def shadowed(items: Iterable[Any], root: Path) -> list[dict[str, Any]]:
+    """Each hidden test function: `path`, `name`, `line` of the hidden one. Only files with a surplus are parsed."""
+    functions: dict[tuple[Path, str], set[str]] = defaultdict(set)
+    parent: Any = None  # module or class: what is asked for each test is not asked of it each time
+    names: set[str] = set()
+    for item in items:
+        function = getattr(item, "originalname", None)
+        if function:
+            if item.parent is not parent:
+                parent = item.parent
+                names = functions[getattr(parent, "path", None) or Path(), getattr(parent, "nodeid", "")]
+            names.add(function)
+    seen: Counter[Path] = Counter()
+    for (path, _), names in functions.items():
+        seen[path] += len(names)
+    found: list[dict[str, Any]] = []
+    for path, collected in sorted(seen.items(), key=lambda pair: str(pair[0])):
+        if path.suffix == ".py" and len(found) < SHOWN:
+            found += _of_file(path, collected, root)
+    return found[:SHOWN]
+
+
+def _of_file(path: Path, collected: int, root: Path) -> Iterator[dict[str, Any]]:
+    try:
+        source = path.read_bytes()
+        if len(source) > SOURCE_LIMIT or len(_DEF.findall(source)) <= collected:
+            return
+        tree = ast.parse(source)
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return  # gate-ok: what cannot be read here was collected some other way
+    name = clean(str(path.relative_to(root) if path.is_relative_to(root) else path))[0]
+    classes: list[ast.Module | ast.ClassDef] = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for scope in [*classes, tree]:
+        plain = [node for node in scope.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        counts = Counter(node.name for node in plain if node.name.startswith("test") and not node.decorator_list)
+        for node in plain:
+            if counts[node.name] > 1 and not node.decorator_list:
+                counts[node.name] -= 1
+                yield {"path": name, "name": node.name[:500], "line": node.lineno}
+
+
+ROWS_SHOWN = 1000
+
+
+class FixtureCosts:
+    """Sums by (where it is defined, name, scope)."""
+
+    def __init__(self) -> None:
+        self._now = time.perf_counter
+        self._sums: dict[tuple[str, str, str], list[float]] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
+        began = self._now()
+        try:
+            return (yield)
+        finally:
+            spent = self._now() - began
+            self._count((fixturedef.baseid or "", fixturedef.argname, str(fixturedef.scope)), 1, spent, spent)
+
+    def _count(self, key: tuple[str, str, str], count: int, total: float, longest: float) -> None:
+        found = self._sums.get(key)
+        if found is None:
+            self._sums[key] = [count, total, longest]
+        else:
+            found[0] += count
+            found[1] += total
+            found[2] = max(found[2], longest)
+
+    def add(self, rows: Iterable[dict[str, Any]]) -> None:
+        """What a worker measured."""
+        for row in rows:
+            self._count((row["base"], row["fixture"], row["scope"]), row["count"], row["total"], row["longest"])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The costliest first, in seconds."""
+        ranked = sorted(self._sums.items(), key=lambda item: (-item[1][1], item[0]))
+        return [
+            {
+                "base": payload.clean(base)[0][:1000],
+                "fixture": payload.clean(name)[0][:500],
+                "scope": scope[:50],
+                "count": int(count),
+                "total": round(total, 6),
+                "longest": round(longest, 6),
+            }
+            for (base, name, scope), (count, total, longest) in ranked[:ROWS_SHOWN]
+        ]
+
 
 SECTIONS_SHOWN = 8
 PROPERTIES_SHOWN = 100

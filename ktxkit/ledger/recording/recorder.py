@@ -1,4 +1,12 @@
-"""The recorder of a run, in the process that controls it. A fault of it is counted and never reaches the tests."""
+"""In an xdist worker: what only it sees (collected, deselected, fixture costs) goes to the controller when it ends.
+
+The recorder of a run, in the process that controls it. A fault of it is counted and never reaches the tests.
+
+Which test the traced process is at: pytest's hooks tell the tracer (`tracer.py`), which then knows whose a call is.
+
+What runs once for many (a fixture of a wider scope, the collection of a module) is a context of its own that each of
+its users names, whichever of them ran first.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +14,54 @@ import functools
 import json
 import os
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from json.encoder import encode_basestring_ascii as quoted
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from ktxkit.base.clock import timestamp
 from ktxkit.base.rules.digests import digest_of
-from ktxkit.ledger.recording import facts
-from ktxkit.ledger.recording.attempts import Attempts
-from ktxkit.ledger.recording.fixtures import FixtureCosts
+from ktxkit.ledger.recording.attempts import Attempts, FixtureCosts
 from ktxkit.ledger.recording.opening import Opening, open_run
 from ktxkit.ledger.rules import payload
+from ktxkit.ledger.rules.payload import clean
 from ktxkit.store.world import World
+
+
+class WorkerRecorder:
+    """Writes nothing; the controller does."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self.fixtures = FixtureCosts()
+        self.deselected = 0
+        self.before = 0
+        config.pluginmanager.register(self.fixtures, "ktxkit-fixtures")
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self.deselected += len(items)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, Any, Any]:
+        self.before = len(items)
+        return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        selected = len(getattr(session, "items", ()))
+        self.config.workeroutput["ktxkit"] = {
+            "selected": selected,
+            "collected": self.before,
+            "deselected": self.deselected,
+            "removed": max(0, self.before - selected - self.deselected),
+        }
+        self.config.workeroutput["ktxkit-fixtures"] = self.fixtures.rows()
+
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 WARNINGS_KEPT = 1000  # different warnings whose text is recorded; all are counted
@@ -118,7 +158,7 @@ class Recorder:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if not self.config.pluginmanager.hasplugin("dsession"):
             self._collected([item.nodeid for item in session.items])
-            from ktxkit.ledger.recording.duplicates import shadowed
+            from ktxkit.ledger.recording.attempts import shadowed
 
             for found in shadowed(session.items, self.config.rootpath):
                 self.emit("duplicate", **found)
@@ -271,4 +311,97 @@ class Recorder:
         return f"ktxkit: run {self.opening.run}"
 
 
-__all__ = ["Recorder", "facts"]
+TRACKER = "multiprocessing.resource_tracker"
+
+
+def tracer() -> Any:
+    """The tracer of this process where it is ours to drive, else None (a pytest inside a test drives nothing)."""
+    module = sys.modules.get("_ktxkit_tracer")
+    found = getattr(module, "_tracer", None)
+    return None if found is None or found.driven or found.token else found
+
+
+class Contexts:
+    """Drives one process's tracer."""
+
+    def __init__(self, found: Any) -> None:
+        self.tracer = found
+        found.driven = True
+        self.collected: dict[str, list[str]] = {}
+        self.fixtures: dict[int, list[str]] = {}
+        self._kept: list[Any] = []  # definitions stay, so that no later one has their id
+        self.threads = set(threading.enumerate())  # the test runner's own
+        self.children = _children()
+
+    def _inside(self, kind: str, name: str) -> tuple[str, str]:
+        token = self.tracer.context(kind, clean(name)[0])
+        return token, self.tracer.switch(token)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, Any]:
+        token, before = self._inside("collection", collector.nodeid)
+        self.collected.setdefault(collector.nodeid, []).append(token)
+        try:
+            return (yield)
+        finally:
+            self.tracer.switch(before)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
+        if str(getattr(fixturedef, "scope", "function")) == "function":
+            return (yield)
+        token, before = self._inside("fixture", f"{fixturedef.baseid}::{fixturedef.argname}")
+        self._kept.append(fixturedef)
+        self.fixtures.setdefault(id(fixturedef), []).append(token)
+        try:
+            return (yield)
+        finally:
+            self.tracer.switch(before)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        _, before = self._inside("test", item.nodeid)
+        try:
+            return (yield)
+        finally:
+            self._end(item, before)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        """While it still is known which fixtures were used, also those that it asked for by name as it ran."""
+        request = getattr(item, "_request", None)
+        known = getattr(request, "_fixture_defs", None)
+        if isinstance(known, dict):
+            uses = [token for found in known.values() for token in self.fixtures.get(id(found), ())]
+            if uses:
+                self.tracer.put("uses", self.tracer.seen.token, list(dict.fromkeys(uses)))
+        elif request is not None:
+            self.tracer.incomplete("which fixtures it used is not known")
+
+    def _end(self, item: pytest.Item, before: str) -> None:
+        uses = [token for node in item.listchain() for token in self.collected.get(node.nodeid, ())]
+        if uses:
+            self.tracer.put("uses", self.tracer.seen.token, uses)
+        if set(threading.enumerate()) - self.threads - set(self.tracer.runners):
+            self.tracer.incomplete("a thread of the suite lived when it ended")
+        if _children() - self.children:
+            self.tracer.incomplete("a process of the suite lived when it ended")
+        self.tracer.switch(before)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        self.tracer.switch("")
+        self.tracer.put("faults", self.tracer.faults, self.tracer.fault)
+        self.tracer.flush()
+
+
+def _children() -> set[str]:
+    """Processes that this one started and that live, but for the one that multiprocessing keeps (proc(5))."""
+    found: set[str] = set()
+    try:
+        for task in Path("/proc/self/task").iterdir():
+            found |= set((task / "children").read_text("ascii").split())
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return found  # a kernel that does not tell, or a thread that ended meanwhile
+    tracker = getattr(sys.modules.get(TRACKER), "_resource_tracker", None)
+    return found - {str(getattr(tracker, "_pid", None))}

@@ -1,4 +1,10 @@
-"""From the events of a run to its record: pure, replayable, the same from any prefix.
+"""Linked lines: each names the digest of the one before, so that no line can be changed or taken out unseen.
+
+One execution of one test, as the fold sees it.
+
+How a run ended, and what that allows to be said of it. No exit status turns an unfinished run into a pass.
+
+From the events of a run to its record: pure, replayable, the same from any prefix.
 
 A prefix whose process is gone is the record of a killed run: it names the tests in flight and those that never ran.
 Nothing here knows a clock or a file; whether the process lives is told to `Fold.result`.
@@ -7,11 +13,136 @@ Nothing here knows a clock or a file; whether the process lives is told to `Fold
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from ktxkit.ledger.rules.attempt import BAD, Attempt, worst
-from ktxkit.ledger.rules.states import state_of, verdict_of
+from ktxkit.base.rules.digests import digest_of
+
+
+def link(previous: Mapping[str, Any] | None, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The line after `previous` (None: the first)."""
+    made: dict[str, Any] = {**body, "seq": previous["seq"] + 1 if previous else 1}
+    if previous:
+        made["prev"] = previous["hash"]
+    return made | {"hash": digest_of(made)}
+
+
+def own_hash(line: Mapping[str, Any]) -> str:
+    """The digest that a line must carry."""
+    return digest_of({key: value for key, value in line.items() if key != "hash"})
+
+
+Line = Mapping[str, Any]
+
+
+def checked(lines: Iterable[Line], previous: Line | None = None) -> Iterator[Line]:
+    """The lines, each after it was checked. Raises ValueError that says which one is broken and how."""
+    for line in lines:
+        if line["hash"] != own_hash(line):
+            raise ValueError(f"line {line['seq']} is not what its digest says: it was changed")
+        if line.get("prev") != (previous["hash"] if previous else None):
+            raise ValueError(f"line {line['seq']} does not follow the one before it: a line is missing or was put in")
+        if line["seq"] != (previous["seq"] + 1 if previous else 1):
+            raise ValueError(f"line {line['seq']} has a wrong number")
+        yield line
+        previous = line
+
+
+BAD = ("failed", "error", "crashed")
+RANK = ("crashed", "error", "failed", "interrupted", "unknown", "xpassed", "passed", "xfailed", "skipped")
+
+
+class Attempt:
+    """One execution of a test. Durations are seconds, None where there was no such phase; `t` from the run's start.
+
+    No dataclass: a question is answered before `dataclasses` would be imported.
+    """
+
+    __slots__ = (
+        *("test", "occurrence", "attempt", "started", "t", "outcome", "setup", "call", "teardown"),
+        *("worker", "retried", "teardown_failed", "cause", "message", "escaped"),
+    )
+
+    def __init__(
+        self, test: str, occurrence: int, attempt: int, started: float | None = None, escaped: bool = False
+    ) -> None:
+        self.test, self.occurrence, self.attempt, self.started, self.escaped = (
+            test, occurrence, attempt, started, escaped,
+        )  # fmt: skip
+        self.t: float | None = None
+        self.outcome = "running"
+        self.setup: float | None = None
+        self.call: float | None = None
+        self.teardown: float | None = None
+        self.worker = self.cause = self.message = ""
+        self.retried = self.teardown_failed = False
+
+
+def worst(one: str, other: str) -> str:
+    """The worse of two outcomes."""
+    return min(one, other, key=lambda word: RANK.index(word) if word in RANK else len(RANK))
+
+
+RUNNING, FINISHED = "running", "finished"
+NO_TESTS, USAGE, INTERNAL = 5, 4, 3  # pytest's exit statuses
+
+
+def state_of(
+    start: Mapping[str, Any],
+    end: Mapping[str, Any],
+    marks: Sequence[Mapping[str, Any]],
+    counts: Mapping[str, int],
+    life: str,
+    collect_errors: bool,
+) -> str:
+    """One word. `life` is what is known of the process: alive, dead or unknown."""
+    if not end:
+        return {"alive": RUNNING, "dead": "killed"}.get(life, "unknown")
+    by_mark = _marked(marks)
+    status = end["exitStatus"]
+    if by_mark == "internal_error" or status == INTERNAL:
+        return "internal_error"
+    if start.get("mode", "run") != "run":
+        return "planned"
+    if by_mark:
+        return by_mark
+    if status == USAGE:
+        return "usage_error"
+    if end.get("stop"):
+        return "stopped_early" if counts.get("notRun") or counts.get("interrupted") else FINISHED
+    if status == NO_TESTS:
+        return "no_tests"
+    unsaid = "selected" not in counts and start.get("trigger") != "imported"  # other formats do not say
+    if counts.get("notRun") or counts.get("interrupted") or unsaid:
+        return "collection_error" if collect_errors else "incomplete"
+    return FINISHED
+
+
+def _marked(marks: Sequence[Mapping[str, Any]]) -> str:
+    """What pytest itself said of an early end."""
+    if any(mark["what"] == "internal_error" for mark in marks):
+        return "internal_error"
+    for mark in marks:
+        message = mark["message"]
+        if mark["by"] == "Interrupted" and "during collection" in message:
+            return "collection_error"
+        if mark["by"] == "Interrupted" and message.startswith("stopping after"):
+            return "stopped_early"
+        return "exited" if mark["by"] == "Exit" else "interrupted"
+    return ""
+
+
+def verdict_of(state: str, counts: Mapping[str, int], end: Mapping[str, Any]) -> str:
+    """`failed` as soon as one test is known to fail; `passed` only of a finished run in which each test is known."""
+    bad = sum(counts.get(word, 0) for word in ("failed", "errors", "crashed", "collectionErrors"))
+    if bad:
+        return "failed"
+    if state == FINISHED and end["exitStatus"] == 0:
+        return "incomplete" if counts.get("unknown") else "passed"
+    if state == FINISHED:
+        return "failed"
+    return state if state in ("planned", "no_tests", RUNNING) else "incomplete"
+
 
 Life = Literal["alive", "dead", "unknown"]
 LIST_SHOWN = 1000  # names in a list of a record; the count beside it is whole

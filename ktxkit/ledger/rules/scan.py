@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ktxkit.ledger.rules.attempt import Attempt
-from ktxkit.ledger.rules.fold import Fold
+from ktxkit.ledger.rules.fold import Attempt, Fold
 
 _ID = rb'"test":"([^"\\\x00-\x1f\x7f-\xff]{0,60000})",'
 _T = rb"([0-9]{1,9}\.[0-9]{6})"

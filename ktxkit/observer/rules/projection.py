@@ -1,14 +1,118 @@
-"""The state of an attempt, folded from its records: the same records give the same state, after any crash."""
+"""What a look at the worktree means for the attempt: which record is written, and whether it defers anything.
+
+The attempt's tracked set: sorted paths, as they were when the observer attached. `git add` does not change it.
+
+The state of an attempt, folded from its records: the same records give the same state, after any crash.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from ktxkit.base.rules.digests import digest
 from ktxkit.observer.rules import records as r
-from ktxkit.observer.rules.clocks import Reading, Timeline, Window
-from ktxkit.observer.rules.settings import Settings
+from ktxkit.observer.rules.clocks import Observation, Reading, Settings, Timeline, Window, observe, was_watched
+from ktxkit.observer.rules.status import Standing
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A finished scan. `line_at` is the time line's now; `last_look` when the last reconciliation ended, if known."""
+
+    manifest: str
+    line_at: int
+    last_look: int | None
+    proof_seq: int  # the number of the proof that was current when the scan began
+    trusted: bool = True  # False: the root's control files do not fit the lease; what is seen defers nothing
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """The event to record (`""`: none), why it counts or does not, and the window after it."""
+
+    event: str
+    reason: str
+    window: Window
+    late_kind: str = ""
+
+
+def rule(state: Projection, seen: Sighting, standing: Standing) -> Ruling:
+    """One ruling for one sighting. The state is the chain's, read under its lock."""
+    if seen.manifest == state.manifest:
+        return Ruling("", "unchanged", state.window)
+    if standing in (Standing.SUPERSEDED, Standing.STALE_OBSERVER):
+        return Ruling(r.STALE, standing.value, state.window)
+    if state.authority != "current":
+        kind = r.LATE_AFTER_REAP if state.authority == "reaped" else r.LATE_MUTATION
+        return Ruling(r.LATE, state.revoked_because, state.window, kind)
+    if standing is Standing.REVOKED:
+        return Ruling(r.LATE, standing.value, state.window, r.LATE_MUTATION)
+    if state.holds or not seen.trusted:
+        return Ruling(r.ACTIVITY, "held", state.window)
+    observation = Observation(
+        at=seen.line_at,
+        proof_seq=seen.proof_seq,
+        watched=was_watched(seen.last_look, seen.line_at, state.settings),
+        seen_before=seen.manifest in state.seen,
+    )
+    window, reason = observe(state.window, observation, state.settings)
+    return Ruling(r.ACTIVITY, reason, window)
+
+
+class Tracked:
+    """Paths, each ended by NUL, in byte order. They are never unpacked: there may be hundreds of thousands."""
+
+    def __init__(self, packed: bytes = b"") -> None:
+        self.packed = packed
+        self._behind = 0  # the path that was found last: a walk in order asks for the next one
+
+    @classmethod
+    def of(cls, paths: Iterable[bytes]) -> Tracked:
+        return cls(b"".join(path + b"\0" for path in sorted(set(paths))))
+
+    @cached_property
+    def digest(self) -> str:
+        return digest(self.packed)
+
+    def __contains__(self, path: bytes) -> bool:
+        whole = path + b"\0"
+        if self.packed.startswith(whole, self._behind):  # a path begins there: behind a NUL, or at 0
+            self._behind += len(whole)
+            return True
+        at = self._place(path)
+        if not self.packed.startswith(whole, at):
+            return False
+        self._behind = at + len(whole)
+        return True
+
+    def any_below(self, directory: bytes) -> bool:
+        """Whether a tracked path lies below a directory (named without its slash)."""
+        prefix = directory + b"/"
+        return self._from(prefix).startswith(prefix)
+
+    def _from(self, path: bytes) -> bytes:
+        at = self._place(path)
+        return self.packed[at : at + len(path) + 1]
+
+    def _place(self, path: bytes) -> int:
+        """The begin of the first path that is not before `path`: a binary search in the packed text itself."""
+        packed = self.packed
+        low, high = 0, len(packed)  # begins of paths; the answer is at `low` or behind it, before or at `high`
+        while low < high:
+            middle = packed.rfind(b"\0", low, (low + high) // 2) + 1 or low
+            end = packed.index(b"\0", middle)
+            if packed[middle:end] < path:
+                low = end + 1
+            else:
+                high = middle
+        return low
+
+    def __len__(self) -> int:
+        return self.packed.count(b"\0")
+
 
 LATE_SHOWN = 20  # late writes that are kept one by one; all are counted
 

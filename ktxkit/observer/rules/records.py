@@ -15,8 +15,7 @@ from typing import Any
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.manifest import Change
 from ktxkit.base.rules.text import path_fields
-from ktxkit.observer.rules.clocks import Deadlines, Timeline, Window, deadlines
-from ktxkit.observer.rules.settings import Settings
+from ktxkit.observer.rules.clocks import Deadlines, Settings, Timeline, Window, deadlines
 
 CHANGES_KEPT = 64
 Record = dict[str, Any]

@@ -1,11 +1,66 @@
-"""What a person is told of an attempt: four lines, and the next safe action. Names are escaped, content never shown."""
+"""The one leased attempt that an observer watches, and whether it still is the current one.
+
+Path or branch names are no ownership: the tuple is. Anything outside of it is inert, whatever it writes.
+
+What a person is told of an attempt: four lines, and the next safe action. Names are escaped, content never shown.
+
+Several worktrees on one screen of 80 columns, or one in its five lines; and what of it is worth a plain line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any
 
+from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import plural, printable
+
+KEYS = (
+    "jobId", "unitKey", "leaseId", "generation", "attempt", "fence", "leaseEpoch", "processEpoch", "worktreeId",
+    "path", "pathB64", "adminDir", "adminDirB64", "device", "inode", "birthTimeNs", "nonce",
+)  # fmt: skip
+_SAME_LEASE = ("leaseId", "nonce", "generation", "attempt")
+_SAME_ROOT = ("device", "inode", "path")
+
+
+class Standing(Enum):
+    """What the lease on the disk says about an observer's tuple. The value is the reason code in documents."""
+
+    CURRENT = "current"
+    STALE_OBSERVER = "stale_observer_epoch"  # a later observer, or a later process of the unit, has taken over
+    REVOKED = "lease_revoked"  # the lease is closed or its fence moved on: what is written now is late
+    SUPERSEDED = "lease_superseded"  # another attempt has this very worktree: its bytes are not ours to judge
+
+
+def domain_of(lease: Mapping[str, Any], observer_epoch: int) -> dict[str, Any]:
+    """The tuple, as it stands in every record."""
+    made = {key: lease[key] for key in KEYS if key in lease}
+    return {**made, "processEpoch": lease.get("processEpoch", 1), "observerEpoch": observer_epoch}
+
+
+def standing(domain: Mapping[str, Any], lease: Mapping[str, Any] | None) -> Standing:
+    """Of a tuple, by the lease as it is now (None: there is none any more)."""
+    if lease is None:
+        return Standing.REVOKED
+    if any(domain.get(key) != lease.get(key) for key in _SAME_LEASE):
+        same_root = all(domain.get(key) == lease.get(key) for key in _SAME_ROOT)
+        return Standing.SUPERSEDED if same_root else Standing.REVOKED
+    moved_on = domain["fence"] != lease["fence"] or domain["leaseEpoch"] != lease["leaseEpoch"]
+    if lease["state"] == "closed" or moved_on:
+        return Standing.REVOKED
+    newer = lease.get("observer", {}).get("epoch", 0) > domain["observerEpoch"]
+    if newer or lease.get("processEpoch", 1) != domain["processEpoch"]:
+        return Standing.STALE_OBSERVER
+    return Standing.CURRENT
+
+
+def attempt_name(lease: Mapping[str, Any]) -> str:
+    """Names an attempt's directory: a digest of job, unit, generation and attempt (of the lease, without a job)."""
+    unit = [lease["jobId"], lease["unitKey"]] if "unitKey" in lease else ["adhoc", lease["leaseId"]]
+    return digest_of([*unit, lease["generation"], lease["attempt"]])[3:35]
+
 
 AGAIN = "to go on, open it again with worktree-open"
 SHOWN = 3  # paths of a change in a line
@@ -224,3 +279,81 @@ def record_line(record: Mapping[str, Any]) -> str:
     if event == "preserved":
         return f"late writes are kept at {record['atticRef']}" if "atticRef" in record else "nothing was left to keep"
     return f"{event}: {record.get('reason', '')}".rstrip(": ")
+
+
+Shown = Sequence[tuple[str, Mapping[str, Any] | str]]  # name and status, or what kept it from being read
+WIDTHS = (8, 9, 9, 10, 10)  # of the columns after the name
+HEADS = ("unit", "verdict", "proven", "activity", "suspect in", "observer")
+BESIDE = 6  # lines of the screen that are not worktrees
+
+
+def screen(shown: Shown, at: str, columns: int, height: int) -> list[str]:
+    """The whole screen; `at` is the time of the look. The most urgent first where not all fit."""
+    clock = at[11:19]
+    head = f"{plural(len(shown), 'worktree')} at {clock}Z".ljust(columns - 12)[: columns - 12] + "Ctrl-C ends"
+    if len(shown) == 1:
+        name, status = shown[0]
+        told = lines(status) if isinstance(status, Mapping) else [status]
+        wrapped = [part for line in told for part in textwrap.wrap(line, columns, subsequent_indent="  ") or [""]]
+        return [head, "", printable(name), "", *wrapped]
+    room = max(1, height - BESIDE)
+    ordered = sorted(shown, key=lambda one: _urgency(one[1]))[:room]
+    wide = max(12, columns - sum(WIDTHS) - 2 * len(WIDTHS))
+    rows = [_row(HEADS, wide), *(_row(_cells(*one), wide) for one in ordered)]
+    more = [f"and {len(shown) - room} more, none more urgent"] if len(shown) > room else []
+    return [head, "", *rows, *more]
+
+
+def table(shown: Shown, columns: int) -> list[str]:
+    """All of them, the most urgent first; what keeps one from being read stands below."""
+    wide = max(12, columns - sum(WIDTHS) - 2 * len(WIDTHS))
+    ordered = sorted(shown, key=lambda one: _urgency(one[1]))
+    rows = [_row(HEADS, wide), *(_row(_cells(*one), wide) for one in ordered)]
+    return [*rows, *(f"{printable(name)}: {printable(why)}" for name, why in ordered if isinstance(why, str))]
+
+
+def _row(cells: Sequence[str], wide: int) -> str:
+    name, *rest = cells
+    short = name if len(name) <= wide else name[: wide // 2 - 1] + ".." + name[len(name) - (wide - wide // 2 - 1) :]
+    return "  ".join([short.ljust(wide), *(cell[:n].ljust(n) for cell, n in zip(rest, WIDTHS, strict=True))]).rstrip()
+
+
+def _cells(name: str, status: Mapping[str, Any] | str) -> tuple[str, ...]:
+    if isinstance(status, str):
+        return printable(name), "damaged", "", "", "", ""
+    due = status["deadlines"].get("suspectInMs")
+    return (
+        printable(name),
+        "held" if is_held(status) else status["verdict"],
+        _since(status["proven"]),
+        _since(status["activity"]),
+        "" if due is None else (span(due) if due > 0 else f"-{span(-due)}"),
+        status["observer"]["health"],
+    )
+
+
+def _since(found: Mapping[str, Any]) -> str:
+    return f"{span(found['agoMs'])} ago" if "agoMs" in found else "none"
+
+
+def is_held(status: Mapping[str, Any]) -> bool:
+    """A person must look before anything of it is closed."""
+    return bool(status["lateWrites"]["quarantined"] or status.get("attemptHolds") or status["journal"].get("problem"))
+
+
+def _urgency(status: Mapping[str, Any] | str) -> tuple[int, float]:
+    if isinstance(status, str) or is_held(status):
+        return 0, 0
+    order = {"suspect": 1, "unknown": 2}.get(status["verdict"], 3)
+    return order, status["deadlines"].get("suspectInMs", 0)
+
+
+def event(name: str, status: Mapping[str, Any] | str) -> tuple[str, str]:
+    """What must have changed for a new plain line, and the line: no length of time is in the first."""
+    if isinstance(status, str):
+        return status, f"{printable(name)}: {status}"
+    word = "held" if is_held(status) else status["verdict"]
+    activity, proven = (status[key] for key in ("activity", "proven"))
+    parts = (word, status["authority"], activity["contentSeq"], proven["proofSeq"], status["observer"]["health"])
+    told = lines(status)
+    return repr(parts), f"{status['at']} {printable(name)}: {word}; {told[0]}; {told[1]}"

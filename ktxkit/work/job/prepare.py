@@ -1,21 +1,66 @@
-"""The beginning of a job: the snapshot, the projection, the base, the plan."""
+"""Reading a job file: strict YAML, then the contract, then what the command line says instead.
+
+The beginning of a job: the snapshot, the projection, the base, the plan.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 from ktxkit.base import contracts, files, landlock, unit_process
 from ktxkit.base.contracts import Document
-from ktxkit.base.errors import Conflict, KtxError
+from ktxkit.base.errors import BrokenContract, CannotRun, Conflict, KtxError
 from ktxkit.git.git import for_others
 from ktxkit.git.neutral import scratch_dir
-from ktxkit.store import jobs, leases
+from ktxkit.store import config, jobs, leases
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
-from ktxkit.work import collect, integrate, worktrees
+from ktxkit.work import closing, collect, integrate
 from ktxkit.work.job.state import JobRun
 from ktxkit.work.job.unit import close_or_keep, execute
 from ktxkit.work.rules.job_file import PROJECT, JobPlan, Step, UnitPlan, plan_of
+
+SIZE_LIMIT = 1024 * 1024  # bytes; a job with more units has a plan command that prints them
+
+
+def job_file(world: World, name: str, given: Mapping[str, Any]) -> Document:
+    """The valid document of a job file: `given` over it, the repository's defaults (`.ktx-config.yaml`) under it.
+
+    Raises CannotRun where it is missing or not valid.
+    """
+    path = world.cwd / name
+    try:
+        data = files.read(path, SIZE_LIMIT)
+    except FileNotFoundError as error:
+        raise CannotRun("no such job file", where=str(path), hint="job-run takes the path of a job file") from error
+    except IsADirectoryError as error:
+        raise CannotRun("a directory is no job file", where=str(path), hint="name the file in it") from error
+    except BrokenContract as error:
+        raise CannotRun(error.message, where=error.where, hint="job-run takes the path of a job file") from error
+    document = {**config.load(world).get("job", {}), **_yaml(data, str(path)), **given}
+    try:
+        contracts.validate("job-file", document, str(path))
+    except BrokenContract as error:
+        raise CannotRun(error.message, where=error.where, hint="docs/formats/job-file.md lists its keys") from error
+    return document
+
+
+def _yaml(data: bytes, where: str) -> Document:
+    from ktxkit.base.rules.strict_yaml import read
+
+    parsed = read(data)
+    if parsed.problems:
+        first = parsed.problems[0]
+        more = f" (and {len(parsed.problems) - 1} more)" if len(parsed.problems) > 1 else ""
+        place = f"{where}:{first.line}:{first.column}"
+        raise CannotRun(f"{first.message}{more}", where=place, hint=first.hint or "see docs/formats/job-file.md")
+    value = parsed.root.data() if parsed.root is not None else None
+    if not isinstance(value, dict):
+        raise CannotRun("a job file is a mapping", where=where, hint="see docs/formats/job-file.md")
+    return value
+
 
 PLAN_LIMIT = 3600.0  # seconds for a plan command without a limit of its own
 PROJECTION_LIMIT = 15 * 1024 * 1024  # bytes of a projection's stdout; more of it is not kept as a whole
@@ -100,10 +145,10 @@ def _project(run: JobRun, start: str) -> str:
     plan = UnitPlan(PROJECT, run.plan.project, document={"key": PROJECT})
     unit = run.unit(plan)
     with run.tracer.timed("projection", "projection", {"argv": list(plan.step.argv)}) as facts:
-        lease = worktrees.open_unit(run.world, run.job, unit, base=start, policy={}, copy=run.plan.copy)
+        lease = closing.open_unit(run.world, run.job, unit, base=start, policy={}, copy=run.plan.copy)
         ended = execute(run, plan, unit, lease, run.plan.digest)
         if ended.problem:
-            worktrees.close_unit(run.world, run.job, unit, "crash")
+            closing.close_unit(run.world, run.job, unit, "crash")
             raise Conflict(f"the projection failed: {ended.message}", outcome="failed", hint=_output(run, unit))
         result = _projection_result(run, unit)
         collect.collect_unit(run.world, run.job, unit, include_uncommitted=True)
@@ -136,11 +181,11 @@ def _projection_result(run: JobRun, unit: jobs.Unit) -> Document:
     path = run.world.store.path(f"{names.unit_dir(run.job_id, unit.position, unit.key)}/stdout.log")
     data = path.read_bytes()
     if len(data) > PROJECTION_LIMIT:
-        worktrees.close_unit(run.world, run.job, unit, "crash")
+        closing.close_unit(run.world, run.job, unit, "crash")
         raise Conflict(f"the projection printed more than {PROJECTION_LIMIT} bytes", outcome="failed", hint=str(path))
     result = contracts.loads("projection", data, f"stdout of the projection ({path})") if data.strip() else {}
     if result.get("errors"):
-        worktrees.close_unit(run.world, run.job, unit, "crash")
+        closing.close_unit(run.world, run.job, unit, "crash")
         raise Conflict(
             f"the projection reported {len(result['errors'])} errors: {'; '.join(result['errors'][:5])}",
             outcome="failed",

@@ -1,35 +1,185 @@
-"""A whole job, from its file to its report. Whatever ends it, a report names the phase and a trace explains it."""
+"""Telling somebody: a command of the user's is run when a job has ended, with what happened as JSON on its stdin.
+
+It is a courtesy: whatever becomes of it changes no outcome. KTX_NOTIFY names it, else `notify` in `.ktx-config.yaml`.
+
+The end of a job: final gates, landing, report. The target moves here, once, or not at all.
+
+A whole job, from its file to its report. Whatever ends it, a report names the phase and a trace explains it.
+"""
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ktxkit.base import files, process
+from ktxkit.base import contracts, files, process
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import Document
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import CannotRun, Conflict, KtxError, Refused
 from ktxkit.base.lock import flocked
-from ktxkit.base.signals import stopping
+from ktxkit.base.process import stopping
+from ktxkit.base.rules.text import plural
 from ktxkit.base.unit_process import end_strays
+from ktxkit.gates import judging
 from ktxkit.git import neutral
-from ktxkit.store import jobs, leases, resuming
+from ktxkit.store import config, jobs, leases
 from ktxkit.store.rules import names
 from ktxkit.store.store import ensure_ignored
 from ktxkit.store.tracing import Tracer
 from ktxkit.store.world import World
-from ktxkit.work import recover
+from ktxkit.work import recover, report
 from ktxkit.work.fingerprint import Fingerprinter
-from ktxkit.work.job import finish, isolation, prepare, strays
-from ktxkit.work.job.guard import Guard
-from ktxkit.work.job.hooks import Hooks
-from ktxkit.work.job.loop import Loop
-from ktxkit.work.job.reuse import Reuse
-from ktxkit.work.job.state import JobRun, Notify, silent
-from ktxkit.work.job.watch import Watch
+from ktxkit.work.job import containment, prepare
+from ktxkit.work.job import containment as strays
+from ktxkit.work.job.guard import Guard, Watch
+from ktxkit.work.job.loop import Loop, Reuse
+from ktxkit.work.job.state import Hooks, JobRun, Notify, silent
+from ktxkit.work.land import land
 from ktxkit.work.rules.job_file import PROJECT, JobPlan, plan_of
+from ktxkit.work.rules.schedule import LANDED, job_outcome
+
+CONTRACT = "notice"
+VARIABLE = "KTX_NOTIFY"
+TIME_LIMIT = 30.0  # seconds for one notice
+SUSPECTS_TOLD = 20  # of one job; the report has all
+
+
+def of_job(world: World, report: Document) -> list[str]:
+    """Tell of a job that has ended, of its suspects and of what is blocked. Returns what went wrong in telling."""
+    try:
+        command = world.env.get(VARIABLE) or config.load(world).get("notify", "")
+    except KtxError as error:
+        return [error.message]
+    if not command:
+        return []
+    told = [_tell(world, command, notice) for notice in notices(report, timestamp(world.clock.now()))]
+    return [problem for problem in told if problem]
+
+
+def notices(report: Document, at: str) -> Iterator[Document]:
+    """What there is to tell of a report: the end of the job first."""
+    about: Document = {"schemaVersion": SCHEMA_VERSION, "kind": CONTRACT, "at": at, "jobId": report["jobId"]}
+    places = {"trace": report["tracePath"], **({"report": report["reportPath"]} if "reportPath" in report else {})}
+    failure = report.get("failure", {})
+    message = f"{failure['phase']}: {failure['message']}"[:4000] if failure else ""
+    yield {
+        **about,
+        "event": "job_ended",
+        **({"outcome": report["outcome"]} if "outcome" in report else {}),
+        **({"commit": report["commitSha"]} if "commitSha" in report else {}),
+        **({"message": message} if message else {}),
+        "outcomes": report["isolatedDiff"]["outcomes"],
+        **places,
+    }
+    if failure.get("details", {}).get("outcome") == "blocked":
+        yield {**about, "event": "blocked", "message": message, **places}
+    events = {"suspect_revert": "suspect", "blocked": "blocked"}
+    found = [unit for unit in report["failedWorkUnits"] if unit["outcome"] in events]
+    for unit in found[:SUSPECTS_TOLD]:
+        event = events[unit["outcome"]]
+        yield {**about, "event": event, "unitKey": unit["key"], "message": unit["reason"] or event, **places}
+
+
+def _tell(world: World, command: str, notice: Document) -> str:
+    mine = {key: value for key, value in world.env.items() if not key.startswith(("GIT_", "KTX_"))}
+    try:
+        done = process.run(
+            ["/bin/sh", "-c", command],
+            cwd=world.repository.place,
+            env={**mine, "KTX_EVENT": notice["event"], "KTX_JOB": notice["jobId"]},
+            stdin=contracts.line(CONTRACT, notice),
+            timeout=TIME_LIMIT,
+        )
+    except (KtxError, OSError) as error:
+        return f"the notify command was not told of {notice['event']}: {error}"
+    if done.timed_out:
+        return f"the notify command did not end within {TIME_LIMIT:.0f} seconds"
+    if done.status != 0:
+        said = done.err.decode("utf-8", "replace").strip()[-500:]
+        return f"the notify command {process.ending(done.status)}{f': {said}' if said else ''}"
+    return ""
+
+
+SUBJECT_KEYS = 50  # unit keys in the landing commit's message
+
+
+def final_gates(run: JobRun) -> None:
+    """Every gate over the integrated tree, judged against the tree the target had before the job (so that what a
+    projection broke is charged). Raises Conflict (`semantic_conflict`) where findings of level error are new.
+    """
+    git = run.git
+    tree = git.text("rev-parse", "--verify", f"{run.head()}^{{tree}}")
+    start = git.text("rev-parse", "--verify", f"{run.job['targetAtStart']}^{{tree}}")
+    with run.tracer.timed("gates", "final_artifact_gates", {"tree": tree, "baseTree": start}) as facts:
+        verdict = judging.check_tree(run.world, tree, base_tree=start, everything=True, options=run.plan.gates)
+        run.world.writable_store.write("verdict", f"{names.job_dir(run.job_id)}/verdict.json", verdict)
+        new = [f for f in verdict["findings"] if f["level"] == "error" and not f.get("inherited")]
+        facts |= {"looked": verdict["looked"], "errors": len(new), "inherited": len(verdict["findings"]) - len(new)}
+        if new:
+            where = f" in {new[0]['path']}" if new[0]["path"] else ""
+            first = f"{new[0]['rule']}{where}: {new[0]['message']}"
+            raise Conflict(
+                f"the final gates found {plural(len(new), 'new error')}: {first}",
+                outcome="semantic_conflict",
+                hint=f"the findings are in {run.world.store.path(names.job_dir(run.job_id))}/verdict.json",
+            )
+
+
+def message_of(run: JobRun, outcomes: Mapping[str, str]) -> str:
+    """The landing commit's message: the job file's, or one that names the units that are in it."""
+    if run.plan.message:
+        return run.plan.message
+    landed = [key for key, word in outcomes.items() if word == "accepted"]
+    listed = "\n".join(f"- {key}" for key in landed[:SUBJECT_KEYS])
+    more = f"\n- and {len(landed) - SUBJECT_KEYS} more" if len(landed) > SUBJECT_KEYS else ""
+    return f"Job {run.job_id}: {plural(len(landed), 'unit')} of {len(outcomes)}\n\n{listed}{more}\n"
+
+
+def land_job(run: JobRun, outcomes: Mapping[str, str], *, rebase: bool = False) -> str:
+    """Squash what was accepted onto the target. Returns the job's outcome word."""
+    changed = not run.git.ok("diff", "--quiet", run.job["targetAtStart"], run.head())
+    accepted = [word for word in outcomes.values() if word in LANDED and word != "noop"]
+    landed = bool(changed and (accepted or "projection" in run.job))
+    if landed:
+        land(run.world, run.job, message=message_of(run, outcomes), rebase=rebase)
+        run.update()
+    return job_outcome(outcomes.values(), changed=changed, landed=landed)
+
+
+def unreported(run: JobRun, error: OSError, ended: str = "") -> CannotRun:
+    """The end of a job could not be written. Says what ended it, and what has landed all the same."""
+    landed = run.job.get("landed", {}).get("commit")
+    resume = jobs.how(run.world, run.job_id)
+    so_far = ended or (f"it has landed as {landed} on {run.job['target']}" if landed else "nothing was to land")
+    return CannotRun(
+        f"the end of job {run.job_id} could not be recorded ({error.strerror or error}): {so_far}",
+        where=os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "",
+        hint=f"put that right, then {resume}",
+        data={"landed": {"commit": landed}} if landed else {},
+    )
+
+
+def close(run: JobRun, outcome: str, failure: Document | None = None) -> Document:
+    """Write the job's end and its report, and say so in the trace. Returns the report."""
+    state = "failed" if failure else "landed" if run.job["state"] == "landed" else "closed"
+    if failure and failure["outcome"] == "interrupted":
+        state = "aborted"
+    run.update(outcome=outcome, state=state, finishedAt=timestamp(run.world.clock.now()), failure=failure)
+    run.hooks.closing(run, outcome, failure)
+    made = report.build(run.world, run.job)
+    run.world.writable_store.write("report", names.report_doc(run.job_id), made)
+    facts = {"outcome": outcome, "state": state, "report": str(run.world.store.path(names.report_doc(run.job_id)))}
+    if failure:
+        run.tracer.emit("run", "ingest_failed", {**facts, **failure}, level="error")
+    else:
+        run.tracer.emit("run", "ingest_finished", {**facts, "commitSha": run.job.get("landed", {}).get("commit")})
+    for problem in of_job(run.world, made):
+        run.tracer.emit("run", "notify_failed", {"message": problem}, level="info")
+    return made
+
 
 FILE = "job-file"
 
@@ -87,7 +237,7 @@ def new_job_id(world: World, stem: str) -> str:
 
 def start(world: World, document: Document, name: str, how: How) -> Ended:
     """Run a new job from its (valid) job-file document; `name` is the file's. Raises KtxError where nothing started."""
-    isolation.check(world, plan_of(document).isolate)  # names and circles too are refused before anything is made
+    containment.check(world, plan_of(document).isolate)  # names and circles too are refused before anything is made
     job_id = str(document.get("job") or new_job_id(world, Path(name).stem))
     target = jobs.target_ref(world, document.get("target", ""))
     whole, plan = prepare.with_planned(world, document, job_id)
@@ -137,7 +287,7 @@ def execute(world: World, plan: JobPlan, job: Document, how: How, *, resumed: bo
     printer = Fingerprinter(world.git.at(world.repository.place), world.repository, world.writable_store, job["jobId"])
     watch = Watch(printer, Guard(world, job["jobId"]))
     run = JobRun(world, plan, job, jobs.tracer(world, job), limit, how.notify, watch, hooks=how.hooks)
-    isolation.check(world, plan.isolate)
+    containment.check(world, plan.isolate)
     lock = world.writable_store.path(f"locks/run-{run.job_id}.lock")
     with flocked(lock, clock=world.clock, wait=0, what=f"job {run.job_id}"), stopping(run.stop), watch.guarding():
         facts = {"resumed": resumed, "units": len(plan.units), "target": job["target"], "maxParallel": limit}
@@ -155,16 +305,16 @@ def _ended(run: JobRun, *, resumed: bool, rebase: bool) -> Ended:
     except BaseException as error:
         word, message = prepare.failure_of(error)
         try:
-            report = finish.close(run, word, {"phase": run.phase, "message": message[:60000], "outcome": word})
+            report = close(run, word, {"phase": run.phase, "message": message[:60000], "outcome": word})
         except OSError as second:
-            raise finish.unreported(run, second, message) from error
+            raise unreported(run, second, message) from error
         if not isinstance(error, Exception):
             raise
         return Ended(run.job_id, word, report, error, outcomes)
     try:
-        return Ended(run.job_id, outcome, finish.close(run, outcome), None, outcomes)
+        return Ended(run.job_id, outcome, close(run, outcome), None, outcomes)
     except OSError as error:
-        raise finish.unreported(run, error) from error
+        raise unreported(run, error) from error
 
 
 def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: bool) -> str:
@@ -185,10 +335,10 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     _refuse_stopped(run)
     run.hooks.units_done(run, outcomes)
     run.phase = "gates"
-    finish.final_gates(run)
+    final_gates(run)
     run.hooks.before_landing(run, outcomes)
     run.phase = "landing"
-    outcome = finish.land_job(run, outcomes, rebase=rebase)
+    outcome = land_job(run, outcomes, rebase=rebase)
     run.hooks.after_landing(run, outcomes)
     return outcome
 
@@ -211,7 +361,7 @@ def end_left(world: World, job: Document, tracer: Tracer) -> None:
 
 
 def _refuse_stopped(run: JobRun) -> None:
-    resume = resuming.how(run.world, run.job_id)
+    resume = jobs.how(run.world, run.job_id)
     if run.aborting == "interrupted":
         raise Conflict(
             "the job was interrupted; finished units are kept",

@@ -1,10 +1,17 @@
-"""What a running job knows: handed through its phases."""
+"""What a job may have around it: an ingestion plans it, tells its units more, and writes down what came of them.
+
+Each method is a place where a plain job does nothing. A method that raises ends the job in the phase that `run.phase`
+names.
+
+What a running job knows: handed through its phases.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ktxkit.base.contracts import Document
@@ -12,9 +19,55 @@ from ktxkit.git.git import Git
 from ktxkit.store import jobs
 from ktxkit.store.tracing import Tracer
 from ktxkit.store.world import World
-from ktxkit.work.job.hooks import Hooks
-from ktxkit.work.job.watch import Watch
+from ktxkit.work.job.guard import Watch
 from ktxkit.work.rules.job_file import JobPlan, UnitPlan
+
+
+class Hooks:
+    """A plain job's: nothing anywhere."""
+
+    def prepare(self, run: JobRun) -> bool:
+        """Before anything else; may set `run.plan`. False where there is nothing to do: the job ends as `noop`."""
+        return True
+
+    def base(self, run: JobRun, start: str) -> str | None:
+        """The commit that the integration starts from, in place of the target's; None to leave that to the job."""
+        return None
+
+    def unit_base(self, run: JobRun) -> str | None:
+        """The commit that units start from where they name no others; None for the job's base."""
+        return None
+
+    def environment(self, run: JobRun, plan: UnitPlan) -> Mapping[str, str]:
+        """More variables for a unit's command. Called in the unit's thread, when its worktree is open."""
+        return {}
+
+    def replay(self, run: JobRun, plan: UnitPlan, place: Path) -> str:
+        """Write an earlier result of the same work into the worktree; says where it is from, or nothing."""
+        return ""
+
+    def forget(self, run: JobRun, plan: UnitPlan) -> None:
+        """What was replayed could not be integrated: it is not to be replayed again."""
+
+    def judge(self, run: JobRun, plan: UnitPlan) -> str:
+        """Why a unit whose command ended well has failed all the same; empty where it has not."""
+        return ""
+
+    def settled(self, run: JobRun, plan: UnitPlan, outcome: str, *, replayed: bool) -> None:
+        """A unit has its outcome."""
+
+    def units_done(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
+        """Every unit has its outcome; the gates come next."""
+
+    def before_landing(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
+        """The gates passed; nothing landed yet."""
+
+    def after_landing(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
+        """The target has moved, or there was nothing to move it for."""
+
+    def closing(self, run: JobRun, outcome: str, failure: Document | None) -> None:
+        """The job's document has its end; the report is made next."""
+
 
 Notify = Callable[[str, dict[str, Any]], None]
 

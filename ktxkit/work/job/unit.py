@@ -1,22 +1,105 @@
-"""One unit from lease to collected patch: what a worker thread of a job does."""
+"""A unit under the observer while its command runs: reported when it is suspect, stopped only if the job file says so.
+
+The observer is evidence. What it says is in the trace and never decides a unit's outcome; `onSuspect: stop` is the
+job file's decision, and the unit's work is kept.
+
+One unit from lease to collected patch: what a worker thread of a job does.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from ktxkit.base import unit_process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import KtxError, Refused
+from ktxkit.base.unit_process import Stop
 from ktxkit.git.git import for_others
+from ktxkit.observer.observe import UnitObserver
+from ktxkit.observer.rules.clocks import Settings
 from ktxkit.store import jobs
 from ktxkit.store.leases import path_of
 from ktxkit.store.rules import names
-from ktxkit.work import collect, worktrees
-from ktxkit.work.job import isolation
-from ktxkit.work.job.observing import observed
+from ktxkit.store.tracing import Tracer
+from ktxkit.work import closing, collect
+from ktxkit.work.job import containment
 from ktxkit.work.job.state import JobRun
 from ktxkit.work.rules.job_file import UnitPlan
+
+TICK = 0.5  # seconds that one look may wait
+
+
+@dataclass
+class Watched:
+    """A stop flag of one unit: the job's, or its own where it was suspect and the job file says to stop it."""
+
+    run: JobRun
+    suspect: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def is_set(self) -> bool:
+        return self.run.stop.is_set() or self.suspect.is_set()
+
+
+@contextmanager
+def observed(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document) -> Iterator[Stop]:
+    """The unit's stop flag for the block; with `observe` in the job file, the unit is observed meanwhile.
+
+    The baseline is on the disk before the block begins. An observer that cannot attach is an error in the trace: the
+    unit runs unobserved, and nothing claims otherwise.
+    """
+    settings = run.plan.observe
+    if settings is None:
+        yield run.stop
+        return
+    tracer = run.tracer.bound(unitKey=plan.key)
+    flag = Watched(run)
+    try:
+        observer = UnitObserver.start(run.world, run.job, unit, lease, settings=Settings(**settings))
+    except KtxError as error:
+        tracer.emit("observer", "work_unit_unobserved", {"reason": error.message}, level="error", error=error)
+        yield flag
+        return
+    looker = threading.Thread(target=_look, args=(run, plan, observer, flag), name=f"observer-{unit.position}")
+    looker.start()
+    try:
+        yield flag
+    finally:
+        flag.ended.set()
+        looker.join()
+        _end(tracer, observer)
+
+
+def _end(tracer: Tracer, observer: UnitObserver) -> None:
+    """The last look. Evidence that cannot be written is told, and is no reason for the unit to fail."""
+    try:
+        tracer.emit("observer", "work_unit_observed", {"status": observer.stop()})
+    except (KtxError, OSError) as error:
+        tracer.emit("observer", "work_unit_observer_failed", {"reason": str(error)}, level="error", error=error)
+
+
+def _look(run: JobRun, plan: UnitPlan, observer: UnitObserver, flag: Watched) -> None:
+    """Poll until the command has ended; tell once for each time the unit becomes suspect."""
+    tracer = run.tracer.bound(unitKey=plan.key)
+    last = "working"
+    while not flag.ended.is_set():
+        try:
+            word = observer.poll(TICK)
+        except (KtxError, OSError) as error:
+            tracer.emit("observer", "work_unit_observer_failed", {"reason": str(error)}, level="error", error=error)
+            return
+        if word == "suspect" and last != "suspect":
+            told = {"status": observer.status(), "action": run.plan.on_suspect}
+            tracer.emit("observer", "work_unit_suspect", told, level="info")
+            run.notify("unit_suspect", {"unit": plan.key})
+            if run.plan.on_suspect == "stop":
+                flag.suspect.set()
+        last = word
+
 
 RESULT = "unit-result"
 
@@ -38,7 +121,7 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
     unit = run.unit(plan)
     tracer = run.tracer.bound(unitKey=plan.key)
     try:
-        lease = worktrees.open_unit(
+        lease = closing.open_unit(
             run.world, run.job, unit, base=base, policy=plan.policy, copy=run.plan.copy, sparse=run.plan.sparse
         )
         tracer.emit("work_unit", "work_unit_child_created", {"path": lease["path"], "base": base})
@@ -78,7 +161,7 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, diges
     began, started = run.world.clock.monotonic(), timestamp(run.world.clock.now())
     run.notify("unit_started", {"unit": plan.key})
     since = run.watch.started(unit) if run.watch else 0
-    with observed(run, plan, unit, lease) as stop, isolation.behind(run, unit, lease) as walls:
+    with observed(run, plan, unit, lease) as stop, containment.behind(run, unit, lease) as walls:
         ended = unit_process.run_unit(
             [*walls.before, *plan.step.argv],
             cwd=path_of(lease),
@@ -154,7 +237,7 @@ def _plain(word: str) -> str:
 def close_or_keep(run: JobRun, unit: jobs.Unit, outcome: str) -> None:
     """Close a worktree whose change was collected; one that was written to after that is kept, and said."""
     try:
-        lease = worktrees.close_unit(run.world, run.job, unit, outcome)
+        lease = closing.close_unit(run.world, run.job, unit, outcome)
         if "leftOut" in lease:
             told = {"unitKey": unit.key, "leftOut": lease["leftOut"]}
             run.tracer.emit("work_unit", "work_unit_worktree_kept", told, level="info")
@@ -164,4 +247,4 @@ def close_or_keep(run: JobRun, unit: jobs.Unit, outcome: str) -> None:
         place = names.worktree_dir(run.job_id, unit.position, unit.key)
         late = f"{unit.key}: its worktree was written to after its work was collected; .ktx/{place} is kept"
         run.update(warnings=[*run.job.get("warnings", ()), late][:10_000])
-        worktrees.close_unit(run.world, run.job, unit, "crash", reason=error.message)
+        closing.close_unit(run.world, run.job, unit, "crash", reason=error.message)

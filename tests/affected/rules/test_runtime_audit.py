@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from ktxkit.affected.rules.runtime.audit import mechanism, unit_of_test
-from ktxkit.affected.rules.runtime.fold import Fold, plain_name
-from ktxkit.affected.rules.runtime.join import unit_of
+from ktxkit.affected.rules.runtime_audit import mechanism, unit_of, unit_of_test
+from ktxkit.affected.rules.runtime_trace import Fold, plain_name
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "getattr": ({"source": "getattr(one, name)()"}, "getattr"),

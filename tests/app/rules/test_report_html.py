@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ktxkit.app.rules.report_html import embedded, head, page, tail
+from ktxkit.app.rules.report_text import embedded, head, page, tail
 
 HOSTILE = {"key": "</script><script>alert(1)</script><!--", "odd": "\u2028\udcff\x00", "{{style}}": "{{data}}"}
 

@@ -8,7 +8,7 @@ import re
 import jsonschema_rs
 import pytest
 
-from ktxkit.base.rules.ecma_patterns import translated
+from ktxkit.base.rules.patterns import translated
 
 PIECES = [
     "a", "b", "Z", "0", "_", "-", "^", "$", ".", "*", "+", "?", "|", "(", ")", "[", "]", "[^", "{", "}", "{2}", "{1,}",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.base.rules import layout
+from ktxkit.base.rules import text as layout
 
 LONG = [{"path": f"caf\u00e9\n{n}", "n": [n, {}]} for n in range(layout.LONG + 1)]
 CASES: dict[str, Any] = {

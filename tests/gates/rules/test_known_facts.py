@@ -14,8 +14,8 @@ import pytest
 
 from ktxkit.base import contracts
 from ktxkit.base.rules import strict_yaml
-from ktxkit.gates.gates import options_of
-from ktxkit.gates.rules import front_matter
+from ktxkit.gates.judging import options_of
+from ktxkit.gates.rules import page as front_matter
 from ktxkit.gates.rules.artifacts import judge
 from ktxkit.gates.rules.findings import mark_inherited
 from ktxkit.gates.rules.model import place_of

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ktxkit.gates.rules import markdown
-from ktxkit.gates.rules.inline import html_pieces, scan
+from ktxkit.gates.rules.markdown import html_pieces, scan
 from tests.support.markdown_oracle import codes
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from ktxkit.gates import gate_artifacts, gates
-from ktxkit.gates.gates import Asked, Read, options_of
-from ktxkit.gates.rules import narrow
+from ktxkit.gates import judging
+from ktxkit.gates import judging as gates
+from ktxkit.gates.judging import Asked, Read, options_of
+from ktxkit.gates.rules import scope
 from ktxkit.gates.rules.groups import names_in
 from tests.support.gates import facts_in, in_groups, some_files
 
@@ -54,7 +55,7 @@ def read(files: dict[str, str], size: int) -> Read:
 
 def told(asked: Asked, how: dict[str, Any]) -> Any:
     assert asked.before is not None
-    return gate_artifacts.findings(asked, gates.changed(asked.before, asked.after), options_of(how))
+    return judging.findings(asked, gates.changed(asked.before, asked.after), options_of(how))
 
 
 @pytest.mark.parametrize("seed", range(400 if FULL else 40))
@@ -71,18 +72,18 @@ def test_the_same_as_a_judgement_of_both_trees(seed: int, monkeypatch: pytest.Mo
     for how in ({}, {"strictConnections": True}, {"advise": True}, {"rawCurrent": [RAW + "new"]}):
         found = told(asked, how)
         with monkeypatch.context() as patched:
-            patched.setattr(narrow, "applies", lambda *_: False)
+            patched.setattr(scope, "applies", lambda *_: False)
             assert told(asked, how) == found
 
 
 def test_a_change_of_a_page_is_narrow_and_one_of_a_source_is_not() -> None:
     files = {b"semantic-layer/wh/a.yaml": 1, b"wiki/global/a.md": 1, b"raw-sources/a/b": 1}
     how = options_of({})
-    assert narrow.applies([b"wiki/global/a.md"], files, files, how)
-    assert narrow.applies([b"wiki/global/b.md"], {**files, b"wiki/global/b.md": 1}, files, how)
-    assert not narrow.applies([b"semantic-layer/wh/a.yaml"], files, files, how)
-    assert not narrow.applies([b"raw-sources/c/d"], {**files, b"raw-sources/c/d": 1}, files, how)
-    assert not narrow.applies([b"raw-sources/a/b"], {b"wiki/global/a.md": 1}, files, how)
+    assert scope.applies([b"wiki/global/a.md"], files, files, how)
+    assert scope.applies([b"wiki/global/b.md"], {**files, b"wiki/global/b.md": 1}, files, how)
+    assert not scope.applies([b"semantic-layer/wh/a.yaml"], files, files, how)
+    assert not scope.applies([b"raw-sources/c/d"], {**files, b"raw-sources/c/d": 1}, files, how)
+    assert not scope.applies([b"raw-sources/a/b"], {b"wiki/global/a.md": 1}, files, how)
 
 
 @pytest.mark.parametrize("link", ["p7#part", " p7 ", "p7 #part"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from ktxkit.base.rules.text import nearest
-from ktxkit.gates.rules.nearness import LONGEST, Nearness
+from ktxkit.gates.rules.model import LONGEST, Nearness
 
 WORDS = [f"{a}_{b}_{c}" for a in ("stg", "mart", "int") for b in ("orders", "accounts", "arr") for c in range(60)]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.gates.rules.rules import RULES
+from ktxkit.gates.rules.findings import RULES
 from tests.support.commands import call
 from tests.support.gates import in_core
 from tests.support.repos import Repo

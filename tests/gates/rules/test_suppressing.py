@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ktxkit.gates.rules.findings import Finding, grouped
-from ktxkit.gates.rules.suppressing import apply, idle, in_text
+from ktxkit.gates.rules.suppressions import apply, idle, in_text
 
 
 def finding(line: int, rule: str = "schema-type", path: bytes = b"a", reference: str = "r") -> Finding:

@@ -8,8 +8,18 @@ from typing import Any
 import pytest
 
 from ktxkit.base.errors import CannotRun
-from ktxkit.ingest.rules.difference import Known, difference, everywhere, fold
-from ktxkit.ingest.rules.planning import Evictions, Proposal, check_proposals, evictions, select, unit_order
+from ktxkit.ingest.rules.planning import (
+    Evictions,
+    Known,
+    Proposal,
+    check_proposals,
+    difference,
+    everywhere,
+    evictions,
+    fold,
+    select,
+    unit_order,
+)
 
 OLD, NEW = "b3:old", "b3:new"
 

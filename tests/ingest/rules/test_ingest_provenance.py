@@ -8,9 +8,19 @@ import pytest
 
 from ktxkit.base.clock import SystemClock
 from ktxkit.base.errors import CannotRun
-from ktxkit.ingest.rules.artifacts import Artifact, artifact_of, identifier, words_key
-from ktxkit.ingest.rules.provenance import Change, Work, actions_changes, last_artifacts, problems_of, rows_of
-from ktxkit.ingest.rules.raw_paths import check_name, departure, journal_name, sync_id
+from ktxkit.ingest.rules.artifacts import (
+    Artifact,
+    Change,
+    Work,
+    actions_changes,
+    artifact_of,
+    identifier,
+    last_artifacts,
+    problems_of,
+    rows_of,
+    words_key,
+)
+from ktxkit.ingest.rules.places import check_name, departure, journal_name, sync_id
 
 PAGE = "wiki/global/orders.md"
 

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from ktxkit.ingest.rules.duplicates import Text, essence, exact, near
-from ktxkit.ingest.rules.projection import Projected, Projection, apply, owner_of, stamped
-from ktxkit.ingest.rules.sql_words import tables_in
-from ktxkit.ingest.rules.yaml_out import dump
+from ktxkit.ingest.rules.artifacts import Text, essence, exact, near
+from ktxkit.ingest.rules.projection import Projected, Projection, apply, dump, owner_of, stamped
+from ktxkit.ingest.rules.sql import tables_in
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampled_from(
     [

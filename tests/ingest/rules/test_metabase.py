@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from ktxkit.ingest.rules.metabase import bundle as bundles
-from ktxkit.ingest.rules.metabase import cards, content, mbql, sources, units
-from ktxkit.ingest.rules.metabase.bundle import Bundle
-from ktxkit.ingest.rules.metabase.mbql import Unreadable
-from ktxkit.ingest.rules.metabase.mbql_read import read
-from ktxkit.ingest.rules.metabase.sql import Renderer
+from ktxkit.ingest.rules import mbql, metabase_cards, metabase_sources, metabase_units
+from ktxkit.ingest.rules import metabase_cards as content
+from ktxkit.ingest.rules import metabase_units as bundles
+from ktxkit.ingest.rules.mbql import Unreadable, read
+from ktxkit.ingest.rules.metabase_units import Bundle
 from ktxkit.ingest.rules.planning import check_proposals
+from ktxkit.ingest.rules.sql import Renderer
 from tests.support.shared import shared
 
 COLUMNS = [
@@ -205,7 +205,7 @@ def nested(depth: int) -> Any:
 )  # fmt: skip
 def test_a_shape_that_is_not_known_never_raises_anything_else(query: Any) -> None:
     with pytest.raises(Unreadable):
-        made = cards.card(card(9, query)[1], "card/9.json")
+        made = metabase_cards.read_card(card(9, query)[1], "card/9.json")
         assert made is not None
         if made.query is None:
             raise Unreadable(made.unreadable)
@@ -263,8 +263,8 @@ def test_projection_of_tables_models_and_metrics() -> None:
         card(25, native("select {{x}}"), "model", result_metadata=COLUMNS),
         card(26, v4(), "model"),
     )
-    names = sources.named(found, (), {})
-    made = sources.project(found, names, "w")
+    names = metabase_sources.named(found, (), {})
+    made = metabase_sources.project(found, names, "w")
     files = {one.path: one for one in made.files}
     assert sorted(files) == [
         "semantic-layer/w/_schema/metabase_2_public.yaml",
@@ -279,22 +279,22 @@ def test_projection_of_tables_models_and_metrics() -> None:
     paid = files["semantic-layer/w/paid_orders.yaml"].body
     assert "WHERE status = 'paid'" in paid and "to: customers" in paid and "relationship: many_to_one" in paid
     assert set(made.unresolved) == {"card/25.json", "card/26.json"}
-    assert sources.project(found, names, "w") == made
+    assert metabase_sources.project(found, names, "w") == made
 
 
 def test_a_name_that_others_declared_is_theirs() -> None:
     found = bundle_of(card(20, v4(), "model", result_metadata=COLUMNS, name="Orders"))
-    names = sources.named(found, {"orders", "customers"}, {"public.customers": "customers"})
+    names = metabase_sources.named(found, {"orders", "customers"}, {"public.customers": "customers"})
     assert names.tables == {10: "public_orders", 12: "customers"} and names.models == {20: "orders_20"}
-    made = sources.project(found, names, "w")
+    made = metabase_sources.project(found, names, "w")
     shard = made.files[0].body
     assert "customers:" not in shard and "to: customers" in shard
 
 
 def test_a_large_schema_has_several_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "SHARD_LIMIT", 300)
+    monkeypatch.setattr(metabase_sources, "SHARD_LIMIT", 300)
     found = bundle_of()
-    paths = [one.path for one in sources.project(found, sources.named(found, (), {}), "w").files]
+    paths = [one.path for one in metabase_sources.project(found, metabase_sources.named(found, (), {}), "w").files]
     assert paths == [
         "semantic-layer/w/_schema/metabase_2_public.yaml",
         "semantic-layer/w/_schema/metabase_2_public_2.yaml",
@@ -302,8 +302,8 @@ def test_a_large_schema_has_several_shards(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def groups(made: Bundle, how: str = "linked") -> dict[str, tuple[str, ...]]:
-    names = sources.named(made, (), {})
-    plan = units.plan(made, names, "w", {}, how)
+    names = metabase_sources.named(made, (), {})
+    plan = metabase_units.plan(made, names, "w", {}, how)
     check_proposals(plan, {card.raw_path for card in made.cards.values()})
     return {one.key: (*one.raw_files, "|", *one.dependency_paths) for one in plan}
 
@@ -341,7 +341,7 @@ def test_what_a_worker_is_told() -> None:
         card(2, v5(**{"source-card": 1}), name="Of all"),
         ("dashboard/3.json", {"id": 3, "name": "Board", "dashcards": [{"card_id": 2}, {"card_id": None}]}),
     )
-    item = units.plan(made, sources.named(made, (), {}), "w", {}, "card")[1].facts["items"][0]
+    item = metabase_units.plan(made, metabase_sources.named(made, (), {}), "w", {}, "card")[1].facts["items"][0]
     assert item["sources"] == ["w/orders"]
     assert item["references"] == [{"id": "card-1", "title": "All", "rawPath": "card/1.json"}]
     assert item["shownOn"] == [{"title": "Board", "rawPath": "dashboard/3.json"}]
@@ -396,10 +396,10 @@ def test_real_answers_in_both_versions_are_the_same_queries() -> None:
 @pytest.mark.parametrize(("name", "count"), [("simple", 2), ("multi-collection", 3), ("card-ref", 0)])
 def test_real_staged_bundles(name: str, count: int) -> None:
     made = real(shared("data", "metabase-cards", name))
-    names = sources.named(made, (), {})
-    found = sources.project(made, names, "w")
+    names = metabase_sources.named(made, (), {})
+    found = metabase_sources.project(made, names, "w")
     assert len(found.files) == count and not found.warnings
-    plan = units.plan(made, names, "w", found.unresolved, "linked")
+    plan = metabase_units.plan(made, names, "w", found.unresolved, "linked")
     assert sum(len(one.raw_files) for one in plan) == len(made.cards)
     if name == "card-ref":
         assert "(\nSELECT day, SUM(amount_cents)" in plan[0].facts["items"][1]["sql"]

@@ -200,19 +200,19 @@ def test_real_histories(suite: Suite) -> None:
     """Upstream changelogs of what Debian has installed here: a sample is in docs/claims.md, hand-checked."""
     import gzip
 
-    from ktxkit.ledger import lexicon
-    from ktxkit.ledger.rules.claims import gate
+    from ktxkit.ledger import answers
+    from ktxkit.ledger.rules import claims
 
     logs = sorted(Path("/usr/share/doc").glob("*/changelog*.gz"))
     if not logs:
         pytest.skip("no changelogs are installed here")
-    rules, texts, claimed = lexicon.load(), 0, []
+    rules, texts, claimed = answers.load(), 0, []
     for log in logs if FULL else logs[::25]:
         content = gzip.decompress(log.read_bytes()).decode("utf-8", "replace")
         for paragraph in list(dict.fromkeys(content.split("\n\n")))[: None if FULL else 400]:
             texts += 1
             if len(paragraph) < 100_000:
                 claimed += [
-                    claim.text for claim in gate.found("subject\n\n" + paragraph, rules) if claim.kind != "attribute"
+                    claim.text for claim in claims.found("subject\n\n" + paragraph, rules) if claim.kind != "attribute"
                 ]
     assert len(claimed) <= max(50, texts / 500), claimed[:50]

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from ktxkit.ledger import lexicon
-from ktxkit.ledger.rules.claims.gate import rulings
-from ktxkit.ledger.rules.claims.judge import Facts
+from ktxkit.ledger import answers
+from ktxkit.ledger.rules.claims import Facts, rulings
 
 HERE, THERE = "a" * 40, "b" * 40
 
@@ -72,7 +71,7 @@ def facts(state: Mapping[str, Any]) -> Facts:
         word=lambda predicate, test: "true" if (predicate, test) in WORDS else "unknown",
         errors=ERRORS,
         uncommitted=frozenset(state.get("uncommitted", ())),
-        lexicon=lexicon.load(),
+        lexicon=answers.load(),
     )
 
 

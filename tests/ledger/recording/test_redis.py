@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from ktxkit.base.errors import CannotRun
-from ktxkit.ledger import follow, mirror
+from ktxkit.ledger import live
+from ktxkit.ledger import redis as mirror
 from ktxkit.ledger.asking import Ask
-from ktxkit.ledger.mirror import Mirror
-from ktxkit.ledger.redis_wire import Wire, address
+from ktxkit.ledger.redis import Mirror, Wire, address
 from ktxkit.ledger.rules.fold import Fold
 from ktxkit.store.world import World
 from tests.support.commands import script
@@ -69,7 +69,7 @@ def test_another_machine_follows(suite: Suite, redis: Server, tmp_path: Path) ->
     elsewhere = World(tmp_path, {**os.environ, "KTX_REDIS_URL": redis.url()}, ktx_dir=str(tmp_path / "none"))
     rows: list[dict[str, Any]] = []
     reader = threading.Thread(
-        target=lambda: rows.extend(follow.follow(elsewhere, Ask(projects=(project,)), redis=True)), daemon=True
+        target=lambda: rows.extend(live.follow(elsewhere, Ask(projects=(project,)), redis=True)), daemon=True
     )
     reader.start()
     suite.run(KTX_REDIS_URL=redis.url())
@@ -206,7 +206,7 @@ def test_the_database_is_its_own(name: str) -> None:
 
 def test_a_suite_that_flushes_its_database_wipes_nothing(suite: Suite, redis: Server) -> None:
     body = (
-        "import os\nfrom ktxkit.ledger.redis_wire import Wire, address\n"
+        "import os\nfrom ktxkit.ledger.redis import Wire, address\n"
         "def test_a():\n    Wire(address(os.environ['REDIS_URL']), 5).command('FLUSHDB')\ndef test_b(): pass\n"
     )
     suite.repo.write("test_m.py", body)

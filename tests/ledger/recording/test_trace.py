@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.affected.rules.runtime.trace import Trace
-from ktxkit.affected.runtime.read import latest
+from ktxkit.affected.rules.runtime_trace import Trace
+from ktxkit.affected.runtime import latest
 from tests.support.commands import Ran, spawn
 from tests.support.suites import OFF, Suite
 
@@ -272,7 +272,7 @@ def test_two_profilers_are_refused(suite: Suite) -> None:
 
 
 def test_a_torn_map_is_a_broken_contract(suite: Suite, trace: Trace, tmp_path: Path) -> None:
-    from ktxkit.affected.runtime.read import load
+    from ktxkit.affected.runtime import load
     from ktxkit.base.errors import BrokenContract
 
     place = suite.repo.path / f".ktx/affected/traces/{trace.header['run']}.ndjson"

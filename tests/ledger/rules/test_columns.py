@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ktxkit.ledger.rules.columns import NO_VERDICT, SHIFT, Changes, Columns, packed, unpacked
+from ktxkit.ledger.rules.rows import NO_VERDICT, SHIFT, Changes, Columns, packed, unpacked
 
 Attempt = tuple[int, int | None, int]
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.ledger import lexicon
-from ktxkit.ledger.rules.lexicon import all_forms, rule
-from ktxkit.ledger.rules.prolog import atom, rulebase
+from ktxkit.ledger import answers as lexicon
+from ktxkit.ledger.rules.lexicon import all_forms, atom, rule, rulebase
 from tests.ledger.claims.test_corpora import ALLOW, DENY
 from tests.support.browser import need
 

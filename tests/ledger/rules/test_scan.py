@@ -11,8 +11,7 @@ import pytest
 
 from ktxkit.ledger.event_log import record
 from ktxkit.ledger.rules import scan
-from ktxkit.ledger.rules.attempt import Attempt
-from ktxkit.ledger.rules.fold import Fold
+from ktxkit.ledger.rules.fold import Attempt, Fold
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 TESTS = (

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ktxkit.observer.rules import board
-from ktxkit.observer.rules.board import Shown
+from ktxkit.observer.rules import status as board
+from ktxkit.observer.rules.status import Shown
 
 SAMPLES = Path(__file__).resolve().parents[2] / "schemas" / "observer-status" / "valid"
 SAMPLE: dict[str, Any] = json.loads(sorted(SAMPLES.glob("*.json"))[0].read_text())

@@ -15,8 +15,18 @@ from hypothesis import strategies as st
 
 from ktxkit.base.errors import CannotRun
 from ktxkit.observer.rules import clocks
-from ktxkit.observer.rules.clocks import Observation, Reading, Timeline, Window, deadlines, observe, prove
-from ktxkit.observer.rules.settings import RANGES, SECOND, Settings
+from ktxkit.observer.rules.clocks import (
+    RANGES,
+    SECOND,
+    Observation,
+    Reading,
+    Settings,
+    Timeline,
+    Window,
+    deadlines,
+    observe,
+    prove,
+)
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 DEFAULT = Settings()

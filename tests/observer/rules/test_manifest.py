@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktxkit.base.rules import stat_key
+from ktxkit.base.rules import manifest
 from ktxkit.base.rules.manifest import EXECUTABLE, GITLINK, REGULAR, SYMLINK, Change, Entry, digest, entries
-from ktxkit.observer.rules.settings import SECOND
-from ktxkit.observer.rules.tracked import Tracked
+from ktxkit.observer.rules.clocks import SECOND
+from ktxkit.observer.rules.projection import Tracked
 
 
 def entry(mode: int = REGULAR, content: int = 1, size: int = 3) -> Entry:
@@ -76,9 +76,9 @@ def test_the_digest_is_of_the_entries_and_of_nothing_else(one: list[Entry], othe
     ],
 )
 def test_a_time_that_is_too_new_vouches_for_nothing(mtime: int, ctime: int, started: int, racy: bool) -> None:
-    assert stat_key.is_racy(mtime, ctime, started) is racy
-    assert bool(stat_key.flags(mtime, ctime, 1, started) & stat_key.RACY) is racy
-    assert bool(stat_key.flags(mtime, ctime, 2, started) & stat_key.SHARED)
+    assert manifest.is_racy(mtime, ctime, started) is racy
+    assert bool(manifest.flags(mtime, ctime, 1, started) & manifest.RACY) is racy
+    assert bool(manifest.flags(mtime, ctime, 2, started) & manifest.SHARED)
 
 
 @given(st.sets(st.binary(min_size=1, max_size=4).filter(lambda p: b"\0" not in p)))

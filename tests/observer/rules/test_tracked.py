@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from ktxkit.observer.rules.tracked import Tracked
+from ktxkit.observer.rules.projection import Tracked
 
 PATHS = [b"a", b"a.txt", b"a/b", b"a/b/c", b"a/bc", b"b", b"dir/\xff", b"dir/x y", b"z"]
 OTHERS = [b"", b"a/", b"aa", b"a/b/", b"b/", b"c", b"dir", b"zz"]

@@ -60,7 +60,7 @@ def test_a_large_change_takes_the_memory_that_git_takes(large: Repo, tmp_path: P
 
 
 def test_above_the_limit_a_unit_hands_over_objects(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ktxkit.work.taken.PATCH_LIMIT", 1000)
+    monkeypatch.setattr("ktxkit.work.collect.PATCH_LIMIT", 1000)
     job = Job.begin(repo)
     tree = job.open("u")
     tree.write("b.bin", random.Random(1).randbytes(2000))
@@ -76,7 +76,7 @@ def test_above_the_limit_a_unit_hands_over_objects(repo: Repo, monkeypatch: pyte
 
 
 def test_by_hand_too(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ktxkit.work.taken.PATCH_LIMIT", 1000)
+    monkeypatch.setattr("ktxkit.work.collect.PATCH_LIMIT", 1000)
     repo.write("b.bin", random.Random(1).randbytes(2000))
     ran = call("patch-collect", "--base", "HEAD", "-o", tmp_path / "p", cwd=repo.path)
     assert ran.status == 0, ran.err
@@ -89,7 +89,7 @@ def test_by_hand_too(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_objects_that_are_not_here_are_no_guess(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ktxkit.work.taken.PATCH_LIMIT", 1000)
+    monkeypatch.setattr("ktxkit.work.collect.PATCH_LIMIT", 1000)
     repo.git("clone", "-q", repo.path, str(tmp_path / "there"))
     repo.write("b.bin", random.Random(1).randbytes(2000))
     assert call("patch-collect", "--base", "HEAD", "-o", tmp_path / "p", cwd=repo.path).status == 0

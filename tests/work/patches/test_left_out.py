@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.work import worktrees
+from ktxkit.work import closing
 from tests.support.commands import call
 from tests.support.integration import Job
 from tests.support.repos import Repo
@@ -20,7 +20,7 @@ LARGE = 1024 * MB if FULL else 16 * MB
 
 
 def close(job: Job, key: str, outcome: str = "success", *, discard: bool = False) -> dict[str, object]:
-    return worktrees.close_unit(job.world, job.document, job.units[key], outcome, discard=discard)
+    return closing.close_unit(job.world, job.document, job.units[key], outcome, discard=discard)
 
 
 def test_what_the_path_policy_leaves_out_is_listed_and_keeps_the_worktree(repo: Repo) -> None:
@@ -49,7 +49,7 @@ def _raw(item: dict[str, str]) -> dict[str, str]:
 
 
 def reopened(job: Job, key: str) -> dict[str, object]:
-    return worktrees.open_unit(job.world, job.document, job.units[key], base=job.document["base"])
+    return closing.open_unit(job.world, job.document, job.units[key], base=job.document["base"])
 
 
 @pytest.mark.parametrize("how", ["discard", "prune", "ignored"])

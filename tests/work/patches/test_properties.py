@@ -24,7 +24,7 @@ from ktxkit.git.objects import Objects
 from ktxkit.git.rules.child import Expected
 from ktxkit.git.rules.merge import Clash
 from ktxkit.work import candidate
-from ktxkit.work.apply_file import How, apply_file
+from ktxkit.work.bare_patches import How, apply_file
 from ktxkit.work.candidate import Judged, Offer
 from ktxkit.work.collect import Request, collect
 from tests.support.integration import world_at

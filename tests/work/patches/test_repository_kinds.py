@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from ktxkit.base.errors import BrokenContract, CannotRun
-from ktxkit.gates.gates import check_tree
+from ktxkit.gates.judging import check_tree
 from ktxkit.git.neutral import open_neutral
 from ktxkit.git.objects import Objects
 from ktxkit.git.rules.child import Expected
-from ktxkit.work.apply_file import How, apply_file
+from ktxkit.work.bare_patches import How, apply_file
 from ktxkit.work.collect import Request, collect
 from tests.support.commands import spawn
 from tests.support.integration import Job, world_at

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.git import packing
+from ktxkit.git import staging
 from tests.faults.test_durability import at, flushes, traced
 from tests.support.commands import call, spawn
 from tests.support.faults import FULL, Killed, count_effects, run_killed
@@ -14,7 +14,7 @@ from tests.support.integration import Job
 from tests.support.recovering import put
 from tests.support.repos import Repo
 
-FILES = packing.MANY + 1
+FILES = staging.MANY + 1
 LINES = "one\ntwo\nthree\n"
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktxkit.work.rules.blame import first_failure, may_confirm, minimal_set, steps
+from ktxkit.work.rules.schedule import first_failure, may_confirm, minimal_set, steps
 
 
 @given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n))))

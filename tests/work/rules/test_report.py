@@ -8,8 +8,18 @@ import pytest
 
 from ktxkit.app.rules.report_text import WIDTH, duration, render
 from ktxkit.base import contracts
-from ktxkit.work.rules.report import UnitDocs, assemble, derived, left_out, outcome_of, reason_of
-from ktxkit.work.rules.timeline import between, phases, spans, stem
+from ktxkit.work.rules.report import (
+    UnitDocs,
+    assemble,
+    between,
+    derived,
+    left_out,
+    outcome_of,
+    phases,
+    reason_of,
+    spans,
+    stem,
+)
 
 A, B, C = "a" * 40, "b" * 40, "c" * 40
 AT = "2026-05-17T12:00:00.000Z"

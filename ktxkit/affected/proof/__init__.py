@@ -1,1 +1,0 @@
-"""The proof of a selection: mutants that the tests left out must not see."""

@@ -1,1 +1,0 @@
-"""What a runtime trace says, decided."""

@@ -1,0 +1,178 @@
+"""The newest runtime map of a project, read under its contract.
+
+A traced run: what its processes are told, and how what they wrote becomes the runtime map.
+
+The map names the tree and the git id of each file that it was made from. A run whose tree changed while it ran leaves
+no map: which content its observations belong to is not known.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ktxkit.affected.rules.runtime_trace import Fold, Trace
+from ktxkit.affected.traced import begin, tracer
+from ktxkit.base import contracts, files, process
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.ledger import ledger
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+
+CONTRACT = "affected-trace"
+HINT = "make it anew: test-run --trace --scope full"
+
+
+def latest(world: World, project: str | None = None) -> Trace | None:
+    """The newest map, of the project where one is named; None where there is none. Raises BrokenContract."""
+    for name in reversed(world.store.children(names.AFFECTED_TRACES)):
+        found = load(world.store.path(f"{names.AFFECTED_TRACES}/{name}"))
+        if project in (None, found.header["project"]):
+            return found
+    return None
+
+
+def load(path: Path) -> Trace:
+    """A map whole; its records are judged when they are looked at. Raises BrokenContract where it is torn."""
+    lines = files.read(path, limit=1 << 40).split(b"\n")
+    lines.pop()
+    end = contracts.loads(CONTRACT, lines[-1], str(path)) if lines else {}
+    if end.get("record") != "end" or end["records"] != len(lines) - 1:
+        raise BrokenContract("the runtime map is not whole", where=str(path), hint=HINT)
+    return Trace(lines, lambda line: _parse(line, path))
+
+
+def _parse(line: bytes, path: Path) -> Document:
+    return contracts.loads(CONTRACT, line, str(path))
+
+
+KEPT = 3  # maps that stay
+SITE = "site"
+
+
+REASONS = 5  # that are told
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What became of a trace: its place, or why there is none; `why` tests were not seen completely, with counts."""
+
+    path: Path | None
+    tests: int = 0
+    incomplete: int = 0
+    why: str = ""
+
+
+def environment(world: World, run: str) -> dict[str, str]:
+    """What makes every Python of the run write what it runs. Raises CannotRun outside a checkout."""
+    top = world.repository.top
+    if top is None:
+        raise CannotRun("there is no checkout to trace", hint="stand in one, or leave --trace out")
+    raw = world.writable_store.path(names.affected_raw(run))
+    for name in world.store.children(names.AFFECTED_RAW):
+        if ledger.is_closed(world, name):  # its test-run was killed before it could fold
+            _remove(world.store.path(names.affected_raw(name)))
+    files.write_new(raw / SITE / "sitecustomize.py", begin.shim_text().encode())
+    paths = [str(raw / SITE), *filter(None, [world.env.get("PYTHONPATH")])]
+    told = {begin.DIRECTORY: str(raw), begin.TOP: os.path.realpath(top), tracer.CONTEXT: ""}
+    return told | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+def keep(world: World, run: str, line: Document | None) -> Kept:
+    """Fold what the processes wrote, keep the map, and remove what they wrote."""
+    raw = world.store.path(names.affected_raw(run))
+    try:
+        return _keep(world, run, raw, line)
+    finally:
+        _remove(raw)
+
+
+def _keep(world: World, run: str, raw: Path, line: Document | None) -> Kept:
+    record = line["record"] if line else {}
+    tree, after = record.get("tree", {}).get("tree"), record.get("treeAfter", {}).get("tree")
+    if tree is None or tree != after:
+        return Kept(None, why="the tree that it ran on is not known, or changed while it ran")
+    fold = Fold()
+    for place in sorted(raw.glob("*.ndjson")):
+        fold.feed(_lines(place))
+    alive = {(pid, start) for pid, _, _, start, _ in fold.started if process.start_time(pid) == start}
+    fold.close(alive)
+    tests = [one for one in fold.contexts.values() if one.kind == "test"]
+    if not tests:
+        return Kept(None, why="no test was seen: the plugin or the tracer did not start")
+    header = {
+        "record": "header", "schemaVersion": 1, "kind": CONTRACT, "run": run, "at": timestamp(world.clock.now()),
+        "tree": tree, "project": record["project"], "python": record.get("environment", {}).get("python", _python()),
+        "contexts": len(fold.contexts), "tests": len({one.name for one in tests}), "definitions": len(fold.names),
+        "edges": len(fold.edges), "faults": fold.faults,
+    }  # fmt: skip
+    place = world.store.path(names.affected_trace(run))
+    with files.written_aside(place) as fd:
+        _write(fd, place, [header], fold.records(_blobs(world, fold.paths())))
+    _prune(world)
+    lacking = {one.name: one.why for one in tests if one.why}
+    why = Counter(text for found in lacking.values() for text in set(found))
+    reasons = "; ".join(f"{text} ({count})" for text, count in why.most_common(REASONS))
+    return Kept(place, len({one.name for one in tests}), len(lacking), reasons)
+
+
+def _write(fd: int, place: Path, first: list[Document], records: Iterator[Document]) -> None:
+    count, block = 0, []
+    for record in (*first, *records):
+        count += 1
+        block.append(contracts.line(CONTRACT, record, f"{place}:{count}"))
+        if len(block) >= 1000:
+            files.write_all(fd, b"".join(block))
+            block = []
+    block.append(contracts.line(CONTRACT, {"record": "end", "records": count}, str(place)))
+    files.write_all(fd, b"".join(block))
+
+
+def _python() -> str:
+    return ".".join(map(str, sys.version_info[:3]))
+
+
+def _lines(place: Path) -> Iterator[Any]:
+    """What one process wrote; a torn line is given as None."""
+    with open(place, "rb") as stream:
+        for line in stream:
+            if line.strip():
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    yield None
+
+
+def _blobs(world: World, paths: list[str]) -> dict[str, str]:
+    """The git id of each regular file, as `git add` would make it."""
+    top = world.repository.top
+    assert top is not None
+    there = [one for one in paths if "\n" not in one and (top / one).is_file() and not (top / one).is_symlink()]
+    if not there:
+        return {}
+    answer = world.git.at(top).run("hash-object", "--stdin-paths", stdin="\n".join(there).encode() + b"\n")
+    return dict(zip(there, answer.lines, strict=True))
+
+
+def _prune(world: World) -> None:
+    for name in world.store.children(names.AFFECTED_TRACES)[:-KEPT]:
+        world.store.remove(f"{names.AFFECTED_TRACES}/{name}")
+
+
+def _remove(raw: Path) -> None:
+    """A process that outlives the run may still write: what it adds goes with the next clean."""
+    for folder, _, found in os.walk(raw, topdown=False):
+        for name in found:
+            files.remove(Path(folder) / name)
+        try:
+            os.rmdir(folder)  # noqa: PTH106
+        except OSError:
+            return  # gate-ok: see above

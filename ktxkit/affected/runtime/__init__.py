@@ -1,1 +1,0 @@
-"""The runtime map: kept, read, audited."""

@@ -1,0 +1,219 @@
+"""The report of a job as one page, with the evidence that a reader wants next to it: patches, output, conflict sides.
+
+Evidence shares a budget, so that a job of any size makes a page that opens.
+
+The ledger of test runs as one page: runs over time, what took longest, what changed, which words tests have earned.
+
+The page holds answers as `ledger-query` gives them, so that it can say nothing that a question would not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ktxkit import __version__
+from ktxkit.app.rules.report_text import head, page, tail
+from ktxkit.base import files
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import BrokenContract
+from ktxkit.base.rules.text import path_bytes
+from ktxkit.ledger import answers
+from ktxkit.ledger import answers as test_answers
+from ktxkit.ledger import answers as word_answers
+from ktxkit.ledger.answers import load
+from ktxkit.ledger.asking import FULL, LAST, Ask, ensure, pick, record_of, running
+from ktxkit.ledger.index_file import Index
+from ktxkit.ledger.rules import evidence
+from ktxkit.ledger.rules.evidence import judge
+from ktxkit.ledger.rules.rows import answer, not_comparable
+from ktxkit.observer import status
+from ktxkit.observer.attempt import Attempt
+from ktxkit.observer.rules.status import attempt_name, clock_facts
+from ktxkit.store.leases import LEASE, Place
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+
+BUDGET = 12_000_000  # characters of evidence in one page
+PATCH_LIMIT = 200_000  # characters of one patch
+OUTPUT_LIMIT = 20_000  # characters of one stream
+SIDE_LIMIT = 20_000  # characters of one side of a conflict
+CONFLICTS_SHOWN = 200  # conflicting paths of one page whose sides are shown; the rest is named
+BINARY = "(binary)"
+SIDES = {"base": "base", "ours": "integratedOn", "theirs": "patchCommit"}  # and the commit that holds each
+
+
+def render_report(world: World, report: Document) -> bytes:
+    """The page. Evidence that is not there any more is left out."""
+    share = BUDGET // max(1, len(report["workUnits"]))
+    evidence = {}
+    left = CONFLICTS_SHOWN
+    for unit in report["workUnits"]:
+        found = _evidence(world, unit, share, left) | _observer(world, report["jobId"], unit)
+        left -= min(left, len(found.get("conflicts", ())))
+        if found:
+            evidence[str(unit["position"])] = found
+    title = f"{report['jobId']}: {report.get('outcome', report['status'])}"
+    data = {"version": __version__, "report": report, "evidence": evidence}
+    return page(asset("report.html"), asset("report.css"), asset("common.js") + asset("report.js"), title, data)
+
+
+def deliver(world: World, made: bytes, where: str) -> tuple[bytes | None, list[str]]:
+    """The page for stdout (`-`), or what to say of the file that it was written to."""
+    if where == "-":
+        return made, []
+    path = files.write_named(world.cwd, where, made)
+    return None, [f"wrote {path} ({_size(len(made))})"]
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1_000_000 else f"{-(-count // 1000)} kB"
+
+
+def asset(name: str) -> str:
+    """A text that the pages are made of."""
+    return resources.files("ktxkit.app").joinpath("assets", name).read_text("utf-8")
+
+
+def _evidence(world: World, unit: Mapping[str, Any], share: int, conflicts_left: int) -> Document:
+    found: Document = {}
+    limits = {"stdout": (OUTPUT_LIMIT, tail), "stderr": (OUTPUT_LIMIT, tail), "patch": (PATCH_LIMIT, head)}
+    for name, (limit, cut) in limits.items():
+        found |= _text(name, unit.get(f"{name}Path"), min(limit, share // 3), cut)
+    conflicts = unit.get("conflicts", ())
+    if conflicts and conflicts_left:
+        found["conflicts"] = [
+            {**conflict, **(_sides(world, unit, conflict) if number < conflicts_left else {})}
+            for number, conflict in enumerate(conflicts)
+        ]
+    return found
+
+
+def _observer(world: World, job: str, unit: Mapping[str, Any]) -> Document:
+    """The two clocks of a unit that was observed. What cannot be read of them is named, it is no reason for no page."""
+    place = Place(
+        world, names.unit_dir(job, unit["position"], unit["key"]), job, names.ref_part(unit["position"], unit["key"])
+    )
+    try:
+        lease = place.read(LEASE)
+        if lease is None or not world.store.exists(names.observer_file(attempt_name(lease), "activity.jsonl")):
+            return {}
+        return {"observer": clock_facts(status.clocks(Attempt.of(place, lease)))}
+    except BrokenContract as error:
+        return {"observer": {"problem": f"{error.where}: {error.message}"}}
+
+
+def _text(name: str, path: str | None, limit: int, cut: Callable[[str, int], tuple[str, bool]]) -> Document:
+    if path is None:
+        return {}
+    try:
+        data = files.read_part(Path(path), 4 * limit, from_end=cut is tail)
+    except OSError:
+        return {}  # evidence that was cleaned away; the report still names where it was
+    whole = data.total <= len(data.content)
+    text, short = cut(data.content.decode("utf-8", "replace"), limit)
+    return {name: text, **({f"{name}Cut": True} if short or not whole else {})} if text.strip() else {}
+
+
+def _sides(world: World, unit: Mapping[str, Any], conflict: Mapping[str, Any]) -> dict[str, str]:
+    """What base, integration branch and unit hold at a conflicting path, where git still has them."""
+    sides = {}
+    path = path_bytes(conflict)
+    for name, key in SIDES.items():
+        if key in unit:
+            revision = unit[key].encode("ascii") + b":" + path
+            answer = world.git.at(world.repository.place).run("cat-file", "blob", revision, ok=None)
+            if answer.status == 0:
+                text = BINARY if b"\0" in answer.out[:8000] else answer.out.decode("utf-8", "replace")
+                sides[name] = head(text, SIDE_LIMIT)[0]
+    return sides
+
+
+RUNS_SHOWN = 500
+TESTS_SHOWN = 50  # that took longest, or changed most
+WORDS_SHOWN = 200  # tests with a word, with their executions
+FAILURES_SHOWN = 20  # of one run
+MESSAGE_SHOWN = 2000  # characters
+TRIED = 50  # earlier runs that are tried for one that is comparable
+
+
+def summary(world: World, ask: Ask) -> Document:
+    """The runs, newest first, with counts over them: what the page's head says."""
+    found = answers.runs(world, ask)
+    rows = found["rows"]
+    words = word_answers.flaky(world, ask)["facts"]["tests"]
+    verdicts = Counter(row["verdict"] for row in rows if "verdict" in row)
+    facts = found["facts"] | {
+        "full": sum(row.get("scope") == "full" for row in rows),
+        "authoritative": sum(bool(row.get("authoritative")) for row in rows),
+        "verdicts": dict(sorted(verdicts.items())) or None,
+        "words": words,
+        "running": running(ensure(world), ask) or None,
+    }
+    return answer("report", rows, project=ask.project, facts=facts)
+
+
+def render_ledger(world: World, ask: Ask) -> bytes:
+    """The page. Raises BrokenContract where the ledger is damaged, as every question does."""
+    index = ensure(world)
+    flaky = word_answers.flaky(world, ask)
+    flaky["rows"] = flaky["rows"][:WORDS_SHOWN]
+    report = summary(world, ask._replace(limit=ask.limit or RUNS_SHOWN))
+    some = ask._replace(limit=TESTS_SHOWN)
+    data = {
+        "version": __version__,
+        "made": timestamp(world.clock.now()),
+        "report": report,
+        "failures": _failures(index, [row["run"] for row in report["rows"]]),
+        "slowest": test_answers.slowest(world, some) if pick(index, ask, LAST) else answer("slowest", []),
+        "movers": _movers(world, index, some),
+        "flaky": flaky,
+        "evidence": _run_evidence(world, index, ask, [row["test"] for row in flaky["rows"]]),
+        "words": [{"word": one["word"], "means": one["means"]} for one in load()["words"]],
+    }
+    style, script = asset("report.css") + asset("ledger.css"), asset("common.js") + asset("ledger.js")
+    return page(asset("ledger.html"), style, script, f"{ask.project}: test runs", data)
+
+
+def _failures(index: Index, runs: list[str]) -> dict[str, list[Document]]:
+    """The tests that did not pass, for each run that has any."""
+    found = {}
+    for row in index.rows("SELECT run, record FROM runs WHERE closed = 1"):
+        failures = json.loads(row["record"]).get("failures", ())[:FAILURES_SHOWN] if row["run"] in runs else ()
+        if failures:
+            found[row["run"]] = [
+                {"test": one["test"], "outcome": one["outcome"], "message": one.get("message", "")[:MESSAGE_SHOWN]}
+                for one in failures
+            ]
+    return found
+
+
+def _movers(world: World, index: Index, ask: Ask) -> Document:
+    """The last full run (or the last) against the newest one before it that it may be compared with."""
+    now = pick(index, ask, FULL) or pick(index, ask, LAST)
+    if now is None:
+        return answer("compare", [], verdict="unknown", reason="no run is recorded")
+    marks = ", ".join("?" for _ in ask.projects)
+    sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND {LAST} AND ingested = 1 AND scope = ? AND seq < ?"
+    earlier = index.rows(f"{sql} ORDER BY seq DESC LIMIT {TRIED}", *ask.projects, now["scope"], now["seq"])
+    record = record_of(now) or {}
+    for was in earlier:
+        if not not_comparable(record_of(was) or {}, record):
+            return test_answers.compare(world, ask._replace(subject=(was["run"], now["run"])))
+    reason = f"no earlier run is comparable with {now['run']}: same scope, environment, workers and scheduling"
+    return answer("compare", [], verdict="unknown", reason=reason)
+
+
+def _run_evidence(world: World, index: Index, ask: Ask, tests: list[str]) -> dict[str, list[dict[str, Any]]]:
+    """The executions that each word rests on, with those parts of their identity in which they differ."""
+    least = word_answers.repetitions(world)
+    found = {}
+    for test, ran in (word_answers.executions(index, ask.projects, tests) if tests else {}).items():
+        said = judge(ran, least)
+        found[test] = word_answers.leaves(evidence.word(test, said.word, said))
+    return found

@@ -1,0 +1,374 @@
+"""Which lease a closing means, and what a person is told of it.
+
+The list of worktrees for people: one line for each, and what the list says as a whole.
+
+Leased worktrees as they go on: the whole screen of a terminal, redrawn each second; elsewhere a line a change.
+
+A followed run on a terminal: the whole screen while it goes on, its last line when it has ended. Elsewhere: a line a
+second.
+
+What the patch and landing commands say of their documents: one line each, reasons below.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ktxkit.app import cli
+from ktxkit.app.cli import Result
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import CannotRun, KtxError
+from ktxkit.base.rules.text import plural, printable
+from ktxkit.observer import observe
+from ktxkit.observer import status as observer_text
+from ktxkit.observer.rules import status as board
+from ktxkit.store import jobs
+from ktxkit.store.leases import LEASE, Place, every_place, lease_here
+from ktxkit.store.world import World
+
+
+def place(world: World, name: str, job: str | None, unit: str | None) -> Place:
+    """The place that is named, of a unit or without a job; else that of the worktree the world stands in."""
+    if name:
+        return _named(world, name)
+    if job is None and unit is None:
+        here = lease_here(world)
+        if here is not None:
+            return here[0]
+    document, found = jobs.need_unit(world, job, unit)
+    made = Place.of_unit(world, document, found)
+    if made.read(LEASE) is None:
+        raise CannotRun(f"unit {found.key!r} of {document['jobId']} has no worktree", hint="open it with worktree-open")
+    return made
+
+
+def _named(world: World, name: str) -> Place:
+    """A worktree without a job: by the name of its documents, or by its branch."""
+    for found in every_place(world):
+        lease = found.read(LEASE)
+        if lease is None or "jobId" in lease:
+            continue
+        if found.directory == Place.adhoc(world, name).directory or lease.get("branch") == f"refs/heads/{name}":
+            return found
+    raise CannotRun(f"no worktree named {name!r}", hint="`worktree-open --list` shows those there are")
+
+
+def notes(lease: Document) -> list[str]:
+    """What was kept, and where."""
+    said = [f"kept at {lease['atticRef']}"] if "atticRef" in lease else []
+    if "leftOut" in lease:
+        left = lease["leftOut"]
+        names = ", ".join(printable(item["path"]) for item in left["sample"][:5])
+        more = ", ..." if left["count"] > 5 else ""
+        said.append(f"the worktree stays: {plural(left['count'], 'untracked file')} not collected ({names}{more})")
+    branch = lease.get("branch", "").removeprefix("refs/heads/")
+    return said + ([f"branch {branch} stays: it has commits that nothing else has"] if lease.get("branchKept") else [])
+
+
+def lines(document: Document) -> list[str]:
+    """Path, what it is, how it stands; the last line counts what is dead and what was cleared."""
+    rows = document["worktrees"]
+    said = [f"{printable(row['path'])}  {_what(row)}  {_how(row)}" for row in rows]
+    dead = [row for row in rows if "dead" in row]
+    pruned = sum(1 for row in rows if row.get("pruned"))
+    total = f"{plural(len(rows), 'worktree')}, {len(dead)} dead" + (f", {pruned} cleared" if pruned else "")
+    return [*said, total, *damaged_lines(document)]
+
+
+def damaged_lines(document: Document) -> list[str]:
+    """Documents that cannot be read, and what they would say is not known."""
+    return [f"Damaged: {printable(row['where'])}: {printable(row['message'])}" for row in document.get("damaged", ())]
+
+
+def outcome(document: Document) -> str:
+    """The word of a list: what could be read is shown, but a damaged document is status 5."""
+    return "broken_contract" if "damaged" in document else "done"
+
+
+def _what(row: Document) -> str:
+    if "unitKey" in row:
+        return printable(f"unit {row['unitKey']} of {row['jobId']}, attempt {row['attempt']}")
+    branch = row.get("branch", "").removeprefix("refs/heads/")
+    return printable(f"{row['kind']} {branch}" if branch else str(row["kind"]))
+
+
+def _how(row: Document) -> str:
+    parts = [row.get("state", "present" if row["present"] else "gone")]
+    parts += [f"as {row['outcome']}"] if "outcome" in row else []
+    parts += [f"in use by {', '.join(map(str, row['busy'][:5]))}"] if "busy" in row else []
+    parts += [f"dead: {row['dead']}"] if "dead" in row else []
+    parts += ["cleared"] if row.get("pruned") else []
+    parts += [f"kept at {row['atticRef']}"] if "atticRef" in row else []
+    parts += [f"stays: {printable(row['kept'])}"] if "kept" in row else []
+    return ", ".join(parts)
+
+
+TICK = 1.0  # seconds between two looks
+Looks = list[tuple[str, Mapping[str, Any] | str]]
+
+
+def watch(args: argparse.Namespace, world: World) -> cli.Result:
+    """Until the worktrees are closed or a key interrupts it. One named worktree gives its status as the result."""
+    if args.json:
+        raise CannotRun("--watch prints as it goes", hint="leave --json out, or ask without --watch")
+    one = _single(args, world)
+    last: Looks = []
+    with suppress(KeyboardInterrupt):  # the way to end it
+        for now in _screen(world, one, args.job) if _redrawn() else _plain(world, one, args.job):
+            last = now
+    status = last[0][1] if one is not None and last else None
+    if isinstance(status, dict):
+        return cli.Result(**observer_text.facts(status))
+    return cli.Result(lines=[] if last else ["no worktree is open"])
+
+
+def of_all(args: argparse.Namespace, world: World) -> bool:
+    """Whether all open worktrees are meant (of the job that is named): no other is, and none is stood in."""
+    return _single(args, world) is None
+
+
+def once(args: argparse.Namespace, world: World) -> cli.Result:
+    """Every open worktree as it is now. Raises CannotRun for an unknown job."""
+    if args.job:
+        jobs.load(world, args.job)
+    now = looks(world, None, args.job)
+    shown = board.table(now, cli.columns()) if now else ["no worktree is open; worktree-open opens one"]
+    damaged = any(isinstance(status, str) for _, status in now)
+    key = {True: "problem", False: "status"}
+    data = {"worktrees": [{"name": name, key[isinstance(status, str)]: status} for name, status in now]}
+    return cli.Result("broken_contract" if damaged else "done", lines=shown, data=data)
+
+
+def _single(args: argparse.Namespace, world: World) -> Place | None:
+    """The one that is meant; None where all are."""
+    if args.name or args.unit or world.env.get("KTX_UNIT") or lease_here(world) is not None:
+        return place(world, args.name, args.job, args.unit)
+    return None
+
+
+def _redrawn() -> bool:
+    import os
+
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def looks(world: World, one: Place | None, job: str | None) -> Looks:
+    """Every open worktree (of the job) with its status; of one that cannot be read, why."""
+    found: Looks = []
+    for place in [one] if one is not None else every_place(world):
+        if job and place.job != job:
+            continue
+        try:
+            lease = place.read(LEASE)
+            if lease is None or (one is None and lease["state"] != "open"):
+                continue
+            name = f"{place.job} {lease['unitKey']}" if "unitKey" in lease else place.name
+            found.append((name, observe.status(place, lease)))
+        except KtxError as error:
+            found.append((f"{place.job} {place.name}", f"{error.where}: {error.message}"))
+    return found
+
+
+def _over(now: Looks, one: Place | None) -> bool:
+    """Nothing is open any more; a damaged document is for a person, not to be waited on."""
+    if one is None or not now or isinstance(now[0][1], str):
+        return not now or one is not None
+    lease = one.read(LEASE)
+    return lease is None or lease["state"] != "open" or now[0][1]["authority"] != "current"
+
+
+def _each(world: World, one: Place | None, job: str | None) -> Iterator[Looks]:
+    while True:
+        now = looks(world, one, job)
+        yield now
+        if _over(now, one):
+            return
+        world.clock.sleep(TICK)
+
+
+def _screen(world: World, one: Place | None, job: str | None) -> Iterator[Looks]:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console()
+    with Live(Text(""), console=console, screen=True, auto_refresh=False) as view:
+        for now in _each(world, one, job):
+            size = console.size
+            drawn = board.screen(now, timestamp(world.clock.now()), size.width, size.height)
+            view.update(Text("\n".join(drawn), no_wrap=True, overflow="crop"), refresh=True)
+            yield now
+
+
+def _plain(world: World, one: Place | None, job: str | None) -> Iterator[Looks]:
+    said: dict[str, str] = {}
+    for now in _each(world, one, job):
+        for name, status in now:
+            what, line = board.event(name, status)
+            if said.get(name) != what:
+                said[name] = what
+                sys.stdout.write(line + "\n")
+        for gone in said.keys() - {name for name, _ in now}:
+            del said[gone]
+            sys.stdout.write(f"{gone}: closed\n")
+        sys.stdout.flush()
+        yield now
+
+
+FLYING_SHOWN = 12
+SPACING = 1.0  # seconds of the run between two plain lines
+
+
+def follow(args: argparse.Namespace, world: World) -> cli.Result:
+    """`ledger-query live --follow`: shown as it goes on. Raises CannotRun where something else is asked for."""
+    from ktxkit.ledger import asking
+    from ktxkit.ledger import live as following
+
+    if args.question != "live" or args.json:
+        raise CannotRun("--follow is of `live`, and prints as it goes", hint="without --json")
+    rows = following.follow(world, asking.asked(world, "live", args.subject, args.project), redis=args.redis)
+    return cli.Result(lines=[show(rows)])
+
+
+def show(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Show the rows as they come; returns the last one as a line."""
+    last: Mapping[str, Any] = {}
+    if sys.stdout.isatty():
+        last = _live_screen(rows)
+    else:
+        said = -SPACING
+        for last in rows:
+            elapsed = float(last.get("elapsed") or 0.0)
+            if elapsed - said >= SPACING and last["state"] == "running":
+                sys.stdout.write(line(last) + "\n")
+                sys.stdout.flush()
+                said = elapsed
+    return line(last) if last else "no run was followed"
+
+
+def _live_screen(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    from rich.live import Live
+    from rich.text import Text
+
+    last: Mapping[str, Any] = {}
+    with Live(Text("waiting for a run"), screen=True, auto_refresh=False) as view:
+        for last in rows:
+            view.update(Text("\n".join(block(last))), refresh=True)
+    return last
+
+
+def line(row: Mapping[str, Any]) -> str:
+    """`full, 6.0 s, 8412 of 29100: 8390 passed, 2 failed; 8 busy`."""
+    total = f" of {row['total']}" if row.get("total") is not None else ""
+    told = f"{row.get('asked', '')}, {row.get('elapsed', 0)} s, {row.get('done', 0)}{total}: {row.get('tests', '')}"
+    return printable(f"{row['run']} {row['state']} {told}; {row.get('busy', 0)} busy")
+
+
+def block(row: Mapping[str, Any]) -> list[str]:
+    """The screen: what was asked for, how far it is, and what runs at this moment, the longest first."""
+    total = row.get("total")
+    done = row.get("done", 0)
+    width = 40
+    filled = width * done // total if total else 0
+    said = [
+        printable(f"run      {row['run']}  ({row['state']})"),
+        printable(f"scope    {row.get('asked', '')}"),
+        f"started  {row.get('started', '')}   {row.get('elapsed', 0)} s",
+        f"phase    {row.get('phase') or ''}",
+        f"tests    [{'#' * filled}{'.' * (width - filled)}] {done} of {total if total is not None else '?'}",
+        f"         {row.get('tests', '')}",
+        f"workers  {row.get('busy', 0)} busy of {row.get('workers') or 1}",
+        "",
+    ]
+    flying = sorted(row.get("inFlight", ()), key=lambda one: -one["since"])
+    said += [printable(f"{one['since']:8.1f} s  {one['test']}") for one in flying[:FLYING_SHOWN]]
+    return said
+
+
+SHOWN = 20  # reasons in the text form; all of them are in the document
+
+
+def collected(document: Document) -> Result:
+    """The answer of patch-collect."""
+    what = document["outcome"]
+    size = f", {document['patchBytes']} bytes" if "patchBytes" in document else ""
+    lines = [f"{what}: {plural(len(document['paths']), 'path')}{size}", *_breaches(document)]
+    notes = [f"handed over by objects only, without a patch: {why}" for why in [document.get("transportReason")] if why]
+    notes += [_account(document, key) for key in ("excluded", "ignored") if key in document]
+    notes += [f"same name on some file systems: {c['path']} and {c['other']}" for c in document.get("collisions", ())]
+    outcome = "done" if what == "collected" else what
+    return Result(outcome=outcome, document=document, contract="patch", lines=lines, notes=notes)
+
+
+def _account(document: Document, key: str) -> str:
+    account = document[key]
+    names = ", ".join(printable(item["path"]) for item in account["sample"][:5])
+    return (
+        f"{key}, not collected: {plural(account['count'], 'file')} ({names}{', ...' if account['count'] > 5 else ''})"
+    )
+
+
+def _breaches(document: Document) -> list[str]:
+    return [f"  {item['path']}: {item['rule']}: {item['message']}" for item in document.get("breaches", ())[:SHOWN]]
+
+
+def applied(receipt: Document) -> Result:
+    """The answer of patch-apply."""
+    commit = f" {receipt['commit']}" if "commit" in receipt else ""
+    how = ", by objects" if "transport" in receipt else ""
+    lines = [f"{receipt['outcome']}{commit}: {plural(len(receipt['paths']), 'path')}{how}", *_breaches(receipt)]
+    lines += [f"  {item['path']}: {item['reason']}" for item in receipt["conflicts"][:SHOWN]]
+    for item in receipt["findings"][:SHOWN]:
+        place = ":".join(str(item[key]) for key in ("path", "line", "column") if key in item)
+        lines.append(f"  {place}: {item['level']} {item['rule']} {item['message']}")
+    if "message" in receipt:
+        lines.append(f"  {receipt['message']}")
+    return Result(outcome=receipt["outcome"], document=receipt, contract="receipt", lines=lines)
+
+
+def landed(landing: Document, left: Sequence[str] = ()) -> Result:
+    """The answer of job-land. `left`: keys of units that are not in it."""
+    where = f"{landing['commit']} on {landing['target']}" if "commit" in landing else "nothing to land"
+    count = sum(1 for unit in landing["units"] if unit["outcome"] == "accepted")
+    lines = [f"{landing['outcome']}: {where}, {plural(count, 'unit')}, {plural(len(landing.get('paths', ())), 'path')}"]
+    notes = [f"{plural(len(left), 'unit')} of the job not in it: {', '.join(left[:SHOWN])}"] if left else []
+    return Result(outcome=landing["outcome"], document=landing, contract="landing", lines=lines, notes=notes)
+
+
+def verified(made: Document) -> Result:
+    """The answer of job-verify."""
+    from ktxkit.work.verification import why_not
+
+    run = made["run"]
+    lines = [f"{made['outcome']}: status {run['status']} on {made['head']}, {plural(len(made['accepted']), 'unit')}"]
+    if made["outcome"] != "done":
+        lines.append(f"  {why_not(run)}")
+    notes = []
+    ignored = run.get("ignoredChanges", {})
+    if any(ignored.get(word) for word in ("added", "changed", "removed")):
+        told = ", ".join(f"{ignored[word]} {word}" for word in ("added", "changed", "removed"))
+        notes.append(f"ignored files it touched: {told}")
+    return Result(outcome=made["outcome"], document=made, contract="verification", lines=lines, notes=notes)
+
+
+def previewed(made: Document) -> Result:
+    """The answer of job-preview: what was looked at, then each unit and pair that will not do."""
+    live, met = plural(len(made["units"]), "live unit"), plural(made["pairsMet"], "pair")
+    lines = [f"{live}, {met} merged, {plural(len(made['clashes']), 'clash', 'clashes')}"]
+    for unit in made["units"]:
+        if unit["outcome"] not in ("candidate", "noop"):
+            lines.append(f"  {unit['unitKey']}: {unit['outcome']}{_why(unit)}")
+    lines += [f"  {c['first']} and {c['second']}: {c['kind']} clash{_why(c)}" for c in made["clashes"]]
+    return Result(outcome=made["outcome"], document=made, contract="preview", lines=lines)
+
+
+def _why(item: Document) -> str:
+    told = [f"{clash['path']} ({clash['reason']})" for clash in item.get("conflicts", ())[:3]]
+    told += [f"{finding['path']}: {finding['message']}" for finding in item.get("findings", ())[:3]]
+    told += [item["message"]] if "message" in item else []
+    return f": {'; '.join(told)}" if told else ""

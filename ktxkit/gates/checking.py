@@ -1,0 +1,376 @@
+"""The same question about the same content: its verdict is kept, so that the gates are not even loaded.
+
+A kept verdict is named by all that it follows from: the files, what is inherited, the options, and the gates' sources.
+Where a gate looks at more than the tree (a command, a gate of somebody's own) none is kept.
+
+What `gate-check` looks at: the index as git's environment has it, a tree, everything or a change of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ktxkit.base import files
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import CannotRun
+from ktxkit.base.rules.digests import digest
+from ktxkit.base.rules.text import plural
+from ktxkit.gates import configuration, facts, inputs, judging
+from ktxkit.gates import inputs as gate_read
+from ktxkit.gates.inputs import Listed
+from ktxkit.gates.judging import Asked, Read
+from ktxkit.gates.rules.findings import idle
+from ktxkit.gates.rules.formats import Content, no_content
+from ktxkit.git.objects import Objects
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.gates.facts import FactCache
+
+
+KIND = "verdict"
+OTHERWISE = ("tree", "changed_since", "files", "config", "baseline", "update_baseline", "prune")
+MANAGED = ("PRE_COMMIT_FROM_REF", "PRE_COMMIT_TO_REF", "PRE_COMMIT_LOCAL_BRANCH")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is being committed: the index; the trees of HEAD (None where there is none) and of a merge's other sides.
+
+    `objects`: the reader that told of HEAD.
+    """
+
+    listed: inputs.Listed
+    base: str | None = None
+    heads: tuple[str, ...] = ()
+    objects: Objects | None = None
+
+
+def check(world: World, args: Namespace) -> tuple[Document, Content]:
+    """The verdict that the command line asks for, and the content of what was judged.
+
+    Raises CannotRun for a revision or file that is none, and where nothing was looked at but had to be.
+    """
+    verdict, content = _kept(world, args) if _is_plain(world, args) else _anew(world, args, None)[:2]
+    if args.require_input and not any(gate.get("looked") for gate in verdict["gates"]):
+        raise CannotRun("nothing was looked at", hint="no semantic-layer/ or wiki/ here? --root names their place")
+    if args.require_input and idle(verdict):
+        hint = "its `files` in ktx-gates.yaml match nothing, or --root names another place"
+        raise CannotRun(f"nothing was looked at by {', '.join(idle(verdict))}", hint=hint)
+    return verdict, content
+
+
+def _is_plain(world: World, args: Namespace) -> bool:
+    """Whether the index, as a whole or against HEAD, is asked about, and the options are all that is said of it."""
+    if any(getattr(args, key, None) for key in OTHERWISE) or args.message is not None or args.pushed is not None:
+        return False
+    asked = args.all or args.index
+    return args.write_baseline is None and (asked or not any(world.env.get(key) for key in MANAGED))
+
+
+def _anew(world: World, args: Namespace, standing: Standing | None) -> tuple[Document, Content, bool]:
+    return judge_anew(world, args, standing)
+
+
+def _kept(world: World, args: Namespace) -> tuple[Document, Content]:
+    if args.all:
+        return _answer(world, args, Standing(inputs.index(world)))
+    from ktxkit.git.objects import Objects
+
+    with Objects(world.git) as objects:  # they are read by it too: one process less
+        listed, head = inputs.index(world), objects.find("HEAD^{tree}")
+        heads = inputs.merge_heads(world) if head else []
+        trees = tuple(inputs.resolved(world, one) for one in heads)
+        return _answer(world, args, Standing(listed, head[0] if head else None, trees, objects))
+
+
+def _answer(world: World, args: Namespace, standing: Standing) -> tuple[Document, Content]:
+    cache = _cache(world)
+    name = _name(world, args, standing) if cache is not None else ""
+    known = cache.note(KIND, name) if cache is not None else None
+    if known is not None:
+        verdict: Document = json.loads(known)
+        return verdict, _content(world, standing.listed)
+    verdict, content, repeatable = _anew(world, args, standing)
+    cache = cache or _cache(world)
+    if repeatable and cache is not None:
+        cache.keep_note(KIND, name or _name(world, args, standing), json.dumps(verdict).encode("ascii"))
+    return verdict, content
+
+
+def _cache(world: World) -> FactCache | None:
+    """The cache, where one was made already."""
+    place = world.store.path(names.FACTS)
+    if not place.is_file():
+        return None
+    from ktxkit.gates.facts import FactCache
+
+    return FactCache(place)
+
+
+def _name(world: World, args: Namespace, standing: Standing) -> str:
+    from ktxkit.gates import version
+
+    said = [args.all, args.index, args.root, args.advise, args.strict_connections, sorted(args.gate)]
+    asked = [version.version(), said, "GIT_INDEX_FILE" in world.env, standing.base, standing.heads]
+    return digest(json.dumps([*asked, standing.listed.tree, digest(standing.listed.raw)]).encode("ascii"))
+
+
+def _content(world: World, listed: inputs.Listed) -> Content:
+    def content(path: bytes) -> bytes | None:
+        return content_of(world, listed.files)(path)
+
+    return content
+
+
+def judge_anew(world: World, args: Namespace, standing: Standing | None) -> tuple[Document, Content, bool]:
+    """The verdict that the command line asks for, the content of what was judged, and whether it follows from both.
+
+    `standing`: what is being committed, where it was looked at. Raises CannotRun for a revision or file that is none.
+    """
+    if args.all and args.files:
+        raise CannotRun(f"--all is everything, {args.files[0]} is a part", hint="leave out one of them")
+    if _of_messages(args.gate) and args.message is None and len(args.files) == 1:
+        args.message = args.files[0]  # `--gate claims FILE`: a text, not a file of the tree
+    if args.message is not None:
+        from ktxkit.gates import hook_inputs
+
+        return hook_inputs.check_message(world, args.message, args.gate), no_content, False
+    if args.pushed is not None:
+        from ktxkit.gates import hook_inputs as gate_pushes
+
+        return gate_pushes.check_pushes(world, args.pushed, args.stdin, options_of(args)), no_content, False
+    return _check(world, args, standing)
+
+
+def _of_messages(names: Sequence[str]) -> bool:
+    if not names:
+        return False
+    from ktxkit.gates import plugin
+    from ktxkit.gates.plugin import MESSAGE_GATES
+
+    return set(names) <= plugin.named(MESSAGE_GATES).keys()
+
+
+def _check(world: World, args: Namespace, standing: Standing | None) -> tuple[Document, Content, bool]:
+    _from_manager(world, args)
+    reader = standing.objects if standing is not None else None
+    with facts.no_collection(), reader or Objects(world.git) as objects:
+        now = standing or _standing_at(world, args)
+        which = configuration.BEFORE if args.tree is None else configuration.HERE
+        config = configuration.make(options_of(args), _load(world, objects, args, now.listed), trusted_name=which)
+        root = config.options.root
+        others = (gate_read.tree(world, tree) for tree in (now.base, *now.heads) if tree)
+        inputs.fetch_listed(world, chain([now.listed], others), root)
+        kept = judging.reader(world, objects, now.listed, root)
+        after = judging.read_listed(now.listed, objects, root, kept)
+        asked = _asked(world, objects, args, now, after, root)
+        if args.prune:
+            from ktxkit.gates import pruning
+
+            verdict, after = pruning.mended(world, objects, asked, config)
+            if verdict["outcome"] == "done" and args.tree is None:
+                pruning.into_checkout(world, objects, asked.after, after)
+        else:
+            verdict = judging.verdict(world, objects, asked, config)
+    return (
+        verdict,
+        content_of(world, after.files),
+        all(entry["gate"] == configuration.ARTIFACTS for entry in config.gates),
+    )
+
+
+def _asked(world: World, objects: Objects, args: Namespace, now: Standing, after: Read, root: bytes) -> Asked:
+    """What is judged, beside what."""
+    kept = after.kept
+    before = judging.read_beside(gate_read.tree(world, now.base), after, objects, root) if now.base else None
+    also = [judging.read_listed(gate_read.tree(world, head), objects, root, kept) for head in now.heads]
+    touched, earlier = _named(world, args, after, objects, root) if args.files else (None, None)
+    unchanged = touched is None and before is not None and not args.changed_since
+    unchanged = unchanged and before is not None and not judging.changed(before, after)
+    if unchanged and not args.index and "GIT_INDEX_FILE" not in world.env:  # git names it to its hooks
+        before = None  # nothing is staged: an empty check would pass for an answer, so everything is charged
+    everything = args.all or unchanged or (before is None and touched is None)
+    return Asked(after, before, touched, everything, also, earlier)
+
+
+def _from_manager(world: World, args: Namespace) -> None:
+    """The range that pre-commit and prek tell their hooks of, where nothing was asked for: a push, or two revisions.
+
+    Files are chosen by FROM...TO there, so what was there where TO left FROM is inherited.
+    """
+    if args.all or args.index or args.tree or args.changed_since or args.files:
+        return
+    start, end = world.env.get("PRE_COMMIT_FROM_REF"), world.env.get("PRE_COMMIT_TO_REF")
+    if start and end:
+        fork = world.git.run("merge-base", "--end-of-options", start, end, ok=None)
+        args.tree, args.changed_since = end, fork.text if fork.status == 0 else start
+    elif world.env.get("PRE_COMMIT_LOCAL_BRANCH"):
+        args.tree = world.env["PRE_COMMIT_LOCAL_BRANCH"]  # a branch with no history in common: all of it is new
+
+
+def options_of(args: Namespace) -> dict[str, Any]:
+    """What the command line says over the configuration file."""
+    said: dict[str, Any] = {}
+    if args.root:
+        said["root"] = args.root
+    if args.advise:
+        said["advise"] = True
+    if args.strict_connections:
+        said["strictConnections"] = True
+    for key in ("config", "baseline"):
+        if getattr(args, key):
+            said[key] = getattr(args, key)
+    if args.update_baseline:
+        said["baseline"] = args.update_baseline
+    if args.write_baseline is not None:
+        said["baseline"] = ""  # every finding is written, those that are known among them
+    if args.gate:
+        said["only"] = args.gate
+    return said
+
+
+def _load(world: World, objects: Objects, args: Namespace, listed: Listed) -> configuration.Load:
+    """The files that configure the gates: of what is being committed, or of where we stand where --tree names another.
+
+    A configuration may name commands. Asking about a tree must not run what that tree says.
+    """
+    known = (listed if args.tree is None else _standing(world)).files
+    said = {os.fsencode(name) for name in (args.config, args.baseline, args.update_baseline) if name}
+
+    def load(path: bytes) -> bytes | None:
+        if path in known:
+            staged = objects.read(known[path][1])
+            if path in said and beside(world, path) not in (staged, None):
+                name = os.fsdecode(path)
+                args.notes = [*args.notes, f"gate-check: {name} is read as it is staged; the file there is another one"]
+            return staged
+        return beside(world, path) if path in said else None
+
+    return load
+
+
+def _standing(world: World) -> Listed:
+    """The index; nothing in a bare repository without a commit."""
+    if world.repository.top is None and world.git.resolve("HEAD", "tree") is None:
+        return Listed(b"")
+    return gate_read.index(world)
+
+
+def beside(world: World, path: bytes) -> bytes | None:
+    """A file that is named on the command line and not in the tree: as it lies there."""
+    try:
+        return files.read(Path(os.path.realpath(world.cwd / os.fsdecode(path))))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def _listed(world: World, revision: str | None) -> Listed:
+    """The files of a tree, or of the index that git's environment names."""
+    return gate_read.index(world) if revision is None else gate_read.tree(world, gate_read.resolved(world, revision))
+
+
+def _standing_at(world: World, args: Namespace) -> Standing:
+    """What is looked at, and beside what."""
+    base = _base(world, args)
+    heads = gate_read.merge_heads(world) if base and not args.changed_since else []
+    return Standing(_listed(world, args.tree), base, tuple(gate_read.resolved(world, head) for head in heads))
+
+
+def _base(world: World, args: Namespace) -> str | None:
+    """The tree whose findings are inherited; none where everything is asked for, or there is none yet."""
+    if args.changed_since:
+        return gate_read.resolved(world, args.changed_since)
+    if args.all or args.files or args.tree:
+        return None
+    return world.git.resolve("HEAD", "tree")
+
+
+def _named(
+    world: World, args: Namespace, after: Read, objects: Objects, root: bytes
+) -> tuple[list[bytes], Read | None]:
+    """Files named on the command line, from the top of the checkout, those below a directory each; and HEAD's tree
+    where one of them was there and is being deleted. Raises CannotRun for a name that is none of them.
+    """
+    top = world.repository.top or world.cwd
+    found: list[bytes] = []
+    earlier: Read | None = None
+    for name in args.files:
+        inside = os.path.relpath(os.path.normpath(world.cwd / name), top)
+        if inside == ".." or inside.startswith("../"):
+            raise CannotRun(f"{name} is outside this repository", where=str(top), hint="-C DIR names another one")
+        path = os.fsencode(inside)
+        below = _below(after, path)
+        if not below and args.tree is None and world.git.resolve("HEAD", "tree") is not None:
+            earlier = earlier or judging.read_listed(
+                gate_read.tree(world, gate_read.resolved(world, "HEAD")), objects, root, after.kept
+            )
+            below = _below(earlier, path)
+        if not below:
+            raise _no_file(name, args.tree, os.path.lexists(world.cwd / name))
+        found += below
+    return found, earlier
+
+
+def _below(read: Read, path: bytes) -> list[bytes]:
+    """The file at a path, or all files below it where it is a directory."""
+    if path in read.files:
+        return [path]
+    inside = b"" if path == b"." else path + b"/"
+    return [name for name in read.files if name.startswith(inside)]
+
+
+def _no_file(name: str, revision: str | None, exists: bool) -> CannotRun:
+    if revision is not None:
+        return CannotRun(f"{revision} has no file {name}", hint="files are named from where you stand")
+    if exists:
+        return CannotRun(f"{name} is not in the index", hint="git add it: what is being committed is judged")
+    return CannotRun(f"no such file: {name}", hint="files are named from where you stand")
+
+
+def content_of(world: World, listed: Mapping[bytes, tuple[str, str]]) -> Content:
+    """Bytes of a path that was judged, for formats whose columns count bytes."""
+
+    def content(path: bytes) -> bytes | None:
+        if path not in listed or listed[path][0] not in ("100644", "100755"):
+            return None
+        with Objects(world.git) as objects:
+            return objects.read(listed[path][1])
+
+    return content
+
+
+def told(verdict: Document, tree: str | None) -> list[str]:
+    """What a repair took out, and where its result is."""
+    said = [
+        f"gate-check: pruned {one['kind']} {one['artifact']}: {one['removedRef']}" for one in verdict.get("pruned", ())
+    ]
+    if "pruned" in verdict and verdict["outcome"] == "findings":
+        said.append("gate-check: the repair is not complete; nothing was written")
+    elif said and tree is not None:
+        said.append(f"gate-check: the repaired tree is {verdict['prunedTree']}")
+    return said
+
+
+def update_baseline(world: World, name: str, verdict: Document) -> str:
+    """Take the debts that are paid out of a baseline; says how many."""
+    old = files.read(Path(os.path.realpath(world.cwd / name)))
+    new = configuration.left_of(old, name, verdict)
+    if verdict["scope"] != "all":
+        raise CannotRun("--update-baseline needs a look at everything", hint="add --all")
+    files.write_named(world.cwd, name, new)
+    count = sum(1 for one in verdict["findings"] if one["rule"] == "baseline-paid")
+    return f"gate-check: took {plural(count, 'paid debt')} out of {name}"
+
+
+def write_baseline(world: World, name: str, verdict: Document) -> Path:
+    """Write the baseline that has every finding of the verdict."""
+    return files.write_named(world.cwd, name, configuration.baseline_of(verdict))

@@ -1,0 +1,103 @@
+"""The message of a commit, as it will be committed, before the gates that judge messages.
+
+What a push sends, ref by ref, against what the other side has. Source: githooks(5), pre-push.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ktxkit.base import files, process
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import CannotRun
+from ktxkit.gates import configuration, inputs, judging, plugin
+from ktxkit.gates import inputs as gate_read
+from ktxkit.gates.judging import Asked
+from ktxkit.gates.plugin import MESSAGE_GATES
+from ktxkit.gates.rules import findings as core_verdict
+from ktxkit.gates.rules.findings import Finding, grouped
+from ktxkit.gates.rules.hooks import Push, cleanup_asked, cleanup_of, cut, read_pushes
+from ktxkit.git.git import version
+from ktxkit.git.objects import Objects
+from ktxkit.store.world import World
+
+KEYS = "^(core[.]comment(char|string)|commit[.]cleanup)$"
+
+
+def check_message(world: World, name: str, only: Sequence[str] = ()) -> Document:
+    """The verdict on the message in a file (what commit-msg is given), by all gates of messages or `only` these.
+
+    Raises CannotRun where it cannot be read.
+    """
+    message = committed(world, world.cwd / name).decode("utf-8", "replace")
+    found: list[Finding] = []
+    asked = []
+    for gate in only or plugin.named(MESSAGE_GATES):
+        answer = plugin.ask(MESSAGE_GATES, gate, world, message)
+        found += answer.findings
+        asked.append({"name": gate, "looked": answer.looked})
+    return core_verdict.build(grouped(found), {"messages": 1 if asked else 0}, scope="message", gates=asked)
+
+
+def committed(world: World, path: Path) -> bytes:
+    """The message without what git will drop: what stands under the scissors line, and its comments."""
+    try:
+        message = files.read(path)
+    except FileNotFoundError as error:
+        raise CannotRun(
+            "no such file", where=os.fsdecode(path), hint="commit-msg is given the message's file"
+        ) from error
+    told = world.inherited.run("config", "-z", "--get-regexp", KEYS, ok=(0, 1)).nul
+    settings = [(key.decode("ascii"), value) for key, _, value in (item.partition(b"\n") for item in told)]
+    settings += [("commit.cleanup", mode.encode()) for mode in [cleanup_asked(process.words_of(os.getppid()))] if mode]
+    edited = world.env.get("GIT_EDITOR") != ":"  # git says so to its hooks where it opens no editor
+    return cut(message, cleanup_of(settings, version(world.env), edited=edited))
+
+
+def check_pushes(world: World, remote: str, lines: bytes, options: Mapping[str, Any]) -> Document:
+    """One verdict on all that is pushed; what is deleted needs none. Raises CannotRun for input that is not git's."""
+    pairs = {pair for push in read_pushes(lines) if not push.deletes for pair in [trees(world, push, remote)] if pair}
+    with Objects(world.git) as objects:
+        return core_verdict.together([_judged(world, objects, tree, base, options) for tree, base in sorted(pairs)])
+
+
+def _judged(world: World, objects: Objects, tree: str, base: str, options: Mapping[str, Any]) -> Document:
+    """By the configuration of what the other side has: a push of foreign work must not run what that work says."""
+    known = gate_read.tree(world, base or tree).files
+    config = configuration.make(options, lambda path: objects.read(known[path][1]) if path in known else None)
+    root = config.options.root
+    listed = gate_read.tree(world, tree)
+    trees = (gate_read.tree(world, one) for one in (tree, base) if one)
+    inputs.fetch_listed(world, trees, root)
+    after = judging.read_listed(listed, objects, root, judging.reader(world, objects, listed, root))
+    before = judging.read_beside(gate_read.tree(world, base), after, objects, root) if base else None
+    return judging.verdict(world, objects, Asked(after, before, everything=before is None), config)
+
+
+def trees(world: World, push: Push, remote: str) -> tuple[str, str] | None:
+    """The tree that is pushed and the one that the other side has, empty where it has none; None for a lone blob."""
+    tree = world.git.resolve(push.local, "tree")
+    if tree is None:
+        if world.git.run("cat-file", "-e", push.local, ok=None).status != 0:
+            raise CannotRun(f"{push.local} is pushed but is not in this repository", hint="git fsck tells more")
+        return None
+    known = None if push.creates else world.git.resolve(push.remote, "tree")
+    return tree, known or _published(world, push.local, remote)
+
+
+def _published(world: World, local: str, remote: str) -> str:
+    """The newest commit below that the remote is known to have, as a tree: a new branch is judged against it."""
+    commit = world.git.resolve(local)
+    if commit is None:
+        return ""
+    new = world.git.run("rev-list", "--boundary", commit, "--not", f"--remotes={remote}").lines
+    edge = [line[1:] for line in new if line.startswith("-")]
+    if not new:
+        return world.git.resolve(commit, "tree") or ""  # the other side has it under another name
+    if not edge:
+        return ""
+    best = world.git.run("merge-base", commit, *edge, ok=(0, 1))
+    return world.git.resolve(best.lines[0], "tree") or "" if best.lines else ""

@@ -1,0 +1,364 @@
+"""The gate of artifacts on what was asked for: the whole of both trees, or what a change concerns.
+
+Gates over a tree of the object store; no checkout is needed. The one seam for everybody who asks for a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ktxkit.base.contracts import Document
+from ktxkit.gates import configuration, version
+from ktxkit.gates import facts as gate_facts
+from ktxkit.gates.configuration import ARTIFACTS, Config, options_of
+from ktxkit.gates.facts import NOT_A_FILE, Reader, open_cache
+from ktxkit.gates.inputs import Comments, Files, Listed, fetch_artifacts, path_of
+from ktxkit.gates.rules import findings as core_verdict
+from ktxkit.gates.rules import scope as narrow
+from ktxkit.gates.rules import scope as scoping
+from ktxkit.gates.rules.groups import looked_at
+from ktxkit.gates.rules.model import PLACES, Options, kind_of
+from ktxkit.git.objects import TREE, Objects, TreeFiles
+from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.gates.plugin import Subject
+    from ktxkit.gates.rules.findings import Finding
+
+
+SLASH = ord("/")
+Told = tuple[list["Finding"], dict[str, int], int]  # findings, what was looked at, how many are suppressed
+
+
+def findings(asked: Asked, touched: Sequence[bytes] | None, how: Options) -> Told:
+    """What is told of what was asked for. `touched` None: everything."""
+    after, before = asked.after, asked.before
+    if touched is not None and before is not None and not asked.also and asked.earlier is None:
+        differ = changed(before, after)
+        if differ == sorted(touched) and narrow.applies(differ, after.files, before.files, how):
+            return _narrow(after, before, differ, how)
+    return _whole(asked, touched, how)
+
+
+def _narrow(after: Read, before: Read, touched: Sequence[bytes], how: Options) -> Told:
+    kept = after.kept
+    fine = kept.fine(after.facts, how.strict) if kept else None
+    part = narrow.judged((after.facts, after.files), (before.facts, before.files), touched, how, fine)
+    if kept:
+        kept.keep_fine(after.facts, how.strict, part.fine)
+    return part.findings, _looked(after, part.scope), part.suppressed
+
+
+def _whole(asked: Asked, touched: Sequence[bytes] | None, how: Options) -> Told:
+    from ktxkit.gates.rules.artifacts import judge
+    from ktxkit.gates.rules.findings import mark_inherited
+
+    after, before = asked.after, asked.before
+    trees = [one for one in (before, *asked.also) if before is not None and one is not None]
+    bases = [judge(one.facts, one.files, replace(how, raw_current=None)) for one in trees]
+    past = [one for one in (*trees, asked.earlier) if one is not None]
+    former = frozenset(name for base in bases for name in base.layer.homes)
+    if asked.earlier is not None:
+        former |= judge(asked.earlier.facts, asked.earlier.files, how).layer.homes.keys()
+    judged = judge(after.facts, after.files, how, former)
+    if after.kept:
+        after.kept.keep_fine(after.facts, how.strict, judged.fine)
+    found = list(judged.findings)
+    for one, base in zip(trees, bases, strict=True):
+        found = mark_inherited(found, base.findings, moved(one, after))
+    if touched is None:
+        return found, dict(judged.looked), judged.suppressed
+    scope = scoping.close(touched, [after.facts, *(one.facts for one in past)], how.root)
+    if before is None:
+        found = [one for one in found if scope.holds(one)]
+    else:
+        found = [one for one in found if not one.inherited or one.path in scope.files]
+    return found, _looked(after, scope), judged.suppressed
+
+
+def hidden(asked: Asked, touched: Sequence[bytes] | None, root: bytes) -> list[Finding]:
+    """A finding for each link or submodule that the change puts in the place of a directory of artifacts: who reads
+    there gets what nobody looked at. `touched` None: what differs from the base is meant."""
+    from ktxkit.gates.rules.findings import Finding
+
+    after = asked.after
+    if touched is None:
+        touched = changed(asked.before, after) if asked.before is not None else ()
+    gone = [path for path in touched if kind_of(path, root) and not _mode(after, path)]
+    above = {path[:at] for path in gone for at, sign in enumerate(path) if sign == SLASH}
+    odd = {path: _mode(after, path) for path in sorted(above.intersection(touched))}
+    said = "stands where a directory of artifacts was: what it leads to was not looked at"
+    return [
+        Finding("not-a-file", path, f"{NOT_A_FILE[mode]} {said}", hint="commit plain files", inherited=known)
+        for path, mode in odd.items()
+        if mode in NOT_A_FILE
+        for known in [any(_mode(one, path) in NOT_A_FILE for one in asked.also)]
+    ]
+
+
+def _mode(read: Read, path: bytes) -> str:
+    return read.files[path][0] if path in read.files else ""
+
+
+def _looked(after: Read, scope: scoping.Scope) -> dict[str, int]:
+    return looked_at({path: after.facts[path] for path in scope.files if path in after.facts})
+
+
+def changed(before: Read, after: Read) -> list[bytes]:
+    """Paths that differ between two trees."""
+    if isinstance(after.files, TreeFiles) and isinstance(before.files, TreeFiles):
+        return after.files.differing(before.files)
+    if isinstance(before.files, Files) and isinstance(after.files, Files):
+        one, two = before.files.listed, after.files.listed
+        return sorted({path_of(line) for line in (*one.without(two), *two.without(one))})
+    return sorted({path for path, _ in before.files.items() ^ after.files.items()})
+
+
+def moved(before: Read, after: Read) -> dict[bytes, bytes]:
+    """New path to old path of each file that only moved."""
+    return narrow.moved(before.files, after.files, changed(before, after))
+
+
+__all__ = [
+    "CONTRACT", "Asked", "Read", "changed", "check_tree", "entries_of", "options_of", "read_beside", "read_entries",
+    "read_listed", "read_tree", "reader", "verdict",
+]  # fmt: skip
+
+CONTRACT = "verdict"
+FACTS_KEPT = 200_000  # facts held in memory
+Entries = Sequence[tuple[str, bytes, str]]  # mode, path, object id
+
+_memory: dict[str, dict[str, Any]] = {}
+_bases: dict[tuple[str, bytes, str], Read] = {}
+
+
+@dataclass(frozen=True)
+class Read:
+    """A tree with its facts: `files` by path (mode and object id), `facts` of the artifacts among them, its id."""
+
+    files: Mapping[bytes, tuple[str, str]]
+    facts: Mapping[bytes, dict[str, Any]]
+    tree: str = ""
+    kept: Reader | None = None  # what read it, where it keeps facts
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be judged. `before`: whose findings are inherited; `also`: the other sides of a merge, likewise.
+
+    `touched` None: what differs from `before`. `everything`: what is inherited elsewhere is told too. `earlier`: what
+    declares the files that are named and gone; nothing of it is inherited.
+    """
+
+    after: Read
+    before: Read | None = None
+    touched: Sequence[bytes] | None = None
+    everything: bool = False
+    also: Sequence[Read] = ()
+    earlier: Read | None = None
+
+
+def check_tree(
+    world: World,
+    tree: str,
+    *,
+    base_tree: str | None = None,
+    touched: Sequence[bytes] | None = None,
+    everything: bool = False,
+    options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Document:
+    """The verdict (contract `verdict`) on a tree.
+
+    `base_tree`: findings that it has too are inherited, never charged; the configuration is the base's, so that no
+    change can loosen its own gates. `touched`: paths of the change; without them they are what differs from the base,
+    and without a base everything is looked at. Raises BrokenContract where an object is missing.
+    """
+    with Objects(world.git) as objects:
+        config = configuration.make({**(options or {}), **more}, lambda path: _file(objects, base_tree or tree, path))
+        root, trees = config.options.root, [tree, *([base_tree] if base_tree else [])]
+        fetch_artifacts(world, trees, (entry for one in trees for entry in artifacts_of(objects, one, root)), root)
+        after = read_tree(tree, objects, root)
+        before = _base(base_tree, objects, root) if base_tree else None
+        return verdict(world, objects, Asked(after, before, touched, everything), config)
+
+
+def _file(objects: Objects, tree: str, path: bytes) -> bytes | None:
+    """A file of a tree, or None where there is none."""
+    found = objects.entry(tree, path)
+    return objects.read(found.oid) if found is not None and found.mode not in ("040000", "160000") else None
+
+
+def _base(tree: str, objects: Objects, root: bytes) -> Read:
+    """A base tree, from memory where the candidate before this one was judged against it too."""
+    key = (version.version(), root, tree)
+    if key not in _bases:
+        _bases.clear()
+        _bases[key] = read_tree(tree, objects, root)
+    return replace(_bases[key], files=TreeFiles(objects, tree))
+
+
+def read_tree(tree: str, objects: Objects, root: bytes) -> Read:
+    """The facts of a tree of the object store. Raises BrokenContract where an object is missing."""
+    read = read_entries(artifacts_of(objects, tree, root), objects, root, tree)
+    return replace(read, files=TreeFiles(objects, tree))
+
+
+def reader(world: World, objects: Objects, listed: Listed, root: bytes) -> Reader | None:
+    """A reader that keeps the facts of a repository with many artifacts on the disk; None where they are few."""
+    cache = open_cache(world, listed, root)
+    return Reader(cache, objects, _remembered(), root) if cache is not None else None
+
+
+def _remembered() -> dict[str, dict[str, Any]]:
+    cache = _memory.setdefault(version.version(), {})
+    if len(cache) > FACTS_KEPT:
+        cache.clear()
+    return cache
+
+
+def entries_of(objects: Objects, tree: str) -> Entries:
+    """The files of a tree."""
+    return objects.tree(tree)
+
+
+def artifacts_of(objects: Objects, tree: str, root: bytes) -> Entries:
+    """The files of a tree where artifacts can be; the rest of it is not listed."""
+    found: list[tuple[str, bytes, str]] = []
+    for place in PLACES:
+        entry = objects.entry(tree, root + place)
+        if entry is not None and entry.mode == TREE:
+            found += objects.below(entry.oid, entry.path + b"/")
+        elif entry is not None:
+            found.append(entry)
+    return found
+
+
+def read_entries(entries: Entries, objects: Objects, root: bytes, tree: str = "") -> Read:
+    """A tree's facts, from memory where its blobs were read before."""
+    gate_facts.remember(entries, root, objects.each, _remembered())
+    facts = gate_facts.of_tree(entries, root, objects.read, _remembered())
+    return Read({path: (mode, oid) for mode, path, oid in entries}, facts, tree)
+
+
+def read_listed(listed: Listed, objects: Objects, root: bytes, kept: Reader | None) -> Read:
+    """The facts of an index or tree that git listed, from what `kept` keeps where there is such."""
+    if kept is None:
+        return read_entries(listed.entries, objects, root, listed.tree)
+    return Read(listed.files, kept.read(listed), listed.tree, kept)
+
+
+def read_beside(listed: Listed, after: Read, objects: Objects, root: bytes) -> Read:
+    """The facts of a tree beside the one that was read last: of what is the same in both nothing is looked at again."""
+    if after.kept is None or not isinstance(after.files, Files):
+        return read_entries(listed.entries, objects, root, listed.tree)
+    there = after.files.listed
+    return Read(listed.files, after.kept.beside(there.without(listed), listed.without(there)), listed.tree, after.kept)
+
+
+def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Document:
+    """Judge what was asked for, by every gate that is configured."""
+    touched = asked.touched
+    if touched is None and asked.before is not None:
+        touched = changed(asked.before, asked.after)
+    if asked.everything:
+        touched = None
+    found: list[Finding] = []
+    gates: list[Document] = []
+    looked: dict[str, int] = {}
+    suppressed = 0
+    comments = Comments(asked.after.files, objects)
+    for entry in config.gates:
+        if entry["gate"] == ARTIFACTS:
+            more, looked, suppressed = findings(asked, touched, config.options)
+            more += hidden(asked, touched, config.options.root)
+            name, count, said = ARTIFACTS, looked["files"], ""
+        else:
+            more, count, said = _other(world, objects, asked, touched, config, entry, comments)
+            name = str(entry.get("name") or entry["gate"])
+        charged = any(one.severity == "error" and not one.inherited for one in more)
+        gates.append({"name": name, "outcome": "findings" if charged else "done", "looked": count})
+        gates[-1] |= {"message": said[:8000]} if said else {}
+        found += more
+    found = [*comments.agreed(found), *comments.idle(asked.after.facts)]
+    kept = [one for one in found if one.fingerprint not in config.baseline]
+    known = len(found) - len(kept)
+    if touched is None and config.whole:
+        kept += configuration.paid(config, found)
+    return core_verdict.build(
+        sorted(kept, key=lambda one: one.order),
+        looked,
+        tree=asked.after.tree,
+        base_tree=asked.before.tree if asked.before is not None else "",
+        scope="all" if touched is None else "change",
+        gates=gates,
+        suppressed=suppressed + comments.count,
+        baselined=known,
+    )
+
+
+def charged(asked: Asked, config: Config) -> list[Finding]:
+    """The errors of the artifacts that are charged: neither inherited nor known debts."""
+    touched = asked.touched
+    if touched is None and asked.before is not None:
+        touched = changed(asked.before, asked.after)
+    found, _, _ = findings(asked, None if asked.everything else touched, config.options)
+    errors = [one for one in found if one.severity == "error" and not one.inherited]
+    return [one for one in errors if one.fingerprint not in config.baseline]
+
+
+def _other(
+    world: World,
+    objects: Objects,
+    asked: Asked,
+    touched: Sequence[bytes] | None,
+    config: Config,
+    entry: Document,
+    comments: Comments,
+) -> tuple[list[Finding], int, str]:
+    from ktxkit.gates import plugin
+    from ktxkit.gates.plugin import TREE_GATES
+    from ktxkit.gates.rules.findings import grouped, mark_inherited
+
+    subject = _subject(world, objects, asked.after, asked.before, touched, config)
+    subject = replace(subject, read=comments.read, read_each=comments.each)
+    answer = plugin.ask(TREE_GATES, entry["gate"], subject, entry)
+    found = comments.without(grouped(answer.findings))
+    for one in (asked.before, *asked.also) if found and asked.before is not None else ():
+        base = _subject(world, objects, one, None, touched, config, is_base=True)
+        known = plugin.ask(TREE_GATES, entry["gate"], base, entry).findings
+        found = mark_inherited(found, known, moved(one, asked.after))
+    return found, answer.looked, answer.message
+
+
+def _subject(
+    world: World,
+    objects: Objects,
+    tree: Read,
+    base: Read | None,
+    touched: Iterable[bytes] | None,
+    config: Config,
+    *,
+    is_base: bool = False,
+) -> Subject:
+    from ktxkit.gates.plugin import Subject
+
+    under = base.tree if base is not None else tree.tree
+
+    def checkout() -> AbstractContextManager[Path]:
+        from ktxkit.git import neutral
+
+        return neutral.checkout(world, [(mode, path, oid) for path, (mode, oid) in tree.files.items()], under)
+
+    chosen = None if touched is None else frozenset(touched)
+    read: Callable[[bytes], bytes] = lambda path: objects.read(tree.files[path][1])  # noqa: E731
+    each: Callable[[Sequence[bytes]], Iterator[bytes]] = lambda paths: objects.each(  # noqa: E731
+        [tree.files[path][1] for path in paths]
+    )
+    before = base.files if base is not None else None
+    trusted = config.trusted, config.trusted_name
+    return Subject(world, tree.files, chosen, read, checkout, is_base, each, before, *trusted)

@@ -1,1 +1,0 @@
-"""dbt's manifest as facts."""

@@ -1,1 +1,0 @@
-"""Metabase's documents as facts."""

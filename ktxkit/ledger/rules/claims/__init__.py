@@ -1,1 +1,0 @@
-"""Claims about test runs: found in texts, and judged."""

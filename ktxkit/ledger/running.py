@@ -1,0 +1,195 @@
+"""Running a test suite with its scope recorded: its id is ours, its end is seen, its record is closed with both."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ktxkit import __version__
+from ktxkit.base import files, process
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import CannotRun
+from ktxkit.base.rules.text import plural, printable
+from ktxkit.ledger import asking, ledger
+from ktxkit.ledger.asking import ensure, new_run_id
+from ktxkit.ledger.event_log import EventWriter
+from ktxkit.ledger.rules.payload import clean, head
+from ktxkit.store import config as settings
+from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.affected.runtime import Kept
+
+
+PRECONDITION_LIMIT = 60.0  # seconds
+PROFILES = "ledger/profiles"
+WHOLE = (("full",), ("affected",))  # scopes that are no paths
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be run. `scope` is `full`, `affected`, or paths; of `affected`, `paths` are what is meant."""
+
+    pytest: tuple[str, ...]
+    scope: tuple[str, ...] = ()
+    cprofile: bool = False
+    trace: bool = False
+    profile: str = ""
+    trigger: str = ""
+    python: str = ""
+    project: str = ""
+    paths: tuple[str, ...] = ()
+    affected: Document | None = None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How it ended: the child's status as a shell has it, and the closing line where the run was recorded."""
+
+    run: str
+    status: int
+    line: Document | None
+    preconditions: tuple[Document, ...]
+    kept: Kept | None = None
+
+
+def run(world: World, wish: Wish, *, stdout: int | None = None) -> Ran:
+    """Verify the preconditions, run pytest in our place, close the run with what is known of its end.
+
+    `stdout`: a descriptor for what pytest prints there, instead of ours.
+    """
+    _ = world.writable_store
+    run_id = new_run_id(world.clock.now())
+    config = settings.ledger(world)
+    preconditions = tuple(verify(world, one) for one in config.get("preconditions", ()))
+    runner: Document = {
+        "run": run_id,
+        "project": wish.project or asking.resolve(world),
+        "trigger": wish.trigger or trigger(world.env),
+        "preconditions": list(preconditions),
+        "variables": config.get("environment", []),
+        "runner": {"name": "test-run", "version": __version__, "cprofile": wish.cprofile}
+        | {"owner": process.this_owner().document() | {"machine": process.machine_id()}},
+    }
+    if wish.scope:
+        runner["declared"] = wish.scope[0] if wish.scope in WHOLE else "paths"
+    if wish.affected is not None:
+        runner["runner"]["affected"] = wish.affected
+    env = {**world.env, "KTX_RUNNER": json.dumps(runner), "KTX_LEDGER": str(world.store.root)}
+    if wish.profile:
+        env["KTX_ENV_PROFILE"] = wish.profile
+    if wish.trace:
+        from ktxkit.affected import runtime
+
+        env |= runtime.environment(world, run_id)
+    began = world.clock.monotonic()
+    status = process.attached(argv(world, wish, run_id), cwd=world.cwd, env=env, stdout=stdout)
+    line = _close(world, run_id, status, world.clock.monotonic() - began)
+    kept = runtime.keep(world, run_id, line) if wish.trace else None
+    return Ran(run_id, 128 - status if status < 0 else status, line, preconditions, kept)
+
+
+def argv(world: World, wish: Wish, run_id: str) -> list[str]:
+    """pytest with our plugin asked for by name: it loads even where plugins are not loaded by themselves."""
+    python = wish.python or python_of(world)
+    profiled: list[str] = []
+    if wish.cprofile:
+        place = world.store.path(f"{PROFILES}/{run_id}.prof")
+        files.make_dirs(place.parent)
+        profiled = ["-m", "cProfile", "-o", str(place)]
+    paths = wish.paths if wish.scope in WHOLE else wish.scope
+    return [python, *profiled, "-m", "pytest", "-p", "ktxkit", *wish.pytest, *paths]
+
+
+def python_of(world: World) -> str:
+    """The interpreter of the active virtual environment, else our own."""
+    active = world.env.get("VIRTUAL_ENV")
+    found = Path(active) / "bin" / "python" if active else None
+    return str(found) if found is not None and found.exists() else sys.executable
+
+
+def trigger(env: Mapping[str, str]) -> str:
+    """Who asked: KTX_TRIGGER, else CI, else whether a terminal is there."""
+    if env.get("KTX_TRIGGER"):
+        return env["KTX_TRIGGER"][:200]
+    if env.get("CI"):
+        return "ci"
+    return "interactive" if sys.stdin is not None and sys.stdin.isatty() else "unattended"
+
+
+def verify(world: World, precondition: Mapping[str, Any]) -> Document:
+    """Run one declared precondition; it holds where its command ends with 0 in time."""
+    command = precondition["run"]
+    words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+    cwd = world.repository.top or world.cwd
+    limit = float(precondition.get("timeLimit", PRECONDITION_LIMIT))
+    made: Document = {"name": precondition["name"]}
+    try:
+        done = process.run(words, cwd=cwd, env=world.env, timeout=limit)
+    except CannotRun as error:
+        return made | {"verified": False, "said": error.message[:500]}
+    said = printable((done.err or done.out).strip()[:500]) or (f"no answer in {limit:g} s" if done.timed_out else "")
+    made |= {"verified": done.status == 0 and not done.timed_out, "status": max(-255, done.status)}
+    return made | ({"said": said[:1000]} if said and not made["verified"] else {})
+
+
+def _close(world: World, run_id: str, status: int, seconds: float) -> Document | None:
+    """Say in the run's own events how its process ended, and close it. None where nothing was recorded."""
+    path = ledger.events_path(world, run_id)
+    if not path.exists():
+        return None
+    event: dict[str, Any] = {"event": "runner_ended", "t": round(seconds, 6), "at": timestamp(world.clock.now())}
+    if status < 0:
+        event["signal"] = process.signal_name(-status)
+    else:
+        event["exitStatus"] = status
+    event["peakRssBytes"] = process.peak_rss_of_children()
+    writer = EventWriter(path, join=True)
+    writer.put(json.dumps(event))
+    writer.flush()
+    writer.close()
+    line = ledger.settle(world, run_id)
+    ensure(world)
+    return line
+
+
+def notes(ran: Ran) -> list[str]:
+    """What is to be said of it on stderr."""
+    from ktxkit.ledger.rules.rows import tally
+
+    broken = [f"test-run: precondition {one['name']} does not hold" for one in ran.preconditions if not one["verified"]]
+    if ran.line is None:
+        return [*broken, f"test-run: run {ran.run} is NOT recorded: the plugin never started; nothing is known of it"]
+    record = ran.line["record"]
+    scope = " ".join([record["scope"]["kind"], *record["scope"].get("why", [])])
+    word = "authoritative" if record["authoritative"] else "not authoritative"
+    told = [f"test-run: {ran.run} {record['state']}, {tally(record['counts'])}; scope {scope}; {word}"]
+    if ran.kept is not None and ran.kept.path is None:
+        told.append(f"test-run: no trace is kept: {ran.kept.why}")
+    elif ran.kept is not None:
+        why = f": {printable(ran.kept.why)}" if ran.kept.why else ""
+        told.append(
+            f"test-run: traced {plural(ran.kept.tests, 'test')}, {ran.kept.incomplete} of them not completely{why}"
+        )
+    return [*broken, *told]
+
+
+def guard(data: bytes) -> str:
+    """What is to be said to someone about to run a bare pytest (a PreToolUse document), or nothing."""
+    from ktxkit.ledger.rules.scope import bare
+
+    try:
+        document = json.loads(data)
+        command = document["tool_input"]["command"]
+    except (ValueError, KeyError, TypeError):
+        return ""  # not a document about a shell command: nothing of ours
+    found = bare(command) if isinstance(command, str) else ""
+    if not found:
+        return ""
+    text = head(clean(found)[0], 200)
+    return f"tests are run by test-run here, so that the run is recorded: not `{text}` but `test-run -- ...`"

@@ -1,0 +1,203 @@
+"""Watching: events wake, the interval reconciles, the deadline is judged after everything was read. Nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ktxkit.base import process
+from ktxkit.observer import attach as root_
+from ktxkit.observer.attach import Attached
+from ktxkit.observer.attempt import Attempt
+from ktxkit.observer.reconcile import Reconciler, Seen
+from ktxkit.observer.rules.clocks import deadlines
+from ktxkit.observer.rules.status import Standing
+from ktxkit.observer.scanned import Level
+from ktxkit.observer.watch import Churn, Watcher, WatchFailed
+
+MILLISECOND = 1_000_000
+EVENT_GAP = 500 * MILLISECOND  # between two looks that events ask for: a busy writer gets two records a second
+REMEMBERED = 4_096  # paths whose class the event filter keeps
+
+
+@dataclass
+class Loop:
+    """One observer of one attempt, for one thread. `step` until `over`."""
+
+    attached: Attached
+    wanted: bool = True  # native watching
+    watcher: Watcher | None = None
+    churn: Churn | None = None
+    degraded: str = ""
+    over: str = ""  # why there is nothing to watch any more
+    seen: Seen | None = None
+    reconciler: Reconciler = field(init=False)
+    _last_full: int = 0
+    _last_event: int = 0
+    _last_judged: int = 0
+    _classes: dict[bytes, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.reconciler = Reconciler(self.attached, self.describe, self._on_directory, self._on_pruned)
+        self._policy = self.attempt.policy
+        self._owner = process.this_owner().document()
+        if not self.attached.taken.reliable:
+            self.degraded = self.attached.taken.because
+        elif not self.wanted:
+            self.degraded = "native watching was switched off"
+        else:
+            self._begin_watching()
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.attached.attempt
+
+    def _begin_watching(self) -> None:
+        try:
+            self.watcher = Watcher(self._churn_of)
+            self.churn = Churn()
+        except WatchFailed as error:
+            self._degrade(str(error))
+
+    def _degrade(self, why: str) -> None:
+        """Poll from now on, and say so."""
+        self.degraded = why
+        for watching in (self.watcher, self.churn):
+            if watching is not None:
+                watching.close()
+        self.watcher = self.churn = None
+
+    def _on_directory(self, path: bytes, fd: int) -> None:
+        if self.watcher is not None:
+            try:
+                self.watcher.on_directory(path, fd)
+            except WatchFailed as error:
+                self._degrade(str(error))
+
+    def _on_pruned(self, path: bytes, parent: int, reason: str) -> None:
+        if self.churn is not None:
+            self.churn.on_pruned(path, parent, reason)
+
+    def _churn_of(self, path: bytes, is_dir: bool) -> str:
+        """Why an event at a path is none of ours."""
+        key = path + b"/" if is_dir else path
+        if key not in self._classes:
+            if len(self._classes) >= REMEMBERED:
+                self._classes.clear()
+            self._classes[key] = self._reason(path, is_dir)
+        return self._classes[key]
+
+    def _reason(self, path: bytes, is_dir: bool) -> str:
+        tracked = self.attached.taken.tracked
+        if is_dir:
+            why = self._policy.prunes(path)
+            return why.reason if why is not None and not tracked.any_below(path) else ""
+        found = self._policy.classify(path, tracked=path in tracked)
+        return "" if found.candidate else found.reason
+
+    def describe(self) -> dict[str, Any]:
+        """What the state document says of this observer."""
+        made: dict[str, Any] = {"owner": self._owner, "mode": "poll-only" if self.degraded else "event+reconcile"}
+        if self.degraded:
+            made["modeReason"] = self.degraded[:400]
+        if self.watcher is not None and self.churn is not None:
+            counts = {reason: {"count": count} for reason, count in self.watcher.churn.items()}
+            for reason, found in self.churn.counts.items():
+                total = counts.get(reason, {"count": 0})["count"] + found.count
+                counts[reason] = {"count": total, **({"atLeast": True} if found.at_least else {})}
+            made |= {"churn": counts, "overflows": self.watcher.overflows}
+        return made
+
+    # -- steps ------------------------------------------------------------------------------------------------------
+
+    def first(self) -> Seen:
+        """The look at the start: everything is read, whatever a state on the disk says, where it was not just now."""
+        seen = self._reconcile("startup", Level.CONTENT if self.attached.scan is None else Level.STAT)
+        self._last_full = self.now
+        return seen
+
+    @property
+    def now(self) -> int:
+        return self.attempt.line_now().at
+
+    def step(self, longest: float) -> Seen | None:
+        """Wait for at most `longest` seconds, and do what is due. None where nothing was."""
+        settings = self.attempt.state.settings
+        now = self.now
+        due = min(self._last_full + settings.interval, self._judgement(now))
+        self._wait(min(longest, max(0, due - now) / 1e9))
+        now = self.now
+        self._count_churn()
+        if now >= self._judgement(now):
+            self._last_judged = now
+            return self._full("before-decision", Level.CONTENT)
+        if self.watcher is not None and self.watcher.pending and now - self._last_event >= EVENT_GAP:
+            return self._by_event()
+        if now >= self._last_full + settings.interval:
+            return self._full("periodic", Level.STAT)
+        return None
+
+    def _wait(self, seconds: float) -> None:
+        """Until something is pending (and has been gathered for the debounce time), or the time is over."""
+        clock = self.attempt.world.clock
+        if self.watcher is None:
+            clock.sleep(seconds)
+            return
+        if self.watcher.pending:
+            clock.sleep(min(seconds, max(0, self._last_event + EVENT_GAP - self.now) / 1e9))
+        elif self.watcher.wait(seconds):
+            clock.sleep(self.attempt.state.settings.debounce_ms / 1000)
+
+    def _judgement(self, now: int) -> int:
+        """When the deadline is to be judged; never again for one that was."""
+        state = self.attempt.state
+        never = now + state.settings.interval
+        if not state.window.known or state.authority != "current":
+            return never
+        at = deadlines(state.window, state.settings).suspect_at
+        again = self._last_judged + state.settings.interval  # where nothing could be said: not before the next look
+        return never if state.suspect_since == at else max(at, again)
+
+    def _by_event(self) -> Seen:
+        assert self.watcher is not None
+        wake = self.watcher.take()
+        self._last_event = self.now
+        hints = wake.hints()
+        if wake.overflow:
+            return self._full("overflow", Level.STAT)
+        if hints is None:
+            return self._full("event", Level.STAT)
+        return self._reconcile("event", Level.HINT, hints)
+
+    def _full(self, source: str, level: Level) -> Seen:
+        if self.watcher is not None:
+            self.watcher.take()  # what it names is looked at now
+        seen = self._reconcile(source, level)
+        self._last_full = self.now
+        return seen
+
+    def _reconcile(self, source: str, level: Level, hints: Any = None) -> Seen:
+        self.seen = seen = self.reconciler.reconcile(source, level, hints)
+        self.over = _over(seen)
+        return seen
+
+    def _count_churn(self) -> None:
+        if self.churn is None:
+            return
+        with root_.opened(self.attempt.lease) as root:
+            if not isinstance(root, str):
+                self.churn.look(root.fd)
+
+    def close(self) -> None:
+        for watching in (self.watcher, self.churn):
+            if watching is not None:
+                watching.close()
+
+
+def _over(seen: Seen) -> str:
+    """Why an observer has nothing more to say."""
+    if seen.standing in (Standing.SUPERSEDED, Standing.STALE_OBSERVER):
+        return str(seen.standing.value)
+    if seen.standing is Standing.REVOKED and seen.problem == root_.MISSING:
+        return "the lease is closed and its worktree is gone"
+    return ""

@@ -1,0 +1,299 @@
+"""Reconciling: scan, prove that it was the leased root, rule, append, anchor, project. In this order, whatever dies.
+
+The scan runs without a lock. Under the journal's lock the chain is read again: what another observer has appended
+meanwhile makes the scan void, and it is done anew. The record is flushed before manifest, anchor and state say
+anything of it, so that a crash between them repeats neither its sequence nor its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ktxkit.base.contracts import Document
+from ktxkit.base.errors import BrokenContract
+from ktxkit.base.rules.text import path_fields
+from ktxkit.observer import attach as root_
+from ktxkit.observer import scan
+from ktxkit.observer.attach import Attached
+from ktxkit.observer.attempt import Attempt
+from ktxkit.observer.manifest_file import Stored
+from ktxkit.observer.path_policy import excluded_here
+from ktxkit.observer.rules import records as r
+from ktxkit.observer.rules.clocks import Timeline, deadlines, is_suspect
+from ktxkit.observer.rules.projection import Ruling, Sighting, rule
+from ktxkit.observer.rules.records import Anchor, Delta, When
+from ktxkit.observer.rules.status import Standing, standing
+from ktxkit.observer.scanned import Hints, Level, OnDirectory, OnPruned, Scan
+
+ROUNDS = 4  # scans that another observer may make void, one after the other
+
+
+@dataclass
+class Seen:
+    """One reconciliation. `problem`: the root is not the leased one, and nothing was scanned."""
+
+    standing: Standing
+    ruling: Ruling | None = None
+    found: Scan | None = None
+    problem: str = ""
+    appended: list[Document] = field(default_factory=list)
+
+
+@dataclass
+class Reconciler:
+    """Reconciles one attempt. `describe` gives what the caller's observer says of itself for the state document."""
+
+    attached: Attached
+    describe: Callable[[], Mapping[str, Any]] = lambda: {"mode": "once"}
+    on_directory: OnDirectory | None = None
+    on_pruned: OnPruned | None = None
+    last_look: int | None = None
+    since_content: int = 0
+    scans: int = 0
+    _stored: Stored | None = None
+
+    def __post_init__(self) -> None:
+        state = self.attempt.read_state()
+        if state is not None:
+            self.last_look = state.get("lastReconcileNs")
+            self.since_content, self.scans = state.get("sinceContent", 0), state["scans"]
+        if self.attached.fresh:
+            self.last_look = self.attempt.state.line.at
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.attached.attempt
+
+    def begin(self, source: str, level: Level) -> Seen:
+        """The first look. Where the baseline was taken just now, and nothing moved in it, its scan is the look."""
+        found = self.attached.scan
+        if found is None:
+            return self.reconcile(source, level)
+        self._stored = found.stored
+        return self._reconcile(source, Level.CONTENT, None, found)
+
+    def reconcile(self, source: str, level: Level, hints: Hints | None = None) -> Seen:
+        """One reconciliation, with everything it writes. Raises BrokenContract, Blocked, OSError: then nothing counts.
+
+        Where other observers make every scan void, theirs are the records, and this look is none.
+        """
+        return self._reconcile(source, self._level(level, hints), hints)
+
+    def _reconcile(self, source: str, level: Level, hints: Hints | None, found: Scan | None = None) -> Seen:
+        for _ in range(ROUNDS):
+            before = self.attempt.state.manifest
+            seen = self._look(level, hints if level is Level.HINT else None, found)
+            found = None
+            with self.attempt.chain.locked(self._anchor()):
+                self.attempt.fold()
+                self._must_be_whole()
+                if self.attempt.state.manifest == before or seen.found is None:
+                    self._record(seen, source, level)
+                    break
+        else:
+            seen.found = None
+        self._project(seen, level)
+        return seen
+
+    def _must_be_whole(self) -> None:
+        chain = self.attempt.chain
+        if chain.problem:
+            hint = "attach again: a new segment begins, and nothing is claimed of the time before"
+            raise BrokenContract(f"the journal is damaged: {chain.problem}", where=chain.where, hint=hint)
+
+    def _level(self, wanted: Level, hints: Hints | None) -> Level:
+        """What is read at least: everything where keys mean nothing, and at each so many periodic scans."""
+        taken = self.attached.taken
+        due = self.since_content + 1 >= taken.settings.content_every
+        if not taken.reliable or (wanted is Level.STAT and due):
+            return Level.CONTENT
+        lost = self._manifest().digest != self.attempt.state.manifest
+        return Level.STAT if wanted is Level.HINT and (lost or hints is None) else wanted
+
+    def _anchor(self) -> Anchor:
+        return Anchor.of(self.attempt.lease_now())
+
+    def _look(self, level: Level, hints: Hints | None, found: Scan | None) -> Seen:
+        """Scan, where `found` is no scan that was made already."""
+        attempt = self.attempt
+        with root_.opened(attempt.lease) as root:
+            problem = root if isinstance(root, str) else ""
+            untrusted = "" if isinstance(root, str) else root.untrusted
+            if not isinstance(root, str) and found is None:
+                subject = root_.subject(attempt, root, self.attached.taken)
+                found = scan.scan(
+                    subject,
+                    self._manifest(),
+                    level,
+                    hints=hints,
+                    on_directory=self.on_directory,
+                    on_pruned=self.on_pruned,
+                )
+        problem = problem or root_.wrong(attempt.lease)  # it was exchanged while we looked
+        seen = Seen(self._standing(), problem=problem or "", found=None if problem else found)
+        if untrusted and not problem:
+            seen.problem = untrusted
+        return seen
+
+    def _manifest(self) -> Stored:
+        """The stored manifest; another observer may have replaced it."""
+        digest_ = self.attempt.policy.digest
+        if self._stored is None or self._stored.digest != self.attempt.state.manifest:
+            self._stored = self.attempt.stored(digest_)
+        return self._stored
+
+    def _standing(self) -> Standing:
+        attempt = self.attempt
+        found = standing(attempt.domain, attempt.lease_now())
+        if found is Standing.CURRENT and attempt.state.epoch > attempt.epoch:
+            return Standing.STALE_OBSERVER
+        return found
+
+    def _record(self, seen: Seen, source: str, level: Level) -> None:
+        """Rule and append; the chain's lock is held, its state is the last word."""
+        attempt, state = self.attempt, self.attempt.state
+        seen.standing = self._standing()
+        when = When(attempt.line_now(), source, level.value)
+        made: list[Document] = []
+        if seen.standing is Standing.REVOKED and state.authority == "current":
+            made.append(attempt.record(r.FENCE, When(when.line, "lifecycle"), {"reason": seen.standing.value}))
+        made += self._holds(seen, when, made)
+        if seen.found is not None:
+            made += self._change(seen, when, made)
+        made += self._suspect(seen, when, made)
+        if made:
+            attempt.append(made)
+        seen.appended = made
+
+    def _holds(self, seen: Seen, when: When, before: list[Document]) -> list[Document]:
+        """That the attempt as a whole cannot be judged, or can be again; journal problems stay."""
+        state = self.attempt.state
+        kept = [hold for hold in state.holds if hold.startswith(("journal_", "baseline_"))]
+        gone = seen.problem == root_.MISSING and (state.authority != "current" or bool(before))
+        now = [*kept, *([seen.problem] if seen.problem and not gone else [])]
+        if tuple(now) == state.holds or seen.standing is Standing.SUPERSEDED:
+            return []
+        return [self.attempt.record(r.HOLD, when, {"holds": now}, before[-1] if before else None)]
+
+    def _change(self, seen: Seen, when: When, before: list[Document]) -> list[Document]:
+        attempt, state, found = self.attempt, self.attempt.state, seen.found
+        assert found is not None
+        sighting = Sighting(
+            manifest=found.stored.digest,
+            line_at=when.line.at,
+            last_look=self.last_look,
+            proof_seq=state.window.proof_seq,
+            trusted=not seen.problem,
+        )
+        seen.ruling = ruling = rule(state, sighting, seen.standing)
+        if not ruling.event:
+            return []
+        body = self._delta(found).document()
+        body |= {"counted": ruling.reason == "counted", "reason": ruling.reason}
+        if found.partial:
+            body["partial"] = True
+        if ruling.event == r.ACTIVITY:
+            body["contentSeq"] = state.content_seq + 1
+            body["deadline"] = r.deadline_document(ruling.window, state.settings)
+        if ruling.event == r.LATE:
+            body["lateKind"] = ruling.late_kind
+            body["notBeforeNs"] = min(self.last_look or state.baseline_at, when.line.at)
+        full = {key: value for key, value in body.items() if value != {}}
+        return [attempt.record(ruling.event, when, full, before[-1] if before else None)]
+
+    def _delta(self, found: Scan) -> Delta:
+        stored = self._manifest()
+        exact = stored.digest == self.attempt.state.manifest
+        changes = found.changes if exact or len(stored) else []  # against nothing, everything would be new
+        return Delta(self.attempt.state.manifest, found.stored.digest, changes, exact)
+
+    def _suspect(self, seen: Seen, when: When, before: list[Document]) -> list[Document]:
+        """That the deadline has come: once for each deadline, and only after everything was read."""
+        state = self.attempt.state
+        window = seen.ruling.window if seen.ruling else state.window
+        decided = when.level == Level.CONTENT.value and seen.found is not None and seen.standing is Standing.CURRENT
+        if not decided or state.authority != "current" or not is_suspect(window, when.line.at, state.settings):
+            return []
+        if state.suspect_since == deadlines(window, state.settings).suspect_at:
+            return []
+        body = {"deadline": r.deadline_document(window, state.settings), "reason": "deadline_passed"}
+        return [self.attempt.record(r.SUSPECT, when, body, before[-1] if before else None)]
+
+    def _project(self, seen: Seen, level: Level) -> None:
+        """What follows from a record that is on the disk: manifest, anchor, state."""
+        attempt = self.attempt
+        line = attempt.line_now()
+        if seen.found is not None:
+            stale = seen.ruling is not None and seen.ruling.event == r.STALE
+            if seen.found.changed_keys and not stale:
+                seen.found.stored.save(attempt.path("manifest.bin"))
+            self._stored = None if stale else seen.found.stored
+            self.last_look, self.scans = line.at, self.scans + 1
+            self.since_content = 0 if level is Level.CONTENT else self.since_content + 1
+        attempt.anchor_if_free()
+        attempt.write_state(self._state(seen, line, level))
+
+    def _state(self, seen: Seen, line: Timeline, level: Level) -> Document:
+        attempt, reading = self.attempt, line.reading
+        old = attempt.read_state() or {}
+        made: Document = {
+            "segment": attempt.chain.segment,
+            "seq": len(attempt.chain.records),
+            "head": attempt.chain.head,
+            "manifest": attempt.state.manifest,
+            "observerEpoch": attempt.epoch or attempt.state.epoch,
+            "timelineNs": line.at,
+            "clock": {"boot": reading.boot, "bootNs": reading.boot_ns, "wallNs": reading.wall_ns},
+            "scans": self.scans,
+            "sinceContent": self.since_content,
+            "lastLevel": level.value,
+            "drift": self._drift(),
+            **self._described(old),
+        }
+        if self.last_look is not None:
+            made["lastReconcileNs"] = self.last_look
+        if seen.found is not None:
+            made |= _found_document(seen.found, old, line.at)
+        else:
+            made |= {key: old[key] for key in ("entries", "holds", "unstable", "excluded") if key in old}
+        return made
+
+    def _described(self, old: Document) -> Document:
+        """What the observer says of itself. One look does not take a watcher's place."""
+        own = dict(self.describe())
+        if own["mode"] == "once":
+            kept = ("mode", "modeReason", "owner", "overflows", "churn")
+            return own | {key: old[key] for key in kept if key in old}
+        return own
+
+    def _drift(self) -> list[str]:
+        """Rules that were edited since the snapshot: without effect on this attempt, and said."""
+        policy = self.attempt.policy
+        then = next((text for place, text in policy.ignore.sources if not place), b"")
+        now = excluded_here(self.attempt.world)
+        had = any(not place and text == now for place, text in policy.ignore.sources)
+        return [] if had or (not now and not then) else ["info_exclude_changed"]
+
+
+def _found_document(found: Scan, old: Document, now: int) -> Document:
+    made: Document = {
+        "entries": len(found.stored),
+        "holds": {
+            "count": found.held,
+            "paths": [{**path_fields(hold.path), "reason": hold.reason} for hold in found.holds],
+        },
+        "excluded": dict(sorted(found.excluded.items())),
+    }
+    if found.level is Level.HINT:
+        made |= {key: old[key] for key in ("holds", "excluded") if key in old}
+    if found.partial:
+        before = old.get("unstable", {"sinceNs": now, "scans": 0})
+        made["unstable"] = {
+            "count": found.unstable_count,
+            "paths": [path_fields(path) for path in found.unstable],
+            "sinceNs": before["sinceNs"],
+            "scans": before["scans"] + 1,
+        }
+    return made

@@ -1,0 +1,243 @@
+"""The status of an attempt, read from what is on the disk and from the clocks. Nothing is changed by looking.
+
+What the observer's two commands share: settings from options, a result from a status, a line for a record.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
+
+from ktxkit.base import process
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import CannotRun
+from ktxkit.observer import attach
+from ktxkit.observer.attempt import Attempt
+from ktxkit.observer.rules import records as r
+from ktxkit.observer.rules import status as told
+from ktxkit.observer.rules.clocks import Settings, deadlines
+from ktxkit.observer.rules.projection import Projection
+from ktxkit.observer.rules.records import rfc3339
+from ktxkit.observer.rules.status import lines, record_line, standing
+from ktxkit.store.leases import LEASE, Place, path_of
+
+CONTRACT = "observer-status"
+MILLISECOND = 1_000_000
+
+
+def of(attempt: Attempt, damage: str = "") -> Document:
+    """The status document. A chain with a problem is told; its last trusted state is not taken for the present.
+
+    `damage`: what is wrong beside the chain, as with the baseline's own files.
+    """
+    state, now = attempt.state, attempt.line_now().at
+    seen = attempt.read_state()
+    made: Document = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": CONTRACT,
+        "at": timestamp(attempt.world.clock.now()),
+        "verdict": "unknown" if damage else verdict(attempt, now),
+        "authority": state.authority,
+        "standing": standing(attempt.domain, attempt.lease_now()).value,
+        "domain": attempt.domain,
+        "activity": _activity(state, now),
+        "proven": _proven(state, now),
+        "deadlines": deadline_facts(state, now),
+        "observer": _observer(attempt, seen, now),
+        "lateWrites": _late(state),
+        "journal": _journal(attempt, damage),
+        "process": attach.look(attempt.lease["nonce"], path_of(attempt.lease)).document(),
+    }
+    if state.holds:
+        made["attemptHolds"] = list(state.holds)
+    if state.seq:
+        known = "known" if state.baseline_known else "unknown"
+        made |= {"manifest": state.manifest, "baseline": {"baselineTime": known, "at": rfc3339(state.baseline_at)}}
+    if "pathPolicyDigest" in attempt.lease:
+        made["pathPolicyDigest"] = attempt.lease["pathPolicyDigest"]
+    made["next"] = told.next_action(made, who(attempt.lease))
+    return made
+
+
+def clocks(attempt: Attempt) -> Document:
+    """Both clocks as they stood at the last record, with what moved them: for a report of what is over."""
+    state, now = attempt.state, attempt.line_now().at
+    made: Document = {"authority": state.authority, "activity": _activity(state, now), "proven": _proven(state, now)}
+    made["observer"] = _observer(attempt, attempt.read_state(), now)
+    made["lateWrites"] = _late(state)
+    if state.suspect_since is not None:
+        made["suspectSince"] = rfc3339(state.suspect_since)
+    if attempt.chain.problem:
+        made["problem"] = attempt.chain.problem
+    return made
+
+
+def verdict(attempt: Attempt, now: int) -> str:
+    """`suspect` only where it was judged after everything was read; `unknown` where there is nothing to judge by."""
+    state = attempt.state
+    if attempt.chain.problem or not state.seq or not state.window.known:
+        return "unknown"
+    due = deadlines(state.window, state.settings).suspect_at
+    if now < due:
+        return "working"
+    return "suspect" if state.suspect_since == due else "unknown"
+
+
+def _activity(state: Projection, now: int) -> Document:
+    made: Document = {"contentSeq": state.content_seq, "label": "observed/unproven"}
+    record = state.last_activity
+    if record is None:
+        return made
+    same = ("changedCount", "changes", "byteDelta", "counted", "reason", "source")
+    return {**made, **{key: record[key] for key in same if key in record}, **_when(record, now)}
+
+
+def _when(record: Any, now: int) -> Document:
+    return {"at": rfc3339(record["timelineNs"]), "agoMs": max(0, now - record["timelineNs"]) // MILLISECOND}
+
+
+def _proven(state: Projection, now: int) -> Document:
+    made: Document = {"proofSeq": state.window.proof_seq if state.window.known else 0, "label": "proven"}
+    record = state.last_proof
+    if record is None:
+        return made
+    receipt = record["receipt"]
+    made |= {"receipt": receipt["id"], **({"what": receipt["what"]} if "what" in receipt else {})}
+    return {**made, **_when(record, now)}
+
+
+def deadline_facts(state: Projection, now: int) -> Document:
+    """Settings, and where the window stands."""
+    settings: Settings = state.settings
+    made: Document = {"silenceMs": settings.silence_ms, "graceMs": settings.grace_ms, "capMs": settings.cap_ms}
+    if not state.window.known:
+        return made
+    found = deadlines(state.window, settings)
+    made |= {
+        "proofDeadline": rfc3339(found.proof),
+        "suspectAt": rfc3339(found.suspect_at),
+        "proofInMs": _milliseconds(found.proof - now),
+        "suspectInMs": _milliseconds(found.suspect_at - now),
+        "capConsumedMs": found.consumed // MILLISECOND,
+    }
+    if state.suspect_since is not None:
+        made["suspectSince"] = rfc3339(state.suspect_since)
+    return made
+
+
+def _milliseconds(nanoseconds: int) -> int:
+    """Rounded towards zero."""
+    return nanoseconds // MILLISECOND if nanoseconds >= 0 else -(-nanoseconds // MILLISECOND)
+
+
+def _observer(attempt: Attempt, seen: Document | None, now: int) -> Document:
+    if seen is None:
+        return {"health": "unwatched", "mode": "poll-only", "reason": "no observer has looked yet"}
+    same = ("lastLevel", "overflows", "unstable", "holds", "excluded", "drift", "entries")
+    made = {key: seen[key] for key in same if key in seen} | {"epoch": attempt.state.epoch}
+    if "lastReconcileNs" in seen:
+        made["lastReconcileAt"] = rfc3339(seen["lastReconcileNs"])
+        made["lastReconcileAgoMs"] = max(0, now - seen["lastReconcileNs"]) // MILLISECOND
+    return {**made, **_health(attempt, seen, now)}
+
+
+def _health(attempt: Attempt, seen: Document, now: int) -> Document:
+    """A watcher is healthy while its process is alive and its last look is near. A dead one never looks healthy."""
+    owner = seen.get("owner")
+    if owner is None:
+        return {"health": "unwatched", "mode": "poll-only", "reason": "only single looks so far"}
+    if process.is_dead(process.Owner(owner["bootId"], owner["pid"], owner["startTime"])):
+        return {"health": "unwatched", "mode": "poll-only", "reason": "the watcher is dead"}
+    facts = {"pid": owner["pid"], "mode": seen["mode"], **({"churn": seen["churn"]} if "churn" in seen else {})}
+    late = now - seen.get("lastReconcileNs", 0) > 3 * attempt.state.settings.interval
+    if late:
+        return {**facts, "health": "degraded", "reason": "the watcher is alive, and has not looked for long"}
+    if seen["mode"] == "poll-only":
+        return {**facts, "health": "degraded", "reason": seen.get("modeReason", "no native watching")}
+    return {**facts, "health": "healthy"}
+
+
+def _late(state: Projection) -> Document:
+    made: Document = {"quarantined": state.quarantined, "count": state.late_count}
+    if state.late:
+        same = ("lateKind", "changedCount", "changes", "seq")
+        made["late"] = [
+            {
+                **{key: record[key] for key in same if key in record},
+                "at": rfc3339(record["timelineNs"]),
+                "notBefore": rfc3339(record["notBeforeNs"]),
+            }
+            for record in state.late
+        ]
+    if state.preserved is not None and "atticRef" in state.preserved:
+        made["preservedRef"] = state.preserved["atticRef"]
+    return made
+
+
+def _journal(attempt: Attempt, damage: str) -> Document:
+    chain = attempt.chain
+    made: Document = {"segment": chain.segment, "seq": len(chain.records), "attempt": attempt.name}
+    if chain.head:
+        made["head"] = chain.head
+    lost = attempt.state.lost
+    if lost:
+        made["lost"] = {"segment": max(1, chain.segment - 1), "why": lost, "at": rfc3339(attempt.state.baseline_at)}
+    problem = chain.problem or damage
+    return {**made, **({"problem": problem} if problem else {})}
+
+
+def who(lease: Document) -> str:
+    """Options that name a lease's unit on a command line."""
+    if "unitKey" in lease:
+        return f"--job {lease['jobId']} --unit {shlex.quote(lease['unitKey'])}"
+    return f"-C {shlex.quote(lease['path'])}"
+
+
+BLOCKING = ("root_", "control_")
+
+
+def lease_of(place: Place) -> Document:
+    """Raises CannotRun where there is none."""
+    lease = place.read(LEASE)
+    if lease is None:
+        raise CannotRun(f"{place.name} has no worktree", hint="open it with worktree-open")
+    return lease
+
+
+def settings(seconds: Mapping[str, float | None]) -> Settings | None:
+    """From options in seconds, defaults for the others; None where none is given. Raises CannotRun out of range."""
+    given = {name: round(value * 1000) for name, value in seconds.items() if value is not None}
+    return Settings(**given) if given else None
+
+
+def outcome(status: Document) -> str:
+    """The outcome word of a status: what cannot be trusted or is quarantined is for a person to look at."""
+    journal = status["journal"]
+    if journal.get("problem") or journal.get("lost", {}).get("foundNow"):
+        return "broken_contract"
+    foreign = any(hold.startswith(BLOCKING) for hold in status.get("attemptHolds", ()))
+    return "blocked" if foreign or status["lateWrites"]["quarantined"] else "done"
+
+
+def facts(status: Document, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of a command's result."""
+    return {
+        "outcome": outcome(status),
+        "document": status,
+        "contract": CONTRACT,
+        "lines": lines(status),
+        "notes": list(notes),
+    }
+
+
+def teller(stream: IO[str] | None) -> Callable[[Document], None]:
+    """Writes one line for each record that a person would want to see, at once."""
+
+    def tell(record: Document) -> None:
+        if stream is not None and record["event"] not in (r.BASELINE, r.ATTACH):
+            stream.write(f"{record['at']} {record_line(record)}\n")
+            stream.flush()
+
+    return tell

@@ -1,0 +1,364 @@
+"""Collecting by hand, outside any job: a checkout's change as a file and its document.
+
+A patch file onto the branch that a checkout is on, outside any job: the same judgement, and the checkout follows.
+
+A unit's worktree opened by hand: its job is made where it is new.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ktxkit.base import contracts, files
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.errors import CannotRun, Refused
+from ktxkit.base.rules.text import path_fields
+from ktxkit.git import merging
+from ktxkit.git.neutral import Neutral, open_neutral
+from ktxkit.git.objects import Objects
+from ktxkit.git.rules.child import Expected
+from ktxkit.git.rules.patch import documents
+from ktxkit.store import jobs
+from ktxkit.store.branch_lock import Held
+from ktxkit.store.leases import worktrees
+from ktxkit.store.rules import names
+from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
+from ktxkit.store.world import World
+from ktxkit.work import candidate, integrate, recover, target, verification
+from ktxkit.work import integrate as step
+from ktxkit.work.candidate import Judged, Offer
+from ktxkit.work.closing import open_unit
+from ktxkit.work.collect import CONTRACT, Request, collect
+from ktxkit.work.report import naming_what_moved
+
+# By hand these two are ordinary files and a link's target is data; what runs code still has to be allowed by name.
+CONTROL_BY_HAND = (".gitattributes", "**/.gitattributes", ".gitignore", "**/.gitignore")
+
+
+def policy_by_hand(args: Namespace) -> dict[str, Any]:
+    """The policy that the options of a command line make."""
+    made: dict[str, Any] = {"allowControl": list(CONTROL_BY_HAND), "foreignLinks": not args.inside_links}
+    lists = {"allow": "allow", "deny": "deny", "text_root": "textRoots"}
+    made |= {key: getattr(args, name) for name, key in lists.items() if getattr(args, name, None)}
+    limits = {"max_file_bytes": "maxFileBytes", "max_patch_bytes": "maxPatchBytes"}
+    made |= {key: getattr(args, name) for name, key in limits.items() if getattr(args, name, None) is not None}
+    if getattr(args, "sl_disallowed", False):
+        made["slDisallowed"] = True
+    return made
+
+
+def _why(document: Document) -> Document:
+    return {"transportReason": document["transportReason"]} if "transportReason" in document else {}
+
+
+def _output(named: str) -> Path:
+    """Where the patch goes; no directory is made for it. Raises CannotRun where it cannot be written there."""
+    path = Path(os.path.realpath(named))
+    if not path.parent.is_dir():
+        raise CannotRun(f"there is no directory {path.parent}", where=named, hint="make it first, or give another -o")
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise CannotRun("a FIFO or device takes no patch", where=named, hint="name a file with -o")
+    if path.is_dir():
+        raise CannotRun("a directory stands where the patch would be written", where=named, hint="name a file with -o")
+    return path
+
+
+def collect_by_hand(world: World, args: Namespace) -> Document:
+    """The document of `patch-collect -C CHILD --base REV -o FILE`, written beside FILE."""
+    top = world.repository.top
+    if not args.output or not args.base:
+        raise CannotRun("--base and -o go together", hint="patch-collect -C CHILD --base REV -o FILE")
+    if top is None:
+        raise CannotRun("there is no checkout here", hint="-C names the worktree to collect from")
+    base = jobs.commit_of(world, args.base)
+    branch = args.expect_branch
+    full = f"refs/heads/{branch}" if branch and not branch.startswith("refs/") else branch
+    request = Request(
+        top=top,
+        base=base,
+        expected=Expected(branch=full, any_branch=branch is None, require_clean=args.require_clean),
+        policy=policy_by_hand(args),
+        integration=args.integration,
+    )
+    path = _output(args.output)
+    document = collect(world, request, path)
+    if document["transport"] != "patch" and os.path.lexists(path):
+        raise Refused(
+            "this change has no patch, and an earlier file stands where it would be",
+            where=str(path),
+            hint="it was left as it is; move it away, or give another -o",
+            data={"outcome": document["outcome"], **_why(document)},
+        )
+    beside = path.with_name(path.name + ".json")
+    files.write_named(beside.parent, beside.name, contracts.dumps(CONTRACT, document, str(beside)))
+    return document
+
+
+MOVED = "look at what came meanwhile; leave --expect-head out, or give the new one"
+
+
+@dataclass(frozen=True)
+class How:
+    """What the caller asks for beside the file. `base`: of a bare patch. `policy`: as in a lease."""
+
+    base: str = ""
+    expect_head: str = ""
+    message: str = ""
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    follow_renames: bool = False
+    gates: bool = True
+    verify: Sequence[str] = ()
+    verify_limit: float | None = None
+
+
+def apply_file(world: World, patch: Path, how: How) -> Document:
+    """Apply the patch in `patch` (with its document beside it, or bare with `how.base`); returns the receipt.
+
+    Raises Refused (`dirty_target` and others: nothing was changed), BrokenContract (`invalid_patch`, `missing_base`).
+    """
+    step.check_message(how.message)
+    top = world.repository.top
+    if top is None:
+        raise CannotRun("there is no checkout here", hint="-C names a checkout of the branch")
+    git = world.git.at(top)
+    ref = git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text
+    if not ref:
+        raise Refused("HEAD is detached: which branch?", where=str(top), hint="switch to the branch first")
+    began = world.clock.monotonic()
+    with recover.holding(world, ref) as held, open_neutral(world) as neutral:
+        before = git.resolve("HEAD")
+        if before is None:
+            raise Refused("the branch has no commit yet", where=str(top), hint="commit something first")
+        if how.expect_head and git.resolve(how.expect_head) != before:
+            raise Refused(
+                f"HEAD is {before}, expected {how.expect_head}", where=str(top), hint=MOVED, outcome="target_moved"
+            )
+        offer, document = offer_from(world, neutral, neutral.objects, patch, how)
+        work = Work(world, held, neutral, neutral.objects, top, ref, before, how, patch, began)
+        return _applied(work, offer, document)
+
+
+@dataclass(frozen=True)
+class Work:
+    """One application under way."""
+
+    world: World
+    held: Held
+    neutral: Neutral
+    objects: Objects
+    top: Path
+    ref: str
+    before: str
+    how: How
+    patch: Path
+    began: float
+
+
+def offer_from(world: World, neutral: Neutral, objects: Objects, patch: Path, how: How) -> tuple[Offer, Document]:
+    """What a file hands over, with its document; a bare patch gets one from its base."""
+    beside = patch.with_name(patch.name + ".json")
+    if beside.is_file():
+        document = contracts.loads("patch", files.read(beside), str(beside))
+        if how.base and world.git.resolve(how.base) != document["base"]:
+            raise Refused(
+                f"--base is not the patch's base {document['base']}", where=str(beside), hint="leave --base out"
+            )
+    elif not patch.is_file():
+        said = "a patch is a regular file; this is none" if patch.exists() else "no such patch file"
+        raise CannotRun(said, where=str(patch), hint="patch-collect -o FILE writes one")
+    elif how.base:
+        document = bare_document(world, neutral, patch, how.base)
+    else:
+        raise CannotRun(
+            f"there is no {beside.name} beside the patch", where=str(patch), hint="name its base commit with --base REV"
+        )
+    return candidate.offer_of(world, neutral, document, patch, how.policy), document
+
+
+def bare_document(world: World, neutral: Neutral, patch: Path, revision: str) -> Document:
+    """The document of a patch that came from elsewhere: what it makes of the base tree decides."""
+    base = jobs.commit_of(world, revision)
+    base_tree = neutral.tree_of(base)
+    assert base_tree is not None, "a commit has a tree"
+    digest, size = merging.file_digest(patch)
+    tree = merging.tree_with_patch(neutral, base_tree, patch, bare=True)
+    entries = merging.changes(neutral, base_tree, tree)
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "patch",
+        "outcome": "collected" if entries else "noop",
+        "objectFormat": neutral.object_format,
+        "base": base,
+        "baseTree": base_tree,
+        "tree": tree,
+        "transport": "patch",
+        "patchDigest": digest,
+        "patchBytes": size,
+        "paths": documents(entries, {}, {}),
+        "collectedAt": timestamp(world.clock.now()),
+    }
+
+
+def _applied(work: Work, offer: Offer, document: Document) -> Document:
+    judged = _judged(work, offer, document)
+    receipt = _receipt(work, judged, document)
+    if judged.outcome != "accepted":
+        return receipt
+    git = target.runner(work.held, work.top)
+    status = target.require_free(work.world, git, judged.entries, judged.tree)
+    message = f"{work.how.message.strip() or f'Apply {work.patch.name}'}\n"
+    commit, _ = target.commit_for_user(work.world, work.neutral, judged.tree, work.before, message, sign=False)
+    place = names.branch_intent(work.ref)
+    work.held.begin("apply-file", place)
+    if work.how.verify:
+        run = _verified(work, commit, judged.tree)
+        receipt["verification"] = run
+        if not verification.passed(run):
+            work.held.settle()
+            return receipt | {"outcome": "verification_failed", "message": verification.why_not(run)}
+    receipt |= {"after": commit, "commit": commit, "tree": judged.tree}
+    work.world.writable_store.write("intent", place, _intent(work) | _follows(work, receipt))
+    with naming_what_moved(work.world, work.held, place, "the patch is applied", "any command on that branch"):
+        target.move_checkout(work.held, git, work.ref, work.before, commit, judged.entries, status)
+        work.world.writable_store.write("receipt", names.branch_receipt(work.ref), receipt)
+        work.world.writable_store.remove(place)
+        work.held.settle()
+    return receipt
+
+
+def _verified(work: Work, commit: str, tree: str) -> Document:
+    path = work.world.writable_store.path(names.verify_dir(work.ref))
+    check = verification.Check(work.how.verify, work.how.verify_limit, path, names.VERIFY_LOGS)
+    work.world.writable_store.write("intent", names.branch_intent(work.ref), _intent(work), durable=False)
+    run = verification.verify(work.world, work.held, check, commit, tree)
+    if not verification.passed(run):
+        before = work.neutral.tree_of(work.before)
+        assert before is not None, "HEAD is a commit"
+        run = integrate.blamed(work.world, work.held, check, (work.before, before), (commit, tree))
+    work.world.writable_store.remove(names.branch_intent(work.ref))
+    return run
+
+
+def _judged(work: Work, offer: Offer, document: Document) -> Judged:
+    if document["outcome"] == "noop" or not offer.entries:
+        return Judged("noop")
+    breaches = candidate.by_policy(work.neutral, work.objects, offer)
+    if breaches or document["outcome"] == "policy_rejected":
+        return Judged("policy_rejected", breaches=tuple(breaches))
+    tree = work.neutral.tree_of(work.before)
+    assert tree is not None, "HEAD is a commit"
+    judged = candidate.merged(work.neutral, work.objects, offer, tree, follow=work.how.follow_renames)
+    if judged.outcome == "candidate" and work.how.gates:
+        judged = candidate.gated(work.world, judged, tree, {})
+    if judged.outcome != "candidate":
+        return judged
+    return Judged("accepted", judged.tree, judged.entries, gates=judged.gates, followed=judged.followed)
+
+
+def _intent(work: Work) -> Document:
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "intent",
+        "step": "apply-file",
+        "nonce": work.held.nonce,
+        "at": timestamp(work.world.clock.now()),
+        "ref": work.ref,
+        "before": work.before,
+    }
+
+
+def _follows(work: Work, receipt: Document) -> Document:
+    """What the intent says once the commit is made and the checkout is about to follow."""
+    return {"commit": receipt["commit"], **path_fields(bytes(work.top), "checkout"), "prepared": receipt}
+
+
+def _receipt(work: Work, judged: Judged, document: Document) -> Document:
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "receipt",
+        "outcome": judged.outcome,
+        "at": timestamp(work.world.clock.now()),
+        "integrationRef": work.ref,
+        "before": work.before,
+        "nonce": work.held.nonce,
+        "patchTree": document["tree"],
+        **step.facts_of(judged),
+        **({"breaches": document["breaches"]} if "breaches" in document and not judged.breaches else {}),
+        "paths": [path_fields(e.path) for e in judged.entries] or step.paths_of(document),
+        **step.handed_over(document),
+        "durationMs": round((work.world.clock.monotonic() - work.began) * 1000, 3),
+    }
+
+
+def apply_by_hand(world: World, args: Namespace) -> Document:
+    """What `patch-apply -C DIR PATCH` does."""
+    how = How(
+        base=args.base,
+        expect_head=args.expect_head,
+        message=args.message or "",
+        policy=policy_by_hand(args),
+        follow_renames=args.follow_renames,
+        gates=not args.no_gates,
+        verify=args.command,
+        verify_limit=args.verify_limit,
+    )
+    return apply_file(world, Path(os.path.realpath(args.patch)), how)
+
+
+@dataclass(frozen=True)
+class AskedUnit:
+    """What the command line asks for. Facts of the job count where it is new, or must agree."""
+
+    job: str
+    unit: str
+    base: str = ""
+    target: str = ""
+    connection: str = DEFAULT_CONNECTION
+    source: str = DEFAULT_SOURCE
+    after: Sequence[str] = ()
+    allow: Sequence[str] = ()
+    deny: Sequence[str] = ()
+    sl_disallowed: bool = False
+    copy: Sequence[str] = ()
+    sparse: Sequence[str] = ()
+
+
+def open_by_hand(world: World, asked: AskedUnit) -> Document:
+    """Open a unit of a job; returns its lease. The job, its base and the unit's position are made where they are new.
+
+    Raises CannotRun, Refused, Blocked.
+    """
+    names.check_key(asked.unit)
+    job = _ensure_job(world, asked)
+    base = jobs.commit_of(world, asked.base) if asked.base else job["base"]
+    for key in asked.after:
+        jobs.unit_of(job, key)
+    unit = jobs.add_unit(world, asked.job, asked.unit, asked.after)
+    policy = {
+        **({"allow": list(asked.allow)} if asked.allow else {}),
+        **({"deny": list(asked.deny)} if asked.deny else {}),
+        **({"slDisallowed": True} if asked.sl_disallowed else {}),
+    }
+    return open_unit(world, job, unit, base=base, policy=policy, copy=asked.copy, sparse=asked.sparse, owned=False)
+
+
+def _ensure_job(world: World, asked: AskedUnit) -> Document:
+    """The job with its base fixed, and the base kept at a ref: a projection's commit is on no branch."""
+    names.check_job(asked.job)
+    job = world.store.read_optional(jobs.CONTRACT, names.job_doc(asked.job))
+    if job is None or asked.target:
+        target = jobs.target_ref(world, asked.target)
+        base = jobs.commit_of(world, asked.base or target) if job is None else None
+        job = jobs.create(world, asked.job, target=target, base=base, connection=asked.connection, source=asked.source)
+    if "base" not in job:
+        fixed = jobs.commit_of(world, job["target"])
+        job = jobs.change(world, asked.job, lambda document: document.setdefault("base", fixed))
+    if world.git.resolve(names.base_ref(asked.job)) is None:
+        worktrees(world).keep(names.base_ref(asked.job), job["base"])
+    return job
