@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -12,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from ktxkit.app import completions
+from ktxkit.app.commands import scripts
+from ktxkit.app.introspection import all_parsers, man_pages
 from ktxkit.base import contracts
+from tests.support.browser import need
 from tests.support.install import ROOT, checked, export, once, venv
 from tests.support.repos import Repo
 
@@ -52,7 +57,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
 def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    top = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    data = {name.partition(".data/data/")[2] for name in names if ".data/" in name}
+    assert data == {f"share/man/man1/{name}.1" for name in man_pages(all_parsers(scripts().values()))}
+    top = {name.split("/")[0] for name in names if ".dist-info" not in name and ".data/" not in name}
     assert top == {"ktxkit", *(f"{module}.py" for module in PYPROJECT["tool"]["setuptools"]["py-modules"])}
     assert {f"ktxkit/schemas/{name}.schema.json" for name in contracts.names()} <= set(names)
     hooks = {f"ktxkit/hooks/{path.name}" for path in (ROOT / "hooks").iterdir() if path.is_file()}
@@ -66,6 +73,27 @@ def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
 def test_installed_scripts_answer(installed: Path, name: str, tmp_path: Path) -> None:
     version = PYPROJECT["project"]["version"]
     assert checked(installed / name, "--version", cwd=tmp_path) == f"{name} {version}\n"
+
+
+def test_git_finds_the_man_pages_beside_the_commands(installed: Path, repo: Repo) -> None:
+    need(shutil.which("man"), "man")
+    env = {**os.environ, "PATH": f"{installed}:{os.environ['PATH']}", "MANPAGER": "cat", "MANWIDTH": "80"}
+    env.pop("MANPATH", None)
+    assert checked("git", "ktx", "--help", cwd=repo.path, env=env).startswith("GIT-KTX(1)")
+    for name in SCRIPTS:
+        assert checked("man", name, cwd=repo.path, env=env).startswith(f"{name.upper()}(1)")
+    assert checked("man", "git-ktx-status", cwd=repo.path, env=env).startswith("GIT-KTX-STATUS(1)")
+    assert checked("git", "ktx", "help", "job-run", cwd=repo.path, env=env).startswith("usage: job-run ")
+
+
+def test_completions_came_with_the_wheel(installed: Path, tmp_path: Path) -> None:
+    """shtab is not there: they were written when it was built, from the same parsers."""
+    absent = subprocess.run([installed / "python", "-c", "import shtab"], capture_output=True, text=True, check=False)
+    assert "ModuleNotFoundError" in absent.stderr
+    for shell in completions.SHELLS:
+        assert checked(installed / "git-ktx", "completions", shell, cwd=tmp_path) == checked(
+            Path(sys.executable).parent / "git-ktx", "completions", shell, cwd=tmp_path
+        )
 
 
 def test_without_jsonschema_rs_every_command_answers(installed: Path, tmp_path: Path) -> None:
@@ -175,6 +203,8 @@ def test_an_editable_install(tmp_path: Path) -> None:
     init = source / "ktxkit" / "__init__.py"
     init.write_text(init.read_text().replace(PYPROJECT["project"]["version"], "9.9.9"))
     assert checked(there / "trace-append", "--version", cwd=tmp_path) == "trace-append 9.9.9\n"
+    assert (there.parent / "share/man/man1/git-ktx.1").is_file()
+    assert not list(source.rglob("completions.bash")), "they would be those of yesterday's parsers"
     found = checked(
         there / "python", "-c", "from ktxkit.base import contracts; print(*contracts.names())", cwd=tmp_path
     )

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from collections.abc import Iterable
 
+from ktxkit import __version__
 from ktxkit.app import git_ktx
 from ktxkit.app.cli import Parser
 from ktxkit.app.commands import scripts
+from ktxkit.app.rules import manpage
 from ktxkit.app.rules.command_spec import Command, Option
 
 
 def all_commands() -> list[Command]:
     """Every installed command, then the subcommands of `git ktx` (named `git ktx status`)."""
-    found = [importlib.import_module(module).parser() for module in scripts().values()]
-    return [of(parser) for parser in (*found, *(git_ktx.module(name).parser() for name in git_ktx.names()))]
+    return [of(parser) for parser in all_parsers(scripts().values())]
+
+
+def all_parsers(modules: Iterable[str]) -> list[Parser]:
+    """The parsers of these modules of commands, then those of the subcommands of `git ktx`."""
+    found = [importlib.import_module(module).parser() for module in modules]
+    return [*found, *(git_ktx.module(name).parser() for name in git_ktx.names())]
+
+
+def man_pages(parsers: Iterable[Parser]) -> dict[str, str]:
+    """The man page of each of these, by its name without the section."""
+    commands = [of(parser) for parser in parsers]
+    return {manpage.page_name(command): manpage.render(command, commands, __version__) for command in commands}
 
 
 def of(parser: Parser) -> Command:
     """One parser as data."""
     options = [
-        _option(action, group.title or "options")
+        option_of(action, group.title or "options")
         for group in parser._action_groups
         for action in group._group_actions
         if action.help != argparse.SUPPRESS
@@ -29,7 +43,8 @@ def of(parser: Parser) -> Command:
     return Command(parser.prog, parser.doc, tuple(positionals + [o for o in options if o.flags]), parser.takes_command)
 
 
-def _option(action: argparse.Action, group: str) -> Option:
+def option_of(action: argparse.Action, group: str = "options") -> Option:
+    """One option or positional argument as data."""
     takes = action.nargs != 0
     metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
     choices = tuple(str(choice) for choice in action.choices or ())

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.app import git_ktx
-from ktxkit.app.introspection import all_commands
-from ktxkit.app.rules import completions, manpage
+from ktxkit.app import completions, git_ktx
+from ktxkit.app.commands import scripts as modules
+from ktxkit.app.introspection import all_commands, all_parsers
+from ktxkit.app.rules import manpage
 from ktxkit.app.rules.command_spec import Command
 from tests.support.browser import need
 from tests.support.commands import call
@@ -30,11 +31,15 @@ def test_every_command_is_there() -> None:
     assert [c.name for c in COMMANDS] == [*SCRIPTS, *(f"git ktx {name}" for name in git_ktx.names())]
 
 
+def rendered(shell: str) -> str:
+    return completions.render(shell, all_parsers(modules().values()))
+
+
 @pytest.fixture(scope="module")
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("completions")
     for shell in completions.SHELLS:
-        (place / shell).write_text(completions.render(shell, COMMANDS))
+        (place / shell).write_text(rendered(shell))
     return place
 
 
@@ -42,6 +47,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def job(repo: Repo) -> Repo:
     """A repository with one job, for what is completed from the store."""
     assert call("worktree-open", "--job", "night-1", "--unit", "a", cwd=repo.path).status == 0
+    repo.write("READ me", "x")
     return repo
 
 
@@ -52,12 +58,13 @@ def path() -> dict[str, str]:
 def ran(argv: list[str], cwd: Path) -> list[str]:
     done = subprocess.run(argv, cwd=cwd, env=path(), capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stderr == "", done
-    return done.stdout.split()
+    return [line for line in done.stdout.splitlines() if line]
 
 
 def in_bash(scripts: Path, cwd: Path, *words: str) -> list[str]:
-    function = "_git_ktx" if words[0] in ("git", "git-ktx") else "_ktx"
+    """What bash offers for the last word; `git` is completed by git's own completion, which calls `_git_ktx`."""
     quoted = " ".join(f"'{word}'" for word in words)
+    function = "_git_ktx" if words[0] == "git" else f"$(complete -p {words[0]} | sed 's/.*-F \\([^ ]*\\) .*/\\1/')"
     body = f". {scripts}/bash; compopt() {{ :; }}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; {function}"
     return ran(["bash", "-c", f'{body}; printf "%s\\n" "${{COMPREPLY[@]}}"'], cwd)
 
@@ -70,7 +77,7 @@ def in_fish(scripts: Path, cwd: Path, *words: str) -> list[str]:
         cwd=cwd, env=path(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0 and done.stderr == "", done
-    return [line.split("\t")[0] for line in done.stdout.splitlines()]
+    return [line.split("\t")[0].replace("\\ ", " ") for line in done.stdout.splitlines()]
 
 
 @each
@@ -95,6 +102,9 @@ VALUES: list[tuple[list[str], set[str]]] = [
     (["git-ktx", "job-report", "--job", ""], {"night-1"}),
     (["job-run", "READ"], {"README"}),
     (["job-run", "-C", ".kt"], {".ktx"}),
+    (["job-run", "REA"], {"READ me", "README"}),
+    (["patch-collect", "--job", "night-1", "--unit", ""], {"a"}),
+    (["git-ktx", "patch-collect", "--unit", ""], {"a"}),
 ]
 
 
@@ -108,29 +118,42 @@ def test_values(shell: object, scripts: Path, job: Repo, words: list[str], wante
         assert all(word.startswith(words[-1]) for word in offered)
 
 
+def test_bash_completes_what_git_runs(scripts: Path, job: Repo) -> None:
+    """Of `git ktx`, git's own completion asks the function of that name."""
+    assert in_bash(scripts, job.path, "git", "ktx", "stat") == ["status"]
+    assert in_bash(scripts, job.path, "git", "-C", ".", "ktx", "job-report", "--job", "") == ["night-1"]
+
+
 def test_nothing_is_offered_after_two_dashes(scripts: Path, tmp_path: Path) -> None:
     assert in_bash(scripts, tmp_path, "trace-append", "--", "make", "--") == []
 
 
-def test_zsh_in_a_terminal(scripts: Path, job: Repo) -> None:
+LOADED = {  # in zsh: sourced, or a function that is loaded when it is first needed
+    "sourced": "autoload -Uz compinit; compinit -u -d {top}/.zc; . {script}",
+    "in fpath": "cp {script} {top}/_ktx; fpath=({top} $fpath); autoload -Uz compinit; compinit -u -d {top}/.zc",
+}
+TYPED = {
+    "trace-append --dura": "trace-append --duration-ms",
+    "job-report --job ni": "job-report --job night-1",
+    "git-ktx stat": "git-ktx status",
+    "trace-append --level de": "trace-append --level debug",
+    "git ktx patch-coll": "git ktx patch-collect",
+    "job-run READM": "job-run README",
+}
+
+
+@pytest.mark.parametrize("how", LOADED)
+def test_zsh_in_a_terminal(scripts: Path, job: Repo, how: str) -> None:
     zsh = need(shutil.which("zsh"), "zsh")
     subprocess.run([zsh, "-n", scripts / "zsh"], check=True)
-    bin_dir = Path(sys.executable).parent
+    start = LOADED[how].format(top=job.path.parent, script=scripts / "zsh")
     with terminal(job.path, zsh, "-f", columns=100) as screen:
-        start = f"PATH={bin_dir}:$PATH; PS1='> '; autoload -Uz compinit; compinit -u -d {job.path}/.zc; . {scripts}/zsh"
-        screen.type(f"clear; {start}; echo rea''dy", "Enter")
+        screen.type(f"clear; PATH={Path(sys.executable).parent}:$PATH; PS1='> '; {start}; echo rea''dy", "Enter")
         screen.wait_for("ready")
-        screen.type("trace-append --dura", "Tab")
-        screen.wait_for("trace-append --duration-ms")
-        screen.type("", "C-u")
-        screen.type("job-report --job ni", "Tab")
-        screen.wait_for("job-report --job night-1")
-        screen.type("", "C-u")
-        screen.type("git-ktx stat", "Tab")
-        screen.wait_for("git-ktx status")
-        screen.type("", "C-u")
-        screen.type("trace-append --level de", "Tab")
-        screen.wait_for("trace-append --level debug")
+        for typed, completed in TYPED.items():
+            screen.type(typed, "Tab")
+            screen.wait_for(completed)
+            screen.type("", "C-u")
 
 
 @each
@@ -155,7 +178,7 @@ def test_a_man_page(command: Command, tmp_path: Path) -> None:
 def test_they_are_printed_and_written(tmp_path: Path) -> None:
     for shell in completions.SHELLS:
         done = call("git-ktx", "completions", shell, cwd=tmp_path)
-        assert done.status == 0 and done.out == completions.render(shell, COMMANDS)
+        assert done.status == 0 and done.out == rendered(shell)
     assert call("git-ktx", "completions", "tcsh", cwd=tmp_path).status == 2
     assert call("git-ktx", "man", "git-ktx-status", cwd=tmp_path).out.startswith('.TH "GIT\\-KTX\\-STATUS"')
     assert call("git-ktx", "man", cwd=tmp_path).status == 0

@@ -52,6 +52,14 @@ def test_nothing_yet(repo: Repo) -> None:
     assert not (repo.path / ".ktx").exists()
 
 
+def test_help(repo: Repo) -> None:
+    assert ktx(repo, "help").out.startswith("usage: git-ktx ")
+    assert ktx(repo, "help", "status").out == ktx(repo, "status", "--help").out
+    assert ktx(repo, "help", "job-run").out == call("job-run", "--help", cwd=repo.path).out
+    unknown = ktx(repo, "help", "job-rnu")
+    assert unknown.status == 2 and "did you mean job-run?" in unknown.err
+
+
 def test_status_names_the_next_step(repo: Repo) -> None:
     assert call("worktree-open", "--job", "j1", "--unit", "one", cwd=repo.path).status == 0
     row = document(repo, "status")["jobs"][0]

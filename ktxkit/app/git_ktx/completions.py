@@ -1,8 +1,8 @@
 """Print the completions of every command for a shell.
 
-reads    the parsers of the installed commands
+reads    what was written when ktxkit was built; in a checkout, the parsers of the commands
 writes   nothing
-exits    0 printed, 2 an unknown shell
+exits    0 printed, 2 an unknown shell, or a checkout without shtab
 example  source <(git ktx completions bash)
          git ktx completions zsh > ~/.zfunc/_ktx
          git ktx completions fish > ~/.config/fish/completions/ktxkit.fish
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import argparse
 
-from ktxkit.app import cli
-from ktxkit.app.introspection import all_commands
-from ktxkit.app.rules import completions
+from ktxkit.app import cli, completions
+from ktxkit.app.commands import scripts
+from ktxkit.app.introspection import all_parsers
+from ktxkit.base.errors import CannotRun
 
 
 def parser() -> cli.Parser:
@@ -24,5 +25,15 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: object) -> cli.Result:
-    text = completions.render(args.shell, all_commands())
+    text = completions.written(args.shell) or _rendered(args.shell)
     return cli.Result(lines=text.rstrip("\n").split("\n"), data={"shell": args.shell, "script": text})
+
+
+def _rendered(shell: str) -> str:
+    try:
+        return completions.render(shell, all_parsers(scripts().values()))
+    except ImportError as error:
+        raise CannotRun(
+            "a checkout has no completions without shtab: they are written when ktxkit is built",
+            hint="pip install shtab, or `pip install .` instead of an editable install",
+        ) from error

@@ -12,10 +12,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ktxkit import __version__
 from ktxkit.app import cli
-from ktxkit.app.introspection import all_commands
-from ktxkit.app.rules import manpage
+from ktxkit.app.commands import scripts
+from ktxkit.app.introspection import all_parsers, man_pages
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import nearest, plural
 
@@ -33,8 +32,7 @@ def parser() -> cli.Parser:
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.base import files
 
-    every = all_commands()
-    pages = {manpage.page_name(command): manpage.render(command, every, __version__) for command in every}
+    pages = man_pages(all_parsers(scripts().values()))
     if args.to:
         where = world.cwd / args.to
         files.make_dirs(where, 0o755)

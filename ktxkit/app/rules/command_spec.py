@@ -18,12 +18,14 @@ class Option:
 
     @property
     def completes(self) -> str:
-        """What its value is: `choices`, `job`, `directory`, `file`, or nothing that we know."""
+        """What its value is: `choices`, `job`, `unit`, `directory`, `file`, or nothing that we know."""
         if self.choices:
             return "choices"
         kind = self.value.strip("[]. ").upper()
-        if kind in ("JOB",):
+        if kind == "JOB":
             return "job"
+        if kind == "KEY" and "--unit" in self.flags:
+            return "unit"
         if kind in ("DIR", "DIRECTORY"):
             return "directory"
         return "file" if kind in ("FILE", "PATH", "PATCH", "JOBFILE") else ""
