@@ -175,6 +175,12 @@ def test_a_man_page(command: Command, tmp_path: Path) -> None:
         assert f" {title} " in f" {text} ", title
 
 
+def test_a_checkout_without_shtab_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    done = call("git-ktx", "completions", "bash", cwd=tmp_path)
+    assert done.status == 2 and "pip install shtab" in done.err
+
+
 def test_they_are_printed_and_written(tmp_path: Path) -> None:
     for shell in completions.SHELLS:
         done = call("git-ktx", "completions", shell, cwd=tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from ktxkit.base.clock import FixedClock
+from ktxkit.base.clock import FixedClock, SystemClock
 from ktxkit.base.errors import CannotRun, KtxError
 from ktxkit.ingest.connectors import interface
 from ktxkit.ingest.connectors.http import Client, Forbidden, Unavailable
@@ -31,6 +32,7 @@ class Server:
     answers: dict[str, Any]
     trouble: dict[str, list[Answer]] = field(default_factory=dict)
     seen: list[tuple[str, dict[str, list[str]], dict[str, str]]] = field(default_factory=list)
+    connections: set[tuple[str, int]] = field(default_factory=set)
     url: str = ""
 
     def answer(self, target: str, headers: dict[str, str]) -> Answer:
@@ -48,6 +50,11 @@ class Server:
         return 200, value(query) if callable(value) else value, {}
 
 
+class Listening(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hung up."""
+
+
 @pytest.fixture
 def serve() -> Iterator[Callable[[dict[str, Any]], Server]]:
     running: list[ThreadingHTTPServer] = []
@@ -56,7 +63,11 @@ def serve() -> Iterator[Callable[[dict[str, Any]], Server]]:
         server = Server(answers)
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"  # the connection is kept
+            disable_nagle_algorithm = True
+
             def do_GET(self) -> None:
+                server.connections.add(self.client_address)
                 status, value, headers = server.answer(self.path, {k.lower(): v for k, v in self.headers.items()})
                 body = value if isinstance(value, bytes) else json.dumps(value).encode()
                 self.send_response(status)
@@ -68,7 +79,7 @@ def serve() -> Iterator[Callable[[dict[str, Any]], Server]]:
             def log_message(self, format: str, *args: Any) -> None:
                 """Quiet."""
 
-        listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        listening = Listening(("127.0.0.1", 0), Handler)
         running.append(listening)
         threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
         server.url = f"http://127.0.0.1:{listening.server_address[1]}"
@@ -298,6 +309,79 @@ def test_time_limits(serve: Callable[..., Server]) -> None:
             client(server.url, request_limit=0.05).get("api/slow")
     finally:
         released.set()
+
+
+def test_one_connection_for_many_requests(serve: Callable[..., Server]) -> None:
+    server = serve({f"/api/{number}": {"number": number} for number in range(50)})
+    asking = client(server.url)
+    assert [asking.get(f"api/{number}")["number"] for number in range(50)] == list(range(50))
+    assert len(server.connections) == 1
+    server.trouble["/api/1"] = [(503, "x" * 100_000, {})]  # a body that nobody reads
+    assert asking.get("api/1") == {"number": 1} and asking.get("api/2") == {"number": 2}
+    assert len(server.connections) == 2
+
+
+def test_redirects_end(serve: Callable[..., Server]) -> None:
+    server = serve({})
+    server.trouble["/api/x"] = [(302, "", {"Location": "/api/x"})] * 20
+    with pytest.raises(Unavailable, match="redirects more than 10 times"):
+        client(server.url).get("api/x")
+    assert len(server.trouble["/api/x"]) == 10
+    server.trouble["/api/x"] = [(302, "", {})]
+    with pytest.raises(Unavailable, match="status 302"):
+        client(server.url).get("api/x")
+
+
+def test_an_answer_that_trickles_in_ends_with_the_limit() -> None:
+    """Each byte comes in time; all of them would take a day."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    ended = threading.Event()
+
+    def trickle() -> None:
+        for _ in range(5):
+            connection, _ = listening.accept()
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            while not ended.wait(0.01):
+                try:
+                    connection.sendall(b" ")
+                except OSError:
+                    break  # gate-ok: the client has hung up, as it should
+            connection.close()
+
+    sending = threading.Thread(target=trickle)
+    sending.start()
+    asking = Client(f"http://127.0.0.1:{listening.getsockname()[1]}", {}, Sleepless(), request_limit=0.2)
+    try:
+        with pytest.raises(Unavailable, match=r"no answer after 5 tries: not all of it within 0.2 seconds"):
+            asking.get("api/x")
+    finally:
+        ended.set()
+        sending.join()
+        listening.close()
+
+
+class Sleepless(SystemClock):
+    """The machine's clock, that waits for nothing."""
+
+    def sleep(self, seconds: float) -> None:
+        pass
+
+
+def test_the_proxy_of_the_environment(serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = serve({"/api/x": {"through": "the proxy"}})  # it answers itself, whatever host is asked for
+    monkeypatch.setenv("http_proxy", proxy.url.replace("http://", "http://user:p%40ss@"))
+    assert client("http://metabase.invalid").get("api/x") == {"through": "the proxy"}
+    assert proxy.seen[-1][2]["proxy-authorization"] == "Basic dXNlcjpwQHNz"
+    assert proxy.seen[-1][2]["host"] == "metabase.invalid"
+    monkeypatch.setenv("http_proxy", proxy.url.removeprefix("http://"))
+    assert client("http://metabase.invalid").get("api/x") == {"through": "the proxy"}
+    asked = len(proxy.seen)
+    monkeypatch.setenv("no_proxy", "metabase.invalid")
+    with pytest.raises(Unavailable, match="no answer after 5 tries"):
+        client("http://metabase.invalid").get("api/x")
+    server = serve({"/api/x": {"ok": 1}})
+    assert client(server.url).get("api/x") == {"ok": 1}, "this machine itself needs no proxy"
+    assert len(proxy.seen) == asked
 
 
 def test_nobody_listens() -> None:

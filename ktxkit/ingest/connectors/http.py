@@ -1,27 +1,35 @@
-"""A small JSON client: time limits, retries that wait longer each time, answers of bounded size, no foreign redirect.
+"""A small JSON client: one connection for many requests, time limits, retries that wait longer each time, answers of
+bounded size, no foreign redirect.
 
 Secrets go into a header of each request and nowhere else: not into an address, a message or a file.
 """
 
 from __future__ import annotations
 
-import http.client
-import urllib.error
+import ssl
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import contracts
 from ktxkit.base.clock import Clock
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
+
+if TYPE_CHECKING:
+    import urllib3
 
 ANSWER_LIMIT = 64 * 1024 * 1024  # bytes
 TRIES = 5
 FIRST_WAIT = 0.5  # seconds; doubled with each try
 LONGEST_WAIT = 60.0
 AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+ELSEWHERE = frozenset({301, 302, 303, 307, 308})
+REDIRECTS = 10  # that are followed, one after the other
+CHUNK = 64 * 1024  # bytes
+HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Gone(KtxError):
@@ -34,20 +42,6 @@ class Forbidden(KtxError):
 
 class Unavailable(CannotRun):
     """No useful answer after every try."""
-
-
-class _SameHost(urllib.request.HTTPRedirectHandler):
-    """Follows redirects on the same host only: credentials go with them."""
-
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        old, new = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
-        if (old.scheme, old.netloc) != (new.scheme, new.netloc):
-            raise Unavailable(
-                f"it redirects to {new.scheme}://{new.netloc}",
-                where=_shown(req.full_url),
-                hint="credentials go to no other server: name that one, if it is the right one",
-            )
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def check_address(url: str) -> None:
@@ -84,8 +78,21 @@ class Client:
         check_address(self.base)
         self.base = self.base.rstrip("/")
         self._began = self.clock.monotonic()
-        # No proxy of the environment is meant for this machine itself; urllib honours no_proxy for the others.
-        self._opener = urllib.request.build_opener(_SameHost())
+
+    @cached_property
+    def _pool(self) -> urllib3.PoolManager:
+        """Keeps the connection. Through the environment's proxy, which is not meant for this machine itself."""
+        import urllib3
+
+        trusted = ssl.create_default_context()
+        proxy = _proxy(self.base)
+        if not proxy:
+            return urllib3.PoolManager(ssl_context=trusted, retries=False)
+        there = urllib.parse.urlsplit(proxy)
+        who = ":".join(urllib.parse.unquote(word) for word in (there.username, there.password) if word is not None)
+        headers = urllib3.make_headers(proxy_basic_auth=who) if who else None
+        address = there._replace(netloc=there.netloc.rpartition("@")[2]).geturl()
+        return urllib3.ProxyManager(address, proxy_headers=headers, ssl_context=trusted, retries=False)
 
     def get(self, path: str, **query: str | int | list[str]) -> Any:
         """The JSON of a path. Raises Gone, Forbidden, Unavailable."""
@@ -102,23 +109,65 @@ class Client:
 
     def _once(self, url: str) -> tuple[bytes | None, str, float]:
         """The body, or why there is none and how many seconds the server asks to wait."""
+        import urllib3
+
         self.requests += 1
-        request = urllib.request.Request(url, headers={"Accept": "application/json", **self.headers})
         try:
-            with self._opener.open(request, timeout=self.request_limit) as answer:
-                body = answer.read(ANSWER_LIMIT + 1)
-        except urllib.error.HTTPError as error:
-            error.close()
-            if error.code in AGAIN:
-                return None, f"status {error.code}", _seconds(error.headers.get("Retry-After"))
-            raise _refusal(error.code, url) from error
-        except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-            return None, str(getattr(error, "reason", error)) or type(error).__name__, 0.0
-        if len(body) > ANSWER_LIMIT:
-            raise Unavailable(
-                f"an answer above {ANSWER_LIMIT} bytes", where=_shown(url), hint="no document of a source is so large"
-            )
+            answer = self._followed(url)
+            try:
+                if answer.status in AGAIN:
+                    return None, f"status {answer.status}", _seconds(answer.headers.get("Retry-After"))
+                if not 200 <= answer.status < 300:
+                    raise _refusal(answer.status, url)
+                body = self._body(answer, url)
+            finally:
+                answer.close()  # read to its end, it has given its connection back before
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            return None, str(error.__cause__ or error) or type(error).__name__, 0.0
         return body, "", 0.0
+
+    def _followed(self, url: str) -> urllib3.BaseHTTPResponse:
+        """The answer, after redirects on the same host: credentials go with them. Raises Unavailable for another."""
+        here = url
+        for _ in range(REDIRECTS):
+            answer = self._pool.request(
+                "GET",
+                here,
+                headers={"Accept": "application/json", **self.headers},
+                timeout=self.request_limit,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            target = answer.headers.get("Location")
+            if answer.status not in ELSEWHERE or not target:
+                return answer
+            answer.close()
+            old, new = urllib.parse.urlsplit(here), urllib.parse.urlsplit(urllib.parse.urljoin(here, target))
+            if (old.scheme, old.netloc) != (new.scheme, new.netloc):
+                raise Unavailable(
+                    f"it redirects to {new.scheme}://{new.netloc.rpartition('@')[2]}",
+                    where=_shown(url),
+                    hint="credentials go to no other server: name that one, if it is the right one",
+                )
+            here = new.geturl()
+        raise Unavailable(
+            f"it redirects more than {REDIRECTS} times",
+            where=_shown(url),
+            hint="is it the address of the server itself?",
+        )
+
+    def _body(self, answer: urllib3.BaseHTTPResponse, url: str) -> bytes:
+        """The whole body. Raises Unavailable for one too large, TimeoutError for one that only trickles in."""
+        began, body = self.clock.monotonic(), bytearray()
+        while piece := answer.read1(CHUNK):
+            body += piece
+            if len(body) > ANSWER_LIMIT:
+                hint = "no document of a source is so large"
+                raise Unavailable(f"an answer above {ANSWER_LIMIT} bytes", where=_shown(url), hint=hint)
+            if self.clock.monotonic() - began > self.request_limit:
+                raise TimeoutError(f"not all of it within {self.request_limit:g} seconds")
+        return bytes(body)
 
     def _in_time(self, url: str) -> None:
         self._enough(0.0, url)
@@ -136,6 +185,16 @@ class Client:
                 where=_shown(url),
                 hint="try again later, or --option time-limit=SECONDS",
             )
+
+
+def _proxy(url: str) -> str:
+    """The environment's proxy for an address; "" where there is none, or no_proxy names the host."""
+    parts = urllib.parse.urlsplit(url)
+    host = parts.hostname or ""
+    proxy = (
+        "" if host in HERE or urllib.request.proxy_bypass(host) else urllib.request.getproxies().get(parts.scheme, "")
+    )
+    return proxy if not proxy or "//" in proxy else f"http://{proxy}"
 
 
 def _parsed(body: bytes, url: str) -> Any:
