@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
 
+from tests.support import endings
+from tests.support.install import wrong_install
 from tests.support.repos import Repo
 
-ROOT = Path(__file__).resolve().parent.parent
 
-
-def pytest_configure() -> None:
-    """A shell lets what it starts with `&` ignore Ctrl-C, and so would every command of a test: one waited for ever."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def pytest_configure(config: pytest.Config) -> None:
+    problem = wrong_install()
+    if problem:
+        raise pytest.UsageError(problem)
+    config.pluginmanager.register(endings, "endings")
 
 
 @pytest.fixture(autouse=True)

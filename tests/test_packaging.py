@@ -161,6 +161,19 @@ def test_a_gate_of_an_installed_package_is_found(wheel: Path, repo: Repo, tmp_pa
     assert gone.returncode == 2 and "no gate named 'shout'" in gone.stderr, gone
 
 
+def test_pytest_says_at_once_that_an_install_is_not_editable(installed: Path) -> None:
+    """Hundreds of tests failed without a word of why. The environment has ktxkit from its wheel, pytest from here."""
+    done = subprocess.run(
+        [installed / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_packaging.py"],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(Path(pytest.__file__).parent.parent)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR and done.stdout.strip() == "", done
+    assert done.stderr.startswith(f"ERROR: the tests need ktxkit installed in editable mode from {ROOT}, but "), done
+    assert "finds ktxkit.schemas nowhere" in done.stderr and "make test" in done.stderr
+    assert f"{installed / 'python'} -m pip install -e '.[dev]'" in done.stderr
+
+
 def test_no_undeclared_dependency(installed: Path, tmp_path: Path) -> None:
     """Every module and command can be imported with the declared dependencies alone; the plugin is pytest's guest."""
     body = (

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tests.support import endings
 from tests.support.commands import Ran
 
 CHILD = Path(__file__).with_name("faulty.py")
@@ -126,6 +127,7 @@ def _run(
 def _server(_pid: int) -> subprocess.Popen[str]:
     """The server of this process; it ends when its stdin is closed."""
     made = subprocess.Popen([sys.executable, str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    endings.keep(made.pid)
     atexit.register(_stop, made)
     return made
 

@@ -7,11 +7,26 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def wrong_install() -> str | None:
+    """Why this Python cannot run the tests: what it imports of ours is not of this checkout. None if it can."""
+    for name, folder in {"ktxkit.schemas": "schemas", "ktx_job_run": "commands"}.items():
+        spec = find_spec(name)
+        origins = [*(spec.submodule_search_locations or [spec.origin or ""])] if spec else []
+        if not any(Path(origin).is_relative_to(ROOT / folder) for origin in origins):
+            return (
+                f"the tests need ktxkit installed in editable mode from {ROOT}, but {sys.executable} finds {name} "
+                f"{'in ' + ', '.join(origins) if origins else 'nowhere'}, not in {ROOT / folder}. Run `make test`, or "
+                f"`{sys.executable} -m pip install -e '.[dev]'` in {ROOT} and pytest again."
+            )
+    return None
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
