@@ -45,7 +45,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 test: lint $(SYSTEM)
-	$(BIN)/python -m pytest -n $(JOBS) -q
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 
 # Fuzzing that coverage guides, where it installs (it has no wheels for every system).
 FUZZ := $(VENV)/.fuzz
@@ -55,7 +55,7 @@ $(FUZZ): $(STAMP)
 	@touch $@
 
 test-full: lint $(SYSTEM) $(FUZZ)
-	KTX_TEST_FULL=1 $(BIN)/python -m pytest -n $(JOBS) -q
+	KTX_TEST_FULL=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 
 # The documentation as a site, every link checked (--strict).
 docs: $(STAMP)

@@ -11,6 +11,9 @@ from tests.support import endings
 from tests.support.install import wrong_install
 from tests.support.repos import Repo
 
+HOME = Path.home()
+PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path(os.environ.get("XDG_CACHE_HOME") or HOME / ".cache", "pip"))
+
 
 def pytest_configure(config: pytest.Config) -> None:
     problem = wrong_install()
@@ -44,6 +47,7 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
         "NO_COLOR": "1",
+        "PIP_CACHE_DIR": PIP_CACHE,  # of the user: what one environment downloaded the next one need not
     }
     for name, value in settings.items():
         monkeypatch.setenv(name, value)

@@ -9,18 +9,21 @@ from pathlib import Path
 import pytest
 
 from ktxkit.base import contracts
-from tests.support.install import ROOT, checked, export
+from tests.support.install import ROOT, checked, export, once
 
 MKDOCS = Path(sys.executable).parent / "mkdocs"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built from a copy of the tracked files."""
-    source = export(tmp_path_factory.mktemp("site"))
-    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    checked(MKDOCS, "build", "--strict", "--quiet", "--site-dir", source / "built", cwd=source, env=env)
-    return source / "built"
+
+    def make(place: Path) -> None:
+        source = export(place / "source")
+        env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+        checked(MKDOCS, "build", "--strict", "--quiet", "--site-dir", place / "built", cwd=source, env=env)
+
+    return once(tmp_path_factory, "site", make) / "built"
 
 
 def test_every_page_is_built(site: Path) -> None:

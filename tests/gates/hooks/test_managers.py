@@ -106,15 +106,13 @@ def manager(repo: Repo, name: str, *args: str | Path) -> tuple[int, str]:
 
 @pytest.mark.parametrize("name", MANAGERS)
 def test_try_repo(layer: Repo, published: Path, name: str) -> None:
-    args = ["try-repo", str(published), "gate-check", "--all-files", "--verbose"]
-    status, said = manager(layer, name, *args)
+    """Every try builds an environment anew, so the second one asks all hooks at once."""
+    status, said = manager(layer, name, "try-repo", str(published), "gate-check", "--all-files", "--verbose")
     assert status == 0 and "looked at 1 page, 1 source" in said, said
     breaks(layer)
     layer.git("commit", "-qam", "rename")
-    status, said = manager(layer, name, *args)
-    assert status == 1 and FINDING in said, said
-    status, said = manager(layer, name, "try-repo", str(published), "gate-check-files", "--files", PAGE_PATH)
-    assert status == 1 and FINDING in said, said
+    status, said = manager(layer, name, "try-repo", str(published), "--files", PAGE_PATH)
+    assert status == 1 and said.count(FINDING) == 3, said
 
 
 def configured(repo: Repo, published: Path, name: str, *ids: str) -> None:
