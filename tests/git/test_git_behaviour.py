@@ -41,6 +41,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Repo, Neu
     """A repository whose objects all may add to, and a neutral directory on them."""
     repo = Repo.init(tmp_path_factory.mktemp("behaviour") / "repo")
     with open_neutral(world_at(repo.path)) as neutral:
+        _ = neutral.objects, neutral.differ  # their processes are this fixture's, not those of the first test to ask
         yield repo, neutral
 
 
