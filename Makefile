@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 SYSTEM := $(VENV)/.system
 JOBS ?= auto
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-full system docs documents lint format bench clean help
 
