@@ -29,7 +29,8 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     for name in list(os.environ):
         # MAKE...: under `make test` a make of a test's own would say which directory it enters. PYTHON...: where no
         # bytecode is written every command compiles what it imports, and a test takes twice its time
-        if name.startswith(("GIT_", "KTX_", "XDG_", "MAKE", "MFLAGS", "PYTHON")) and name not in ("PYTHONPATH", "PYTHONHOME"):
+        unwanted = name.startswith(("GIT_", "KTX_", "XDG_", "MAKE", "MFLAGS", "PYTHON"))
+        if unwanted and name not in ("PYTHONPATH", "PYTHONHOME"):
             monkeypatch.delenv(name)
     config = home / ".gitconfig"
     config.write_text('[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n')

@@ -360,12 +360,15 @@ def test_a_unit_that_touches_what_is_not_its_own_is_named(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("key", ["a", "project"])
-def test_what_is_written_after_collecting_is_kept_and_said(repo: Repo, key: str) -> None:
+def test_what_is_written_after_collecting_is_kept_and_said(repo: Repo, tmp_path: Path, key: str) -> None:
     """A process that hid from its lease goes on writing: the patch is what was collected, and the worktree stays."""
-    hidden = "setsid env -i PATH=/usr/bin:/bin sh -c 'for i in $(seq 200); do echo $i >> late.txt; sleep 0.05; done'"
+    stop = tmp_path / "stop"
+    loop = f"i=0; while [ ! -e {stop} ]; do i=$((i + 1)); echo $i >> late.txt; sleep 0.05; done"
+    hidden = f"setsid env -i PATH=/usr/bin:/bin sh -c '{loop}'"
     wait = "while [ ! -s late.txt ]; do sleep 0.05; done"
     command = f"echo a > a.txt; {hidden} >/dev/null 2>&1 & {wait}"
     ran = run(repo, {"units": [unit("a", command)]} if key == "a" else {"project": command, "units": []})
+    stop.touch()
     assert ran.status == 0, ran.err + ran.out
     assert outcomes(repo) == {key: "accepted"}
     told = next(event for event in trace(repo) if event["event"] == "work_unit_late_work_kept")
