@@ -193,7 +193,7 @@ def read(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        return ""  # gate-ok: the process ended while we looked
+        return ""  # the process ended while we looked
 
 
 def described(pid: int) -> str:
