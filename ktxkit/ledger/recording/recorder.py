@@ -305,6 +305,7 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - the tests are done and have their status
             said = f"ktxkit: run {self.opening.run}: the ledger could not be written: {error}"
         if said:
+            sys.stdout.flush()  # both may be one pipe: the line is not to stand in the middle of pytest's summary
             sys.stderr.write(said + "\n")
 
     def pytest_report_header(self) -> str:
