@@ -118,7 +118,7 @@ class Bench:
         limit = max(30.0, 4 * self.suite)
         try:
             began = time.monotonic()
-            made = select.select(World(self.top, os.environ), select.Wish())
+            made = select.select(World(self.top, os.environ), select.SelectionRequest())
             self.times["selecting"].append(time.monotonic() - began)
             if made.decision.selected == made.decision.total and not (timed or monitored):
                 whole = {"where": mutant.where, "unit": mutant.unit, "kind": mutant.kind, "whole": True}

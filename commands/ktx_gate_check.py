@@ -63,7 +63,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if "pruned" in verdict:
         from ktxkit.gates import checking as gate_check
 
-        notes = [*gate_check.told(verdict, args.tree), *notes]
+        notes = [*gate_check.repair_notes(verdict, args.tree), *notes]
     if args.write_baseline is not None:
         from ktxkit.gates import checking as gate_check
 

@@ -60,17 +60,17 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app.rules.report_text import render
     from ktxkit.ingest import request
     from ktxkit.ingest import run as ingest
-    from ktxkit.work.job.run import How
+    from ktxkit.work.job.run import RunOptions
 
     if bool(args.resume) == bool(args.connector):
         raise CannotRun("ingest-run takes a CONNECTOR and a PLACE, or --resume JOB", hint="see ingest-run --help")
     progress = terminal.JobProgress(quiet=args.quiet or args.json, live=terminal.on_terminal())
     with progress.shown():
-        how = How(progress, args.max_parallel, args.rebase)
+        how = RunOptions(progress, args.max_parallel, args.rebase)
         if args.resume:
             ended = ingest.resume(world, args.resume, how, wait=args.wait)
         else:
-            asked = request.asked(world, args)
+            asked = request.request_of(world, args)
             ended = ingest.start(world, asked, how, job=args.job or "", target=args.target or "", wait=args.wait)
     if ended.error is not None and not ended.settled:
         raise ended.error

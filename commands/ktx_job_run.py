@@ -47,7 +47,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         raise CannotRun("job-run takes a JOBFILE, or --resume JOB", hint="see job-run --help")
     progress = terminal.JobProgress(quiet=args.quiet or args.json, live=terminal.on_terminal())
     with progress.shown():
-        how = job.How(progress, args.max_parallel, args.rebase)
+        how = job.RunOptions(progress, args.max_parallel, args.rebase)
         if args.resume:
             ended = job.resume(world, args.resume, how)
         else:

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         receipt = bare_patches.apply_by_hand(world, args)
     else:
         job, unit = jobs.need_unit(world, args.job, args.unit)
-        options = integrate.Options(
+        options = integrate.ApplyOptions(
             verify=args.command,
             verify_limit=args.verify_limit,
             gates=not args.no_gates,

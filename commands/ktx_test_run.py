@@ -53,7 +53,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     picked = running.arguments(world, args.base) if args.scope == ["affected"] else running.WHATEVER
     if picked.nothing:
         return cli.Result(notes=[*picked.notes, "test-run: nothing is run"], data={"affected": picked.facts})
-    wish = test_run.Wish(
+    wish = test_run.RunRequest(
         pytest=tuple(args.command),
         scope=tuple(args.scope),
         cprofile=args.cprofile,
@@ -73,9 +73,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
 
 def _data(ran: object) -> dict[str, object]:
-    from ktxkit.ledger.running import Ran
+    from ktxkit.ledger.running import RunResult
 
-    assert isinstance(ran, Ran)
+    assert isinstance(ran, RunResult)
     found = {} if ran.line is None else run_row(ran.line["record"], f"seq {ran.line['seq']}")
     return {"run": ran.run, "recorded": ran.line is not None, **{k: v for k, v in found.items() if v is not None}}
 

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.affected import running, select
     from ktxkit.affected import running as answers
 
-    made = select.select(world, select.Wish(args.base, args.tree, args.index, tuple(args.environment)))
+    made = select.select(world, select.SelectionRequest(args.base, args.tree, args.index, tuple(args.environment)))
     document = made.document
     outcome = "refused" if args.strict and document["verdict"] == "unknown" else "done"
     notes = answers.notes_of(document)

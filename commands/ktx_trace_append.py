@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ktxkit.app import cli
-from ktxkit.app.cli import seconds
 
 if TYPE_CHECKING:
     from ktxkit.store.tracing import Tracer
@@ -32,7 +31,7 @@ def parser() -> cli.Parser:
     made.add_argument("--event", metavar="NAME", help="its name; with -- CMD the stem of NAME_started and its end")
     made.add_argument("--level", choices=("error", "info", "debug", "trace"), default="debug", help="default: debug")
     made.add_argument("--data", metavar="KEY=TEXT", action="append", default=[], help="a fact; KEY:=JSON for a value")
-    made.add_argument("--duration-ms", metavar="MS", type=seconds, help="how long it took, milliseconds")
+    made.add_argument("--duration-ms", metavar="MS", type=cli.seconds, help="how long it took, milliseconds")
     made.add_argument("--error", metavar="NAME: MESSAGE", help="what went wrong; the level is then error")
     made.add_argument("--stdin", action="store_true", help="read events as JSON Lines; all are appended, or none")
     made.add_argument("--proof", nargs="?", const="", metavar="RECEIPT", help="it proves progress, once a receipt")
@@ -47,7 +46,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.work import appending
 
     proving.check(args)
-    place = appending.Place(*(value or "" for value in (args.trace, args.job, args.unit, args.connection, args.source)))
+    place = appending.TraceLocation(
+        *(value or "" for value in (args.trace, args.job, args.unit, args.connection, args.source))
+    )
     to = appending.tracer(world, place)
     if not args.otlp:
         return _append(args, world, to)
@@ -87,9 +88,8 @@ def _timed(args: argparse.Namespace, world: World, to: Tracer) -> cli.Result:
 def _one(args: argparse.Namespace, to: Tracer) -> list[dict[str, object]]:
     from ktxkit.work import appending
 
-    return appending.from_options(
-        to, args.phase, args.event, args.level, appending.data_of(args.data), args.duration_ms, args.error
-    )
+    data = appending.data_of(args.data)
+    return appending.from_options(to, args.phase, args.event, args.level, data, args.duration_ms, args.error)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

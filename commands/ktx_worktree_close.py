@@ -29,7 +29,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import views
     from ktxkit.work import closing
 
-    place = views.place(world, args.name, args.job, args.unit)
+    place = views.location(world, args.name, args.job, args.unit)
     lease = closing.close(place, args.outcome, discard=args.discard, reason=args.reason)
     line = f"{lease['path']}  {lease['state']} as {args.outcome}"
     return cli.Result(document=lease, contract="lease", lines=[line], notes=views.notes(lease))

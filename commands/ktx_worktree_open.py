@@ -64,12 +64,12 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
             )
         names = ("job", "unit", "base", "target", "connection", "source", "after", "allow", "deny", "sl_disallowed")
         chosen = {name: getattr(args, name) for name in (*names, "copy", "sparse")}
-        lease = bare_patches.open_by_hand(world, bare_patches.AskedUnit(**chosen))
+        lease = bare_patches.open_by_hand(world, bare_patches.UnitRequest(**chosen))
         notes = [f"nothing to copy is named {pattern}" for pattern in lease.get("copyUnmatched", ())]
     else:
         chosen = {name: getattr(args, name) for name in ("name", "base", "ref", "pr", "detach", "copy", "sparse")}
         path = world.cwd / args.path if args.path else None
-        lease, notes = adhoc.open_adhoc(world, adhoc.Asked(**chosen, path=path, fetch=not args.no_fetch))
+        lease, notes = adhoc.open_adhoc(world, adhoc.WorktreeRequest(**chosen, path=path, fetch=not args.no_fetch))
     return cli.Result(document=lease, contract="lease", lines=[lease["path"]], notes=notes)
 
 

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         return views.watch(args, world)
     if views.of_all(args, world):
         return views.once(args, world)
-    place = worktree_close.place(world, args.name, args.job, args.unit)
+    place = worktree_close.location(world, args.name, args.job, args.unit)
     return cli.Result(**status.facts(observe.status(place, status.lease_of(place))))
 
 

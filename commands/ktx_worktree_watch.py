@@ -49,7 +49,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.observer import observe, status
     from ktxkit.observer.scanned import Level
 
-    place = views.place(world, args.name, args.job, args.unit)
+    place = views.location(world, args.name, args.job, args.unit)
     lease = status.lease_of(place)
     settings = status.settings({INTERVALS[name][0]: getattr(args, name) for name in INTERVALS})
     if args.preserve:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ktxkit.affected.rules.project import SKIPPED, Project
+from ktxkit.affected.rules.project import SKIPPED, TestProject
 
 Load = Callable[[str], bytes | None]
 Scripts = dict[str, tuple[str, str]]  # name to module and function
@@ -125,7 +125,7 @@ _WORD = re.compile(r"[A-Za-z_][\w.]*\Z")
 _DOTTED = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:\.\w+)+(?![\w.])")
 
 
-def project(load: Load, paths: Collection[str] = (), inert: tuple[str, ...] = ()) -> Project:
+def project(load: Load, paths: Collection[str] = (), inert: tuple[str, ...] = ()) -> TestProject:
     """The project of a tree. `load` gives a file's bytes. What cannot be parsed says nothing (pytest fails on it).
 
     `paths`: the tree's; configuration of pytest's below the top, and what a build left in `*.egg-info`, count as well.
@@ -142,9 +142,9 @@ def project(load: Load, paths: Collection[str] = (), inert: tuple[str, ...] = ()
     return made
 
 
-def _with(made: Project, folder: str, below: Project) -> Project:
+def _with(made: TestProject, folder: str, below: TestProject) -> TestProject:
     """A project with one that pytest may be started in below it: what either takes for a test is one."""
-    default = Project()
+    default = TestProject()
     if (below.python_files, below.python_classes, below.python_functions) == (
         default.python_files, default.python_classes, default.python_functions,
     ) and not (below.doctests or below.text_tests or below.unread or below.testpaths or below.usefixtures):  # fmt: skip
@@ -164,7 +164,7 @@ def _with(made: Project, folder: str, below: Project) -> Project:
     )
 
 
-def _built(made: Project, below: Project) -> dict[str, Any]:
+def _built(made: TestProject, below: TestProject) -> dict[str, Any]:
     """What both declare to be installed, and whose names their filters of warnings have."""
     return {
         "scripts": {**below.scripts, **made.scripts},
@@ -180,17 +180,17 @@ def _warned(options: dict[str, Any], addopts: list[str]) -> tuple[str, ...]:
     return tuple(one for text in (*lines, *addopts) for one in _DOTTED.findall(text.partition("#")[0]) if ":" in text)
 
 
-def _top(load: Load, inert: tuple[str, ...]) -> Project:
+def _top(load: Load, inert: tuple[str, ...]) -> TestProject:
     toml = _toml(load("pyproject.toml"))
     options = _pytest(load, toml)
     options, unread = _overridden(options)
     scripts, points = declared(load, toml)
     addopts = _list(options.get("addopts"))
     words = [word for key, value in options.items() if key != "addopts" for word in _list(value)]
-    return Project(
-        python_files=tuple(_list(options.get("python_files"))) or Project.python_files,
-        python_classes=tuple(_list(options.get("python_classes"))) or Project.python_classes,
-        python_functions=tuple(_list(options.get("python_functions"))) or Project.python_functions,
+    return TestProject(
+        python_files=tuple(_list(options.get("python_files"))) or TestProject.python_files,
+        python_classes=tuple(_list(options.get("python_classes"))) or TestProject.python_classes,
+        python_functions=tuple(_list(options.get("python_functions"))) or TestProject.python_functions,
         testpaths=tuple(_list(options.get("testpaths"))),
         norecursedirs=tuple(_list(options.get("norecursedirs"))) or SKIPPED,
         doctests="--doctest-modules" in addopts,

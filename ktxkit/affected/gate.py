@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ktxkit.affected import proof as kept
 from ktxkit.affected import select
-from ktxkit.affected.trees import Snapshot
+from ktxkit.affected.trees import TreeSnapshot
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.gates.facts import no_collection
 from ktxkit.gates.plugin import Answer, Finding, Subject
@@ -31,7 +31,7 @@ GOOD = ("passed", "xpassed", "xfailed", "skipped")
 NOT_RUN, NOT_PASSED = "affected-not-run", "affected-not-passed"
 
 
-class Open(NamedTuple):
+class UnpassedTest(NamedTuple):
     """A test that is meant and has not passed. `rule`: it never ran, or it ran and did not pass; `tests`: which."""
 
     rule: str
@@ -51,7 +51,7 @@ def covers(picked: str, test: str) -> bool:
     return test == picked or test.startswith((f"{picked}::", f"{picked}["))
 
 
-def still_open(picked: Iterable[str], recorded: Mapping[str, str], *, was_full: bool = False) -> list[Open]:
+def still_open(picked: Iterable[str], recorded: Mapping[str, str], *, was_full: bool = False) -> list[UnpassedTest]:
     """What is meant and has no passing result. `recorded`: test to its newest verdict on the very tree; `was_full`:
     everything that there is was run on it once."""
     by_file: dict[str, list[str]] = {}
@@ -63,9 +63,9 @@ def still_open(picked: Iterable[str], recorded: Mapping[str, str], *, was_full: 
         ran = [test for test in near if covers(one, test)]
         bad = tuple(sorted(test for test in ran if recorded[test] not in GOOD))
         if not ran or (is_folder(one) and not was_full):
-            found.append(Open(NOT_RUN, one, ()))
+            found.append(UnpassedTest(NOT_RUN, one, ()))
         if ran and bad:
-            found.append(Open(NOT_PASSED, one, bad))
+            found.append(UnpassedTest(NOT_PASSED, one, bad))
     return found
 
 
@@ -109,8 +109,8 @@ def _looked_at(made: select.Selection, *, is_known: bool) -> str:
     return f"{made.decision.selected} of {total} affected by {change}"
 
 
-def _snapshot(files: Mapping[bytes, tuple[str, str]], kind: str) -> Snapshot:
-    return Snapshot("tree", {os.fsdecode(path): entry for path, entry in files.items()}, tree_id(files, kind))
+def _snapshot(files: Mapping[bytes, tuple[str, str]], kind: str) -> TreeSnapshot:
+    return TreeSnapshot("tree", {os.fsdecode(path): entry for path, entry in files.items()}, tree_id(files, kind))
 
 
 def recorded_on(world: World, tree: str) -> tuple[dict[str, str], bool]:
@@ -126,7 +126,7 @@ def recorded_on(world: World, tree: str) -> tuple[dict[str, str], bool]:
     return found, was_full
 
 
-def _findings(left: list[Open], ran: bool, base: str) -> Iterator[Finding]:
+def _findings(left: list[UnpassedTest], ran: bool, base: str) -> Iterator[Finding]:
     hint = f"test-run --scope affected --base {base[:12]}" if base else "test-run --scope full"
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in left:

@@ -76,7 +76,7 @@ REGULAR = ("100644", "100755")
 ARGUMENTS_BYTES = 100_000  # of node ids on one command line; more of them go through a file
 NO_TESTS = 5  # pytest's status where none was collected
 PLUGINS = ("-p", "no:cacheprovider", "-p", "ktx_proof_told")
-TOLD = "KTX_PROOF_TOLD"
+RESULT_VARIABLE = "KTX_PROOF_TOLD"
 PLUGIN = """import json, os
 ran, failed = {}, {}
 def pytest_runtest_logreport(report):
@@ -167,7 +167,7 @@ class Copy:
         paths = [str(self._beside), *(str(self.top / root) for root in sorted(self.roots))]
         paths += [self._moved(one) for one in kept.get("PYTHONPATH", "").split(os.pathsep) if one]
         more = {
-            TOLD: str(self._beside / "told.json"),
+            RESULT_VARIABLE: str(self._beside / "told.json"),
             "KTX_LEDGER": "off",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": os.pathsep.join(paths),
@@ -228,7 +228,7 @@ LIMIT_LEAST, LIMIT_TIMES = 30.0, 4.0  # seconds; times the suite without a mutan
 MISSES_SHOWN = 200
 PROVEN, MISSED, NOTHING = "proven", "missed", "nothing"
 Tests = Callable[[Mutant], Sequence[str]]
-Told = Callable[[str], None]
+ProofListener = Callable[[str], None]
 
 
 class Met(NamedTuple):
@@ -244,7 +244,7 @@ class Met(NamedTuple):
 
 
 @dataclass
-class Account:
+class ProofProgress:
     """A proof as it goes."""
 
     candidates: int
@@ -291,12 +291,14 @@ def _miss(one: Met) -> Document:
     return made | {"text": one.mutant.text[:200], "test": one.suite.first[:4000] or "the suite as a whole"}
 
 
-def prove(copy: Copy, candidates: Sequence[Mutant], count: int, seed: int, tests: Tests, told: Told) -> Account:
+def prove(
+    copy: Copy, candidates: Sequence[Mutant], count: int, seed: int, tests: Tests, told: ProofListener
+) -> ProofProgress:
     """Meet `count` of the candidates. Raises CannotRun where the suite does not pass as it is, or loads no copy."""
     contents = {path: copy.read(path) for path in {one.path for one in candidates}}
     picked = sample(candidates, contents, count, seed, valid)
     baseline, unloaded = _baseline(copy, {path: contents[path] for path in {one.path for one in picked}})
-    account = Account(len(candidates), baseline, unloaded=unloaded)
+    account = ProofProgress(len(candidates), baseline, unloaded=unloaded)
     limit = max(LIMIT_LEAST, baseline.seconds * LIMIT_TIMES)
     for number, mutant in enumerate(picked, start=1):
         copy.write(mutant.path, mutant.apply(contents[mutant.path]))
@@ -357,11 +359,11 @@ def _in(mutant: Mutant, units: set[str]) -> bool:
 
 
 SHOWN = 5  # paths that are named
-NO_PLACE = "no value, operator, call or return in what changed"
+NOTHING_TO_MUTATE = "no value, operator, call or return in what changed"
 
 
 @dataclass(frozen=True)
-class Ask:
+class ProofRequest:
     """`sample` mutants, drawn with `seed`; `words` are more arguments for pytest."""
 
     base: str = "HEAD"
@@ -371,16 +373,16 @@ class Ask:
     words: Sequence[str] = ()
 
 
-def ask(base: str, count: int | None, seed: int | None, python: str, words: Sequence[str]) -> Ask:
+def ask(base: str, count: int | None, seed: int | None, python: str, words: Sequence[str]) -> ProofRequest:
     """What is asked for, with what is not said as it is by itself."""
-    return Ask(base, 50 if count is None else count, 1 if seed is None else seed, python, words)
+    return ProofRequest(base, 50 if count is None else count, 1 if seed is None else seed, python, words)
 
 
-def proof(world: World, ask: Ask, told: Told) -> Document:
+def proof(world: World, ask: ProofRequest, told: ProofListener) -> Document:
     """Prove the selection of the change from a base to the checkout. Raises Refused where nothing can be mutated."""
     if ask.sample < 1:
         raise CannotRun(f"--sample {ask.sample}: a proof needs at least one mutant", hint="--sample 50 is the default")
-    made = select.select(world, select.Wish(base=ask.base))
+    made = select.select(world, select.SelectionRequest(base=ask.base))
     entries, tests = made.target.entries, [one.id for one in made.decision.tests]
     left = {one.path: _left_alone(made, one) for one in made.touched}
     changed = [
@@ -413,11 +415,11 @@ def _left_alone(made: select.Selection, one: Touched) -> str:
     return "" if is_data(one.path) else "no Python, and no JSON, YAML, TOML, CSV or ini"
 
 
-def _nothing(ask: Ask, left: Mapping[str, str]) -> Refused:
+def _nothing(ask: ProofRequest, left: Mapping[str, str]) -> Refused:
     """Every changed path with why nothing of it is mutated."""
     if not left:
         return Refused(f"nothing to prove: nothing differs from {ask.base}", hint="--base says where the change starts")
-    said = [f"{printable(path)}: {why or NO_PLACE}" for path, why in left.items()]
+    said = [f"{printable(path)}: {why or NOTHING_TO_MUTATE}" for path, why in left.items()]
     more = f"; and {plural(len(said) - SHOWN, 'other path')}" if len(said) > SHOWN else ""
     return Refused(
         f"nothing in the change can be mutated: {'; '.join(said[:SHOWN])}{more}",
@@ -425,7 +427,7 @@ def _nothing(ask: Ask, left: Mapping[str, str]) -> Refused:
     )
 
 
-def _kept(world: World, ask: Ask, made: select.Selection, account: Account) -> Document:
+def _kept(world: World, ask: ProofRequest, made: select.Selection, account: ProofProgress) -> Document:
     """The proof as a record of the ledger."""
     tree = snapshot.take(world.git, world.repository).tree
     now = world.clock.now()

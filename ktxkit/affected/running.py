@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ktxkit.affected import proof as proofs
 from ktxkit.affected import select, trees
-from ktxkit.affected.rules import spread
+from ktxkit.affected.rules import reach
 from ktxkit.affected.rules.graph import Graph
 from ktxkit.affected.rules.runtime_audit import Hidden, Hole, audit
 from ktxkit.affected.runtime import HINT, latest
@@ -51,11 +51,11 @@ def require_there(test: str, files: Collection[str], graph: Graph) -> None:
 
 def _require_test(test: str, path: str, graph: Graph) -> None:
     """A test of a file whose tests can be told one by one."""
-    if path not in graph.versions or spread.beyond(graph):
+    if path not in graph.versions or reach.beyond(graph):
         return
     if not graph.is_test_file(path):
         raise CannotRun(f"no file of tests: {printable(path)}", hint="pytest's python_files and testpaths tell")
-    tests = spread.tests_of(path, graph.versions[path][-1], graph.project)
+    tests = reach.tests_of(path, graph.versions[path][-1], graph.project)
     plain = test.partition("[")[0]
     there = any(one == plain or one.startswith(f"{plain}::") for one in tests.ids.values())
     owner = graph.versions[path][-1]["classes"].get(plain.split("::")[1] if "::" in plain else "", {})
@@ -134,7 +134,7 @@ WHATEVER = Arguments((), False, {}, [])  # another scope
 
 def arguments(world: World, base: str) -> Arguments:
     """What pytest is to run for the change from `base` to the checkout. Raises CannotRun where the base is none."""
-    made = select.select(world, select.Wish(base=base))
+    made = select.select(world, select.SelectionRequest(base=base))
     document = made.document
     facts = {"base": document["base"], "verdict": document["verdict"], **_two(document["counts"])}
     said, proof = proofs.of_change(world, document["base"])

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ktxkit.affected.rules.runtime_trace import Fold, Trace
+from ktxkit.affected.rules.runtime_trace import Trace, TraceFold
 from ktxkit.affected.traced import begin, tracer
 from ktxkit.base import contracts, files, process
 from ktxkit.base.clock import timestamp
@@ -100,7 +100,7 @@ def _keep(world: World, run: str, raw: Path, line: Document | None) -> Kept:
     tree, after = record.get("tree", {}).get("tree"), record.get("treeAfter", {}).get("tree")
     if tree is None or tree != after:
         return Kept(None, why="the tree that it ran on is not known, or changed while it ran")
-    fold = Fold()
+    fold = TraceFold()
     for place in sorted(raw.glob("*.ndjson")):
         fold.feed(_lines(place))
     alive = {(pid, start) for pid, _, _, start, _ in fold.started if process.start_time(pid) == start}

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from ktxkit.affected import configuration, trees
 from ktxkit.affected.rules import classes, decision, literals, runtime_audit
 from ktxkit.affected.rules import decision as changes
-from ktxkit.affected.rules.decision import ABSENT, Decision, Question, Touched
+from ktxkit.affected.rules.decision import ABSENT, Decision, ImpactQuestion, Touched
 from ktxkit.affected.rules.graph import Graph, Unit
 from ktxkit.affected.rules.runtime_trace import Trace
-from ktxkit.affected.rules.scopes import ANYTHING, LINK, MODULE, VERSION, Facts, Sink
+from ktxkit.affected.rules.scopes import ANYTHING, LINK, MODULE, VERSION, Facts, UsageSink
 from ktxkit.affected.runtime import latest
-from ktxkit.affected.trees import AffectedCache, Snapshot
+from ktxkit.affected.trees import AffectedCache, TreeSnapshot
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import path_fields, printable
@@ -66,7 +66,7 @@ def read(path: str, data: bytes) -> Facts:
     first = data[:200].partition(b"\n")[0]
     if path.endswith(".py") or (first.startswith(b"#!") and b"python" in first):
         return classes.read(data)
-    sink = Sink()
+    sink = UsageSink()
     whole = sink.unit(MODULE, "module", 1)
     text = data[:LONGEST].decode("utf-8", "replace") if b"\0" not in data[:8000] else ""
     sink.part(whole, text)
@@ -91,7 +91,7 @@ CHANGES_SHOWN, STEPS_SHOWN = 2000, 60
 
 
 @dataclass(frozen=True)
-class Wish:
+class SelectionRequest:
     """What is compared. `tree`: a revision; `index`: what is staged; neither: the checkout as it stands."""
 
     base: str = "HEAD"
@@ -105,8 +105,8 @@ class Selection:
     """The answer, with what it was made from."""
 
     decision: Decision
-    base: Snapshot
-    target: Snapshot
+    base: TreeSnapshot
+    target: TreeSnapshot
     touched: list[Touched]
     graph: Graph
     read: int = 0
@@ -118,7 +118,7 @@ class Selection:
         return document(self)
 
 
-def select(world: World, wish: Wish = Wish()) -> Selection:
+def select(world: World, wish: SelectionRequest = SelectionRequest()) -> Selection:
     """The tests that the change from `base` can reach. Raises CannotRun where a revision is none."""
     for name in wish.environment:
         if "=" in name:
@@ -129,7 +129,7 @@ def select(world: World, wish: Wish = Wish()) -> Selection:
 
 
 def between(
-    world: World, objects: Objects, base: Snapshot, target: Snapshot, environment: Collection[str] = ()
+    world: World, objects: Objects, base: TreeSnapshot, target: TreeSnapshot, environment: Collection[str] = ()
 ) -> Selection:
     """The tests that what differs between two trees can reach."""
     facts = _Facts(world, objects, (base, target))
@@ -137,7 +137,7 @@ def between(
     graph = _graph(world, facts, base, target, touched)
     changed = _changed(facts, base, target, touched)
     trace = _trace(world, touched, environment)
-    question = Question(
+    question = ImpactQuestion(
         graph=graph,
         touched=touched,
         changed=changed,
@@ -154,15 +154,15 @@ def _trace(world: World, touched: list[Touched], environment: Collection[str]) -
     return latest(world, asking.resolve(world)) if touched or environment else None
 
 
-def _ids(base: Snapshot) -> dict[str, str]:
+def _ids(base: TreeSnapshot) -> dict[str, str]:
     return {path: oid for path, (_, oid) in base.entries.items()}
 
 
 def _observed(
     trace: Trace | None,
-    base: Snapshot,
+    base: TreeSnapshot,
     touched: list[Touched],
-    changed: list[changes.Change],
+    changed: list[changes.UnitChange],
     environment: Collection[str],
 ) -> list[tuple[Unit, str]]:
     """What the newest traced run saw of what differs; nothing where there is none."""
@@ -175,7 +175,7 @@ def _observed(
     return list(runtime_audit.seeds(trace, _ids(base), differing, environment))
 
 
-def _target(world: World, objects: Objects, wish: Wish) -> Snapshot:
+def _target(world: World, objects: Objects, wish: SelectionRequest) -> TreeSnapshot:
     if wish.tree:
         return trees.committed(world, objects, wish.tree)
     return trees.indexed(world) if wish.index else trees.worktree(world)
@@ -184,7 +184,7 @@ def _target(world: World, objects: Objects, wish: Wish) -> Snapshot:
 class _Facts:
     """Facts by id: out of the cache, or read once and put there."""
 
-    def __init__(self, world: World, objects: Objects, snapshots: tuple[Snapshot, ...]) -> None:
+    def __init__(self, world: World, objects: Objects, snapshots: tuple[TreeSnapshot, ...]) -> None:
         self.objects = objects
         self.snapshots = snapshots
         cache = AffectedCache(world.writable_store.path(CACHE), VERSION)
@@ -212,7 +212,7 @@ class _Facts:
         return next(data for _, data in trees.contents(self.objects, self.snapshots, [oid]))
 
 
-def _touched(base: Snapshot, target: Snapshot) -> list[Touched]:
+def _touched(base: TreeSnapshot, target: TreeSnapshot) -> list[Touched]:
     """Every path that is not the same in both: another content, another mode, come or gone."""
     found = []
     for path in sorted(base.entries.keys() | target.entries.keys()):
@@ -222,7 +222,7 @@ def _touched(base: Snapshot, target: Snapshot) -> list[Touched]:
     return found
 
 
-def _graph(world: World, facts: _Facts, base: Snapshot, target: Snapshot, touched: list[Touched]) -> Graph:
+def _graph(world: World, facts: _Facts, base: TreeSnapshot, target: TreeSnapshot, touched: list[Touched]) -> Graph:
     versions: dict[str, list[Facts]] = {}
     for path, entry in target.entries.items():
         if (found := facts.of(entry, path)) is not None:
@@ -246,8 +246,10 @@ def _graph(world: World, facts: _Facts, base: Snapshot, target: Snapshot, touche
     return Graph(versions, base.entries.keys() | target.entries.keys(), project, gone)
 
 
-def _changed(facts: _Facts, base: Snapshot, target: Snapshot, touched: list[Touched]) -> list[changes.Change]:
-    found: list[changes.Change] = []
+def _changed(
+    facts: _Facts, base: TreeSnapshot, target: TreeSnapshot, touched: list[Touched]
+) -> list[changes.UnitChange]:
+    found: list[changes.UnitChange] = []
     for one in touched:
         old = facts.of(base.entries.get(one.path), one.path)
         new = facts.of(target.entries.get(one.path), one.path)
@@ -255,7 +257,7 @@ def _changed(facts: _Facts, base: Snapshot, target: Snapshot, touched: list[Touc
     return found
 
 
-def _links(facts: _Facts, target: Snapshot) -> dict[str, str]:
+def _links(facts: _Facts, target: TreeSnapshot) -> dict[str, str]:
     """Symbolic links of the tree that lead to somewhere in it."""
     found = {}
     for path, (mode, oid) in target.entries.items():
@@ -304,7 +306,7 @@ def _test(one: decision.Picked, known: dict[object, Document]) -> Document:
     return made | ({"why": _shown(one.why)[:500]} if one.why else {})
 
 
-def _change(one: changes.Change) -> Document:
+def _change(one: changes.UnitChange) -> Document:
     return {"path": _shown(one.path), "unit": one.unit, "kind": one.kind, "how": one.how}
 
 

@@ -24,7 +24,7 @@ from ktxkit.git.git import Git
 from ktxkit.git.objects import Objects
 from ktxkit.store.world import World
 
-ASKED_AT_ONCE = 500  # ids in one question
+IDS_AT_ONCE = 500  # ids in one question
 ROWS_KEPT = 100_000
 _TABLES = """
 DROP TABLE IF EXISTS facts;
@@ -46,8 +46,8 @@ class AffectedCache(CacheFile):
         if self._db is None:
             return found
         try:
-            for start in range(0, len(wanted), ASKED_AT_ONCE):
-                part = wanted[start : start + ASKED_AT_ONCE]
+            for start in range(0, len(wanted), IDS_AT_ONCE):
+                part = wanted[start : start + IDS_AT_ONCE]
                 marks = ",".join("?" * len(part))
                 rows = self._db.execute(f"SELECT id, body, digest FROM facts WHERE id IN ({marks})", part)
                 found |= {key: body for key, body, told in rows if isinstance(body, bytes) and digest(body) == told}
@@ -75,7 +75,7 @@ CHANGED_BYTES = 1 << 30  # of one file that is not committed; what is larger has
 
 
 @dataclass
-class Snapshot:
+class TreeSnapshot:
     """One tree. `loose`: bytes that are in no object yet, by id."""
 
     kind: str
@@ -84,26 +84,26 @@ class Snapshot:
     loose: dict[str, bytes] = field(default_factory=dict)
 
 
-def committed(world: World, objects: Objects, revision: str) -> Snapshot:
+def committed(world: World, objects: Objects, revision: str) -> TreeSnapshot:
     """The tree of a revision. Raises CannotRun where there is none of that name."""
     git = world.git.at(world.repository.place)
     tree = git.resolve(revision, "tree")
     if tree is None:
         raise CannotRun(f"no such revision: {revision}", hint="--base and --tree take a commit, a branch or a tree")
     entries = {os.fsdecode(e.path): (e.mode, e.oid) for e in objects.tree(tree)}
-    return Snapshot("tree", entries, tree)
+    return TreeSnapshot("tree", entries, tree)
 
 
-def indexed(world: World) -> Snapshot:
+def indexed(world: World) -> TreeSnapshot:
     """What would be committed: the index as git's environment names it."""
-    return Snapshot("index", _staged(world.inherited.at(_top(world))))
+    return TreeSnapshot("index", _staged(world.inherited.at(_top(world))))
 
 
-def worktree(world: World) -> Snapshot:
+def worktree(world: World) -> TreeSnapshot:
     """What stands in the checkout, untracked files included, ignored ones not."""
     top = _top(world)
     git = world.git.at(top)
-    made = Snapshot("worktree", _staged(git))
+    made = TreeSnapshot("worktree", _staged(git))
     for path in _different(git):
         _put(made, os.fsencode(top), path, world.repository.object_format)
     return made
@@ -141,7 +141,7 @@ def _different(git: Git) -> Iterator[bytes]:
             yield line[2:]
 
 
-def _put(made: Snapshot, top: bytes, path: bytes, object_format: str) -> None:
+def _put(made: TreeSnapshot, top: bytes, path: bytes, object_format: str) -> None:
     """What stands at a path, under the id that git would give to these bytes."""
     place, name = top + b"/" + path, os.fsdecode(path)
     try:
@@ -170,7 +170,7 @@ def _content(place: bytes, info: os.stat_result) -> bytes:
         return file.read()
 
 
-def contents(objects: Objects, snapshots: Iterable[Snapshot], ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+def contents(objects: Objects, snapshots: Iterable[TreeSnapshot], ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """The bytes of ids, from the checkout where they are not committed."""
     loose: dict[str, bytes] = {}
     for one in snapshots:

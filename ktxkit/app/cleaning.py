@@ -30,16 +30,16 @@ from ktxkit.store import jobs, leases
 from ktxkit.store.leases import (
     LEASE,
     OPENING,
-    Place,
-    every_place,
+    LeaseLocation,
+    all_locations,
     foreign,
     holder_is_dead,
     path_of,
-    standing,
+    presence,
     worktrees,
 )
 from ktxkit.store.rules import names
-from ktxkit.store.rules.worktrees import Seen, why_dead
+from ktxkit.store.rules.worktrees import LeaseFacts, why_dead
 from ktxkit.store.worktrees import Registered
 from ktxkit.store.world import World
 from ktxkit.work import closing, report
@@ -57,7 +57,7 @@ def listing(world: World, *, prune: bool = False) -> Document:
         sweep(world.writable_store.path("tmp"))
     registered = {os.path.realpath(entry.path): entry for entry in worktrees(world).listed()}
     rows, damaged = list[Document](), list[Document]()
-    for place in every_place(world):
+    for place in all_locations(world):
         try:
             row = _row(world, place, registered, prune=prune)
         except BrokenContract as error:  # it is named, and never touched; the others have nothing to do with it
@@ -92,7 +92,7 @@ def _plain_row(entry: Registered, *, main: bool) -> Document:
     return {**path_fields(bytes(entry.path)), "kind": kind, **head, **branch, "present": entry.path.is_dir()}
 
 
-def _row(world: World, place: Place, registered: dict[str, Registered], *, prune: bool) -> Document:
+def _row(world: World, place: LeaseLocation, registered: dict[str, Registered], *, prune: bool) -> Document:
     """What is known of one place; empty where it holds no worktree any more."""
     if prune:
         place.settle()
@@ -127,14 +127,16 @@ def _row(world: World, place: Place, registered: dict[str, Registered], *, prune
     return row
 
 
-def _seen(world: World, place: Place, lease: Document | None, note: Document | None) -> tuple[Seen, list[int]]:
+def _seen(
+    world: World, place: LeaseLocation, lease: Document | None, note: Document | None
+) -> tuple[LeaseFacts, list[int]]:
     about = lease or note
     assert about is not None
-    found = standing(world, lease, path_of(about))
+    found = presence(world, lease, path_of(about))
     busy = processes_inside(path_of(about)) if found.present else []
     noted = note is not None and (lease is None or lease["nonce"] != note["nonce"]) and _nobody_holds(place)
     job = world.store.read_optional(jobs.CONTRACT, names.job_doc(place.job)) if lease and "jobId" in lease else None
-    seen = Seen(
+    seen = LeaseFacts(
         noted=noted,
         state=lease["state"] if lease is not None else "",
         outcome=lease.get("outcome", "") if lease is not None else "",
@@ -149,7 +151,7 @@ def _seen(world: World, place: Place, lease: Document | None, note: Document | N
     return seen, busy
 
 
-def _nobody_holds(place: Place) -> bool:
+def _nobody_holds(place: LeaseLocation) -> bool:
     """Whether the place's lock is free: an opening or closing in progress holds it."""
     try:
         with place.locked(wait=0):
@@ -158,7 +160,7 @@ def _nobody_holds(place: Place) -> bool:
         return False
 
 
-def _drop_note(place: Place) -> None:
+def _drop_note(place: LeaseLocation) -> None:
     """The note of an opening that was killed when all but this was done."""
     try:
         with place.locked(wait=0):
@@ -167,7 +169,7 @@ def _drop_note(place: Place) -> None:
         return  # gate-ok: it is just being removed
 
 
-def _prune(world: World, place: Place) -> Document:
+def _prune(world: World, place: LeaseLocation) -> Document:
     """Clear one dead worktree; what was found before is looked at again under the lock."""
     try:
         with place.locked(wait=0):

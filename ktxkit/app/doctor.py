@@ -29,7 +29,7 @@ GIT_MINIMUM = (2, 38)
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """One thing that was looked at. `level` is ok, advice, warning or error."""
 
     check: str
@@ -67,47 +67,47 @@ SURPRISES: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
-def surprises(config: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
+def surprises(config: Mapping[str, tuple[str, str]]) -> Iterator[Diagnosis]:
     """Settings in force that could surprise. `config` is key (lower case) to (value, origin)."""
     for key, (wanted, why, level) in SURPRISES.items():
         if key in config:
             value, origin = config[key]
             if not wanted or value.lower() in wanted.split():
-                yield Finding("configuration", level, f"{key} = {value}: {why}", where=origin)
+                yield Diagnosis("configuration", level, f"{key} = {value}: {why}", where=origin)
 
 
-def git_version(version: tuple[int, ...]) -> Finding:
+def git_version(version: tuple[int, ...]) -> Diagnosis:
     """Whether git is new enough. Source: `merge-tree --write-tree` came with 2.38."""
     text = ".".join(map(str, version))
     if version < GIT_MINIMUM:
-        return Finding("git", "error", f"git {text} is too old", "git >= 2.38 is needed (merge-tree --write-tree)")
-    return Finding("git", "ok", f"git {text}")
+        return Diagnosis("git", "error", f"git {text} is too old", "git >= 2.38 is needed (merge-tree --write-tree)")
+    return Diagnosis("git", "ok", f"git {text}")
 
 
-def landlock_finding(version: int, least: int) -> Finding:
+def landlock_finding(version: int, least: int) -> Diagnosis:
     """Whether units can be isolated (`isolate` in a job file)."""
     if version < least:
         hint = f"`isolate` needs Landlock {least} (Linux 5.19 or newer, `landlock` in its `lsm=`)"
-        return Finding("isolation", "advice", "this kernel cannot isolate units from each other", hint)
-    return Finding("isolation", "ok", f"units can be isolated (Landlock {version})")
+        return Diagnosis("isolation", "advice", "this kernel cannot isolate units from each other", hint)
+    return Diagnosis("isolation", "ok", f"units can be isolated (Landlock {version})")
 
 
-def disk(free: int, place: str) -> Finding:
+def disk(free: int, place: str) -> Diagnosis:
     """Whether there is room; `free` is bytes."""
     text = f"{free / 1024**3:.1f} GiB free"
     if free < LOW_DISK:
-        return Finding("disk", "warning", text, "each worktree is a whole checkout; make room, or set KTX_DIR", place)
-    return Finding("disk", "ok", text, where=place)
+        return Diagnosis("disk", "warning", text, "each worktree is a whole checkout; make room, or set KTX_DIR", place)
+    return Diagnosis("disk", "ok", text, where=place)
 
 
-def environment(env: Mapping[str, str]) -> Iterator[Finding]:
+def environment(env: Mapping[str, str]) -> Iterator[Diagnosis]:
     """Variables that change what git does for everybody who inherits them."""
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_CONFIG_PARAMETERS"):
         if name in env:
             hint = "unset it: your own git calls go to another place than you stand in"
-            yield Finding("environment", "warning", f"{name} is set; {OURS}", hint)
+            yield Diagnosis("environment", "warning", f"{name} is set; {OURS}", hint)
     for name in sorted(key for key in env if key.startswith("KTX_")):
-        yield Finding("environment", "advice", f"{name} = {env[name]}")
+        yield Diagnosis("environment", "advice", f"{name} = {env[name]}")
 
 
 CONTRACT = "checkup"
@@ -121,10 +121,10 @@ def checkup_of(world: World, scripts: Iterable[str]) -> Document:
     try:
         repository = world.repository
     except CannotRun as error:
-        found.append(Finding("repository", "error", error.message.partition("\n")[0], error.hint, error.where))
+        found.append(Diagnosis("repository", "error", error.message.partition("\n")[0], error.hint, error.where))
     else:
         kind = f"{'bare ' if repository.bare else ''}{repository.object_format} repository"
-        found.append(Finding("repository", "ok", kind, where=str(repository.common_dir)))
+        found.append(Diagnosis("repository", "ok", kind, where=str(repository.common_dir)))
         for look in (_shape, _store, _state, _ledger, _hooks, _configuration, _ours):
             found.extend(look(world))
     found.sort(key=lambda finding: ORDER[finding.level])
@@ -136,49 +136,51 @@ def checkup_of(world: World, scripts: Iterable[str]) -> Document:
     }
 
 
-def _machine(world: World, scripts: Iterable[str]) -> Iterator[Finding]:
+def _machine(world: World, scripts: Iterable[str]) -> Iterator[Diagnosis]:
     try:
         yield git_version(version(world.env))
     except CannotRun as error:
-        yield Finding("git", "error", error.message, "install git 2.38 or newer")
+        yield Diagnosis("git", "error", error.message, "install git 2.38 or newer")
     yield landlock_finding(landlock.version(), landlock.LEAST)
     missing = [name for name in scripts if shutil.which(name, path=world.env.get("PATH", "")) is None]
     if missing:
         hint = "put the directory of the installed scripts into PATH (pipx ensurepath, or activate the environment)"
-        yield Finding("commands", "warning", f"not in PATH: {', '.join(missing)}", hint)
+        yield Diagnosis("commands", "warning", f"not in PATH: {', '.join(missing)}", hint)
 
 
-def _shape(world: World) -> Iterator[Finding]:
+def _shape(world: World) -> Iterator[Diagnosis]:
     repository = world.repository
     if world.git.text("rev-parse", "--is-shallow-repository") == "true":
         hint = "jobs work in it; merges with older branches may not (git fetch --unshallow)"
-        yield Finding("repository", "advice", "the history is cut off (shallow clone)", hint)
+        yield Diagnosis("repository", "advice", "the history is cut off (shallow clone)", hint)
     if world.git.at(repository.place).run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).status != 0:
-        yield Finding("repository", "advice", "HEAD is detached", "name the target of a job: --target BRANCH")
+        yield Diagnosis("repository", "advice", "HEAD is detached", "name the target of a job: --target BRANCH")
     elif world.git.resolve("HEAD") is None:
-        yield Finding("repository", "warning", "there is no commit yet", "a job needs a first commit to start from")
+        yield Diagnosis("repository", "warning", "there is no commit yet", "a job needs a first commit to start from")
     if repository.linked:
-        yield Finding("repository", "advice", "this is a linked worktree; the store is at the main one")
+        yield Diagnosis("repository", "advice", "this is a linked worktree; the store is at the main one")
 
 
-def _store(world: World) -> Iterator[Finding]:
+def _store(world: World) -> Iterator[Diagnosis]:
     root = world.store.root
     if not root.is_dir():
-        yield Finding("store", "ok", "nothing has run here yet", where=str(root))
+        yield Diagnosis("store", "ok", "nothing has run here yet", where=str(root))
         yield disk(shutil.disk_usage(_existing(root)).free, str(root))
         return
     mode = root.stat().st_mode & 0o777
     if mode & 0o077:
-        yield Finding("store", "warning", f"others can look into it (mode {mode:03o})", f"chmod 700 {root}", str(root))
+        yield Diagnosis(
+            "store", "warning", f"others can look into it (mode {mode:03o})", f"chmod 700 {root}", str(root)
+        )
     if not os.access(root, os.W_OK):
-        yield Finding("store", "error", "it cannot be written", "chown it, or set KTX_DIR", str(root))
+        yield Diagnosis("store", "error", "it cannot be written", "chown it, or set KTX_DIR", str(root))
     inside = world.repository.top is not None and world.repository.common_dir not in (root, *root.parents)
     if inside and world.git.at(root.parent).ok("rev-parse", "--show-toplevel"):
         ignored = is_ignored(world.git.at(root.parent), world.store)
         level, text = ("ok", "git ignores it") if ignored else ("error", "git does not ignore it")
         hint = "" if ignored else "a later '!' rule includes it again: remove that rule, or set KTX_DIR"
-        yield Finding("store", level, text, hint, str(root))
-        yield Finding(
+        yield Diagnosis("store", level, text, hint, str(root))
+        yield Diagnosis(
             "store", "advice", "`git clean -fdx` removes it with everything in it", "KTX_DIR keeps it elsewhere"
         )
     yield disk(shutil.disk_usage(root).free, str(root))
@@ -188,35 +190,39 @@ def _existing(path: Path) -> Path:
     return next(parent for parent in (path, *path.parents) if parent.is_dir())
 
 
-def _state(world: World) -> Iterator[Finding]:
+def _state(world: World) -> Iterator[Diagnosis]:
     """Stale locks, dead worktrees, damaged documents: what `git ktx status` shows in full."""
     made = overview.overview(world)
     for row in made["branches"]:
         if row["standing"] != "held":
             level = "error" if row["standing"] == "blocked" else "warning"
-            yield Finding("locks", level, f"{row['ref']} is {row['standing']}: {row['why']}", row["next"], row["where"])
+            yield Diagnosis(
+                "locks", level, f"{row['ref']} is {row['standing']}: {row['why']}", row["next"], row["where"]
+            )
     for row in made.get("damaged", ()):
-        yield Finding(
+        yield Diagnosis(
             "documents", "error", row["message"], "it was damaged from outside, or by a full disk", row["where"]
         )
     yield from _worktrees(world, made["worktrees"]["dead"])
 
 
-def _worktrees(world: World, dead: int) -> Iterator[Finding]:
+def _worktrees(world: World, dead: int) -> Iterator[Diagnosis]:
     moved = _moved(world)
     tell = "worktree-open --prune tells git where they are" if moved else ""
     if moved:
         text = f"{plural(moved, 'worktree')} moved with the repository: git knows the old place"
-        yield Finding("worktrees", "warning", text, tell)
+        yield Diagnosis("worktrees", "warning", text, tell)
     if dead:
-        yield Finding("worktrees", "warning", f"{plural(dead, 'worktree')} dead", "worktree-open --prune clears them")
+        yield Diagnosis("worktrees", "warning", f"{plural(dead, 'worktree')} dead", "worktree-open --prune clears them")
     prunable = world.git.at(world.repository.place).text("worktree", "list", "--porcelain").count("\nprunable")
     if prunable:
         hint = tell or "git worktree prune, when you are sure that no disk is missing or directory moved"
-        yield Finding("worktrees", "advice", f"git knows {plural(prunable, 'worktree')} whose directory is gone", hint)
+        yield Diagnosis(
+            "worktrees", "advice", f"git knows {plural(prunable, 'worktree')} whose directory is gone", hint
+        )
 
 
-def _ledger(world: World) -> Iterator[Finding]:
+def _ledger(world: World) -> Iterator[Diagnosis]:
     """Every line of the ledger of test runs, with its link."""
     if not world.store.exists(names.LEDGER):
         return
@@ -224,14 +230,14 @@ def _ledger(world: World) -> Iterator[Finding]:
     try:
         count = sum(1 for _ in ledger.lines(world))
     except BrokenContract as error:
-        yield Finding("ledger", "error", error.message, ledger.MEND, error.where)
+        yield Diagnosis("ledger", "error", error.message, ledger.MEND, error.where)
     else:
-        yield Finding("ledger", "ok", f"{plural(count, 'line')}, each follows the one before", where=where)
+        yield Diagnosis("ledger", "ok", f"{plural(count, 'line')}, each follows the one before", where=where)
 
 
 def _moved(world: World) -> int:
     count = 0
-    for place in leases.every_place(world):
+    for place in leases.all_locations(world):
         try:
             count += place.has_moved()
         except BrokenContract:  # gate-ok: told among the damaged documents
@@ -239,7 +245,7 @@ def _moved(world: World) -> int:
     return count
 
 
-def _hooks(world: World) -> Iterator[Finding]:
+def _hooks(world: World) -> Iterator[Diagnosis]:
     place = Path(world.inherited.run("rev-parse", "--path-format=absolute", "--git-path", "hooks").text)
     for name in HOOKS:
         hook = place / name
@@ -248,17 +254,17 @@ def _hooks(world: World) -> Iterator[Finding]:
         body = hook.read_bytes()[:65536]
         whose = "ktxkit's" if b"ktx" in body else "the pre-commit framework's" if b"pre-commit" in body else "your own"
         if os.access(hook, os.X_OK):
-            yield Finding("hooks", "ok", f"{name}: {whose}", where=str(hook))
+            yield Diagnosis("hooks", "ok", f"{name}: {whose}", where=str(hook))
         else:
-            yield Finding("hooks", "warning", f"{name}: {whose}, but not executable", f"chmod +x {hook}", str(hook))
+            yield Diagnosis("hooks", "warning", f"{name}: {whose}, but not executable", f"chmod +x {hook}", str(hook))
     top = world.repository.top
     if top is not None and (top / ".pre-commit-config.yaml").is_file():
         ours = b"ktxkit" in (top / ".pre-commit-config.yaml").read_bytes()
         text = "names ktxkit" if ours else "does not name ktxkit (`git ktx init` prints the lines)"
-        yield Finding("hooks", "ok" if ours else "advice", f".pre-commit-config.yaml {text}")
+        yield Diagnosis("hooks", "ok" if ours else "advice", f".pre-commit-config.yaml {text}")
 
 
-def _configuration(world: World) -> Iterator[Finding]:
+def _configuration(world: World) -> Iterator[Diagnosis]:
     """The settings that are in force for the user's own git, with the file that each comes from."""
     listed = world.inherited.run("config", "--list", "--null", "--show-origin").nul
     settings: dict[str, tuple[str, str]] = {}
@@ -269,17 +275,17 @@ def _configuration(world: World) -> Iterator[Finding]:
     filters = sorted({key.split(".")[1] for key in settings if key.startswith("filter.")})
     if filters:
         text = f"content filters: {', '.join(filters)}; patches are taken from what git stores, after them"
-        yield Finding("configuration", "advice", text)
+        yield Diagnosis("configuration", "advice", text)
 
 
-def _ours(world: World) -> Iterator[Finding]:
-    path = config.place(world)
+def _ours(world: World) -> Iterator[Diagnosis]:
+    path = config.config_path(world)
     if path is None or not path.exists():
         return
     problems = config.problems(world)
     for problem in problems:
-        yield Finding(
+        yield Diagnosis(
             "ktx-config", "error", problem["message"], "docs/formats/config.md lists the keys", problem["where"]
         )
     if not problems:
-        yield Finding("ktx-config", "ok", "valid", where=str(path))
+        yield Diagnosis("ktx-config", "ok", "valid", where=str(path))

@@ -27,15 +27,15 @@ from ktxkit.ledger import answers
 from ktxkit.ledger import answers as test_answers
 from ktxkit.ledger import answers as word_answers
 from ktxkit.ledger.answers import load
-from ktxkit.ledger.asking import FULL, LAST, Ask, ensure, pick, record_of, running
+from ktxkit.ledger.asking import FULL, LAST, LedgerQuery, ensure, pick, record_of, running
 from ktxkit.ledger.index_file import Index
 from ktxkit.ledger.rules import evidence
 from ktxkit.ledger.rules.evidence import judge
 from ktxkit.ledger.rules.rows import answer, not_comparable
 from ktxkit.observer import status
-from ktxkit.observer.attempt import Attempt
+from ktxkit.observer.attempt import ObserverAttempt
 from ktxkit.observer.rules.status import attempt_name, clock_facts
-from ktxkit.store.leases import LEASE, Place
+from ktxkit.store.leases import LEASE, LeaseLocation
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
@@ -96,14 +96,14 @@ def _evidence(world: World, unit: Mapping[str, Any], share: int, conflicts_left:
 
 def _observer(world: World, job: str, unit: Mapping[str, Any]) -> Document:
     """The two clocks of a unit that was observed. What cannot be read of them is named, it is no reason for no page."""
-    place = Place(
+    place = LeaseLocation(
         world, names.unit_dir(job, unit["position"], unit["key"]), job, names.ref_part(unit["position"], unit["key"])
     )
     try:
         lease = place.read(LEASE)
         if lease is None or not world.store.exists(names.observer_file(attempt_name(lease), "activity.jsonl")):
             return {}
-        return {"observer": clock_facts(status.clocks(Attempt.of(place, lease)))}
+        return {"observer": clock_facts(status.clocks(ObserverAttempt.of(place, lease)))}
     except BrokenContract as error:
         return {"observer": {"problem": f"{error.where}: {error.message}"}}
 
@@ -142,7 +142,7 @@ MESSAGE_SHOWN = 2000  # characters
 TRIED = 50  # earlier runs that are tried for one that is comparable
 
 
-def summary(world: World, ask: Ask) -> Document:
+def summary(world: World, ask: LedgerQuery) -> Document:
     """The runs, newest first, with counts over them: what the page's head says."""
     found = answers.runs(world, ask)
     rows = found["rows"]
@@ -158,7 +158,7 @@ def summary(world: World, ask: Ask) -> Document:
     return answer("report", rows, project=ask.project, facts=facts)
 
 
-def render_ledger(world: World, ask: Ask) -> bytes:
+def render_ledger(world: World, ask: LedgerQuery) -> bytes:
     """The page. Raises BrokenContract where the ledger is damaged, as every question does."""
     index = ensure(world)
     flaky = word_answers.flaky(world, ask)
@@ -193,7 +193,7 @@ def _failures(index: Index, runs: list[str]) -> dict[str, list[Document]]:
     return found
 
 
-def _movers(world: World, index: Index, ask: Ask) -> Document:
+def _movers(world: World, index: Index, ask: LedgerQuery) -> Document:
     """The last full run (or the last) against the newest one before it that it may be compared with."""
     now = pick(index, ask, FULL) or pick(index, ask, LAST)
     if now is None:
@@ -209,7 +209,7 @@ def _movers(world: World, index: Index, ask: Ask) -> Document:
     return answer("compare", [], verdict="unknown", reason=reason)
 
 
-def _run_evidence(world: World, index: Index, ask: Ask, tests: list[str]) -> dict[str, list[dict[str, Any]]]:
+def _run_evidence(world: World, index: Index, ask: LedgerQuery, tests: list[str]) -> dict[str, list[dict[str, Any]]]:
     """The executions that each word rests on, with those parts of their identity in which they differ."""
     least = word_answers.repetitions(world)
     found = {}

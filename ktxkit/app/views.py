@@ -28,11 +28,11 @@ from ktxkit.observer import observe
 from ktxkit.observer import status as observer_text
 from ktxkit.observer.rules import status as board
 from ktxkit.store import jobs
-from ktxkit.store.leases import LEASE, Place, every_place, lease_here
+from ktxkit.store.leases import LEASE, LeaseLocation, all_locations, lease_here
 from ktxkit.store.world import World
 
 
-def place(world: World, name: str, job: str | None, unit: str | None) -> Place:
+def location(world: World, name: str, job: str | None, unit: str | None) -> LeaseLocation:
     """The place that is named, of a unit or without a job; else that of the worktree the world stands in."""
     if name:
         return _named(world, name)
@@ -41,19 +41,19 @@ def place(world: World, name: str, job: str | None, unit: str | None) -> Place:
         if here is not None:
             return here[0]
     document, found = jobs.need_unit(world, job, unit)
-    made = Place.of_unit(world, document, found)
+    made = LeaseLocation.of_unit(world, document, found)
     if made.read(LEASE) is None:
         raise CannotRun(f"unit {found.key!r} of {document['jobId']} has no worktree", hint="open it with worktree-open")
     return made
 
 
-def _named(world: World, name: str) -> Place:
+def _named(world: World, name: str) -> LeaseLocation:
     """A worktree without a job: by the name of its documents, or by its branch."""
-    for found in every_place(world):
+    for found in all_locations(world):
         lease = found.read(LEASE)
         if lease is None or "jobId" in lease:
             continue
-        if found.directory == Place.adhoc(world, name).directory or lease.get("branch") == f"refs/heads/{name}":
+        if found.directory == LeaseLocation.adhoc(world, name).directory or lease.get("branch") == f"refs/heads/{name}":
             return found
     raise CannotRun(f"no worktree named {name!r}", hint="`worktree-open --list` shows those there are")
 
@@ -144,10 +144,10 @@ def once(args: argparse.Namespace, world: World) -> cli.Result:
     return cli.Result("broken_contract" if damaged else "done", lines=shown, data=data)
 
 
-def _single(args: argparse.Namespace, world: World) -> Place | None:
+def _single(args: argparse.Namespace, world: World) -> LeaseLocation | None:
     """The one that is meant; None where all are."""
     if args.name or args.unit or world.env.get("KTX_UNIT") or lease_here(world) is not None:
-        return place(world, args.name, args.job, args.unit)
+        return location(world, args.name, args.job, args.unit)
     return None
 
 
@@ -157,10 +157,10 @@ def _redrawn() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def looks(world: World, one: Place | None, job: str | None) -> Looks:
+def looks(world: World, one: LeaseLocation | None, job: str | None) -> Looks:
     """Every open worktree (of the job) with its status; of one that cannot be read, why."""
     found: Looks = []
-    for place in [one] if one is not None else every_place(world):
+    for place in [one] if one is not None else all_locations(world):
         if job and place.job != job:
             continue
         try:
@@ -174,7 +174,7 @@ def looks(world: World, one: Place | None, job: str | None) -> Looks:
     return found
 
 
-def _over(now: Looks, one: Place | None) -> bool:
+def _over(now: Looks, one: LeaseLocation | None) -> bool:
     """Nothing is open any more; a damaged document is for a person, not to be waited on."""
     if one is None or not now or isinstance(now[0][1], str):
         return not now or one is not None
@@ -182,7 +182,7 @@ def _over(now: Looks, one: Place | None) -> bool:
     return lease is None or lease["state"] != "open" or now[0][1]["authority"] != "current"
 
 
-def _each(world: World, one: Place | None, job: str | None) -> Iterator[Looks]:
+def _each(world: World, one: LeaseLocation | None, job: str | None) -> Iterator[Looks]:
     while True:
         now = looks(world, one, job)
         yield now
@@ -191,7 +191,7 @@ def _each(world: World, one: Place | None, job: str | None) -> Iterator[Looks]:
         world.clock.sleep(TICK)
 
 
-def _screen(world: World, one: Place | None, job: str | None) -> Iterator[Looks]:
+def _screen(world: World, one: LeaseLocation | None, job: str | None) -> Iterator[Looks]:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -205,7 +205,7 @@ def _screen(world: World, one: Place | None, job: str | None) -> Iterator[Looks]
             yield now
 
 
-def _plain(world: World, one: Place | None, job: str | None) -> Iterator[Looks]:
+def _plain(world: World, one: LeaseLocation | None, job: str | None) -> Iterator[Looks]:
     said: dict[str, str] = {}
     for now in _each(world, one, job):
         for name, status in now:
@@ -231,7 +231,7 @@ def follow(args: argparse.Namespace, world: World) -> cli.Result:
 
     if args.question != "live" or args.json:
         raise CannotRun("--follow is of `live`, and prints as it goes", hint="without --json")
-    rows = following.follow(world, asking.asked(world, "live", args.subject, args.project), redis=args.redis)
+    rows = following.follow(world, asking.query_of(world, "live", args.subject, args.project), redis=args.redis)
     return cli.Result(lines=[show(rows)])
 
 

@@ -61,7 +61,7 @@ def schema(name: Name) -> Document:
 
 @cache
 def _validator(name: Name) -> validators.Validator:
-    return validators.made(schema(name))
+    return validators.validator(schema(name))
 
 
 def checker(name: Name) -> Callable[[Any], bool]:
@@ -140,7 +140,7 @@ def foreign(data: bytes, where: str) -> Foreign:
     try:
         rules = json.loads(data)
         _require_short_patterns(rules)
-        validator = validators.made(rules)
+        validator = validators.validator(rules)
     except (ValueError, RecursionError) as error:
         raise CannotRun(
             f"no JSON Schema that can be used: {str(error)[:400]}",

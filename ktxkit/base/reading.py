@@ -28,7 +28,9 @@ ABSENT = "absent"
 UNREADABLE, TOO_LARGE, SPARSE, SPECIAL = "unreadable", "too_large", "sparse_file", "special_entry"
 
 
-Found = tuple[bytes, bytes, int]  # the packed entry, the stat key that vouches for it with its flags, number of names
+PackedEntry = tuple[
+    bytes, bytes, int
+]  # the packed entry, the stat key that vouches for it with its flags, number of names
 
 
 def key_of(info: os.stat_result) -> bytes:
@@ -36,7 +38,7 @@ def key_of(info: os.stat_result) -> bytes:
     return KEY.pack(info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_mode)
 
 
-class Reader:
+class EntryReader:
     """Reads entries with one buffer. `limit`: larger files are not read; `started`: the scan's begin, wall nanoseconds.
 
     This runs once for each entry of a tree. A name's look after the reading is one at the descriptor's inode as well,
@@ -50,7 +52,7 @@ class Reader:
         self._buffer = bytearray(CHUNK)
         self._view = memoryview(self._buffer)
 
-    def link(self, directory: int, name: bytes, path: bytes, info: os.stat_result) -> tuple[Found, bytes] | str:
+    def link(self, directory: int, name: bytes, path: bytes, info: os.stat_result) -> tuple[PackedEntry, bytes] | str:
         """A symbolic link and its text, or UNSTABLE. `info` is what its name was before."""
         try:
             target = os.readlink(name, dir_fd=directory)
@@ -64,7 +66,7 @@ class Reader:
         packed = PACKED.pack(len(path), SYMLINK, len(target), blake3(target).digest()) + path
         return (packed, key + FLAG_BYTES[racy], info.st_nlink), target
 
-    def file(self, directory: int, name: bytes, path: bytes) -> Found | str:
+    def file(self, directory: int, name: bytes, path: bytes) -> PackedEntry | str:
         """A file, or why there is none: UNSTABLE, ABSENT, UNREADABLE, TOO_LARGE or SPARSE."""
         try:
             fd = os.open(name, OPEN_FILE, dir_fd=directory)
@@ -81,7 +83,7 @@ class Reader:
         finally:
             os.close(fd)
 
-    def _content(self, fd: int, directory: int, name: bytes, path: bytes) -> Found | str:
+    def _content(self, fd: int, directory: int, name: bytes, path: bytes) -> PackedEntry | str:
         before = os.fstat(fd)
         mode, size = before.st_mode, before.st_size
         if not stat.S_ISREG(mode):

@@ -111,7 +111,7 @@ class Stop(Protocol):
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandEnd:
     """How a unit's command ended. `reason` is finished, failed, timed_out, not_started or interrupted.
 
     `printed` and `cut`: bytes of stdout and stderr, and how many of them are not in their files.
@@ -135,7 +135,7 @@ def run_unit(
     clock: Clock,
     limit: float | None,
     stop: Stop,
-) -> Ended:
+) -> CommandEnd:
     """Run to the end, the time limit in seconds, or until `stop` is set."""
     logs = (UnitLog(out), UnitLog(err))
     try:
@@ -146,7 +146,7 @@ def run_unit(
             process.end_group(child)
             raise
     except CannotRun as error:
-        return Ended("not_started", process.NOT_STARTED, error.message)
+        return CommandEnd("not_started", process.NOT_STARTED, error.message)
     finally:
         for log in logs:
             log.drain()
@@ -158,12 +158,12 @@ def run_unit(
     return replace(told, message=message, strays=strays, printed=printed, cut=cut)
 
 
-def _told(reason: str, status: int, limit: float | None) -> Ended:
+def _told(reason: str, status: int, limit: float | None) -> CommandEnd:
     if reason == "timed_out":
-        return Ended(reason, status, f"it did not end within {limit:g} seconds")
+        return CommandEnd(reason, status, f"it did not end within {limit:g} seconds")
     if reason:
-        return Ended(reason, status, "it was stopped with the job")
-    return Ended("failed", status, f"it {process.ending(status)}") if status != 0 else Ended("finished", 0)
+        return CommandEnd(reason, status, "it was stopped with the job")
+    return CommandEnd("failed", status, f"it {process.ending(status)}") if status != 0 else CommandEnd("finished", 0)
 
 
 def _watched(

@@ -230,7 +230,7 @@ def _rust() -> ModuleType | None:
         return None
 
 
-def made(rules: Any) -> Validator:
+def validator(rules: Any) -> Validator:
     """The schema in the engine that there is. Raises ValueError for one that cannot be used."""
     engine = _rust()
     return PythonValidator(rules) if engine is None else RustValidator(engine, rules)

@@ -24,8 +24,8 @@ from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import plural
 from ktxkit.gates import configuration, facts, inputs, judging
 from ktxkit.gates import inputs as gate_read
-from ktxkit.gates.inputs import Listed
-from ktxkit.gates.judging import Asked, Read
+from ktxkit.gates.inputs import FileListing
+from ktxkit.gates.judging import JudgeRequest, TreeFacts
 from ktxkit.gates.rules.findings import idle
 from ktxkit.gates.rules.formats import Content, no_content
 from ktxkit.git.objects import Objects
@@ -42,13 +42,13 @@ MANAGED = ("PRE_COMMIT_FROM_REF", "PRE_COMMIT_TO_REF", "PRE_COMMIT_LOCAL_BRANCH"
 
 
 @dataclass(frozen=True)
-class Standing:
+class CommitState:
     """What is being committed: the index; the trees of HEAD (None where there is none) and of a merge's other sides.
 
     `objects`: the reader that told of HEAD.
     """
 
-    listed: inputs.Listed
+    listed: inputs.FileListing
     base: str | None = None
     heads: tuple[str, ...] = ()
     objects: Objects | None = None
@@ -76,23 +76,23 @@ def _is_plain(world: World, args: Namespace) -> bool:
     return args.write_baseline is None and (asked or not any(world.env.get(key) for key in MANAGED))
 
 
-def _anew(world: World, args: Namespace, standing: Standing | None) -> tuple[Document, Content, bool]:
+def _anew(world: World, args: Namespace, standing: CommitState | None) -> tuple[Document, Content, bool]:
     return judge_anew(world, args, standing)
 
 
 def _kept(world: World, args: Namespace) -> tuple[Document, Content]:
     if args.all:
-        return _answer(world, args, Standing(inputs.index(world)))
+        return _answer(world, args, CommitState(inputs.index(world)))
     from ktxkit.git.objects import Objects
 
     with Objects(world.git) as objects:  # they are read by it too: one process less
         listed, head = inputs.index(world), objects.find("HEAD^{tree}")
         heads = inputs.merge_heads(world) if head else []
         trees = tuple(inputs.resolved(world, one) for one in heads)
-        return _answer(world, args, Standing(listed, head[0] if head else None, trees, objects))
+        return _answer(world, args, CommitState(listed, head[0] if head else None, trees, objects))
 
 
-def _answer(world: World, args: Namespace, standing: Standing) -> tuple[Document, Content]:
+def _answer(world: World, args: Namespace, standing: CommitState) -> tuple[Document, Content]:
     cache = _cache(world)
     name = _name(world, args, standing) if cache is not None else ""
     known = cache.note(KIND, name) if cache is not None else None
@@ -116,7 +116,7 @@ def _cache(world: World) -> FactCache | None:
     return FactCache(place)
 
 
-def _name(world: World, args: Namespace, standing: Standing) -> str:
+def _name(world: World, args: Namespace, standing: CommitState) -> str:
     from ktxkit.gates import version
 
     said = [args.all, args.index, args.root, args.advise, args.strict_connections, sorted(args.gate)]
@@ -124,14 +124,14 @@ def _name(world: World, args: Namespace, standing: Standing) -> str:
     return digest(json.dumps([*asked, standing.listed.tree, digest(standing.listed.raw)]).encode("ascii"))
 
 
-def _content(world: World, listed: inputs.Listed) -> Content:
+def _content(world: World, listed: inputs.FileListing) -> Content:
     def content(path: bytes) -> bytes | None:
         return content_of(world, listed.files)(path)
 
     return content
 
 
-def judge_anew(world: World, args: Namespace, standing: Standing | None) -> tuple[Document, Content, bool]:
+def judge_anew(world: World, args: Namespace, standing: CommitState | None) -> tuple[Document, Content, bool]:
     """The verdict that the command line asks for, the content of what was judged, and whether it follows from both.
 
     `standing`: what is being committed, where it was looked at. Raises CannotRun for a revision or file that is none.
@@ -160,7 +160,7 @@ def _of_messages(names: Sequence[str]) -> bool:
     return set(names) <= plugin.named(MESSAGE_GATES).keys()
 
 
-def _check(world: World, args: Namespace, standing: Standing | None) -> tuple[Document, Content, bool]:
+def _check(world: World, args: Namespace, standing: CommitState | None) -> tuple[Document, Content, bool]:
     _from_manager(world, args)
     reader = standing.objects if standing is not None else None
     with facts.no_collection(), reader or Objects(world.git) as objects:
@@ -188,7 +188,9 @@ def _check(world: World, args: Namespace, standing: Standing | None) -> tuple[Do
     )
 
 
-def _asked(world: World, objects: Objects, args: Namespace, now: Standing, after: Read, root: bytes) -> Asked:
+def _asked(
+    world: World, objects: Objects, args: Namespace, now: CommitState, after: TreeFacts, root: bytes
+) -> JudgeRequest:
     """What is judged, beside what."""
     kept = after.kept
     before = judging.read_beside(gate_read.tree(world, now.base), after, objects, root) if now.base else None
@@ -199,7 +201,7 @@ def _asked(world: World, objects: Objects, args: Namespace, now: Standing, after
     if unchanged and not args.index and "GIT_INDEX_FILE" not in world.env:  # git names it to its hooks
         before = None  # nothing is staged: an empty check would pass for an answer, so everything is charged
     everything = args.all or unchanged or (before is None and touched is None)
-    return Asked(after, before, touched, everything, also, earlier)
+    return JudgeRequest(after, before, touched, everything, also, earlier)
 
 
 def _from_manager(world: World, args: Namespace) -> None:
@@ -238,7 +240,7 @@ def options_of(args: Namespace) -> dict[str, Any]:
     return said
 
 
-def _load(world: World, objects: Objects, args: Namespace, listed: Listed) -> configuration.Load:
+def _load(world: World, objects: Objects, args: Namespace, listed: FileListing) -> configuration.Load:
     """The files that configure the gates: of what is being committed, or of where we stand where --tree names another.
 
     A configuration may name commands. Asking about a tree must not run what that tree says.
@@ -258,10 +260,10 @@ def _load(world: World, objects: Objects, args: Namespace, listed: Listed) -> co
     return load
 
 
-def _standing(world: World) -> Listed:
+def _standing(world: World) -> FileListing:
     """The index; nothing in a bare repository without a commit."""
     if world.repository.top is None and world.git.resolve("HEAD", "tree") is None:
-        return Listed(b"")
+        return FileListing(b"")
     return gate_read.index(world)
 
 
@@ -273,16 +275,16 @@ def beside(world: World, path: bytes) -> bytes | None:
         return None
 
 
-def _listed(world: World, revision: str | None) -> Listed:
+def _listed(world: World, revision: str | None) -> FileListing:
     """The files of a tree, or of the index that git's environment names."""
     return gate_read.index(world) if revision is None else gate_read.tree(world, gate_read.resolved(world, revision))
 
 
-def _standing_at(world: World, args: Namespace) -> Standing:
+def _standing_at(world: World, args: Namespace) -> CommitState:
     """What is looked at, and beside what."""
     base = _base(world, args)
     heads = gate_read.merge_heads(world) if base and not args.changed_since else []
-    return Standing(_listed(world, args.tree), base, tuple(gate_read.resolved(world, head) for head in heads))
+    return CommitState(_listed(world, args.tree), base, tuple(gate_read.resolved(world, head) for head in heads))
 
 
 def _base(world: World, args: Namespace) -> str | None:
@@ -295,14 +297,14 @@ def _base(world: World, args: Namespace) -> str | None:
 
 
 def _named(
-    world: World, args: Namespace, after: Read, objects: Objects, root: bytes
-) -> tuple[list[bytes], Read | None]:
+    world: World, args: Namespace, after: TreeFacts, objects: Objects, root: bytes
+) -> tuple[list[bytes], TreeFacts | None]:
     """Files named on the command line, from the top of the checkout, those below a directory each; and HEAD's tree
     where one of them was there and is being deleted. Raises CannotRun for a name that is none of them.
     """
     top = world.repository.top or world.cwd
     found: list[bytes] = []
-    earlier: Read | None = None
+    earlier: TreeFacts | None = None
     for name in args.files:
         inside = os.path.relpath(os.path.normpath(world.cwd / name), top)
         if inside == ".." or inside.startswith("../"):
@@ -320,7 +322,7 @@ def _named(
     return found, earlier
 
 
-def _below(read: Read, path: bytes) -> list[bytes]:
+def _below(read: TreeFacts, path: bytes) -> list[bytes]:
     """The file at a path, or all files below it where it is a directory."""
     if path in read.files:
         return [path]
@@ -348,7 +350,7 @@ def content_of(world: World, listed: Mapping[bytes, tuple[str, str]]) -> Content
     return content
 
 
-def told(verdict: Document, tree: str | None) -> list[str]:
+def repair_notes(verdict: Document, tree: str | None) -> list[str]:
     """What a repair took out, and where its result is."""
     said = [
         f"gate-check: pruned {one['kind']} {one['artifact']}: {one['removedRef']}" for one in verdict.get("pruned", ())

@@ -11,7 +11,7 @@ from ktxkit.base import contracts
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.text import nearest
-from ktxkit.gates.rules.model import Options
+from ktxkit.gates.rules.model import GateOptions
 
 if TYPE_CHECKING:
     from ktxkit.gates.rules.findings import Finding
@@ -33,7 +33,7 @@ class Config:
     configuration was read; `trusted_name` says where that is.
     """
 
-    options: Options = field(default_factory=Options)
+    options: GateOptions = field(default_factory=GateOptions)
     gates: tuple[Document, ...] = DEFAULT
     debts: Mapping[str, Document] = field(default_factory=dict)
     debts_file: str = ""
@@ -91,11 +91,11 @@ def _name(entry: Mapping[str, Any]) -> str:
     return str(entry.get("name") or entry["gate"])
 
 
-def options_of(document: Mapping[str, Any]) -> Options:
+def options_of(document: Mapping[str, Any]) -> GateOptions:
     """The options of the artifacts' gate."""
     root = str(document.get("root", "")).strip("/")
     current = document.get("rawCurrent")
-    return Options(
+    return GateOptions(
         root=f"{root}/".encode("utf-8", "surrogateescape") if root not in ("", ".") else b"",
         advise=bool(document.get("advise", False)),
         strict=bool(document.get("strictConnections", False)),

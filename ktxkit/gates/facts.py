@@ -29,10 +29,10 @@ from ktxkit.base.files import CacheFile
 from ktxkit.base.rules.digests import digest
 from ktxkit.gates import inputs
 from ktxkit.gates import version as gate_version
-from ktxkit.gates.inputs import Listed, parsed, path_of
+from ktxkit.gates.inputs import FileListing, parsed, path_of
 from ktxkit.gates.rules import model
 from ktxkit.gates.rules.groups import Group, Grouped, marks_of, said_of
-from ktxkit.gates.rules.model import kind_of, place_of
+from ktxkit.gates.rules.model import artifact_path, kind_of
 from ktxkit.git.objects import Objects
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -183,7 +183,7 @@ def rows(data: bytes) -> Facts:
     """The rows of a provenance file: a JSON array of objects."""
     from ktxkit.base import contracts
     from ktxkit.base.rules import strict_yaml
-    from ktxkit.base.rules.strict_yaml import Problem
+    from ktxkit.base.rules.strict_yaml import YamlProblem
     from ktxkit.gates.rules import source
 
     parsed = strict_yaml.read(data)
@@ -191,7 +191,7 @@ def rows(data: bytes) -> Facts:
     problems = list(parsed.problems)
     root = parsed.root
     if root is not None and root.kind != "list":
-        problems.append(Problem("schema-type", root.line, root.column, "a list of rows is expected"))
+        problems.append(YamlProblem("schema-type", root.line, root.column, "a list of rows is expected"))
     for node in root.values() if root is not None else ():
         wrong = source.judged("artifact-provenance", node, contracts.violations, dates=frozenset(("id",)))
         problems += wrong
@@ -210,7 +210,7 @@ def of_tree(
     """The facts of every artifact among (mode, path, blob id). New ones are put into `cache`, by kind and blob id."""
     found: dict[bytes, Facts] = {}
     for mode, path, oid in entries:
-        kind = place_of(path, root).kind
+        kind = artifact_path(path, root).kind
         if not kind:
             continue
         if mode in NOT_A_FILE:
@@ -229,7 +229,7 @@ def remember(
     """Read the blobs that are not in `cache` in exchanges of many; `each` gives their bytes in order."""
     wanted: dict[str, tuple[str, str]] = {}
     for mode, path, oid in entries:
-        kind = place_of(path, root).kind
+        kind = artifact_path(path, root).kind
         if kind and mode not in NOT_A_FILE and f"{kind}:{oid}" not in cache:
             wanted[f"{kind}:{oid}"] = (kind, oid)
     if len(wanted) > FEW:
@@ -264,7 +264,7 @@ FEWEST = 200  # artifacts of a tree for which a cache is made: fewer are read in
 PAGES, OTHERS = 64, 16  # groups
 
 
-def open_cache(world: World, listed: Listed, root: bytes) -> FactCache | None:
+def open_cache(world: World, listed: FileListing, root: bytes) -> FactCache | None:
     """The cache of a repository with many artifacts; None where they are few, or where there is no place for it."""
     artifacts = (path for path in map(path_of, listed.lines) if kind_of(path, root))
     if next(islice(artifacts, FEWEST - 1, None), None) is None:
@@ -294,7 +294,7 @@ class Slot:
         return Slot(sorted(set(self.lines).difference(gone.lines).union(new.lines), key=path_of))
 
 
-class Reader:
+class FactReader:
     """Reads trees by one cache. `memory`: facts by kind and blob id, of this process."""
 
     def __init__(self, cache: FactCache, objects: Objects, memory: MutableMapping[str, Facts], root: bytes) -> None:
@@ -306,7 +306,7 @@ class Reader:
         self._slots: dict[int, Slot] = {}
         self._known: dict[int, tuple[Slot, str, Group]] = {}  # slots that were looked up, by number
 
-    def read(self, listed: Listed) -> Grouped:
+    def read(self, listed: FileListing) -> Grouped:
         """The facts of a tree's artifacts. What was read anew is kept."""
         self._slots = _slots(listed.lines, self._root)
         return self._grouped()

@@ -15,11 +15,11 @@ from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
 from ktxkit.gates import configuration, inputs, judging, plugin
 from ktxkit.gates import inputs as gate_read
-from ktxkit.gates.judging import Asked
+from ktxkit.gates.judging import JudgeRequest
 from ktxkit.gates.plugin import MESSAGE_GATES
 from ktxkit.gates.rules import findings as core_verdict
 from ktxkit.gates.rules.findings import Finding, grouped
-from ktxkit.gates.rules.hooks import Push, cleanup_asked, cleanup_of, cut, read_pushes
+from ktxkit.gates.rules.hooks import Push, cleanup_mode, cleanup_of, cut, read_pushes
 from ktxkit.git.git import version
 from ktxkit.git.objects import Objects
 from ktxkit.store.world import World
@@ -52,7 +52,7 @@ def committed(world: World, path: Path) -> bytes:
         ) from error
     told = world.inherited.run("config", "-z", "--get-regexp", KEYS, ok=(0, 1)).nul
     settings = [(key.decode("ascii"), value) for key, _, value in (item.partition(b"\n") for item in told)]
-    settings += [("commit.cleanup", mode.encode()) for mode in [cleanup_asked(process.words_of(os.getppid()))] if mode]
+    settings += [("commit.cleanup", mode.encode()) for mode in [cleanup_mode(process.words_of(os.getppid()))] if mode]
     edited = world.env.get("GIT_EDITOR") != ":"  # git says so to its hooks where it opens no editor
     return cut(message, cleanup_of(settings, version(world.env), edited=edited))
 
@@ -74,7 +74,7 @@ def _judged(world: World, objects: Objects, tree: str, base: str, options: Mappi
     inputs.fetch_listed(world, trees, root)
     after = judging.read_listed(listed, objects, root, judging.reader(world, objects, listed, root))
     before = judging.read_beside(gate_read.tree(world, base), after, objects, root) if base else None
-    return judging.verdict(world, objects, Asked(after, before, everything=before is None), config)
+    return judging.verdict(world, objects, JudgeRequest(after, before, everything=before is None), config)
 
 
 def trees(world: World, push: Push, remote: str) -> tuple[str, str] | None:

@@ -140,7 +140,7 @@ def chosen(names: Sequence[str]) -> list[str]:
     return [name for name in hooks.HOOKS if name in names or not names]
 
 
-def place(world: World) -> Path:
+def hooks_path(world: World) -> Path:
     """The repository's own hooks directory. Raises Refused where its hooks are not its own."""
     git = Git(world.cwd, scrubbed(world.env))  # the runners of `world` pin core.hooksPath
     scope, value = settings(git)
@@ -167,7 +167,7 @@ def _call(name: str) -> str:
 
 def install(world: World, names: Sequence[str]) -> list[Done]:
     """Put our hooks; a hook that is there is kept and runs first. Raises Refused where one cannot be kept."""
-    directory, wanted = place(world), chosen(names)
+    directory, wanted = hooks_path(world), chosen(names)
     with alone(directory):
         planned = [_planned(directory / name) for name in wanted]
         _refuse(planned)
@@ -205,7 +205,7 @@ def _is_chained(path: Path) -> bool:
 
 def uninstall(world: World, names: Sequence[str]) -> list[Done]:
     """Take our hooks away and give the ones that were there before their places back, byte for byte."""
-    directory, wanted = place(world), chosen(names)
+    directory, wanted = hooks_path(world), chosen(names)
     if not directory.is_dir():
         return [Done(name, "absent", directory / name) for name in wanted]
     with alone(directory):

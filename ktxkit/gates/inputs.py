@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktxkit.gates.rules.model import place_of
+from ktxkit.gates.rules.model import artifact_path
 from ktxkit.git.objects import Objects, promised
 from ktxkit.store.world import World
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ktxkit.gates.rules.findings import Finding
 
 
-def fetch_listed(world: World, listings: Iterable[Listed], root: bytes) -> None:
+def fetch_listed(world: World, listings: Iterable[FileListing], root: bytes) -> None:
     """The same of indexes and trees that git listed. What an index has and HEAD's tree has not was added here."""
     if promised(world.git, world.repository.objects, world.env) is None:
         return
@@ -44,18 +44,18 @@ def fetch_artifacts(world: World, trees: Sequence[str], entries: Iterable[tuple[
         return
     listed = ("rev-list", "--objects", "--no-object-names", "--missing=print", "--no-walk")  # it asks no remote
     missing = {line[1:] for line in world.git.run(*listed, *trees).lines if line.startswith("?")}
-    wanted = [oid for _, path, oid in entries if oid in missing and place_of(path, root).kind]
+    wanted = [oid for _, path, oid in entries if oid in missing and artifact_path(path, root).kind]
     if wanted:
         promise.fetch(wanted)
 
 
 Entry = tuple[str, bytes, str]  # mode, path, object id
 LINE = "--format=%(objectmode) %(objectname) 0%x09%(path)"  # a tree's files as `ls-files --stage` has them
-ASKED = 32  # paths that are looked for in the bytes; then a table is made
+TABLE_FROM = 32  # paths that are looked for in the bytes; then a table is made
 
 
 @dataclass(frozen=True)
-class Listed:
+class FileListing:
     """Each file as `MODE OID STAGE`, a tab and its path, ended by NUL. `tree`: its id, empty for an index."""
 
     raw: bytes
@@ -77,13 +77,13 @@ class Listed:
     def files(self) -> Files:
         return Files(self)
 
-    def without(self, other: Listed) -> list[bytes]:
+    def without(self, other: FileListing) -> list[bytes]:
         """The lines that the other one does not have."""
         return _without(self, other)
 
 
 @lru_cache(maxsize=8)
-def _without(one: Listed, other: Listed) -> list[bytes]:
+def _without(one: FileListing, other: FileListing) -> list[bytes]:
     return [] if one.raw == other.raw else list(set(one.lines).difference(other.lines))
 
 
@@ -101,7 +101,7 @@ def parsed(line: bytes) -> tuple[bytes, tuple[str, str]]:
 class Files(Mapping[bytes, tuple[str, str]]):
     """Path to (mode, object id). The first few that are asked for are looked for in the bytes."""
 
-    def __init__(self, listed: Listed) -> None:
+    def __init__(self, listed: FileListing) -> None:
         self.listed = listed
         self._asked = 0
 
@@ -111,7 +111,7 @@ class Files(Mapping[bytes, tuple[str, str]]):
 
     def _found(self, path: bytes) -> tuple[str, str] | None:
         self._asked += 1
-        if self._asked > ASKED:
+        if self._asked > TABLE_FROM:
             line = self._table.get(path)
             return parsed(line)[1] if line is not None else None
         raw, wanted = self.listed.raw, b"\t%b\0" % path
@@ -143,21 +143,21 @@ class Files(Mapping[bytes, tuple[str, str]]):
         return len(self.listed.lines)
 
 
-def index(world: World) -> Listed:
+def index(world: World) -> FileListing:
     """The index that git's environment names; in a bare repository HEAD's tree. Raises CannotRun without one."""
     top = world.repository.top
     if top is None:
         return tree(world, resolved(world, "HEAD"))
-    return Listed(world.inherited.at(top).run("ls-files", "-s", "-z", "--full-name").out)
+    return FileListing(world.inherited.at(top).run("ls-files", "-s", "-z", "--full-name").out)
 
 
-def tree(world: World, oid: str) -> Listed:
+def tree(world: World, oid: str) -> FileListing:
     """The files of a tree. git 2.39 quotes odd paths in such a line even with -z; then they are asked for plainly."""
     git = world.git.configured(core_quotePath="false")
     raw = git.run("ls-tree", "-r", "-z", "--full-tree", LINE, oid).out
     if b'\t"' in raw:
         raw = b"".join(map(_staged, git.run("ls-tree", "-r", "-z", "--full-tree", oid).nul))
-    return Listed(raw, oid)
+    return FileListing(raw, oid)
 
 
 def _staged(line: bytes) -> bytes:

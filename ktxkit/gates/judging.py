@@ -15,13 +15,13 @@ from ktxkit.base.contracts import Document
 from ktxkit.gates import configuration, version
 from ktxkit.gates import facts as gate_facts
 from ktxkit.gates.configuration import ARTIFACTS, Config, options_of
-from ktxkit.gates.facts import NOT_A_FILE, Reader, open_cache
-from ktxkit.gates.inputs import Comments, Files, Listed, fetch_artifacts, path_of
+from ktxkit.gates.facts import NOT_A_FILE, FactReader, open_cache
+from ktxkit.gates.inputs import Comments, FileListing, Files, fetch_artifacts, path_of
 from ktxkit.gates.rules import findings as core_verdict
 from ktxkit.gates.rules import scope as narrow
 from ktxkit.gates.rules import scope as scoping
 from ktxkit.gates.rules.groups import looked_at
-from ktxkit.gates.rules.model import PLACES, Options, kind_of
+from ktxkit.gates.rules.model import PLACES, GateOptions, kind_of
 from ktxkit.git.objects import TREE, Objects, TreeFiles
 from ktxkit.store.world import World
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 SLASH = ord("/")
-Told = tuple[list["Finding"], dict[str, int], int]  # findings, what was looked at, how many are suppressed
+GateFindings = tuple[list["Finding"], dict[str, int], int]  # findings, what was looked at, how many are suppressed
 
 
-def findings(asked: Asked, touched: Sequence[bytes] | None, how: Options) -> Told:
+def findings(asked: JudgeRequest, touched: Sequence[bytes] | None, how: GateOptions) -> GateFindings:
     """What is told of what was asked for. `touched` None: everything."""
     after, before = asked.after, asked.before
     if touched is not None and before is not None and not asked.also and asked.earlier is None:
@@ -44,7 +44,7 @@ def findings(asked: Asked, touched: Sequence[bytes] | None, how: Options) -> Tol
     return _whole(asked, touched, how)
 
 
-def _narrow(after: Read, before: Read, touched: Sequence[bytes], how: Options) -> Told:
+def _narrow(after: TreeFacts, before: TreeFacts, touched: Sequence[bytes], how: GateOptions) -> GateFindings:
     kept = after.kept
     fine = kept.fine(after.facts, how.strict) if kept else None
     part = narrow.judged((after.facts, after.files), (before.facts, before.files), touched, how, fine)
@@ -53,7 +53,7 @@ def _narrow(after: Read, before: Read, touched: Sequence[bytes], how: Options) -
     return part.findings, _looked(after, part.scope), part.suppressed
 
 
-def _whole(asked: Asked, touched: Sequence[bytes] | None, how: Options) -> Told:
+def _whole(asked: JudgeRequest, touched: Sequence[bytes] | None, how: GateOptions) -> GateFindings:
     from ktxkit.gates.rules.artifacts import judge
     from ktxkit.gates.rules.findings import mark_inherited
 
@@ -80,7 +80,7 @@ def _whole(asked: Asked, touched: Sequence[bytes] | None, how: Options) -> Told:
     return found, _looked(after, scope), judged.suppressed
 
 
-def hidden(asked: Asked, touched: Sequence[bytes] | None, root: bytes) -> list[Finding]:
+def hidden(asked: JudgeRequest, touched: Sequence[bytes] | None, root: bytes) -> list[Finding]:
     """A finding for each link or submodule that the change puts in the place of a directory of artifacts: who reads
     there gets what nobody looked at. `touched` None: what differs from the base is meant."""
     from ktxkit.gates.rules.findings import Finding
@@ -100,15 +100,15 @@ def hidden(asked: Asked, touched: Sequence[bytes] | None, root: bytes) -> list[F
     ]
 
 
-def _mode(read: Read, path: bytes) -> str:
+def _mode(read: TreeFacts, path: bytes) -> str:
     return read.files[path][0] if path in read.files else ""
 
 
-def _looked(after: Read, scope: scoping.Scope) -> dict[str, int]:
+def _looked(after: TreeFacts, scope: scoping.ChangeScope) -> dict[str, int]:
     return looked_at({path: after.facts[path] for path in scope.files if path in after.facts})
 
 
-def changed(before: Read, after: Read) -> list[bytes]:
+def changed(before: TreeFacts, after: TreeFacts) -> list[bytes]:
     """Paths that differ between two trees."""
     if isinstance(after.files, TreeFiles) and isinstance(before.files, TreeFiles):
         return after.files.differing(before.files)
@@ -118,13 +118,14 @@ def changed(before: Read, after: Read) -> list[bytes]:
     return sorted({path for path, _ in before.files.items() ^ after.files.items()})
 
 
-def moved(before: Read, after: Read) -> dict[bytes, bytes]:
+def moved(before: TreeFacts, after: TreeFacts) -> dict[bytes, bytes]:
     """New path to old path of each file that only moved."""
     return narrow.moved(before.files, after.files, changed(before, after))
 
 
 __all__ = [
-    "CONTRACT", "Asked", "Read", "changed", "check_tree", "entries_of", "options_of", "read_beside", "read_entries",
+    "CONTRACT", "JudgeRequest", "TreeFacts", "changed", "check_tree",
+    "entries_of", "options_of", "read_beside", "read_entries",
     "read_listed", "read_tree", "reader", "verdict",
 ]  # fmt: skip
 
@@ -133,33 +134,33 @@ FACTS_KEPT = 200_000  # facts held in memory
 Entries = Sequence[tuple[str, bytes, str]]  # mode, path, object id
 
 _memory: dict[str, dict[str, Any]] = {}
-_bases: dict[tuple[str, bytes, str], Read] = {}
+_bases: dict[tuple[str, bytes, str], TreeFacts] = {}
 
 
 @dataclass(frozen=True)
-class Read:
+class TreeFacts:
     """A tree with its facts: `files` by path (mode and object id), `facts` of the artifacts among them, its id."""
 
     files: Mapping[bytes, tuple[str, str]]
     facts: Mapping[bytes, dict[str, Any]]
     tree: str = ""
-    kept: Reader | None = None  # what read it, where it keeps facts
+    kept: FactReader | None = None  # what read it, where it keeps facts
 
 
 @dataclass(frozen=True)
-class Asked:
+class JudgeRequest:
     """What is to be judged. `before`: whose findings are inherited; `also`: the other sides of a merge, likewise.
 
     `touched` None: what differs from `before`. `everything`: what is inherited elsewhere is told too. `earlier`: what
     declares the files that are named and gone; nothing of it is inherited.
     """
 
-    after: Read
-    before: Read | None = None
+    after: TreeFacts
+    before: TreeFacts | None = None
     touched: Sequence[bytes] | None = None
     everything: bool = False
-    also: Sequence[Read] = ()
-    earlier: Read | None = None
+    also: Sequence[TreeFacts] = ()
+    earlier: TreeFacts | None = None
 
 
 def check_tree(
@@ -184,7 +185,7 @@ def check_tree(
         fetch_artifacts(world, trees, (entry for one in trees for entry in artifacts_of(objects, one, root)), root)
         after = read_tree(tree, objects, root)
         before = _base(base_tree, objects, root) if base_tree else None
-        return verdict(world, objects, Asked(after, before, touched, everything), config)
+        return verdict(world, objects, JudgeRequest(after, before, touched, everything), config)
 
 
 def _file(objects: Objects, tree: str, path: bytes) -> bytes | None:
@@ -193,7 +194,7 @@ def _file(objects: Objects, tree: str, path: bytes) -> bytes | None:
     return objects.read(found.oid) if found is not None and found.mode not in ("040000", "160000") else None
 
 
-def _base(tree: str, objects: Objects, root: bytes) -> Read:
+def _base(tree: str, objects: Objects, root: bytes) -> TreeFacts:
     """A base tree, from memory where the candidate before this one was judged against it too."""
     key = (version.version(), root, tree)
     if key not in _bases:
@@ -202,16 +203,16 @@ def _base(tree: str, objects: Objects, root: bytes) -> Read:
     return replace(_bases[key], files=TreeFiles(objects, tree))
 
 
-def read_tree(tree: str, objects: Objects, root: bytes) -> Read:
+def read_tree(tree: str, objects: Objects, root: bytes) -> TreeFacts:
     """The facts of a tree of the object store. Raises BrokenContract where an object is missing."""
     read = read_entries(artifacts_of(objects, tree, root), objects, root, tree)
     return replace(read, files=TreeFiles(objects, tree))
 
 
-def reader(world: World, objects: Objects, listed: Listed, root: bytes) -> Reader | None:
+def reader(world: World, objects: Objects, listed: FileListing, root: bytes) -> FactReader | None:
     """A reader that keeps the facts of a repository with many artifacts on the disk; None where they are few."""
     cache = open_cache(world, listed, root)
-    return Reader(cache, objects, _remembered(), root) if cache is not None else None
+    return FactReader(cache, objects, _remembered(), root) if cache is not None else None
 
 
 def _remembered() -> dict[str, dict[str, Any]]:
@@ -238,29 +239,31 @@ def artifacts_of(objects: Objects, tree: str, root: bytes) -> Entries:
     return found
 
 
-def read_entries(entries: Entries, objects: Objects, root: bytes, tree: str = "") -> Read:
+def read_entries(entries: Entries, objects: Objects, root: bytes, tree: str = "") -> TreeFacts:
     """A tree's facts, from memory where its blobs were read before."""
     gate_facts.remember(entries, root, objects.each, _remembered())
     facts = gate_facts.of_tree(entries, root, objects.read, _remembered())
-    return Read({path: (mode, oid) for mode, path, oid in entries}, facts, tree)
+    return TreeFacts({path: (mode, oid) for mode, path, oid in entries}, facts, tree)
 
 
-def read_listed(listed: Listed, objects: Objects, root: bytes, kept: Reader | None) -> Read:
+def read_listed(listed: FileListing, objects: Objects, root: bytes, kept: FactReader | None) -> TreeFacts:
     """The facts of an index or tree that git listed, from what `kept` keeps where there is such."""
     if kept is None:
         return read_entries(listed.entries, objects, root, listed.tree)
-    return Read(listed.files, kept.read(listed), listed.tree, kept)
+    return TreeFacts(listed.files, kept.read(listed), listed.tree, kept)
 
 
-def read_beside(listed: Listed, after: Read, objects: Objects, root: bytes) -> Read:
+def read_beside(listed: FileListing, after: TreeFacts, objects: Objects, root: bytes) -> TreeFacts:
     """The facts of a tree beside the one that was read last: of what is the same in both nothing is looked at again."""
     if after.kept is None or not isinstance(after.files, Files):
         return read_entries(listed.entries, objects, root, listed.tree)
     there = after.files.listed
-    return Read(listed.files, after.kept.beside(there.without(listed), listed.without(there)), listed.tree, after.kept)
+    return TreeFacts(
+        listed.files, after.kept.beside(there.without(listed), listed.without(there)), listed.tree, after.kept
+    )
 
 
-def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Document:
+def verdict(world: World, objects: Objects, asked: JudgeRequest, config: Config) -> Document:
     """Judge what was asked for, by every gate that is configured."""
     touched = asked.touched
     if touched is None and asked.before is not None:
@@ -301,7 +304,7 @@ def verdict(world: World, objects: Objects, asked: Asked, config: Config) -> Doc
     )
 
 
-def charged(asked: Asked, config: Config) -> list[Finding]:
+def charged(asked: JudgeRequest, config: Config) -> list[Finding]:
     """The errors of the artifacts that are charged: neither inherited nor known debts."""
     touched = asked.touched
     if touched is None and asked.before is not None:
@@ -314,7 +317,7 @@ def charged(asked: Asked, config: Config) -> list[Finding]:
 def _other(
     world: World,
     objects: Objects,
-    asked: Asked,
+    asked: JudgeRequest,
     touched: Sequence[bytes] | None,
     config: Config,
     entry: Document,
@@ -338,8 +341,8 @@ def _other(
 def _subject(
     world: World,
     objects: Objects,
-    tree: Read,
-    base: Read | None,
+    tree: TreeFacts,
+    base: TreeFacts | None,
     touched: Iterable[bytes] | None,
     config: Config,
     *,

@@ -13,7 +13,7 @@ from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Refused
 from ktxkit.gates import configuration, judging
 from ktxkit.gates.configuration import Config
-from ktxkit.gates.judging import Asked, Read
+from ktxkit.gates.judging import JudgeRequest, TreeFacts
 from ktxkit.gates.rules.prune import Pruned, prune
 from ktxkit.git.git import Git
 from ktxkit.git.neutral import open_neutral
@@ -43,11 +43,11 @@ def prune_tree(
         )
         root = config.options.root
         before = judging.read_tree(base_tree, objects, root) if base_tree else None
-        asked = Asked(judging.read_tree(tree, objects, root), before)
+        asked = JudgeRequest(judging.read_tree(tree, objects, root), before)
         return mended(world, objects, asked, config)[0]
 
 
-def mended(world: World, objects: Objects, asked: Asked, config: Config) -> tuple[Document, Read]:
+def mended(world: World, objects: Objects, asked: JudgeRequest, config: Config) -> tuple[Document, TreeFacts]:
     """The confirming verdict, and the files after repair (their tree written to the object store)."""
     current, removals = asked.after, []
     for _ in range(PASSES):
@@ -63,11 +63,11 @@ def mended(world: World, objects: Objects, asked: Asked, config: Config) -> tupl
     return {**confirmed, "pruned": [one.document() for one in removals], "prunedTree": tree}, current
 
 
-def _reader(objects: Objects, read: Read) -> Any:
+def _reader(objects: Objects, read: TreeFacts) -> Any:
     return lambda path: objects.read(read.files[path][1])
 
 
-def _with(world: World, objects: Objects, read: Read, made: Pruned, config: Config) -> Read:
+def _with(world: World, objects: Objects, read: TreeFacts, made: Pruned, config: Config) -> TreeFacts:
     """The files with new content in place."""
     listed = dict(read.files)
     for path, data in made.files.items():
@@ -79,7 +79,7 @@ def _with(world: World, objects: Objects, read: Read, made: Pruned, config: Conf
     return judging.read_entries(entries, objects, config.options.root)
 
 
-def _write_tree(world: World, read: Read) -> str:
+def _write_tree(world: World, read: TreeFacts) -> str:
     with open_neutral(world) as neutral:
         git = neutral.index("prune")
         listed = b"".join(f"{mode} {oid}\t".encode() + path + b"\0" for path, (mode, oid) in read.files.items())
@@ -87,7 +87,7 @@ def _write_tree(world: World, read: Read) -> str:
         return git.text("write-tree")
 
 
-def into_checkout(world: World, objects: Objects, before: Read, after: Read) -> list[bytes]:
+def into_checkout(world: World, objects: Objects, before: TreeFacts, after: TreeFacts) -> list[bytes]:
     """Write a repair into the files of the checkout; nothing is staged. Returns the paths, sorted.
 
     Raises Refused, and writes nothing, where a file is not as it was judged: what only lies there would be lost.

@@ -12,7 +12,7 @@ from typing import Any
 from ktxkit.base import contracts
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules import strict_yaml
-from ktxkit.base.rules.strict_yaml import Node, Problem
+from ktxkit.base.rules.strict_yaml import Node, YamlProblem
 from ktxkit.gates.facts import NOT_A_FILE
 from ktxkit.gates.plugin import PLAIN, Answer, Finding, Subject
 from ktxkit.gates.rules import source
@@ -71,7 +71,7 @@ def _findings(path: bytes, data: bytes, validator: contracts.Foreign, origin: st
         )
 
 
-def problems(path: bytes, data: bytes, validator: contracts.Foreign) -> list[Problem]:
+def problems(path: bytes, data: bytes, validator: contracts.Foreign) -> list[YamlProblem]:
     parsed = strict_yaml.read(data)
     if parsed.root is not None:
         return [*parsed.problems, *source.judged("", parsed.root, validator)]
@@ -82,7 +82,7 @@ def problems(path: bytes, data: bytes, validator: contracts.Foreign) -> list[Pro
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):  # no JSON either, or half a character (a lone surrogate)
         said = "comments alone are not JSON" if data.strip() else "an empty file is not JSON"
-        return list(parsed.problems) or [Problem("yaml-syntax", 1, 1, said, "write a value: null, {} or []")]
+        return list(parsed.problems) or [YamlProblem("yaml-syntax", 1, 1, said, "write a value: null, {} or []")]
     return source.judged("", Node("scalar", 1, 1, 0, 0, value), validator)
 
 

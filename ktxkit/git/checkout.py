@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ktxkit.base import files, process
 from ktxkit.git import child
-from ktxkit.git.git import Answer, Git
+from ktxkit.git.git import Git, GitResult
 from ktxkit.git.rules.checkout import Obstacle, obstacles, parents
 from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import ABSENT, Entry, index_info, parse_staged
@@ -80,7 +80,7 @@ def _files(top: bytes, path: bytes) -> Iterable[bytes]:
             yield os.path.relpath(where + b"/" + name, top)
 
 
-def fast_forward(git: Git, new: str) -> Answer:
+def fast_forward(git: Git, new: str) -> GitResult:
     """Move branch, index and files together. Any status is an answer; nothing is overwritten that git can see."""
     return git.run(*FAST_FORWARD, new, ok=None)
 

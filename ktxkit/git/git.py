@@ -61,7 +61,7 @@ _peeled: dict[tuple[str, str, str], str] = {}  # (objects, full id, kind) to wha
 class GitFailed(CannotRun):
     """git ended with a status that was not expected. Shows argv, status and both streams."""
 
-    def __init__(self, answer: Answer, hint: str = "") -> None:
+    def __init__(self, answer: GitResult, hint: str = "") -> None:
         argv = " ".join(printable(part) for part in answer.argv)
         streams = "".join(
             f"\n  {name}: {printable_block(stream)}"
@@ -94,7 +94,7 @@ def _hint(err: bytes) -> str:
 
 
 @dataclass(frozen=True)
-class Answer:
+class GitResult:
     """What git said."""
 
     argv: tuple[str, ...]
@@ -132,13 +132,13 @@ class Begun:
             process.end_group(self._child)
             process.end_reader(self._child)
 
-    def answer(self, ok: Collection[int] | None = (0,)) -> Answer:
+    def answer(self, ok: Collection[int] | None = (0,)) -> GitResult:
         """Wait for its end. Raises GitFailed where the status is not in `ok` (None: any)."""
         out, err = self._child.communicate()
-        return expected(Answer(self._argv, self._cwd, self._child.returncode, out, err), ok)
+        return expected(GitResult(self._argv, self._cwd, self._child.returncode, out, err), ok)
 
 
-def expected(answer: Answer, ok: Collection[int] | None) -> Answer:
+def expected(answer: GitResult, ok: Collection[int] | None) -> GitResult:
     """The answer, where its status is in `ok` (None: any). Raises GitFailed otherwise."""
     if ok is not None and answer.status not in ok:
         raise GitFailed(answer)
@@ -199,11 +199,11 @@ class Git:
         ok: Collection[int] | None = (0,),
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
-    ) -> Answer:
+    ) -> GitResult:
         """Run git to its end. Raises GitFailed where the status is not in `ok` (None: any), or at `timeout` seconds."""
         full = {**self.environment(), **(env or {})}
         done = process.run(["git", *args], cwd=self.cwd, env=full, stdin=stdin, timeout=timeout, pass_fds=self.fds)
-        answer = Answer(done.argv, self.cwd, done.status, done.out, done.err)
+        answer = GitResult(done.argv, self.cwd, done.status, done.out, done.err)
         if done.timed_out:
             raise GitFailed(answer, hint=f"it did not end within {timeout} seconds")
         return expected(answer, ok)

@@ -13,7 +13,7 @@ from ktxkit.git.git import Git
 from ktxkit.git.rules.patch import Entry, parse_raw
 
 LISTED_KEPT = 500_000  # entries of trees that were listed
-SAME_PLACE = 2  # trees of one place: the base's or the target's, and the last candidate's
+KEPT_PER_LOCATION = 2  # trees of one place: the base's or the target's, and the last candidate's
 
 
 class TreeEntry(NamedTuple):
@@ -49,7 +49,7 @@ def in_runs(level: list[tuple[str, bytes, str]], prefix: bytes) -> Runs:
     return runs
 
 
-class Listed:
+class TreeListings:
     """Trees that were listed in this process: the last few of each place; the next candidate differs in little."""
 
     def __init__(self, most: int) -> None:
@@ -72,7 +72,7 @@ class Listed:
             if tree not in here:
                 here[tree] = runs
                 self._held += _size(runs)
-            while len(here) > SAME_PLACE:
+            while len(here) > KEPT_PER_LOCATION:
                 self._held -= _size(here.pop(next(iter(here))))
             if self._held > self._most:
                 self._runs = {prefix: {tree: runs}}

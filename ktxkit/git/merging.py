@@ -13,7 +13,7 @@ from ktxkit.base import files, process
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.text import printable
 from ktxkit.git import staging
-from ktxkit.git.git import Answer, Git
+from ktxkit.git.git import Git, GitResult
 from ktxkit.git.listing import RAW
 from ktxkit.git.neutral import Neutral
 from ktxkit.git.rules.merge import Merged, parse_merge
@@ -174,7 +174,7 @@ def tree_with_patch(neutral: Neutral, base_tree: str, patch: Path, *, bare: bool
         return git.text("write-tree")
 
 
-def _not_taken(answer: Answer, patch: Path) -> BrokenContract:
+def _not_taken(answer: GitResult, patch: Path) -> BrokenContract:
     """Why git does not take a patch that came from elsewhere."""
     said = next(iter(answer.err.splitlines()), b"").removeprefix(b"error: ")
     if b"No valid patches" in said or b"unrecognized input" in said:

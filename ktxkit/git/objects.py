@@ -23,7 +23,7 @@ from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git import repository
 from ktxkit.git.git import Argument, Git
-from ktxkit.git.listing import LISTED_KEPT, Below, Listed, TreeEntry, in_runs
+from ktxkit.git.listing import LISTED_KEPT, Below, TreeEntry, TreeListings, in_runs
 from ktxkit.git.rules.patch import Content
 
 ENTRIES_KEPT = 60_000  # of trees that were read, those used last: some 12 MB, however long a run is
@@ -31,7 +31,7 @@ AHEAD, SMALL = 64, 1024 * 1024  # objects of one exchange; bytes of one that is 
 CHUNK = 1024 * 1024  # bytes of a blob held at once where it is only hashed
 
 
-LISTED = Listed(LISTED_KEPT)
+LISTED = TreeListings(LISTED_KEPT)
 
 
 class Objects:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import printable
-from ktxkit.git.git import Answer, Begun, Git, GitFailed
+from ktxkit.git.git import Begun, Git, GitFailed, GitResult
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def discover(asked: Begun) -> Repository:
     )
 
 
-def _none(answer: Answer) -> CannotRun | None:
+def _none(answer: GitResult) -> CannotRun | None:
     """Outside of any repository, or where `.git` names one that is not there; None where git says something else."""
     said = answer.err.partition(b"fatal: not a git repository")
     if not said[1]:

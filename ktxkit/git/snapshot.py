@@ -25,7 +25,7 @@ from ktxkit.base import files
 from ktxkit.base.errors import Refused
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import printable
-from ktxkit.git.git import Answer, Git, GitFailed
+from ktxkit.git.git import Git, GitFailed, GitResult
 from ktxkit.git.neutral import owned_dir
 from ktxkit.git.repository import Repository
 from ktxkit.git.staging import stage
@@ -185,7 +185,7 @@ IDENTITY = {
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class WorktreeSnapshot:
     """What a worktree holds. `tree` has everything but ignored files; `nested` are repositories inside, not in it."""
 
     head: str
@@ -198,7 +198,7 @@ class Snapshot:
         return self.tree != self.head_tree
 
 
-def take_snapshot(git: Git, scratch: Path, leave_out: Sequence[bytes] = ()) -> Snapshot:
+def take_snapshot(git: Git, scratch: Path, leave_out: Sequence[bytes] = ()) -> WorktreeSnapshot:
     """The state of the worktree that `git` stands at the top of. `leave_out`: copied files that are not work.
 
     Writes objects, a private index under `scratch` and nothing else. Raises GitFailed where the state cannot be read.
@@ -217,7 +217,7 @@ def take_snapshot(git: Git, scratch: Path, leave_out: Sequence[bytes] = ()) -> S
         shutil.rmtree(own, ignore_errors=True)
 
 
-def _take(git: Git, leave_out: Sequence[bytes]) -> Snapshot:
+def _take(git: Git, leave_out: Sequence[bytes]) -> WorktreeSnapshot:
     head, head_tree = git.text("rev-parse", "HEAD", "HEAD^{tree}").split("\n")
     _unhide(git)
     others = git.run("ls-files", "-z", "--others", "--exclude-standard").nul
@@ -229,10 +229,10 @@ def _take(git: Git, leave_out: Sequence[bytes]) -> Snapshot:
     added = git.run("add", "--all", "--sparse", *from_stdin, stdin=paths, ok=None, env={"GIT_LITERAL_PATHSPECS": "0"})
     if added.status != 0:
         _refuse_names(added)
-    return Snapshot(head, head_tree, git.text("write-tree"), nested)
+    return WorktreeSnapshot(head, head_tree, git.text("write-tree"), nested)
 
 
-def _refuse_names(answer: Answer) -> NoReturn:
+def _refuse_names(answer: GitResult) -> NoReturn:
     """Raises Refused where git cannot take a name (`.GIT`, `git~1`), GitFailed for anything else."""
     said = next((line for line in answer.err.splitlines() if b"invalid path" in line), None)
     if said is None:
@@ -264,7 +264,7 @@ def _unhide(git: Git) -> None:
             git.run("update-index", option, "-z", "--stdin", stdin=paths)
 
 
-def commit(git: Git, found: Snapshot, message: str, date: str, also: Sequence[str] = ()) -> str:
+def commit(git: Git, found: WorktreeSnapshot, message: str, date: str, also: Sequence[str] = ()) -> str:
     """The snapshot as a commit on HEAD: HEAD itself where nothing is uncommitted. The same input is the same id.
 
     `also`: commits that it keeps as further parents.

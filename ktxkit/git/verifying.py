@@ -15,11 +15,11 @@ from ktxkit.base.rules.digests import digest
 from ktxkit.base.unit_process import MARK, end_strays
 from ktxkit.git.child import read_status
 from ktxkit.git.git import Git
-from ktxkit.git.rules.checkout import Signature, Snapshot
+from ktxkit.git.rules.checkout import CheckoutSnapshot, Signature
 
 
 @dataclass(frozen=True)
-class Ran:
+class VerificationResult:
     """How a verification command ended. `status` is negative for a signal; 127 where it could not be started."""
 
     status: int
@@ -28,13 +28,13 @@ class Ran:
     strays: tuple[str, ...] = ()
 
 
-def snapshot(git: Git) -> Snapshot:
+def snapshot(git: Git) -> CheckoutSnapshot:
     """The semantic state of the checkout that `git` stands at the top of."""
     status = read_status(git)
     facts = git.text("rev-parse", "HEAD", "HEAD^{tree}").split("\n")
     odd = [line for line in git.run("ls-files", "-v", "-z").nul if not line.startswith(b"H ")]
     tracked = repr((status.changed, status.unmerged, odd)).encode()
-    return Snapshot(
+    return CheckoutSnapshot(
         head=facts[0],
         branch=git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text,
         head_tree=facts[1],
@@ -90,7 +90,7 @@ def run_command(
     limit: float | None,
     clock: Callable[[], float],
     started: Callable[[int], None],
-) -> Ran:
+) -> VerificationResult:
     """Run to its end or `limit` seconds, stdin closed, both streams in `log`; its group and strays are ended then.
 
     `started` is told the process group. The nonce in its environment lets recovery find what it left.
@@ -103,9 +103,9 @@ def run_command(
             child = process.start(argv, cwd=cwd, env={**env, MARK: nonce}, stdout=stream, stderr=stream)
         except CannotRun as error:
             stream.write(f"{error.message}\n".encode("utf-8", "backslashreplace"))
-            return Ran(process.NOT_STARTED, False, clock() - began)
+            return VerificationResult(process.NOT_STARTED, False, clock() - began)
         in_time = process.wait_or_end(child, limit, started)
-    return Ran(child.returncode, not in_time, clock() - began, end_strays(nonce))
+    return VerificationResult(child.returncode, not in_time, clock() - began, end_strays(nonce))
 
 
 def end_recorded(pgid: int, started: int) -> None:

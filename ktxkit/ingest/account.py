@@ -24,15 +24,15 @@ from ktxkit.ingest.rules.artifacts import (
     SOURCE,
     WIKI,
     Artifact,
-    Change,
-    Work,
+    ArtifactChange,
+    UnitProvenance,
     actions_changes,
     artifact_of,
     last_artifacts,
     rows_of,
 )
 from ktxkit.ingest.rules.places import landed, snapshot_root, syncs
-from ktxkit.ingest.rules.planning import EVICTIONS, SETTLED, Difference, Known, fold
+from ktxkit.ingest.rules.planning import EVICTIONS, SETTLED, Difference, LastSync, fold
 from ktxkit.ingest.rules.projection import PROJECT
 from ktxkit.store import jobs
 from ktxkit.store.rules import names
@@ -51,7 +51,7 @@ TAIL = 64 * 1024  # bytes of a journal's end that hold its last record
 class Baseline:
     """`known`: the last word on each raw path. `last`: the rows of the last sync of each."""
 
-    known: Mapping[str, Known] = field(default_factory=dict)
+    known: Mapping[str, LastSync] = field(default_factory=dict)
     last: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
 
@@ -178,16 +178,16 @@ class Account:
         keys = ("jobId", "connectionId", "sourceKey", "syncId")
         return {**{key: self.job[key] for key in keys}, "at": timestamp(self.world.clock.now())}
 
-    def _projection(self) -> Work:
+    def _projection(self) -> UnitProvenance:
         """What the projection did: each artifact with the raw files that it comes from."""
         changes = []
         for one in self.projected["changes"]:
             connection = one.get("targetConnectionId", "")
             artifact = Artifact(SOURCE, one["artifactKey"], one["path"], connection)
-            changes.append(Change(one["path"], artifact, one["actionType"], tuple(one["rawPaths"])))
-        return Work(PROJECT, (), tuple(one for one in changes if one.path in self.tree))
+            changes.append(ArtifactChange(one["path"], artifact, one["actionType"], tuple(one["rawPaths"])))
+        return UnitProvenance(PROJECT, (), tuple(one for one in changes if one.path in self.tree))
 
-    def _units(self, objects: Objects) -> Iterator[Work]:
+    def _units(self, objects: Objects) -> Iterator[UnitProvenance]:
         entries = jobs.units(self.job)
         for unit in reversed(entries):  # reconciliation is the last: what it removed is known first
             if unit.key == RECONCILE and self.outcomes.get(unit.key) in LANDED:
@@ -201,7 +201,7 @@ class Account:
             if action.get("actionType") == "subsumed" and "subsumedBy" in action:
                 self.subsumed[action["path"]] = action["subsumedBy"]
 
-    def _unit(self, objects: Objects, unit: jobs.Unit) -> Work:
+    def _unit(self, objects: Objects, unit: jobs.Unit) -> UnitProvenance:
         place = names.unit_doc(self.job["jobId"], unit.position, unit.key, "patch")
         patch = self.world.store.read("patch", place)
         raws = tuple(self._told(unit)["rawFiles"])
@@ -210,9 +210,9 @@ class Account:
         said = [one for one in self._actions(unit) if one["path"] not in removed]
         changes = [self._resolved(unit, change) for change in actions_changes(said, touched)]
         kept = [one for one in changes if one.path in self.tree or one.path not in touched]
-        return Work(unit.key, raws, tuple(kept))
+        return UnitProvenance(unit.key, raws, tuple(kept))
 
-    def _touched(self, objects: Objects, unit: jobs.Unit, patch: Document) -> Iterator[tuple[str, Change]]:
+    def _touched(self, objects: Objects, unit: jobs.Unit, patch: Document) -> Iterator[tuple[str, ArtifactChange]]:
         """The artifacts that a patch changes, each with the word for what happened to it."""
         subsumed = self.outcomes[unit.key] == "subsumed"
         for entry in patch["paths"]:
@@ -223,9 +223,9 @@ class Account:
             if not subsumed and entry["change"] != "deleted":
                 self.written.setdefault(entry["path"], set()).add(entry["newId"])
             if entry["change"] != "deleted" or entry["path"] in self.subsumed:
-                yield entry["path"], Change(entry["path"], named(objects, entry, artifact), word)
+                yield entry["path"], ArtifactChange(entry["path"], named(objects, entry, artifact), word)
 
-    def _resolved(self, unit: jobs.Unit, change: Change) -> Change:
+    def _resolved(self, unit: jobs.Unit, change: ArtifactChange) -> ArtifactChange:
         """A change of an artifact that reconciliation merged into another is a change of that one."""
         into = self.subsumed.get(change.path)
         artifact = artifact_of(into) if into else None
@@ -235,7 +235,7 @@ class Account:
             self.resolutions.append({"path": change.path, "resolution": "subsumed", "into": into, "unitKey": unit.key})
         return replace(change, path=into, artifact=artifact, action="subsumed")
 
-    def _carried(self, works: Sequence[Work], settled: Sequence[str]) -> Work:
+    def _carried(self, works: Sequence[UnitProvenance], settled: Sequence[str]) -> UnitProvenance:
         """What a raw file led to before, is there still, and was not touched now: it still comes from it."""
         now = {(raw, c.path) for work in works for c in work.changes for raw in c.origins or work.raw_files}
         gone = set(self.difference.deleted)
@@ -247,8 +247,8 @@ class Account:
                     artifact = Artifact(
                         row["artifactKind"], row["artifactKey"], path, row.get("targetConnectionId", "")
                     )
-                    changes.append(Change(path, artifact, row["actionType"], (raw,)))
-        return Work(PROJECT, (), tuple(changes))
+                    changes.append(ArtifactChange(path, artifact, row["actionType"], (raw,)))
+        return UnitProvenance(PROJECT, (), tuple(changes))
 
     def states(self) -> dict[str, Document]:
         """How the work on each raw file ended that this sync had to look at, by raw path."""
@@ -354,5 +354,5 @@ def pending(job: Document, tree: str, rows: list[Document], states: Mapping[str,
     }
 
 
-def pending_place(job: Document) -> str:
+def pending_document(job: Document) -> str:
     return places.pending_doc(job["connectionId"], job["sourceKey"], job["jobId"])

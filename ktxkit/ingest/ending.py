@@ -17,8 +17,8 @@ from ktxkit.base.rules.text import plural
 from ktxkit.git.objects import Objects
 from ktxkit.ingest import account, staging
 from ktxkit.ingest import account as baselines
-from ktxkit.ingest.account import Account, Baseline, pending, pending_place
-from ktxkit.ingest.request import Asked
+from ktxkit.ingest.account import Account, Baseline, pending, pending_document
+from ktxkit.ingest.request import IngestRequest
 from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.artifacts import problems_of
 from ktxkit.ingest.rules.planning import EVICTIONS, Difference, Evictions
@@ -87,7 +87,7 @@ KEPT = 10_000
 
 
 @dataclass
-class Told:
+class ReportNotes:
     """What was noticed on the way, for the report."""
 
     difference: Difference | None = None
@@ -109,7 +109,7 @@ class Told:
         }
 
     @classmethod
-    def of(cls, snapshot: Document) -> Told:
+    def of(cls, snapshot: Document) -> ReportNotes:
         """From the snapshot's document of a job that has its base."""
         told = snapshot["told"]
         return cls(
@@ -120,7 +120,9 @@ class Told:
         )
 
 
-def account_for(run: JobRun, snapshot: Document, known: Baseline, outcomes: Mapping[str, str], told: Told) -> None:
+def account_for(
+    run: JobRun, snapshot: Document, known: Baseline, outcomes: Mapping[str, str], told: ReportNotes
+) -> None:
     """Make the provenance, validate it, and write it down to wait for the landing. Raises Refused naming the rows that
     cannot land; nothing has landed then."""
     assert told.difference is not None, "a job that lands was planned"
@@ -148,18 +150,18 @@ def account_for(run: JobRun, snapshot: Document, known: Baseline, outcomes: Mapp
                 data={"rows": [dict(one.row) for one in problems[:1000]], "rule": first.rule},
             )
         document = pending(run.job, tree, rows, made.states())
-    run.world.writable_store.write(baselines.PENDING, pending_place(run.job), document)
+    run.world.writable_store.write(baselines.PENDING, pending_document(run.job), document)
 
 
 def write(run: JobRun) -> None:
     """Put the provenance into the journals: what it tells of has landed, or needed no landing."""
-    document = run.world.store.read(baselines.PENDING, pending_place(run.job))
+    document = run.world.store.read(baselines.PENDING, pending_document(run.job))
     baselines.append(run.world, document)
     facts = {"rows": len(document["rows"]), "states": len(document["states"])}
     run.tracer.emit("provenance", "provenance_rows_inserted", facts, level="info")
 
 
-def close(run: JobRun, asked: Asked, override: str, told: Told, failure: Document | None) -> None:
+def close(run: JobRun, asked: IngestRequest, override: str, told: ReportNotes, failure: Document | None) -> None:
     """Write what the report carries beside the units; a job that made it supersedes those that it took up again."""
     document = _document(run, asked, override, told)
     run.world.writable_store.write(CONTRACT, places.outcome_doc(run.job_id), document)
@@ -169,7 +171,7 @@ def close(run: JobRun, asked: Asked, override: str, told: Told, failure: Documen
                 _supersede(run.world, job_id, run.job_id)
 
 
-def _document(run: JobRun, asked: Asked, override: str, told: Told) -> Document:
+def _document(run: JobRun, asked: IngestRequest, override: str, told: ReportNotes) -> Document:
     evicted = list(told.evictions.paths) if told.outcomes.get(EVICTIONS) in LANDED else []
     deleted = list(told.difference.deleted) if told.difference else []
     facts = {
@@ -197,12 +199,12 @@ def _document(run: JobRun, asked: Asked, override: str, told: Told) -> Document:
     }
 
 
-def _removed(told: Told) -> Document:
+def _removed(told: ReportNotes) -> Document:
     found = sorted({one["path"] for one in told.resolutions if one["resolution"] == "subsumed"})
     return {"removed": found} if found else {}
 
 
-def _why_skipped(run: JobRun, asked: Asked) -> str:
+def _why_skipped(run: JobRun, asked: IngestRequest) -> str:
     if not asked.reconciles:
         return "it was not wanted"
     return "the job ended before it" if run.plan.units else "no unit ran"
@@ -244,5 +246,5 @@ def _supersede(world: World, job_id: str, by: str) -> None:
     staging.remove(world, job_id)
 
 
-def told_of(count: int) -> str:
+def row_count(count: int) -> str:
     return plural(count, "provenance row")

@@ -8,7 +8,7 @@ from typing import Any
 
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.gates import judging
-from ktxkit.gates.rules.model import place_of
+from ktxkit.gates.rules.model import artifact_path
 from ktxkit.git.objects import Objects
 from ktxkit.ingest.rules.artifacts import artifact_of
 from ktxkit.ingest.rules.projection import owner_of
@@ -68,7 +68,7 @@ def index(world: World, job_id: str, tree: str) -> Document:
         pages = [_page(objects, path, read.files[path][1]) for path in sorted(read.facts) if _is_page(path)]
     sources, unreadable = [], []
     for path in sorted(read.facts):
-        facts, place = read.facts[path], place_of(path)
+        facts, place = read.facts[path], artifact_path(path)
         if place.kind in ("source", "shard"):
             if facts.get("form") == "broken":
                 unreadable.append(_shown(path))
@@ -85,7 +85,7 @@ def index(world: World, job_id: str, tree: str) -> Document:
 
 
 def _is_page(path: bytes) -> bool:
-    return place_of(path).kind == "page"
+    return artifact_path(path).kind == "page"
 
 
 def _shown(path: bytes) -> str:

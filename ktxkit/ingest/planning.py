@@ -14,12 +14,12 @@ from ktxkit.git.objects import Objects
 from ktxkit.ingest.account import Baseline
 from ktxkit.ingest.connectors.interface import Reading, Setting, connector
 from ktxkit.ingest.knowledge import Knowledge
-from ktxkit.ingest.request import POLICY, RECONCILE_LIMIT, Asked, built_in, built_in_module
+from ktxkit.ingest.request import POLICY, RECONCILE_LIMIT, IngestRequest, built_in, built_in_module
 from ktxkit.ingest.rules import planning
 from ktxkit.ingest.rules.places import snapshot_root, syncs
 from ktxkit.ingest.rules.planning import EVICTIONS, Difference, Evictions, Selected, difference
 from ktxkit.ingest.rules.projection import Applied, apply
-from ktxkit.ingest.staging import Staged
+from ktxkit.ingest.staging import StagedFiles
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work.rules.job_file import RECONCILE
@@ -40,7 +40,7 @@ class Planned:
         return not (self.difference.changed or self.applied.changes or self.selected or self.evictions.paths)
 
 
-def read_snapshot(asked: Asked, staged: Staged, known: Knowledge) -> Reading:
+def read_snapshot(asked: IngestRequest, staged: StagedFiles, known: Knowledge) -> Reading:
     """The connector's reading of a snapshot. Raises KtxError."""
     taken, readers = known.declared(asked.connection, asked.owner)
     setting = Setting(asked.connection, asked.options, taken, readers)
@@ -48,7 +48,7 @@ def read_snapshot(asked: Asked, staged: Staged, known: Knowledge) -> Reading:
 
 
 def differ(
-    world: World, asked: Asked, snapshot: Document, reading: Reading, base: Baseline, known: Knowledge
+    world: World, asked: IngestRequest, snapshot: Document, reading: Reading, base: Baseline, known: Knowledge
 ) -> Difference:
     """The difference to what landed. What could not be fetched, or is out of scope, is not deleted.
 
@@ -76,7 +76,7 @@ def differ(
 
 
 def not_looked_at(
-    asked: Asked, snapshot: Document, found: Difference, base: Baseline, known: Knowledge
+    asked: IngestRequest, snapshot: Document, found: Difference, base: Baseline, known: Knowledge
 ) -> dict[str, str]:
     """Raw files that this sync had not (out of scope, or not to be had) and that are not deleted: path to blob in the
     last snapshot with them. What they led to stays only where they are read with the rest."""
@@ -85,7 +85,7 @@ def not_looked_at(
     return {path: blob for path in absent if (blob := _before(asked, base, known, path))}
 
 
-def _before(asked: Asked, base: Baseline, known: Knowledge, path: str) -> str:
+def _before(asked: IngestRequest, base: Baseline, known: Knowledge, path: str) -> str:
     """The blob of a raw file in the snapshot that its last unit had, or in the newest that has it; empty for none."""
     kept = [base.known[path].sync_id, *reversed(syncs(known.files, asked.connection, asked.source))]
     places = (f"{snapshot_root(asked.connection, asked.source, sync)}/{path}" for sync in kept)
@@ -94,7 +94,7 @@ def _before(asked: Asked, base: Baseline, known: Knowledge, path: str) -> str:
 
 def plan(
     world: World,
-    asked: Asked,
+    asked: IngestRequest,
     snapshot: Document,
     reading: Reading,
     base: Baseline,
@@ -121,7 +121,7 @@ def _artifacts(world: World, base: Baseline, known: Knowledge, deleted: Sequence
         return {path: digest(objects.read(known.files[path])) for path in sorted(wanted) if path in known.files}
 
 
-def job_file(asked: Asked, job: Document, planned: Planned) -> Document:
+def job_file(asked: IngestRequest, job: Document, planned: Planned) -> Document:
     """The job file: evictions first, then the units in the order of what they build on, then reconciliation."""
     root = snapshot_root(asked.connection, asked.source, job["syncId"])
     limit = {"timeLimit": asked.time_limit} if asked.time_limit else {}
@@ -159,7 +159,7 @@ def job_file(asked: Asked, job: Document, planned: Planned) -> Document:
     return made
 
 
-def message(asked: Asked, job: Document, planned: Planned) -> str:
+def message(asked: IngestRequest, job: Document, planned: Planned) -> str:
     """The landing commit's message."""
     told = planned.difference.summary()
     counts = ", ".join(f"{count} {word}" for word, count in told.items() if count and word != "unchanged")
@@ -167,7 +167,7 @@ def message(asked: Asked, job: Document, planned: Planned) -> str:
 
 
 def work_unit(
-    asked: Asked, job: Document, planned: Planned, base: Baseline, key: str, now: Callable[[str], str]
+    asked: IngestRequest, job: Document, planned: Planned, base: Baseline, key: str, now: Callable[[str], str]
 ) -> Document:
     """What the worker of a unit is told. `key`: a selected unit's, the evictions' or the reconciliation's.
 
@@ -237,7 +237,9 @@ def units_of(document: Document) -> list[Mapping[str, Any]]:
     return [{"position": number, **one} for number, one in enumerate(listed, start=1)]
 
 
-def write_units(world: World, asked: Asked, job: Document, planned: Planned, base: Baseline, known: Knowledge) -> None:
+def write_units(
+    world: World, asked: IngestRequest, job: Document, planned: Planned, base: Baseline, known: Knowledge
+) -> None:
     """The document of each unit, in its directory. One by one: no two are in memory."""
     with Objects(world.git) as objects:
 

@@ -23,14 +23,16 @@ from ktxkit.ingest import staging
 from ktxkit.ingest.account import Baseline
 from ktxkit.ingest.knowledge import Knowledge
 from ktxkit.ingest.planning import Planned
-from ktxkit.ingest.request import Asked
+from ktxkit.ingest.request import IngestRequest
 from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.projection import Projected
 from ktxkit.work import land, recover
 from ktxkit.work.job.state import JobRun
 
 
-def of_pages(git: Git, asked: Asked, planned: Planned, base: Baseline, known: Knowledge) -> dict[str, str | None]:
+def of_pages(
+    git: Git, asked: IngestRequest, planned: Planned, base: Baseline, known: Knowledge
+) -> dict[str, str | None]:
     """Each edited page that a unit of the plan wrote, and its blob as written; None where that is not there any more.
 
     A worker of the user's finds pages as they are: it reads an edit, and answers for what it does to it.
@@ -63,7 +65,9 @@ def said(path: str, blob: str | None) -> str:
 KEPT = 10_000
 
 
-def project(run: JobRun, asked: Asked, planned: Planned, known: Knowledge, parent: str, due: Collection[str]) -> str:
+def project(
+    run: JobRun, asked: IngestRequest, planned: Planned, known: Knowledge, parent: str, due: Collection[str]
+) -> str:
     """The commit that units and integration start from. Raises Conflict where the projection has errors, or the gates
     find new ones in what it made.
 

@@ -14,7 +14,7 @@ from ktxkit.base.errors import KtxError
 from ktxkit.ingest.account import PENDING, ROWS
 from ktxkit.ingest.rules.places import snapshot_root
 from ktxkit.ledger import event_log
-from ktxkit.ledger.asking import Ask, ensure, source
+from ktxkit.ledger.asking import LedgerQuery, ensure, source
 from ktxkit.ledger.index_file import Index
 from ktxkit.ledger.rules.rows import Row, answer, run_row
 from ktxkit.store import jobs
@@ -79,7 +79,7 @@ def _row(row: Document, what: str, source: str) -> list[Row]:
 SHORTEST = 7  # hex digits of an abbreviated id
 
 
-def provenance(world: World, ask: Ask) -> Document:
+def provenance(world: World, ask: LedgerQuery) -> Document:
     """Every record that names X: what a raw file led to, what an artifact comes from; runs, jobs and receipts, events
     of a run, a commit or revision, a tree, a digest."""
     (asked,) = ask.subject
@@ -98,7 +98,7 @@ def _resolved(world: World, what: str) -> str:
         return what  # no repository, or a name that git refuses: then it is not a revision
 
 
-def _runs(index: Index, ask: Ask, what: str) -> list[Row]:
+def _runs(index: Index, ask: LedgerQuery, what: str) -> list[Row]:
     """Runs that are it, or that ran on it."""
     marks = ", ".join("?" for _ in ask.projects)
     found = index.rows(f"SELECT * FROM runs WHERE project IN ({marks}) AND closed = 1 ORDER BY seq", *ask.projects)

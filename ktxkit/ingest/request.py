@@ -20,7 +20,7 @@ from ktxkit.store.world import World
 from ktxkit.work.rules.job_file import argv_of, isolate_of
 
 
-def asked(world: World, args: argparse.Namespace) -> Asked:
+def request_of(world: World, args: argparse.Namespace) -> IngestRequest:
     """Raises CannotRun where something is missing, or two things exclude each other."""
     connector(args.connector)
     if bool(args.place) == bool(args.url):
@@ -31,7 +31,7 @@ def asked(world: World, args: argparse.Namespace) -> Asked:
         raise CannotRun("--time-limit must be more than 0 seconds", hint="leave it out for no limit")
     if args.reconcile and args.no_reconcile:
         raise CannotRun("--reconcile and --no-reconcile exclude each other", hint="leave one of them out")
-    return Asked(
+    return IngestRequest(
         connector=args.connector,
         connection=args.connection,
         source=args.source or args.connector,
@@ -70,7 +70,7 @@ RECONCILE_LIMIT = 3600.0  # seconds for the built-in reconciliation
 
 
 @dataclass(frozen=True)
-class Asked:
+class IngestRequest:
     """One ingestion: which source, where, who works, how."""
 
     connector: str
@@ -139,7 +139,7 @@ class Asked:
         }
 
     @classmethod
-    def of(cls, document: Document) -> Asked:
+    def of(cls, document: Document) -> IngestRequest:
         return cls(
             document["connector"],
             document["connectionId"],

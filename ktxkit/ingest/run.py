@@ -17,10 +17,10 @@ from ktxkit.base.rules.digests import digest_of
 from ktxkit.ingest import account, cache, ending, knowledge, planning, projecting, staging
 from ktxkit.ingest import projecting as edits
 from ktxkit.ingest.account import Baseline
-from ktxkit.ingest.connectors.interface import Origin, Reading, connector, found
+from ktxkit.ingest.connectors.interface import Origin, Reading, connector, installed_connectors
 from ktxkit.ingest.knowledge import Knowledge
 from ktxkit.ingest.planning import Planned
-from ktxkit.ingest.request import CONTRACT, Asked
+from ktxkit.ingest.request import CONTRACT, IngestRequest
 from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.places import sync_id
 from ktxkit.ingest.rules.planning import EVICTIONS, Difference
@@ -29,7 +29,7 @@ from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work.job import containment
 from ktxkit.work.job import run as job_run
-from ktxkit.work.job.run import Ended, How
+from ktxkit.work.job.run import JobEnd, RunOptions
 from ktxkit.work.job.state import Hooks, JobRun
 from ktxkit.work.rules.job_file import RECONCILE, UnitPlan, plan_of
 from ktxkit.work.rules.schedule import LANDED
@@ -41,14 +41,14 @@ RESULT_LIMIT = 64 * 1024 * 1024  # bytes of $KTX_RESULT
 class Ingestion(Hooks):
     """One ingestion. `override`: the job whose unfinished work this one takes up."""
 
-    asked: Asked
+    asked: IngestRequest
     baseline: Baseline
     override: str = ""
     snapshot: Document = field(default_factory=dict)
     planned: Planned | None = None
     known: Knowledge | None = None
     digests: dict[str, str] = field(default_factory=dict)
-    told: ending.Told = field(default_factory=ending.Told)
+    told: ending.ReportNotes = field(default_factory=ending.ReportNotes)
 
     def prepare(self, run: JobRun) -> bool:
         """Snapshot, difference, plan. A resumed job does what is not on record only."""
@@ -57,7 +57,7 @@ class Ingestion(Hooks):
         self.snapshot = store.read_optional("raw-snapshot", places.snapshot_doc(run.job_id)) or self._take(run)
         self.digests = {one["rawPath"]: one["digest"] for one in self.snapshot["files"]}
         if "base" in run.job:
-            self.told = ending.Told.of(self.snapshot)
+            self.told = ending.ReportNotes.of(self.snapshot)
         elif not self._plan(run):
             return False
         document = store.read("job-file", places.job_file(run.job_id))
@@ -110,7 +110,7 @@ class Ingestion(Hooks):
         world, asked = run.world, self.asked
         top = world.store.path(places.raw_dir(run.job_id))
         while True:
-            reading = planning.read_snapshot(asked, staging.Staged(top, list(self.digests)), known)
+            reading = planning.read_snapshot(asked, staging.StagedFiles(top, list(self.digests)), known)
             found = planning.differ(world, asked, self.snapshot, reading, self.baseline, known)
             missing = planning.not_looked_at(asked, self.snapshot, found, self.baseline, known)
             if not missing:
@@ -265,7 +265,9 @@ class Ingestion(Hooks):
 WAIT = 5.0  # seconds to wait for another ingestion of the same connection and source, unless asked otherwise
 
 
-def start(world: World, asked: Asked, how: How, *, job: str = "", target: str = "", wait: float = WAIT) -> Ended:
+def start(
+    world: World, asked: IngestRequest, how: RunOptions, *, job: str = "", target: str = "", wait: float = WAIT
+) -> JobEnd:
     """Run a new ingestion. Raises KtxError where nothing started; whatever goes wrong later is in its report."""
     asked.check()
     containment.check(world, asked.isolate)
@@ -292,7 +294,7 @@ def start(world: World, asked: Asked, how: How, *, job: str = "", target: str = 
         return _run(world, asked, made, override, how, resumed=False)
 
 
-def resume(world: World, job_id: str, how: How, *, wait: float = WAIT) -> Ended:
+def resume(world: World, job_id: str, how: RunOptions, *, wait: float = WAIT) -> JobEnd:
     """Continue an ingestion: snapshot, plan, patches and receipts that are on record stay. Raises Refused if landed."""
     job = jobs.load(world, job_id)
     document = world.store.read_optional(CONTRACT, places.ingest_doc(job_id))
@@ -305,13 +307,13 @@ def resume(world: World, job_id: str, how: How, *, wait: float = WAIT) -> Ended:
     later = jobs.superseded_by(world, job_id)
     if later:
         raise Refused(f"job {later} took up what {job_id} left", hint=f"job-report --job {later}")
-    asked = Asked.of(document)
+    asked = IngestRequest.of(document)
     lock = world.writable_store.path(places.lock(asked.connection, asked.source))
     with flocked(lock, clock=world.clock, wait=wait, what=f"the ingestion of {asked.owner}"):
         return _run(world, asked, job, document.get("overrideOf", ""), how, resumed=True)
 
 
-def _run(world: World, asked: Asked, job: Document, override: str, how: How, *, resumed: bool) -> Ended:
+def _run(world: World, asked: IngestRequest, job: Document, override: str, how: RunOptions, *, resumed: bool) -> JobEnd:
     known = account.load(world, asked.connection, asked.source, job["targetAtStart"])
     hooks = Ingestion(asked, known, override)
     empty = {"connectionId": asked.connection, "sourceKey": asked.source, "units": []}
@@ -319,7 +321,7 @@ def _run(world: World, asked: Asked, job: Document, override: str, how: How, *, 
     return job_run.execute(world, plan_of(planned), job, replace(how, hooks=hooks), resumed=resumed)
 
 
-def _detected(asked: Asked) -> None:
+def _detected(asked: IngestRequest) -> None:
     """A directory that is plainly another connector's is refused with its name."""
     chosen = connector(asked.connector)
     if asked.url:
@@ -328,7 +330,9 @@ def _detected(asked: Asked) -> None:
     if not place.exists():
         raise CannotRun("no such source", where=asked.place, hint="name the directory of a staged bundle, or --url")
     if not chosen.detect(place) and not asked.allow_empty:
-        others = [name for name in sorted(found()) if name != asked.connector and connector(name).detect(place)]
+        others = [
+            name for name in sorted(installed_connectors()) if name != asked.connector and connector(name).detect(place)
+        ]
         hint = f"it looks like one for {others[0]}" if others else "is it the bundle's own directory?"
         raise CannotRun(f"this is no source for {asked.connector}", where=asked.place, hint=hint)
 

@@ -133,7 +133,7 @@ class Directory:
         self.files[raw_path] = RawFile(digest(data), len(data))
 
 
-class Staged:
+class StagedFiles:
     """The staged raw files of a job, read one at a time."""
 
     def __init__(self, top: Path, paths: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
 from ktxkit.ledger import index_file
-from ktxkit.ledger.asking import FULL, LAST, SCOPED, Ask, ensure, find, pick, record_of, running, source
+from ktxkit.ledger.asking import FULL, LAST, SCOPED, LedgerQuery, ensure, find, pick, record_of, running, source
 from ktxkit.ledger.index_file import EXECUTIONS, FEW, OUTCOMES, PASSED, Index
 from ktxkit.ledger.rules import evidence
 from ktxkit.ledger.rules.evidence import PARTS, REPETITIONS, Execution, Said, is_flaky, judge, load_class
@@ -94,7 +94,7 @@ def executions(index: Index, projects: tuple[str, ...], tests: list[str] | None)
     return found
 
 
-def flaky(world: World, ask: Ask) -> Document:
+def flaky(world: World, ask: LedgerQuery) -> Document:
     """Whether a test may be called flaky, or the narrower word; without a test, every test that has a word."""
     index, least = ensure(world), repetitions(world)
     if ask.subject:
@@ -117,7 +117,7 @@ def flaky(world: World, ask: Ask) -> Document:
     return answer("flaky", shown, project=ask.project, verdict=verdict, facts=facts, reason=reason)
 
 
-def _one(index: Index, ask: Ask, least: int) -> Document:
+def _one(index: Index, ask: LedgerQuery, least: int) -> Document:
     (test,) = ask.subject
     ran = executions(index, ask.projects, [test]).get(test, [])
     said = judge(ran, least) if ran else Said("unknown", "unknown", "no execution of it is recorded", ())
@@ -131,7 +131,7 @@ def _one(index: Index, ask: Ask, least: int) -> Document:
     return answer("flaky", rows, subject=[test], project=ask.project, verdict=verdict, reason=said.reason, facts=facts)
 
 
-def explain(world: World, ask: Ask) -> Document:
+def explain(world: World, ask: LedgerQuery) -> Document:
     """The derivation of a goal: `passed RUN`, `full RUN`, `authoritative RUN`, `flaky TEST` and the other words."""
     name, subject = _goal(ask.subject)
     index = ensure(world)
@@ -177,7 +177,7 @@ def leaves(node: evidence.Node) -> list[dict[str, Any]]:
     return [*node.get("rows", ()), *(row for below in node.get("because", ()) for row in leaves(below))]
 
 
-def last(world: World, ask: Ask) -> Document:
+def last(world: World, ask: LedgerQuery) -> Document:
     """The last run, with the last full and the last scoped one beside it; and what is running now."""
     index = ensure(world)
     rows = [
@@ -198,22 +198,22 @@ def last(world: World, ask: Ask) -> Document:
     )
 
 
-def _row(index: Index, ask: Ask, where: str, what: str) -> Row:
+def _row(index: Index, ask: LedgerQuery, where: str, what: str) -> Row:
     found = pick(index, ask, where)
     return run_row(record_of(found) or {}, source(found), what) if found else {}
 
 
-def last_full(world: World, ask: Ask) -> Document:
+def last_full(world: World, ask: LedgerQuery) -> Document:
     """The last full run; and the ids that the full run before it had and it lacks."""
     return _last_of(world, ask, "last-full", FULL, "no full run is recorded")
 
 
-def last_scoped(world: World, ask: Ask) -> Document:
+def last_scoped(world: World, ask: LedgerQuery) -> Document:
     """The last run that was not full, with its scope."""
     return _last_of(world, ask, "last-scoped", SCOPED, "no scoped run is recorded")
 
 
-def _last_of(world: World, ask: Ask, question: str, where: str, none: str) -> Document:
+def _last_of(world: World, ask: LedgerQuery, question: str, where: str, none: str) -> Document:
     index = ensure(world)
     found = pick(index, ask, where)
     if found is None:
@@ -225,7 +225,7 @@ def _last_of(world: World, ask: Ask, question: str, where: str, none: str) -> Do
     return answer(question, [row], project=ask.project, verdict=passed(record), facts=facts)
 
 
-def lacking(world: World, index: Index, ask: Ask, run: dict[str, Any]) -> dict[str, Any]:
+def lacking(world: World, index: Index, ask: LedgerQuery, run: dict[str, Any]) -> dict[str, Any]:
     """What the full run before this one had and this one has not."""
     before = pick(index, ask, f"{FULL} AND seq < {int(run['seq'])}")
     if before is None or before["selection"] == run["selection"]:
@@ -239,7 +239,7 @@ def lacking(world: World, index: Index, ask: Ask, run: dict[str, Any]) -> dict[s
     return {"lacksCount": len(missing), "lacks": missing[:100], "lacksOf": before["run"]} if missing else {}
 
 
-def one_run(world: World, ask: Ask) -> Document:
+def run_by_id(world: World, ask: LedgerQuery) -> Document:
     """All that is recorded of a run; its rows are the tests that did not pass."""
     index = ensure(world)
     found = find(index, ask, ask.subject[0])
@@ -258,7 +258,7 @@ def one_run(world: World, ask: Ask) -> Document:
     return answer("run", rows, subject=[found["run"]], project=ask.project, verdict=passed(record), facts=facts)
 
 
-def runs(world: World, ask: Ask) -> Document:
+def runs(world: World, ask: LedgerQuery) -> Document:
     """The runs, newest first, `--limit` of them; runs inside runs are marked."""
     index = ensure(world)
     marks = ", ".join("?" for _ in ask.projects)
@@ -274,7 +274,7 @@ def runs(world: World, ask: Ask) -> Document:
     return answer("runs", rows, project=ask.project, facts={"runs": total, "shown": len(rows)})
 
 
-def _asked_run(index: Index, ask: Ask) -> dict[str, Any]:
+def _asked_run(index: Index, ask: LedgerQuery) -> dict[str, Any]:
     """The run that is asked about: named, or the last full one, or the last."""
     if ask.subject:
         return find(index, ask, ask.subject[0])
@@ -286,7 +286,7 @@ def _without_rows(question: str, run: dict[str, Any]) -> Document:
     return answer(question, [], subject=[run["run"]], verdict="unknown", reason=reason)
 
 
-def slowest(world: World, ask: Ask) -> Document:
+def slowest(world: World, ask: LedgerQuery) -> Document:
     """The slowest tests of a run (the last full one, or the last), in seconds; setup, call and teardown apart."""
     index = ensure(world)
     run = _asked_run(index, ask)
@@ -314,7 +314,7 @@ def _test_row(row: dict[str, Any], place: str) -> Row:
     return made | {"source": place}
 
 
-def fixtures(world: World, ask: Ask) -> Document:
+def fixtures(world: World, ask: LedgerQuery) -> Document:
     """The fixtures of a run whose setup cost most in all, in seconds."""
     index = ensure(world)
     run = _asked_run(index, ask)
@@ -336,7 +336,7 @@ def fixtures(world: World, ask: Ask) -> Document:
     return answer("fixtures", rows, subject=[run["run"]], project=ask.project, facts={"run": run["run"]})
 
 
-def compare(world: World, ask: Ask) -> Document:
+def compare(world: World, ask: LedgerQuery) -> Document:
     """What changed from one run to another: outcomes, tests come and gone, time. Only of runs that are comparable."""
     index = ensure(world)
     first, second = (find(index, ask, name) for name in ask.subject)
@@ -374,7 +374,7 @@ def _changes(index: Index, first: int, second: int, limit: int) -> tuple[list[Ro
     return rows, {"outcomesChanged": len(changed), "gone": len(found.gone), "new": len(found.come)}
 
 
-def history(world: World, ask: Ask) -> Document:
+def history(world: World, ask: LedgerQuery) -> Document:
     """Every recorded execution of a test, newest first."""
     index = ensure(world)
     marks = ", ".join("?" for _ in ask.projects)

@@ -98,7 +98,7 @@ def ensure(world: World, *, settle: bool = True) -> Index:
     return index
 
 
-class Ask(NamedTuple):
+class LedgerQuery(NamedTuple):
     """What is asked about, of which projects, and how much of the answer is wanted (0: the question's own measure)."""
 
     subject: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ def source(line: dict[str, Any]) -> str:
     return f"{names.LEDGER}#{line['seq']}"
 
 
-def pick(index: Index, ask: Ask, where: str) -> dict[str, Any] | None:
+def pick(index: Index, ask: LedgerQuery, where: str) -> dict[str, Any] | None:
     """The newest run of the asked projects that fits."""
     marks = ", ".join("?" for _ in ask.projects)
     sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND {where} ORDER BY started DESC, seq DESC LIMIT 1"
@@ -140,14 +140,14 @@ def record_of(row: dict[str, Any] | None) -> dict[str, Any] | None:
     return found
 
 
-def running(index: Index, ask: Ask) -> list[str]:
+def running(index: Index, ask: LedgerQuery) -> list[str]:
     """Runs that were opened and not closed."""
     marks = ", ".join("?" for _ in ask.projects)
     sql = f"SELECT run FROM runs WHERE project IN ({marks}) AND closed = 0 AND parent IS NULL ORDER BY seq"
     return [row["run"] for row in index.rows(sql, *ask.projects)]
 
 
-def find(index: Index, ask: Ask, run: str) -> dict[str, Any]:
+def find(index: Index, ask: LedgerQuery, run: str) -> dict[str, Any]:
     """A run by its id, a unique beginning of it, or `last`, `last-full`, `last-scoped`. Raises CannotRun."""
     words = {"last": LAST, "last-full": FULL, "last-scoped": SCOPED}
     if run in words:
@@ -190,7 +190,7 @@ QUESTIONS: dict[str, Question] = {
     "last": Question("ledger.answers:last", columns=RUN_COLUMNS),
     "last-full": Question("ledger.answers:last_full", columns=RUN_COLUMNS),
     "last-scoped": Question("ledger.answers:last_scoped", columns=RUN_COLUMNS),
-    "run": Question("ledger.answers:one_run", 1, 1, ("what", "test", "message", "cause", "since")),
+    "run": Question("ledger.answers:run_by_id", 1, 1, ("what", "test", "message", "cause", "since")),
     "runs": Question("ledger.answers:runs", columns=RUN_COLUMNS),
     "report": Question("app.pages:summary", columns=(*RUN_COLUMNS, "authoritative")),
     "slowest": Question("ledger.answers:slowest", 0, 1, TEST_COLUMNS),
@@ -210,7 +210,7 @@ QUESTIONS: dict[str, Question] = {
     "graph": Question("ledger.exports:graph_lines"),
     "rules": Question("ledger.exports:rules", 0, 0, ("word", "also", "needs", "means", "say", "why"), project=False),
     "jobs": Question("ledger.job_answers:all_jobs", 0, 0, JOB_COLUMNS, project=False),
-    "job": Question("ledger.job_answers:one_job", 1, 1, UNIT_COLUMNS, project=False),
+    "job": Question("ledger.job_answers:job_by_id", 1, 1, UNIT_COLUMNS, project=False),
     "trace": Question("ledger.job_answers:trace", 1, 1, TRACE_COLUMNS, project=False),
 }
 
@@ -219,7 +219,7 @@ QUESTIONS: dict[str, Question] = {
 QUESTIONS["ctrf"] = Question("ledger.exports:ctrf_report", 0, 1)
 QUESTIONS["page"] = Question("app.pages:render_ledger")
 QUESTIONS["prolog"] = Question("ledger.exports:prolog", project=False)
-ASKED = tuple(name for name in QUESTIONS if name not in ("ctrf", "prolog", "page"))
+PUBLIC_QUESTIONS = tuple(name for name in QUESTIONS if name not in ("ctrf", "prolog", "page"))
 
 
 def variant(name: str, form: str | None, html: bool, prolog: bool) -> str:
@@ -231,7 +231,7 @@ def variant(name: str, form: str | None, html: bool, prolog: bool) -> str:
     return "ctrf" if form == "ctrf" else "prolog" if prolog else "page" if html else name
 
 
-def asked(world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object) -> Ask:
+def query_of(world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object) -> LedgerQuery:
     """The question as it is asked. Raises CannotRun for a wrong number of subjects or an unresolvable project."""
     question = QUESTIONS[name]
     if not question.least <= len(subject) <= question.most:
@@ -240,12 +240,12 @@ def asked(world: World, name: str, subject: Sequence[str], projects: Sequence[st
     named: tuple[str, ...] = tuple(projects)
     if question.project and not named:
         named = (resolve(world),)
-    return Ask(subject=tuple(subject), projects=named, **more)  # type: ignore[arg-type]
+    return LedgerQuery(subject=tuple(subject), projects=named, **more)  # type: ignore[arg-type]
 
 
 def ask(world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object) -> Document | bytes:
     """The answer; bytes where the question is an export. Raises CannotRun as `asked` does."""
     module, _, function = QUESTIONS[name].answer.partition(":")
     answering = getattr(importlib.import_module(f"ktxkit.{module}"), function)
-    found: Document | bytes = answering(world, asked(world, name, subject, projects, **more))
+    found: Document | bytes = answering(world, query_of(world, name, subject, projects, **more))
     return found

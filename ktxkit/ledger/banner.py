@@ -9,7 +9,7 @@ from ktxkit.base.clock import since_process_start
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import KtxError
 from ktxkit.ledger import asking
-from ktxkit.ledger.asking import FULL, LAST, Ask, ensure, pick, record_of, running, source
+from ktxkit.ledger.asking import FULL, LAST, LedgerQuery, ensure, pick, record_of, running, source
 from ktxkit.ledger.rules.rows import answer, passed, run_row
 from ktxkit.store.world import World
 
@@ -18,7 +18,7 @@ LEAST = 0.02  # seconds that are tried even where the interpreter needed most of
 UNKNOWN = "run state unknown"
 
 
-def banner(world: World, ask: Ask, budget: float | None = None) -> Document:
+def banner(world: World, ask: LedgerQuery, budget: float | None = None) -> Document:
     """The last run, the last full one, what is running, and whether the tree is still the one that ran.
 
     What is not known when the time is up is left out; nothing at all known: `run state unknown`.
@@ -39,9 +39,9 @@ def banner(world: World, ask: Ask, budget: float | None = None) -> Document:
     )
 
 
-def _collect(world: World, ask: Ask, told: dict[str, Any]) -> None:
+def _collect(world: World, ask: LedgerQuery, told: dict[str, Any]) -> None:
     try:
-        asked = ask if ask.projects else Ask(projects=(asking.resolve(world),))
+        asked = ask if ask.projects else LedgerQuery(projects=(asking.resolve(world),))
         index = ensure(world)
         last = pick(index, asked, LAST)
         full = pick(index, asked, FULL)

@@ -19,19 +19,19 @@ from ktxkit.ledger.answers import executions, repetitions
 from ktxkit.ledger.asking import ensure
 from ktxkit.ledger.index_file import EXECUTIONS, OUTCOMES, Index
 from ktxkit.ledger.rules import claims
-from ktxkit.ledger.rules.claims import Facts, Record, Ruling
+from ktxkit.ledger.rules.claims import ClaimEvidence, ClaimRuling, Record
 from ktxkit.ledger.rules.evidence import judge
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
-RUNS_SEEN = 200  # the newest runs; an older one bears out nothing that is said today
-ERRORS_SEEN = 2000
+RUNS_LIMIT = 200  # the newest runs; an older one bears out nothing that is said today
+ERRORS_LIMIT = 2000
 
 
-def rulings(world: World, message: str) -> list[Ruling]:
+def rulings(world: World, message: str) -> list[ClaimRuling]:
     """The rulings on a message. One without a claim passes untouched: nothing is opened for it."""
     rules = answers.load()
-    if not any(True for _ in claims.found(message, rules)):
+    if not any(True for _ in claims.claims_in(message, rules)):
         return []
     evidence = Evidence(world)
     found = claims.rulings(message, evidence.facts)
@@ -54,8 +54,8 @@ class Evidence:
         return ensure(self.world)
 
     @property
-    def facts(self) -> Facts:
-        return Facts(
+    def facts(self) -> ClaimEvidence:
+        return ClaimEvidence(
             tree=self.tree,
             runs=self.runs,
             changed=self.changed,
@@ -104,7 +104,7 @@ class Evidence:
             "SELECT record FROM runs WHERE project = ? AND closed = 1 AND parent IS NULL AND mode = 'run'"
             " ORDER BY started DESC, seq DESC LIMIT ?",
             self.project,
-            RUNS_SEEN,
+            RUNS_LIMIT,
         )
         return [json.loads(row["record"]) for row in rows]
 
@@ -152,7 +152,7 @@ class Evidence:
             " AND t.test = ? AND r.verdict IS NOT NULL ORDER BY runs.started DESC, runs.seq DESC LIMIT ?",
             self.project,
             test,
-            RUNS_SEEN,
+            RUNS_LIMIT,
         )
         return [(json.loads(row["record"]), OUTCOMES[row["verdict"]]) for row in rows]
 
@@ -165,7 +165,7 @@ class Evidence:
     @cached_property
     def errors(self) -> list[str]:
         sql = "SELECT DISTINCT message FROM results WHERE message IS NOT NULL ORDER BY rid DESC LIMIT ?"
-        return [row["message"] for row in self.index.rows(sql, ERRORS_SEEN)]
+        return [row["message"] for row in self.index.rows(sql, ERRORS_LIMIT)]
 
 
 def check(world: World, message: str) -> Answer:
@@ -174,7 +174,7 @@ def check(world: World, message: str) -> Answer:
     return Answer([finding(one) for one in found if one.rule], looked=len(found))
 
 
-def finding(ruling: Ruling) -> Finding:
+def finding(ruling: ClaimRuling) -> Finding:
     """A ruling at its place in the message, with the rows that it rests on."""
     line, column = ruling.claim.sentence.place(ruling.claim.start)
     return Finding(

@@ -14,14 +14,14 @@ from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.digests import digest
 from ktxkit.ledger import answers
-from ktxkit.ledger.asking import Ask, ensure, find
+from ktxkit.ledger.asking import LedgerQuery, ensure, find
 from ktxkit.ledger.index_file import OUTCOMES, Index
 from ktxkit.ledger.rules import importers
 from ktxkit.ledger.rules.rows import answer
 from ktxkit.store.world import World
 
 
-def ctrf_report(world: World, ask: Ask) -> bytes:
+def ctrf_report(world: World, ask: LedgerQuery) -> bytes:
     """A run as a CTRF report (default: the last one). Raises CannotRun where its tests are not known."""
     index = ensure(world)
     run = find(index, ask, ask.subject[0] if ask.subject else "last")
@@ -34,7 +34,7 @@ def ctrf_report(world: World, ask: Ask) -> bytes:
     return (json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False) + "\n").encode("ascii")
 
 
-def graph_lines(world: World, ask: Ask) -> bytes:
+def graph_lines(world: World, ask: LedgerQuery) -> bytes:
     """Every closed run of the projects as JSON Lines of nodes and edges; each element once, sorted by run."""
     index = ensure(world)
     marks = ", ".join("?" for _ in ask.projects)
@@ -65,7 +65,7 @@ def _attempts(index: Index, rid: int) -> list[dict[str, Any]]:
     return rows
 
 
-def rules(world: World, ask: Ask) -> Document:
+def rules(world: World, ask: LedgerQuery) -> Document:
     """The rules of the words: what each needs, and what is refused."""
     found = answers.load()
     rows = [
@@ -78,7 +78,7 @@ def rules(world: World, ask: Ask) -> Document:
     return answer("rules", rows, facts={"reminders": found["reminders"]})
 
 
-def prolog(world: World, ask: Ask) -> bytes:
+def prolog(world: World, ask: LedgerQuery) -> bytes:
     """The same as a Prolog rulebase."""
     from ktxkit.ledger.rules.lexicon import rulebase
 

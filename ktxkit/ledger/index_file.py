@@ -25,7 +25,7 @@ from ktxkit.ledger.rules import rows as columns
 from ktxkit.ledger.rules.fold import BAD
 
 if TYPE_CHECKING:
-    from ktxkit.ledger.rules.fold import Attempt
+    from ktxkit.ledger.rules.fold import TestAttempt
 
 
 SHAPES = "CREATE TABLE shapes (sid INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, places BLOB NOT NULL)"
@@ -105,7 +105,7 @@ class Index:
         self.path = path
         self.note = ""
         self._project = ""
-        self._tests: Known | None = None
+        self._tests: TestNumbers | None = None
         try:
             self.db = self._open(str(path))
         except (sqlite3.Error, OSError) as error:
@@ -219,7 +219,7 @@ class Index:
         self,
         rid: int,
         project: str,
-        attempts: Iterable[tuple[Attempt, str | None]],
+        attempts: Iterable[tuple[TestAttempt, str | None]],
         plain: Mapping[bytes, tuple[bytes, bytes, bytes]] = NONE,
     ) -> None:
         """One row for each attempt, with the verdict beside the last one of a test.
@@ -262,12 +262,12 @@ class Index:
             found.update(self.db.execute(f"SELECT tid, test FROM tests WHERE tid IN ({some})"))
         return found
 
-    def _known(self, project: str) -> Known:
+    def _known(self, project: str) -> TestNumbers:
         """The numbers of a project's tests, kept for the next run that is added."""
         if self._project != project or self._tests is None:
             found = self.db.execute("SELECT test, tid FROM tests WHERE project = ?", (project,))
             top = self.db.execute("SELECT coalesce(max(tid), 0) FROM tests").fetchone()[0]
-            self._project, self._tests = project, Known(project, top, found)
+            self._project, self._tests = project, TestNumbers(project, top, found)
         return self._tests
 
     def fill(self) -> None:
@@ -282,7 +282,7 @@ class Index:
         )
 
 
-class Known(dict[str, int]):
+class TestNumbers(dict[str, int]):
     """Tests by their number; one that is asked for and new gets the next."""
 
     def __init__(self, project: str, top: int, found: Iterable[tuple[str, int]]) -> None:
@@ -307,7 +307,7 @@ def us(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1e6)
 
 
-def _row(one: Attempt, verdict: str | None) -> tuple[Any, ...]:
+def _row(one: TestAttempt, verdict: str | None) -> tuple[Any, ...]:
     total = (one.setup or 0.0) + (one.call or 0.0) + (one.teardown or 0.0)
     return (
         one.occurrence,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract
-from ktxkit.ledger.asking import Ask
+from ktxkit.ledger.asking import LedgerQuery
 from ktxkit.ledger.rules.rows import Row, Verdict, answer
 from ktxkit.store import jobs, tracing
 from ktxkit.store.rules import names
@@ -20,7 +20,7 @@ LANDED: dict[str, Verdict] = {"landed": "true", "open": "unknown"}
 REASON_SHOWN = 400  # characters of a reason
 
 
-def all_jobs(world: World, ask: Ask) -> Document:
+def all_jobs(world: World, ask: LedgerQuery) -> Document:
     """Every job of the store, oldest first; those with a document that cannot be read are `damaged`, by its name."""
     found, damaged = [], []
     for name in jobs.begun(world):
@@ -46,7 +46,7 @@ def _job_row(world: World, job: Document) -> Row:
     }
 
 
-def one_job(world: World, ask: Ask) -> Document:
+def job_by_id(world: World, ask: LedgerQuery) -> Document:
     """A job with its units in unit order. The verdict says whether it has landed; an open job's is unknown."""
     (job_id,) = ask.subject
     job = jobs.load(world, job_id)
@@ -91,7 +91,7 @@ def _reason(receipt: Mapping[str, Any]) -> str | None:
     return None
 
 
-def trace(world: World, ask: Ask) -> Document:
+def trace(world: World, ask: LedgerQuery) -> Document:
     """The events of a job's trace, in the order of the file; `event`, `unit` and `level` narrow it."""
     (job_id,) = ask.subject
     path = names.trace_file(names.check_job(job_id))

@@ -26,7 +26,7 @@ from ktxkit.ledger.index_file import Index
 from ktxkit.ledger.rules import fold as chain
 from ktxkit.ledger.rules import scan
 from ktxkit.ledger.rules.evidence import key_of
-from ktxkit.ledger.rules.fold import Attempt, Fold, Life
+from ktxkit.ledger.rules.fold import Fold, Life, TestAttempt
 from ktxkit.ledger.rules.scope import against_authority, derive, less_than
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Journal
@@ -118,7 +118,7 @@ def events_of(world: World, line: dict[str, Any]) -> tuple[Fold | None, str]:
     return fold, ""
 
 
-def attempts(fold: Fold) -> Iterator[tuple[Attempt, str | None]]:
+def attempts(fold: Fold) -> Iterator[tuple[TestAttempt, str | None]]:
     """Each attempt, with the verdict beside the last one of a test."""
     for (test, occurrence, _), one in fold.attempts.items():
         last = fold.last[(test, occurrence)] is one

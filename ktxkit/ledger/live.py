@@ -17,19 +17,19 @@ from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
 from ktxkit.ledger import ledger
 from ktxkit.ledger import redis as mirror
-from ktxkit.ledger.asking import Ask, ensure, find, running
+from ktxkit.ledger.asking import LedgerQuery, ensure, find, running
 from ktxkit.ledger.redis import Wire
 from ktxkit.ledger.rules.fold import Fold
 from ktxkit.ledger.rules.rows import Row, answer, tally
-from ktxkit.ledger.rules.scope import asked
+from ktxkit.ledger.rules.scope import requested
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
 TICK = 0.25  # seconds between two looks
-SEEN_AT_ONCE = 1000  # streams of one project that are looked through
+EVENTS_AT_ONCE = 1000  # streams of one project that are looked through
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """Where events come from."""
 
     run: str
@@ -100,7 +100,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
     return found if contracts.checker(ledger.EVENT)(found) else None
 
 
-def follow(world: World, ask: Ask, *, redis: bool = False) -> Iterator[Row]:
+def follow(world: World, ask: LedgerQuery, *, redis: bool = False) -> Iterator[Row]:
     """A row whenever something has changed, until the run has ended. Waits for a run where none is going on."""
     source = _wait(world, ask, redis)
     try:
@@ -109,7 +109,7 @@ def follow(world: World, ask: Ask, *, redis: bool = False) -> Iterator[Row]:
         source.close()
 
 
-def _rows(world: World, source: Source) -> Iterator[Row]:
+def _rows(world: World, source: EventSource) -> Iterator[Row]:
     fold = Fold()
     while True:
         events = source.new()
@@ -124,7 +124,7 @@ def _rows(world: World, source: Source) -> Iterator[Row]:
         world.clock.sleep(TICK)
 
 
-def _wait(world: World, ask: Ask, redis: bool) -> Source:
+def _wait(world: World, ask: LedgerQuery, redis: bool) -> EventSource:
     while True:
         source = _of_redis(world, ask) if redis else _of_store(world, ask)
         if source is not None:
@@ -132,7 +132,7 @@ def _wait(world: World, ask: Ask, redis: bool) -> Source:
         world.clock.sleep(TICK)
 
 
-def _of_store(world: World, ask: Ask) -> Source | None:
+def _of_store(world: World, ask: LedgerQuery) -> EventSource | None:
     found = [run for run in running(ensure(world), ask) if not ask.subject or run.startswith(ask.subject[0])]
     for run in reversed(found):
         if ledger.events_path(world, run).exists():
@@ -140,7 +140,7 @@ def _of_store(world: World, ask: Ask) -> Source | None:
     return None
 
 
-def _of_redis(world: World, ask: Ask) -> Source | None:
+def _of_redis(world: World, ask: LedgerQuery) -> EventSource | None:
     url = world.env.get(mirror.VARIABLE)
     if not url:
         raise CannotRun(
@@ -167,7 +167,7 @@ def _streams(wire: Wire, projects: Sequence[str]) -> Iterator[str]:
     for project in projects:
         pattern = mirror.stream_of(_literal(project), "*")
         cursor, seen = "0", 0
-        while seen < SEEN_AT_ONCE:
+        while seen < EVENTS_AT_ONCE:
             cursor_bytes, found = wire.command("SCAN", cursor, "MATCH", pattern, "COUNT", "1000")
             yield from (name.decode("utf-8") for name in found)
             cursor, seen = cursor_bytes.decode("ascii"), seen + 1
@@ -183,7 +183,7 @@ def _literal(text: str) -> str:
 FLYING_SHOWN = 20
 
 
-def live(world: World, ask: Ask) -> Document:
+def live(world: World, ask: LedgerQuery) -> Document:
     """Each run that goes on: scope asked for, elapsed time, tests done of the total, tallies, tests in flight.
 
     Raises CannotRun where a run is named that there is none of.
@@ -217,7 +217,7 @@ def row_of(fold: Fold, now: datetime) -> dict[str, Any]:
     elapsed = (now - datetime.fromisoformat(started)).total_seconds() if started else None
     counts = fold.counts(ended=False)
     flying = fold.flying()
-    wanted = asked(fold.start)
+    wanted = requested(fold.start)
     done = len(fold.last) - len({(one.test, one.occurrence) for one in flying})
     workers = fold.start.get("workers", 0)
     return {

@@ -32,7 +32,7 @@ WHOLE = (("full",), ("affected",))  # scopes that are no paths
 
 
 @dataclass(frozen=True)
-class Wish:
+class RunRequest:
     """What is to be run. `scope` is `full`, `affected`, or paths; of `affected`, `paths` are what is meant."""
 
     pytest: tuple[str, ...]
@@ -48,7 +48,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """How it ended: the child's status as a shell has it, and the closing line where the run was recorded."""
 
     run: str
@@ -58,7 +58,7 @@ class Ran:
     kept: Kept | None = None
 
 
-def run(world: World, wish: Wish, *, stdout: int | None = None) -> Ran:
+def run(world: World, wish: RunRequest, *, stdout: int | None = None) -> RunResult:
     """Verify the preconditions, run pytest in our place, close the run with what is known of its end.
 
     `stdout`: a descriptor for what pytest prints there, instead of ours.
@@ -91,10 +91,10 @@ def run(world: World, wish: Wish, *, stdout: int | None = None) -> Ran:
     status = process.attached(argv(world, wish, run_id), cwd=world.cwd, env=env, stdout=stdout)
     line = _close(world, run_id, status, world.clock.monotonic() - began)
     kept = runtime.keep(world, run_id, line) if wish.trace else None
-    return Ran(run_id, 128 - status if status < 0 else status, line, preconditions, kept)
+    return RunResult(run_id, 128 - status if status < 0 else status, line, preconditions, kept)
 
 
-def argv(world: World, wish: Wish, run_id: str) -> list[str]:
+def argv(world: World, wish: RunRequest, run_id: str) -> list[str]:
     """pytest with our plugin asked for by name: it loads even where plugins are not loaded by themselves."""
     python = wish.python or python_of(world)
     profiled: list[str] = []
@@ -158,7 +158,7 @@ def _close(world: World, run_id: str, status: int, seconds: float) -> Document |
     return line
 
 
-def notes(ran: Ran) -> list[str]:
+def notes(ran: RunResult) -> list[str]:
     """What is to be said of it on stderr."""
     from ktxkit.ledger.rules.rows import tally
 

@@ -24,15 +24,15 @@ from ktxkit.base.reading import OPEN_DIRECTORY, small_file
 from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.base.unit_process import MARK
 from ktxkit.observer import scan
-from ktxkit.observer.attempt import BASELINE, Attempt, chain_of
+from ktxkit.observer.attempt import BASELINE, ObserverAttempt, chain_of
 from ktxkit.observer.manifest_file import Stored
 from ktxkit.observer.rules import records as r
 from ktxkit.observer.rules.clocks import Settings, Timeline
 from ktxkit.observer.rules.projection import Tracked
 from ktxkit.observer.rules.records import Anchor, When
-from ktxkit.observer.rules.status import Standing, standing
-from ktxkit.observer.scanned import Level, Scan, Subject
-from ktxkit.store.leases import Place, must_be_ours, path_of
+from ktxkit.observer.rules.status import LeaseValidity, lease_validity
+from ktxkit.observer.scanned import Level, Scan, ScanSubject
+from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of
 from ktxkit.store.rules import names
 
 MISSING, LINK, REPLACED, CONTROL = "root_missing", "root_is_a_link", "root_replaced", "control_mismatch"
@@ -99,7 +99,7 @@ def _back_link(admin: Path, lease: Document) -> bool:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ScanBasis:
     """What an attempt's scans go by, all of it from its baseline. `reliable`: events and stat keys mean something."""
 
     tracked: Tracked
@@ -109,21 +109,21 @@ class Snapshot:
     because: str = ""
 
 
-def snapshot_of(attempt: Attempt, baseline: Document) -> Snapshot:
+def snapshot_of(attempt: ObserverAttempt, baseline: Document) -> ScanBasis:
     """From the baseline's documents. Raises BrokenContract where they do not fit each other."""
     gitlinks = {path_bytes(item): item["commit"] for item in baseline["gitlinks"]}
     remote = _remote(attempt)
-    return Snapshot(attempt.tracked(baseline), gitlinks, Settings.of(baseline["settings"]), not remote, remote)
+    return ScanBasis(attempt.tracked(baseline), gitlinks, Settings.of(baseline["settings"]), not remote, remote)
 
 
-def _remote(attempt: Attempt) -> str:
+def _remote(attempt: ObserverAttempt) -> str:
     mount = removal.of(path_of(attempt.lease), removal.mounts())
     return f"the worktree lies on {mount.kind}, which tells nobody of changes" if mount and mount.remote else ""
 
 
-def subject(attempt: Attempt, root: Root, taken: Snapshot) -> Subject:
+def subject(attempt: ObserverAttempt, root: Root, taken: ScanBasis) -> ScanSubject:
     """What is scanned."""
-    return Subject(
+    return ScanSubject(
         root=root.fd,
         policy=attempt.policy,
         tracked=taken.tracked,
@@ -134,7 +134,7 @@ def subject(attempt: Attempt, root: Root, taken: Snapshot) -> Subject:
     )
 
 
-def index_of(attempt: Attempt) -> tuple[Tracked, dict[bytes, str]]:
+def index_of(attempt: ObserverAttempt) -> tuple[Tracked, dict[bytes, str]]:
     """Tracked paths (of the index and of the base) and submodules, asked of git by the lease's git directory.
 
     Only at the baseline, before the unit's command may start: later the index is the unit's to write.
@@ -223,8 +223,8 @@ class Attached:
     `scan`: the one that the baseline was made of, where this attach took it and nothing moved in it.
     """
 
-    attempt: Attempt
-    taken: Snapshot
+    attempt: ObserverAttempt
+    taken: ScanBasis
     baseline: Document
     fresh: bool
     damage: str = ""
@@ -232,7 +232,7 @@ class Attached:
 
 
 def attach(
-    place: Place, lease: Document, settings: Settings | None = None, *, bump: bool, lock_held: bool = False
+    place: LeaseLocation, lease: Document, settings: Settings | None = None, *, bump: bool, lock_held: bool = False
 ) -> Attached:
     """Attach to a lease's attempt. `bump`: as a new observer, to which all before it give way.
 
@@ -240,7 +240,7 @@ def attach(
     cannot be trusted, or is gone, is left as it is: a new segment begins, whose baseline has no known time.
     """
     must_be_ours(place.world, lease)
-    attempt = Attempt.of(place, lease)
+    attempt = ObserverAttempt.of(place, lease)
     baseline = trusted_baseline(attempt)
     damage = attempt.because
     if damage:
@@ -258,7 +258,7 @@ def attach(
     return Attached(attempt, snapshot_of(attempt, baseline), baseline, fresh, damage, found)
 
 
-def trusted_baseline(attempt: Attempt) -> Document | None:
+def trusted_baseline(attempt: ObserverAttempt) -> Document | None:
     """The baseline's document, or None: where there is none yet, and where (`because`) something cannot be trusted."""
     attempt.because = attempt.chain.problem
     if attempt.because or not attempt.chain.records:
@@ -272,10 +272,10 @@ def trusted_baseline(attempt: Attempt) -> Document | None:
     return baseline
 
 
-def _new_segment(attempt: Attempt) -> Attempt:
+def _new_segment(attempt: ObserverAttempt) -> ObserverAttempt:
     """The attempt on a new segment. Its problem is told by the baseline that begins it."""
     lease, broken = attempt.lease, attempt.chain
-    made = Attempt(attempt.place, lease, chain_of(attempt.world, lease, broken.segment + 1))
+    made = ObserverAttempt(attempt.place, lease, chain_of(attempt.world, lease, broken.segment + 1))
     made.chain.catch_up(Anchor.of(lease))
     if made.chain.problem:
         raise Blocked(f"two segments of the journal are damaged: {made.chain.where}", hint="open a new attempt")
@@ -285,7 +285,7 @@ def _new_segment(attempt: Attempt) -> Attempt:
     return made
 
 
-def _found(attempt: Attempt) -> Document:
+def _found(attempt: ObserverAttempt) -> Document:
     baseline = attempt.read_baseline()
     if baseline is None:
         raise BrokenContract(
@@ -302,7 +302,7 @@ def _found(attempt: Attempt) -> Document:
     return baseline
 
 
-def _same_settings(attempt: Attempt, asked: Settings | None) -> None:
+def _same_settings(attempt: ObserverAttempt, asked: Settings | None) -> None:
     if asked is not None and asked != attempt.state.settings:
         raise Refused(
             "the attempt has its intervals already, and they do not change while it lasts",
@@ -311,7 +311,7 @@ def _same_settings(attempt: Attempt, asked: Settings | None) -> None:
         )
 
 
-def _next_epoch(attempt: Attempt) -> int:
+def _next_epoch(attempt: ObserverAttempt) -> int:
     """Append that a new observer has come; returns its epoch."""
     with attempt.chain.locked(Anchor.of(attempt.lease)):
         attempt.fold()
@@ -322,7 +322,7 @@ def _next_epoch(attempt: Attempt) -> int:
     return attempt.epoch
 
 
-def _must_be_whole(attempt: Attempt) -> None:
+def _must_be_whole(attempt: ObserverAttempt) -> None:
     if attempt.chain.problem:
         raise BrokenContract(
             f"the journal is damaged: {attempt.chain.problem}",
@@ -331,19 +331,19 @@ def _must_be_whole(attempt: Attempt) -> None:
         )
 
 
-def _first(attempt: Attempt, settings: Settings) -> tuple[Document, Scan | None]:
+def _first(attempt: ObserverAttempt, settings: Settings) -> tuple[Document, Scan | None]:
     """Take the baseline: manifest, tracked set, document, record, anchor; in this order, each flushed.
 
     Returns its document, and its scan where nothing moved in it.
     """
-    if standing({**attempt.domain}, attempt.lease_now()) in (Standing.REVOKED, Standing.SUPERSEDED):
+    if lease_validity({**attempt.domain}, attempt.lease_now()) in (LeaseValidity.REVOKED, LeaseValidity.SUPERSEDED):
         raise Refused("the lease is over", where=str(path_of(attempt.lease)), hint="open the unit, then watch it")
     attempt.epoch = Anchor.of(attempt.lease).epoch + 1
     known = not attempt.because and Anchor.of(attempt.lease).seq == 0
     tracked, gitlinks = index_of(attempt)
     files.make_dirs(attempt.path("").parent)
     files.write_atomic(attempt.path("tracked"), tracked.packed)
-    taken = Snapshot(tracked, gitlinks, settings, reliable=True)
+    taken = ScanBasis(tracked, gitlinks, settings, reliable=True)
     found = _whole_scan(attempt, taken)
     found.stored.save(attempt.path("manifest.bin"))
     with attempt.chain.locked(Anchor.of(attempt.lease)):
@@ -357,7 +357,7 @@ def _first(attempt: Attempt, settings: Settings) -> tuple[Document, Scan | None]
     return document, _kept(attempt, found)
 
 
-def _kept(attempt: Attempt, found: Scan) -> Scan | None:
+def _kept(attempt: ObserverAttempt, found: Scan) -> Scan | None:
     """A baseline's scan, with its manifest on the disk; None where it is no whole one."""
     saved = attempt.stored(attempt.policy.digest)
     if found.partial or saved.digest != found.stored.digest:
@@ -365,7 +365,7 @@ def _kept(attempt: Attempt, found: Scan) -> Scan | None:
     return replace(found, stored=saved, changed_keys=False, asked=list)
 
 
-def _whole_scan(attempt: Attempt, taken: Snapshot) -> Scan:
+def _whole_scan(attempt: ObserverAttempt, taken: ScanBasis) -> Scan:
     """A content scan in which nothing moved, or after some tries one that names what does."""
     digest = attempt.policy.digest
     for left in reversed(range(TRIES)):
@@ -386,7 +386,7 @@ def _whole_scan(attempt: Attempt, taken: Snapshot) -> Scan:
     raise AssertionError("the last try returns")
 
 
-def _document(attempt: Attempt, taken: Snapshot, found: Scan, line: Timeline, *, known: bool) -> Document:
+def _document(attempt: ObserverAttempt, taken: ScanBasis, found: Scan, line: Timeline, *, known: bool) -> Document:
     policy = attempt.policy
     clock = {"boot": line.reading.boot, "bootNs": line.reading.boot_ns, "wallNs": line.reading.wall_ns}
     made = {
@@ -413,7 +413,7 @@ def _document(attempt: Attempt, taken: Snapshot, found: Scan, line: Timeline, *,
     return made
 
 
-def _body(attempt: Attempt, document: Document, known: bool) -> Document:
+def _body(attempt: ObserverAttempt, document: Document, known: bool) -> Document:
     """What the baseline's record says of it, and of the journal before it."""
     same = ("settings", "pathPolicyDigest", "trackedDigest", "entries", "baselineTime", "partial")
     body = {key: document[key] for key in same if key in document}

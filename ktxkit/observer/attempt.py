@@ -30,13 +30,13 @@ from ktxkit.observer import manifest_file
 from ktxkit.observer.manifest_file import Stored
 from ktxkit.observer.path_policy import of_lease
 from ktxkit.observer.rules import records as r
-from ktxkit.observer.rules.clocks import Reading, Timeline, prove
+from ktxkit.observer.rules.clocks import ClockReading, Timeline, prove
 from ktxkit.observer.rules.paths_policy import CandidatePathPolicy
-from ktxkit.observer.rules.projection import Projection, Tracked, replay
+from ktxkit.observer.rules.projection import ObserverProjection, Tracked, replay
 from ktxkit.observer.rules.records import Anchor, When, anchor_problem, link_problem
-from ktxkit.observer.rules.status import Standing, attempt_name, domain_of, standing
+from ktxkit.observer.rules.status import LeaseValidity, attempt_name, domain_of, lease_validity
 from ktxkit.store import jobs
-from ktxkit.store.leases import LEASE, Place, path_of
+from ktxkit.store.leases import LEASE, LeaseLocation, path_of
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
@@ -45,7 +45,7 @@ FAILED = ".flush-failed"
 
 
 @dataclass
-class Chain:
+class JournalSegment:
     """One segment. `records` is what was read and checked; `problem` why nothing may follow it."""
 
     path: Path
@@ -198,20 +198,20 @@ SEGMENTS = 1_000
 
 
 @dataclass
-class Attempt:
+class ObserverAttempt:
     """One attempt, bound to the lease that was read when it was opened. `state` is folded from the chain."""
 
-    place: Place
+    place: LeaseLocation
     lease: Document
-    chain: Chain
-    state: Projection = field(default_factory=Projection)
+    chain: JournalSegment
+    state: ObserverProjection = field(default_factory=ObserverProjection)
     epoch: int = 0  # of the observer that speaks; 0: of whichever attached last
     lock_held: bool = False  # the caller holds the place's lock
     because: str = ""  # what was wrong with the segment before, where this one has no record yet
     _folded: int = 0
 
     @classmethod
-    def of(cls, place: Place, lease: Document) -> Attempt:
+    def of(cls, place: LeaseLocation, lease: Document) -> ObserverAttempt:
         """Read and check what there is. A chain with a problem is returned as such: `chain.problem`."""
         attempt = cls(place, lease, _newest_segment(place.world, lease))
         attempt.chain.catch_up(Anchor.of(lease))
@@ -234,7 +234,7 @@ class Attempt:
     def path(self, name: str) -> Path:
         return self.world.store.path(names.observer_file(self.name, name))
 
-    def fold(self) -> Projection:
+    def fold(self) -> ObserverProjection:
         """Bring the state up to the chain."""
         if self._folded > len(self.chain.records):
             self.state, self._folded = replay(()), 0
@@ -253,10 +253,10 @@ class Attempt:
 
     # -- time -----------------------------------------------------------------------------------------------------
 
-    def reading(self) -> Reading:
+    def reading(self) -> ClockReading:
         """What the clocks say."""
         boot, boot_ns = self.world.clock.boot()
-        return Reading(boot, boot_ns, int(self.world.clock.now().timestamp() * 1000) * 1_000_000)
+        return ClockReading(boot, boot_ns, int(self.world.clock.now().timestamp() * 1000) * 1_000_000)
 
     def line_now(self) -> Timeline:
         """Now on the attempt's time line; it begins now where there is no record yet."""
@@ -265,7 +265,7 @@ class Attempt:
         seen = self.read_state()
         if seen is not None and seen["timelineNs"] >= line.at:
             clock = seen["clock"]
-            line = Timeline(seen["timelineNs"], Reading(clock["boot"], clock["bootNs"], clock["wallNs"]))
+            line = Timeline(seen["timelineNs"], ClockReading(clock["boot"], clock["bootNs"], clock["wallNs"]))
         return line.advanced(reading) if line.reading.boot else Timeline.start(reading)
 
     # -- records ----------------------------------------------------------------------------------------------------
@@ -332,16 +332,16 @@ class Attempt:
         return manifest_file.load(self.path("manifest.bin"), policy_digest) or Stored.empty(policy_digest)
 
 
-def _newest_segment(world: World, lease: Document) -> Chain:
+def _newest_segment(world: World, lease: Document) -> JournalSegment:
     number = Anchor.of(lease).segment
     while number < SEGMENTS and world.store.exists(names.observer_file(attempt_name(lease), segment_file(number + 1))):
         number += 1
     return chain_of(world, lease, number)
 
 
-def chain_of(world: World, lease: Document, segment: int) -> Chain:
+def chain_of(world: World, lease: Document, segment: int) -> JournalSegment:
     """A segment of the attempt's journal, not read yet."""
-    return Chain(
+    return JournalSegment(
         world.store.path(names.observer_file(attempt_name(lease), segment_file(segment))), segment, world.clock
     )
 
@@ -371,18 +371,21 @@ def record_proof(
     attempt by `nonce` (default: KTX_LEASE_NONCE), or stands in the leased worktree; `fence`, where given, must be the
     lease's. Raises Refused for another, a revoked or a closed lease, BrokenContract for a damaged journal.
     """
-    place = Place.of_unit(world, job, unit)
+    place = LeaseLocation.of_unit(world, job, unit)
     lease = place.read(LEASE)
     _must_be_the_attempt(world, place, lease, nonce or world.env.get(MARK), fence)
     assert lease is not None
-    attempt = Attempt.of(place, lease)
+    attempt = ObserverAttempt.of(place, lease)
     if not attempt.state.seq and not attempt.chain.problem:
         return None
     said = {key: text[:TEXT] for key, text in {"id": receipt, "what": what, "phase": phase}.items() if text}
 
-    def made(attempt: Attempt, when: When) -> Document | None:
+    def made(attempt: ObserverAttempt, when: When) -> Document | None:
         state = attempt.state
-        if state.authority != "current" or standing(attempt.domain, attempt.lease_now()) is not Standing.CURRENT:
+        if (
+            state.authority != "current"
+            or lease_validity(attempt.domain, attempt.lease_now()) is not LeaseValidity.CURRENT
+        ):
             raise Refused(
                 "the attempt's fence is revoked: this is no progress of it",
                 where=str(path_of(lease)),
@@ -397,7 +400,7 @@ def record_proof(
 
 
 def _must_be_the_attempt(
-    world: World, place: Place, lease: Document | None, nonce: str | None, fence: int | None
+    world: World, place: LeaseLocation, lease: Document | None, nonce: str | None, fence: int | None
 ) -> None:
     if lease is None or lease["state"] != "open":
         raise Refused(
@@ -420,10 +423,10 @@ def _must_be_the_attempt(
         )
 
 
-Make = Callable[[Attempt, When], Document | None]
+Make = Callable[[ObserverAttempt, When], Document | None]
 
 
-def append(attempt: Attempt, make: Make, source: str = "lifecycle") -> Document | None:
+def append(attempt: ObserverAttempt, make: Make, source: str = "lifecycle") -> Document | None:
     """Append one record, made under the chain's lock from its last state; anchor it."""
     with attempt.chain.locked(Anchor.of(attempt.lease_now())):
         attempt.fold()
@@ -440,21 +443,21 @@ def append(attempt: Attempt, make: Make, source: str = "lifecycle") -> Document 
     return record
 
 
-def fence(attempt: Attempt, reason: str) -> None:
+def fence(attempt: ObserverAttempt, reason: str) -> None:
     """The attempt's authority ends here: what changes from now on is late. Once."""
     append(attempt, lambda a, when: _once(a, a.state.authority == "current", r.FENCE, when, {"reason": reason}))
 
 
-def record_reaped(attempt: Attempt) -> None:
+def record_reaped(attempt: ObserverAttempt) -> None:
     """Every process of the attempt has ended, as far as can be proven: what changes from now on is later than late."""
     append(attempt, lambda a, when: _once(a, a.state.authority == "revoked", r.REAP, when, {"reason": "reaped"}))
 
 
-def preserved(attempt: Attempt, ref: str) -> None:
+def preserved(attempt: ObserverAttempt, ref: str) -> None:
     """What is in the worktree now is kept at a ref (`""`: nothing is in it that is not kept already)."""
     body = {"after": attempt.state.manifest, **({"atticRef": ref} if ref else {})}
     append(attempt, lambda a, when: _once(a, a.state.quarantined, r.PRESERVED, when, body))
 
 
-def _once(attempt: Attempt, wanted: bool, event: str, when: When, body: Mapping[str, Any]) -> Document | None:
+def _once(attempt: ObserverAttempt, wanted: bool, event: str, when: When, body: Mapping[str, Any]) -> Document | None:
     return attempt.record(event, when, dict(body)) if wanted else None

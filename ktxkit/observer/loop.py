@@ -8,10 +8,10 @@ from typing import Any
 from ktxkit.base import process
 from ktxkit.observer import attach as root_
 from ktxkit.observer.attach import Attached
-from ktxkit.observer.attempt import Attempt
-from ktxkit.observer.reconcile import Reconciler, Seen
+from ktxkit.observer.attempt import ObserverAttempt
+from ktxkit.observer.reconcile import Reconciler, Reconciliation
 from ktxkit.observer.rules.clocks import deadlines
-from ktxkit.observer.rules.status import Standing
+from ktxkit.observer.rules.status import LeaseValidity
 from ktxkit.observer.scanned import Level
 from ktxkit.observer.watch import Churn, Watcher, WatchFailed
 
@@ -21,7 +21,7 @@ REMEMBERED = 4_096  # paths whose class the event filter keeps
 
 
 @dataclass
-class Loop:
+class ObserverLoop:
     """One observer of one attempt, for one thread. `step` until `over`."""
 
     attached: Attached
@@ -30,7 +30,7 @@ class Loop:
     churn: Churn | None = None
     degraded: str = ""
     over: str = ""  # why there is nothing to watch any more
-    seen: Seen | None = None
+    seen: Reconciliation | None = None
     reconciler: Reconciler = field(init=False)
     _last_full: int = 0
     _last_event: int = 0
@@ -49,7 +49,7 @@ class Loop:
             self._begin_watching()
 
     @property
-    def attempt(self) -> Attempt:
+    def attempt(self) -> ObserverAttempt:
         return self.attached.attempt
 
     def _begin_watching(self) -> None:
@@ -110,7 +110,7 @@ class Loop:
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
-    def first(self) -> Seen:
+    def first(self) -> Reconciliation:
         """The look at the start: everything is read, whatever a state on the disk says, where it was not just now."""
         seen = self._reconcile("startup", Level.CONTENT if self.attached.scan is None else Level.STAT)
         self._last_full = self.now
@@ -120,7 +120,7 @@ class Loop:
     def now(self) -> int:
         return self.attempt.line_now().at
 
-    def step(self, longest: float) -> Seen | None:
+    def step(self, longest: float) -> Reconciliation | None:
         """Wait for at most `longest` seconds, and do what is due. None where nothing was."""
         settings = self.attempt.state.settings
         now = self.now
@@ -158,7 +158,7 @@ class Loop:
         again = self._last_judged + state.settings.interval  # where nothing could be said: not before the next look
         return never if state.suspect_since == at else max(at, again)
 
-    def _by_event(self) -> Seen:
+    def _by_event(self) -> Reconciliation:
         assert self.watcher is not None
         wake = self.watcher.take()
         self._last_event = self.now
@@ -169,14 +169,14 @@ class Loop:
             return self._full("event", Level.STAT)
         return self._reconcile("event", Level.HINT, hints)
 
-    def _full(self, source: str, level: Level) -> Seen:
+    def _full(self, source: str, level: Level) -> Reconciliation:
         if self.watcher is not None:
             self.watcher.take()  # what it names is looked at now
         seen = self._reconcile(source, level)
         self._last_full = self.now
         return seen
 
-    def _reconcile(self, source: str, level: Level, hints: Any = None) -> Seen:
+    def _reconcile(self, source: str, level: Level, hints: Any = None) -> Reconciliation:
         self.seen = seen = self.reconciler.reconcile(source, level, hints)
         self.over = _over(seen)
         return seen
@@ -194,10 +194,10 @@ class Loop:
                 watching.close()
 
 
-def _over(seen: Seen) -> str:
+def _over(seen: Reconciliation) -> str:
     """Why an observer has nothing more to say."""
-    if seen.standing in (Standing.SUPERSEDED, Standing.STALE_OBSERVER):
+    if seen.standing in (LeaseValidity.SUPERSEDED, LeaseValidity.STALE_OBSERVER):
         return str(seen.standing.value)
-    if seen.standing is Standing.REVOKED and seen.problem == root_.MISSING:
+    if seen.standing is LeaseValidity.REVOKED and seen.problem == root_.MISSING:
         return "the lease is closed and its worktree is gone"
     return ""

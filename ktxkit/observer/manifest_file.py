@@ -22,7 +22,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from ktxkit.base import files
-from ktxkit.base.rules.manifest import KEY, PACKED, PATH_LIMIT, Entry, digest, entries, unpack
+from ktxkit.base.rules.manifest import KEY, PACKED, PATH_LIMIT, ManifestEntry, digest, entries, unpack
 
 PIECE = 1 << 20  # bytes
 
@@ -37,7 +37,7 @@ class _Open:
         os.close(self.fd)
 
 
-class Span:
+class ByteSpan:
     """Bytes. Of a file it keeps the descriptor: what is renamed into its place later is another file."""
 
     def __init__(self, data: bytes = b"", file: _Open | None = None, begin: int = 0, end: int = 0) -> None:
@@ -45,7 +45,7 @@ class Span:
         self._size = end - begin if file is not None else len(data)
 
     @classmethod
-    def of_file(cls, path: Path) -> Span:
+    def of_file(cls, path: Path) -> ByteSpan:
         """The whole of a regular file, never through a link. Raises OSError."""
         file = _Open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
         return cls(file=file, end=os.fstat(file.fd).st_size)
@@ -74,11 +74,11 @@ class Span:
             yield piece
             begin += len(piece)
 
-    def part(self, begin: int, end: int) -> Span:
+    def part(self, begin: int, end: int) -> ByteSpan:
         """A span of this one."""
         if self._file is None:
-            return Span(self._data[begin:end])
-        return Span(file=self._file, begin=self._begin + begin, end=self._begin + end)
+            return ByteSpan(self._data[begin:end])
+        return ByteSpan(file=self._file, begin=self._begin + begin, end=self._begin + end)
 
 
 WINDOW = 1 << 20  # bytes of packed entries
@@ -250,8 +250,8 @@ class Stored:
 
     policy_digest: str
     digest: str
-    packed: Span = field(default_factory=Span)
-    rows: Span = field(default_factory=Span)
+    packed: ByteSpan = field(default_factory=ByteSpan)
+    rows: ByteSpan = field(default_factory=ByteSpan)
 
     @classmethod
     def empty(cls, policy_digest: str) -> Stored:
@@ -260,7 +260,7 @@ class Stored:
     def __len__(self) -> int:
         return len(self.rows) // ROW.size
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[ManifestEntry]:
         """Every entry; the whole is read into memory for it."""
         return entries(self.packed.read(0, len(self.packed)))
 
@@ -277,7 +277,7 @@ class Stored:
                 yield data[begin:end]
                 at = end
 
-    def entry_at(self, begin: int) -> Entry:
+    def entry_at(self, begin: int) -> ManifestEntry:
         return unpack(self.packed.read(begin, PACKED.size + PATH_LIMIT))[0]
 
     def row_at(self, number: int) -> bytes:
@@ -288,8 +288,8 @@ class Stored:
         """The manifest with its edits, which are in path order; keys alone change no digest."""
         if not edits:
             return self
-        packed = Span(b"".join(self._packed_pieces(edits)))
-        rows = Span(b"".join(self._row_pieces(edits)))
+        packed = ByteSpan(b"".join(self._packed_pieces(edits)))
+        rows = ByteSpan(b"".join(self._row_pieces(edits)))
         return Stored(self.policy_digest, digest(packed.pieces(), self.policy_digest), packed, rows)
 
     def _packed_pieces(self, edits: Sequence[Edit]) -> Iterator[bytes | bytearray]:
@@ -324,7 +324,7 @@ class Stored:
 def load(path: Path, policy_digest: str) -> Stored | None:
     """The stored manifest, or None where there is none to be trusted: absent, damaged, or of another policy."""
     try:
-        whole = Span.of_file(path)
+        whole = ByteSpan.of_file(path)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
             return None

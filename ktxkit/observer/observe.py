@@ -15,25 +15,25 @@ from ktxkit.base.errors import Refused
 from ktxkit.observer import attempt as observer_records
 from ktxkit.observer import status as observer_status
 from ktxkit.observer.attach import Attached, attach, trusted_baseline
-from ktxkit.observer.attempt import Attempt, record_proof
-from ktxkit.observer.reconcile import Reconciler, Seen
+from ktxkit.observer.attempt import ObserverAttempt, record_proof
+from ktxkit.observer.reconcile import Reconciler, Reconciliation
 from ktxkit.observer.rules.clocks import Settings
 from ktxkit.observer.scanned import Level
 from ktxkit.store import jobs
-from ktxkit.store.leases import Place, path_of
+from ktxkit.store.leases import LeaseLocation, path_of
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.observer.loop import Loop
+    from ktxkit.observer.loop import ObserverLoop
 
 __all__ = ["UnitObserver", "once", "preserve", "record_proof", "sealing_hold", "status", "watch"]
 
 STEP = 1.0  # seconds that one step of a watch may wait
 
 
-def status(place: Place, lease: Document) -> Document:
+def status(place: LeaseLocation, lease: Document) -> Document:
     """The attempt's status document; nothing is changed."""
-    attempt = Attempt.of(place, lease)
+    attempt = ObserverAttempt.of(place, lease)
     trusted_baseline(attempt)
     return observer_status.of(attempt, attempt.because)
 
@@ -46,7 +46,9 @@ def _told(attached: Attached) -> Document:
     return made
 
 
-def once(place: Place, lease: Document, level: Level, settings: Settings | None = None) -> tuple[Document, Seen]:
+def once(
+    place: LeaseLocation, lease: Document, level: Level, settings: Settings | None = None
+) -> tuple[Document, Reconciliation]:
     """Reconcile once: attach where nobody has, look, and return the status with what was seen."""
     attached = attach(place, lease, settings, bump=False)
     seen = Reconciler(attached).begin("manual", level)
@@ -54,7 +56,7 @@ def once(place: Place, lease: Document, level: Level, settings: Settings | None 
 
 
 def watch(
-    place: Place,
+    place: LeaseLocation,
     lease: Document,
     stop: threading.Event,
     tell: Callable[[Document], None],
@@ -67,13 +69,13 @@ def watch(
 
     `tell` gets each record that was appended. Returns the status at the end.
     """
-    from ktxkit.observer.loop import Loop
+    from ktxkit.observer.loop import ObserverLoop
 
-    loop = Loop(attach(place, lease, settings, bump=True), wanted=native)
+    loop = ObserverLoop(attach(place, lease, settings, bump=True), wanted=native)
     clock = place.world.clock
     began = clock.monotonic()
     try:
-        seen: Seen | None = loop.first()
+        seen: Reconciliation | None = loop.first()
         while True:
             for record in seen.appended if seen is not None else ():
                 tell(record)
@@ -93,7 +95,7 @@ class UnitObserver:
     `poll` again and again.
     """
 
-    loop: Loop
+    loop: ObserverLoop
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -108,9 +110,9 @@ class UnitObserver:
         native: bool = True,
     ) -> UnitObserver:
         """Attach, with a whole baseline. Raises Refused, Blocked, OSError: then nothing is observed yet."""
-        from ktxkit.observer.loop import Loop
+        from ktxkit.observer.loop import ObserverLoop
 
-        loop = Loop(attach(Place.of_unit(world, job, unit), lease, settings, bump=True), wanted=native)
+        loop = ObserverLoop(attach(LeaseLocation.of_unit(world, job, unit), lease, settings, bump=True), wanted=native)
         try:
             loop.first()
         except BaseException:
@@ -148,12 +150,12 @@ class UnitObserver:
                 self.loop.close()
 
 
-def sealing_hold(place: Place, lease: Document) -> str:
+def sealing_hold(place: LeaseLocation, lease: Document) -> str:
     """Why the attempt must not be sealed or cleaned up now; `""` where nothing speaks against it, or nobody watched.
 
     Everything is read: what was written after the fence is found here at the latest. The caller holds the place's lock.
     """
-    attempt = Attempt.of(place, lease)
+    attempt = ObserverAttempt.of(place, lease)
     if not attempt.state.seq and not attempt.chain.problem:
         return ""
     if attempt.chain.problem:
@@ -167,7 +169,7 @@ def sealing_hold(place: Place, lease: Document) -> str:
     return ""
 
 
-def preserve(place: Place, lease: Document) -> tuple[Document, str]:
+def preserve(place: LeaseLocation, lease: Document) -> tuple[Document, str]:
     """Keep what is in the worktree at an attic ref, so that late writes may be let go; returns the status and the ref.
 
     Raises Refused where something in it cannot be kept. Nothing is credited to anybody by this.
@@ -189,7 +191,7 @@ def preserve(place: Place, lease: Document) -> tuple[Document, str]:
     return _told(attached), ref
 
 
-def _at_rest(before: Seen, after: Seen) -> bool:
+def _at_rest(before: Reconciliation, after: Reconciliation) -> bool:
     """Two looks at everything found the same, and nothing in motion."""
     if before.found is None or after.found is None or before.found.partial or after.found.partial:
         return False

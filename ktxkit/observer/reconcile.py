@@ -17,25 +17,25 @@ from ktxkit.base.rules.text import path_fields
 from ktxkit.observer import attach as root_
 from ktxkit.observer import scan
 from ktxkit.observer.attach import Attached
-from ktxkit.observer.attempt import Attempt
+from ktxkit.observer.attempt import ObserverAttempt
 from ktxkit.observer.manifest_file import Stored
 from ktxkit.observer.path_policy import excluded_here
 from ktxkit.observer.rules import records as r
 from ktxkit.observer.rules.clocks import Timeline, deadlines, is_suspect
-from ktxkit.observer.rules.projection import Ruling, Sighting, rule
+from ktxkit.observer.rules.projection import ClockRuling, Sighting, rule
 from ktxkit.observer.rules.records import Anchor, Delta, When
-from ktxkit.observer.rules.status import Standing, standing
+from ktxkit.observer.rules.status import LeaseValidity, lease_validity
 from ktxkit.observer.scanned import Hints, Level, OnDirectory, OnPruned, Scan
 
 ROUNDS = 4  # scans that another observer may make void, one after the other
 
 
 @dataclass
-class Seen:
+class Reconciliation:
     """One reconciliation. `problem`: the root is not the leased one, and nothing was scanned."""
 
-    standing: Standing
-    ruling: Ruling | None = None
+    standing: LeaseValidity
+    ruling: ClockRuling | None = None
     found: Scan | None = None
     problem: str = ""
     appended: list[Document] = field(default_factory=list)
@@ -63,10 +63,10 @@ class Reconciler:
             self.last_look = self.attempt.state.line.at
 
     @property
-    def attempt(self) -> Attempt:
+    def attempt(self) -> ObserverAttempt:
         return self.attached.attempt
 
-    def begin(self, source: str, level: Level) -> Seen:
+    def begin(self, source: str, level: Level) -> Reconciliation:
         """The first look. Where the baseline was taken just now, and nothing moved in it, its scan is the look."""
         found = self.attached.scan
         if found is None:
@@ -74,14 +74,14 @@ class Reconciler:
         self._stored = found.stored
         return self._reconcile(source, Level.CONTENT, None, found)
 
-    def reconcile(self, source: str, level: Level, hints: Hints | None = None) -> Seen:
+    def reconcile(self, source: str, level: Level, hints: Hints | None = None) -> Reconciliation:
         """One reconciliation, with everything it writes. Raises BrokenContract, Blocked, OSError: then nothing counts.
 
         Where other observers make every scan void, theirs are the records, and this look is none.
         """
         return self._reconcile(source, self._level(level, hints), hints)
 
-    def _reconcile(self, source: str, level: Level, hints: Hints | None, found: Scan | None = None) -> Seen:
+    def _reconcile(self, source: str, level: Level, hints: Hints | None, found: Scan | None = None) -> Reconciliation:
         for _ in range(ROUNDS):
             before = self.attempt.state.manifest
             seen = self._look(level, hints if level is Level.HINT else None, found)
@@ -115,7 +115,7 @@ class Reconciler:
     def _anchor(self) -> Anchor:
         return Anchor.of(self.attempt.lease_now())
 
-    def _look(self, level: Level, hints: Hints | None, found: Scan | None) -> Seen:
+    def _look(self, level: Level, hints: Hints | None, found: Scan | None) -> Reconciliation:
         """Scan, where `found` is no scan that was made already."""
         attempt = self.attempt
         with root_.opened(attempt.lease) as root:
@@ -132,7 +132,7 @@ class Reconciler:
                     on_pruned=self.on_pruned,
                 )
         problem = problem or root_.wrong(attempt.lease)  # it was exchanged while we looked
-        seen = Seen(self._standing(), problem=problem or "", found=None if problem else found)
+        seen = Reconciliation(self._standing(), problem=problem or "", found=None if problem else found)
         if untrusted and not problem:
             seen.problem = untrusted
         return seen
@@ -144,20 +144,20 @@ class Reconciler:
             self._stored = self.attempt.stored(digest_)
         return self._stored
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> LeaseValidity:
         attempt = self.attempt
-        found = standing(attempt.domain, attempt.lease_now())
-        if found is Standing.CURRENT and attempt.state.epoch > attempt.epoch:
-            return Standing.STALE_OBSERVER
+        found = lease_validity(attempt.domain, attempt.lease_now())
+        if found is LeaseValidity.CURRENT and attempt.state.epoch > attempt.epoch:
+            return LeaseValidity.STALE_OBSERVER
         return found
 
-    def _record(self, seen: Seen, source: str, level: Level) -> None:
+    def _record(self, seen: Reconciliation, source: str, level: Level) -> None:
         """Rule and append; the chain's lock is held, its state is the last word."""
         attempt, state = self.attempt, self.attempt.state
         seen.standing = self._standing()
         when = When(attempt.line_now(), source, level.value)
         made: list[Document] = []
-        if seen.standing is Standing.REVOKED and state.authority == "current":
+        if seen.standing is LeaseValidity.REVOKED and state.authority == "current":
             made.append(attempt.record(r.FENCE, When(when.line, "lifecycle"), {"reason": seen.standing.value}))
         made += self._holds(seen, when, made)
         if seen.found is not None:
@@ -167,17 +167,17 @@ class Reconciler:
             attempt.append(made)
         seen.appended = made
 
-    def _holds(self, seen: Seen, when: When, before: list[Document]) -> list[Document]:
+    def _holds(self, seen: Reconciliation, when: When, before: list[Document]) -> list[Document]:
         """That the attempt as a whole cannot be judged, or can be again; journal problems stay."""
         state = self.attempt.state
         kept = [hold for hold in state.holds if hold.startswith(("journal_", "baseline_"))]
         gone = seen.problem == root_.MISSING and (state.authority != "current" or bool(before))
         now = [*kept, *([seen.problem] if seen.problem and not gone else [])]
-        if tuple(now) == state.holds or seen.standing is Standing.SUPERSEDED:
+        if tuple(now) == state.holds or seen.standing is LeaseValidity.SUPERSEDED:
             return []
         return [self.attempt.record(r.HOLD, when, {"holds": now}, before[-1] if before else None)]
 
-    def _change(self, seen: Seen, when: When, before: list[Document]) -> list[Document]:
+    def _change(self, seen: Reconciliation, when: When, before: list[Document]) -> list[Document]:
         attempt, state, found = self.attempt, self.attempt.state, seen.found
         assert found is not None
         sighting = Sighting(
@@ -209,11 +209,13 @@ class Reconciler:
         changes = found.changes if exact or len(stored) else []  # against nothing, everything would be new
         return Delta(self.attempt.state.manifest, found.stored.digest, changes, exact)
 
-    def _suspect(self, seen: Seen, when: When, before: list[Document]) -> list[Document]:
+    def _suspect(self, seen: Reconciliation, when: When, before: list[Document]) -> list[Document]:
         """That the deadline has come: once for each deadline, and only after everything was read."""
         state = self.attempt.state
         window = seen.ruling.window if seen.ruling else state.window
-        decided = when.level == Level.CONTENT.value and seen.found is not None and seen.standing is Standing.CURRENT
+        decided = (
+            when.level == Level.CONTENT.value and seen.found is not None and seen.standing is LeaseValidity.CURRENT
+        )
         if not decided or state.authority != "current" or not is_suspect(window, when.line.at, state.settings):
             return []
         if state.suspect_since == deadlines(window, state.settings).suspect_at:
@@ -221,7 +223,7 @@ class Reconciler:
         body = {"deadline": r.deadline_document(window, state.settings), "reason": "deadline_passed"}
         return [self.attempt.record(r.SUSPECT, when, body, before[-1] if before else None)]
 
-    def _project(self, seen: Seen, level: Level) -> None:
+    def _project(self, seen: Reconciliation, level: Level) -> None:
         """What follows from a record that is on the disk: manifest, anchor, state."""
         attempt = self.attempt
         line = attempt.line_now()
@@ -235,7 +237,7 @@ class Reconciler:
         attempt.anchor_if_free()
         attempt.write_state(self._state(seen, line, level))
 
-    def _state(self, seen: Seen, line: Timeline, level: Level) -> Document:
+    def _state(self, seen: Reconciliation, line: Timeline, level: Level) -> Document:
         attempt, reading = self.attempt, line.reading
         old = attempt.read_state() or {}
         made: Document = {

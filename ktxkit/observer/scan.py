@@ -22,19 +22,19 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from ktxkit.base.reading import ABSENT, OPEN_DIRECTORY, SPECIAL, UNREADABLE, UNSTABLE, Found, Reader
+from ktxkit.base.reading import ABSENT, OPEN_DIRECTORY, SPECIAL, UNREADABLE, UNSTABLE, EntryReader, PackedEntry
 from ktxkit.base.rules import manifest
-from ktxkit.base.rules.manifest import GITLINK, KEY, PATH_LIMIT, Change, Entry, entries
+from ktxkit.base.rules.manifest import GITLINK, KEY, PATH_LIMIT, ManifestChange, ManifestEntry, entries
 from ktxkit.git.child import gitlink_id
 from ktxkit.observer.manifest_file import CLASS_AT, INODE, ROW, Cursor, Edit, Stored
 from ktxkit.observer.rules.paths_policy import Classified, PathClass
-from ktxkit.observer.scanned import Hints, Level, OnDirectory, OnPruned, Scan, Subject
+from ktxkit.observer.scanned import Hints, Level, OnDirectory, OnPruned, Scan, ScanSubject
 
 if TYPE_CHECKING:
     from ktxkit.observer.second_reader import SecondReader
 
 
-Beside = Callable[[bytes], Found | None]
+Beside = Callable[[bytes], PackedEntry | None]
 CLASSES = tuple(PathClass)  # a key's row holds a class by its number
 _NO_KEY = bytes(manifest.KEY.size)
 CLASS_BYTES = tuple(bytes((number,)) for number in range(len(CLASSES)))
@@ -65,11 +65,11 @@ class Entries:
     `beside` gives what was read of a file by somebody else already.
     """
 
-    def __init__(self, subject: Subject, stored: Stored, found: Scan, started: int, beside: Beside) -> None:
+    def __init__(self, subject: ScanSubject, stored: Stored, found: Scan, started: int, beside: Beside) -> None:
         self.subject, self.found = subject, found
         self.cursor = Cursor(stored)
         self._beside = beside
-        self.reader = Reader(subject.limit, started)
+        self.reader = EntryReader(subject.limit, started)
         self.aliases = Aliases()
 
     def take(self, directory: int, name: bytes, path: bytes, info: os.stat_result) -> None:
@@ -131,7 +131,7 @@ class Entries:
         if self.cursor.path == path:
             self.cursor.step()
 
-    def _put(self, path: bytes, found: Found, number: int) -> None:
+    def _put(self, path: bytes, found: PackedEntry, number: int) -> None:
         packed, key, links = found
         if links > 1:
             self.aliases.note(path, links, key[:INODE])
@@ -146,7 +146,7 @@ class Entries:
                 cursor.step()
             return
         text = (commit or self.subject.gitlinks[path]).encode("ascii")
-        entry = Entry(path, GITLINK, blake3(text).digest(), 0)
+        entry = ManifestEntry(path, GITLINK, blake3(text).digest(), 0)
         if cursor.path == path and cursor.packed == entry.packed():
             cursor.step()
         else:
@@ -177,7 +177,7 @@ Listed = Sequence[tuple[bytes, "os.DirEntry[str]"]]
 
 
 def scan(
-    subject: Subject,
+    subject: ScanSubject,
     stored: Stored,
     level: Level,
     *,
@@ -209,7 +209,7 @@ def _nothing(_: bytes) -> None:
 
 
 @contextmanager
-def _reading_beside(subject: Subject, stored: Stored, level: Level, started: int) -> Iterator[SecondReader | None]:
+def _reading_beside(subject: ScanSubject, stored: Stored, level: Level, started: int) -> Iterator[SecondReader | None]:
     """A second process that reads too, where everything is read and it pays."""
     if level is not Level.CONTENT:
         yield None
@@ -233,7 +233,7 @@ def _finished(found: Scan, stored: Stored, seen: Entries) -> Scan:
     return found
 
 
-def _changes(stored: Stored, edit: Edit, aliases: Aliases) -> Iterator[Change]:
+def _changes(stored: Stored, edit: Edit, aliases: Aliases) -> Iterator[ManifestChange]:
     """What an edit changes; a new key alone is nothing."""
     before = None if edit.inserts else stored.entry_at(edit.begin)
     rows = edit.rows or stored.row_at(edit.row_number)
@@ -242,7 +242,7 @@ def _changes(stored: Stored, edit: Edit, aliases: Aliases) -> Iterator[Change]:
         if before == after or kept is None:
             continue
         word = CLASSES[rows[number * ROW.size + CLASS_AT]].value
-        yield Change(kept.path, before, after, edit.replaced, aliases.flags(kept.path), word)
+        yield ManifestChange(kept.path, before, after, edit.replaced, aliases.flags(kept.path), word)
 
 
 class _Walk:
@@ -250,7 +250,7 @@ class _Walk:
 
     def __init__(
         self,
-        subject: Subject,
+        subject: ScanSubject,
         entries: Entries,
         found: Scan,
         hints: Hints | None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
-from ktxkit.base.rules.manifest import Change
+from ktxkit.base.rules.manifest import ManifestChange
 from ktxkit.observer.manifest_file import Stored
 from ktxkit.observer.rules.paths_policy import CandidatePathPolicy
 from ktxkit.observer.rules.projection import Tracked
@@ -35,7 +35,7 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ScanSubject:
     """What is scanned: an open root, and the snapshot that says what counts in it."""
 
     root: int
@@ -81,10 +81,10 @@ class Scan:
     directories: int = 0
     files_read: int = 0
     bytes_read: int = 0
-    asked: Callable[[], list[Change]] = list
+    asked: Callable[[], list[ManifestChange]] = list
 
     @cached_property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[ManifestChange]:
         """Made when asked for: a baseline is against nothing, and everything in it would be a change."""
         return self.asked()
 

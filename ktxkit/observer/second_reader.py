@@ -18,10 +18,10 @@ from pathlib import Path
 
 from ktxkit.base import process
 from ktxkit.base.errors import CannotRun
-from ktxkit.base.reading import Found
+from ktxkit.base.reading import PackedEntry
 from ktxkit.observer.manifest_file import Stored
 from ktxkit.observer.rules.projection import Tracked
-from ktxkit.observer.scanned import Subject
+from ktxkit.observer.scanned import ScanSubject
 from ktxkit.observer.second_reader_process import receive, send
 
 WORTH = 5_000  # expected files from which a process more pays: its start is an interpreter's
@@ -33,7 +33,7 @@ HERE = "PATH", "LD_LIBRARY_PATH"  # and Python's own: what our interpreter was s
 Runs = Iterator[bytes]
 
 
-def worth_it(subject: Subject, stored: Stored) -> bool:
+def worth_it(subject: ScanSubject, stored: Stored) -> bool:
     """Whether a second process would help: many files, an idle processor, nothing mounted inside that may hang it."""
     expected = len(stored) or len(subject.tracked)
     return expected >= WORTH and not subject.mounts and _idle_processor()
@@ -51,17 +51,17 @@ def _idle_processor() -> bool:
 class SecondReader:
     """The walk's side. `found` is asked in path order. `files` were read by the other side."""
 
-    def __init__(self, subject: Subject, stored: Stored, started: int) -> None:
+    def __init__(self, subject: ScanSubject, stored: Stored, started: int) -> None:
         self._runs = _stored_runs(stored) if len(stored) else _tracked_runs(subject.tracked)
         self._asked: deque[tuple[bytes, bytes]] = deque()  # first and last path of runs without an answer yet
-        self._answer: dict[bytes, Found] = {}
+        self._answer: dict[bytes, PackedEntry] = {}
         self._last = b""
         self._left, self._share = float(HEAD_START), 1.0  # runs that the walk reads before the next one, and after it
         self.files = 0
         self._child = _start(subject, started)
         self._ask()
 
-    def found(self, path: bytes) -> Found | None:
+    def found(self, path: bytes) -> PackedEntry | None:
         """What was read of a path, or None: then nobody has."""
         if path > self._last:
             while self._asked and path >= self._asked[0][0]:
@@ -113,7 +113,7 @@ class SecondReader:
             process.end_reader(child)
 
 
-def _start(subject: Subject, started: int) -> process.Child | None:
+def _start(subject: ScanSubject, started: int) -> process.Child | None:
     argv = [sys.executable, "-P", "-m", f"{__name__}_process", str(subject.root), str(subject.limit), str(started)]
     env = {key: value for key, value in os.environ.items() if key in HERE or key.startswith("PYTHON")}
     try:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from itertools import groupby
 
-from ktxkit.base.reading import OPEN_DIRECTORY, Found, Reader
+from ktxkit.base.reading import OPEN_DIRECTORY, EntryReader, PackedEntry
 
 LENGTH = 4  # bytes, little-endian
 
@@ -78,9 +78,9 @@ def _parent(path: bytes) -> bytes:
 
 def main(argv: Sequence[str]) -> int:
     root, limit, started = map(int, argv)
-    reader, directories = Reader(limit, started), _Directories(root)
+    reader, directories = EntryReader(limit, started), _Directories(root)
     while (asked := receive(0)) is not None:
-        answer: dict[bytes, Found] = {}
+        answer: dict[bytes, PackedEntry] = {}
         for directory, paths in groupby(asked.split(b"\0"), _parent):
             fd = directories.at(directory)
             if fd is None:

@@ -14,20 +14,20 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import CannotRun
 from ktxkit.observer import attach
-from ktxkit.observer.attempt import Attempt
+from ktxkit.observer.attempt import ObserverAttempt
 from ktxkit.observer.rules import records as r
 from ktxkit.observer.rules import status as told
 from ktxkit.observer.rules.clocks import Settings, deadlines
-from ktxkit.observer.rules.projection import Projection
+from ktxkit.observer.rules.projection import ObserverProjection
 from ktxkit.observer.rules.records import rfc3339
-from ktxkit.observer.rules.status import lines, record_line, standing
-from ktxkit.store.leases import LEASE, Place, path_of
+from ktxkit.observer.rules.status import lease_validity, lines, record_line
+from ktxkit.store.leases import LEASE, LeaseLocation, path_of
 
 CONTRACT = "observer-status"
 MILLISECOND = 1_000_000
 
 
-def of(attempt: Attempt, damage: str = "") -> Document:
+def of(attempt: ObserverAttempt, damage: str = "") -> Document:
     """The status document. A chain with a problem is told; its last trusted state is not taken for the present.
 
     `damage`: what is wrong beside the chain, as with the baseline's own files.
@@ -40,7 +40,7 @@ def of(attempt: Attempt, damage: str = "") -> Document:
         "at": timestamp(attempt.world.clock.now()),
         "verdict": "unknown" if damage else verdict(attempt, now),
         "authority": state.authority,
-        "standing": standing(attempt.domain, attempt.lease_now()).value,
+        "standing": lease_validity(attempt.domain, attempt.lease_now()).value,
         "domain": attempt.domain,
         "activity": _activity(state, now),
         "proven": _proven(state, now),
@@ -61,7 +61,7 @@ def of(attempt: Attempt, damage: str = "") -> Document:
     return made
 
 
-def clocks(attempt: Attempt) -> Document:
+def clocks(attempt: ObserverAttempt) -> Document:
     """Both clocks as they stood at the last record, with what moved them: for a report of what is over."""
     state, now = attempt.state, attempt.line_now().at
     made: Document = {"authority": state.authority, "activity": _activity(state, now), "proven": _proven(state, now)}
@@ -74,7 +74,7 @@ def clocks(attempt: Attempt) -> Document:
     return made
 
 
-def verdict(attempt: Attempt, now: int) -> str:
+def verdict(attempt: ObserverAttempt, now: int) -> str:
     """`suspect` only where it was judged after everything was read; `unknown` where there is nothing to judge by."""
     state = attempt.state
     if attempt.chain.problem or not state.seq or not state.window.known:
@@ -85,7 +85,7 @@ def verdict(attempt: Attempt, now: int) -> str:
     return "suspect" if state.suspect_since == due else "unknown"
 
 
-def _activity(state: Projection, now: int) -> Document:
+def _activity(state: ObserverProjection, now: int) -> Document:
     made: Document = {"contentSeq": state.content_seq, "label": "observed/unproven"}
     record = state.last_activity
     if record is None:
@@ -98,7 +98,7 @@ def _when(record: Any, now: int) -> Document:
     return {"at": rfc3339(record["timelineNs"]), "agoMs": max(0, now - record["timelineNs"]) // MILLISECOND}
 
 
-def _proven(state: Projection, now: int) -> Document:
+def _proven(state: ObserverProjection, now: int) -> Document:
     made: Document = {"proofSeq": state.window.proof_seq if state.window.known else 0, "label": "proven"}
     record = state.last_proof
     if record is None:
@@ -108,7 +108,7 @@ def _proven(state: Projection, now: int) -> Document:
     return {**made, **_when(record, now)}
 
 
-def deadline_facts(state: Projection, now: int) -> Document:
+def deadline_facts(state: ObserverProjection, now: int) -> Document:
     """Settings, and where the window stands."""
     settings: Settings = state.settings
     made: Document = {"silenceMs": settings.silence_ms, "graceMs": settings.grace_ms, "capMs": settings.cap_ms}
@@ -132,7 +132,7 @@ def _milliseconds(nanoseconds: int) -> int:
     return nanoseconds // MILLISECOND if nanoseconds >= 0 else -(-nanoseconds // MILLISECOND)
 
 
-def _observer(attempt: Attempt, seen: Document | None, now: int) -> Document:
+def _observer(attempt: ObserverAttempt, seen: Document | None, now: int) -> Document:
     if seen is None:
         return {"health": "unwatched", "mode": "poll-only", "reason": "no observer has looked yet"}
     same = ("lastLevel", "overflows", "unstable", "holds", "excluded", "drift", "entries")
@@ -143,7 +143,7 @@ def _observer(attempt: Attempt, seen: Document | None, now: int) -> Document:
     return {**made, **_health(attempt, seen, now)}
 
 
-def _health(attempt: Attempt, seen: Document, now: int) -> Document:
+def _health(attempt: ObserverAttempt, seen: Document, now: int) -> Document:
     """A watcher is healthy while its process is alive and its last look is near. A dead one never looks healthy."""
     owner = seen.get("owner")
     if owner is None:
@@ -159,7 +159,7 @@ def _health(attempt: Attempt, seen: Document, now: int) -> Document:
     return {**facts, "health": "healthy"}
 
 
-def _late(state: Projection) -> Document:
+def _late(state: ObserverProjection) -> Document:
     made: Document = {"quarantined": state.quarantined, "count": state.late_count}
     if state.late:
         same = ("lateKind", "changedCount", "changes", "seq")
@@ -176,7 +176,7 @@ def _late(state: Projection) -> Document:
     return made
 
 
-def _journal(attempt: Attempt, damage: str) -> Document:
+def _journal(attempt: ObserverAttempt, damage: str) -> Document:
     chain = attempt.chain
     made: Document = {"segment": chain.segment, "seq": len(chain.records), "attempt": attempt.name}
     if chain.head:
@@ -198,7 +198,7 @@ def who(lease: Document) -> str:
 BLOCKING = ("root_", "control_")
 
 
-def lease_of(place: Place) -> Document:
+def lease_of(place: LeaseLocation) -> Document:
     """Raises CannotRun where there is none."""
     lease = place.read(LEASE)
     if lease is None:

@@ -22,7 +22,7 @@ WAIT = 600.0  # seconds that an integrator waits for another one
 
 
 @dataclass
-class Held:
+class HeldBranch:
     """A held branch. What it notes survives the death of the process, but not that of the machine."""
 
     world: World
@@ -67,7 +67,7 @@ class Held:
 
 
 @contextmanager
-def hold(world: World, ref: str, *, wait: float | None = WAIT) -> Iterator[Held]:
+def hold(world: World, ref: str, *, wait: float | None = WAIT) -> Iterator[HeldBranch]:
     """Hold the lock of a branch of this repository for the block. Recovery is the caller's (`flows.recover.holding`).
 
     Raises Refused where another process holds it for `wait` seconds, Blocked where a person must look first.
@@ -77,7 +77,7 @@ def hold(world: World, ref: str, *, wait: float | None = WAIT) -> Iterator[Held]
         sweep(world.writable_store.root / "tmp")
         old = world.store.read_optional(CONTRACT, names.branch_lock_doc(ref))
         _refuse_unproven(world, ref, old)
-        held = Held(world, ref, fd, _document(world, ref, old))
+        held = HeldBranch(world, ref, fd, _document(world, ref, old))
         held.note(phase="held")
         try:
             yield held

@@ -90,7 +90,7 @@ CONTRACT = "config"
 SIZE_LIMIT = 1024 * 1024  # bytes
 
 
-def place(world: World) -> Path | None:
+def config_path(world: World) -> Path | None:
     """Where the file is or would be; None in a bare repository."""
     top = world.repository.top
     return top / FILE if top is not None else None
@@ -104,13 +104,13 @@ def load(world: World) -> Document:
         more = f" (and {rest} more)" if rest else ""
         hint = "`git ktx doctor` lists all of them; docs/formats/config.md the keys"
         raise CannotRun(f"{first['message']}{more}", where=first["where"], hint=hint)
-    path = place(world)
+    path = config_path(world)
     return _read(path) if path is not None else {}
 
 
 def problems(world: World) -> list[dict[str, str]]:
     """Everything that is wrong with the file: `where` (file:line:column) and `message`."""
-    path = place(world)
+    path = config_path(world)
     if path is None:
         return []
     parsed = _parsed(path)

@@ -407,10 +407,10 @@ def command(world: World, job: Document) -> str:
     if job["state"] not in ("open", "failed", "aborted") or superseded_by(world, job_id):
         return ""
     known = store.exists(names.job_part(job_id, "ingest")) or store.exists(names.job_part(job_id, "job-file"))
-    return how(world, job_id) if known else ""
+    return resume_command(world, job_id) if known else ""
 
 
-def how(world: World, job_id: str) -> str:
+def resume_command(world: World, job_id: str) -> str:
     """How a job is resumed: an ingestion by the command that made it."""
     command = "ingest-run" if world.store.exists(names.job_part(job_id, "ingest")) else "job-run"
     return f"{command} --resume {job_id}"

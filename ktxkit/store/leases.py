@@ -17,7 +17,7 @@ from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.git.neutral import sweep
 from ktxkit.store.jobs import Unit
 from ktxkit.store.rules import names
-from ktxkit.store.rules.worktrees import Standing
+from ktxkit.store.rules.worktrees import WorktreePresence
 from ktxkit.store.worktrees import Worktrees
 from ktxkit.store.world import World
 
@@ -26,7 +26,7 @@ ADHOC = "adhoc"  # stands for the job of worktrees that have none
 
 
 @dataclass(frozen=True)
-class Place:
+class LeaseLocation:
     """Where a worktree's documents are, and the name its kept work gets."""
 
     world: World
@@ -35,12 +35,12 @@ class Place:
     name: str  # a component of a ref
 
     @classmethod
-    def of_unit(cls, world: World, job: Document, unit: Unit) -> Place:
+    def of_unit(cls, world: World, job: Document, unit: Unit) -> LeaseLocation:
         directory = names.unit_dir(job["jobId"], unit.position, unit.key)
         return cls(world, directory, job["jobId"], names.ref_part(unit.position, unit.key))
 
     @classmethod
-    def adhoc(cls, world: World, name: str) -> Place:
+    def adhoc(cls, world: World, name: str) -> LeaseLocation:
         return cls(world, names.adhoc_dir(name), ADHOC, names.adhoc_part(name))
 
     @contextmanager
@@ -113,7 +113,7 @@ def at_hand(world: World, job: Document, unit: Unit) -> Document:
 
     Raises CannotRun where none was ever opened, BrokenContract where the lease is gone.
     """
-    place = Place.of_unit(world, job, unit)
+    place = LeaseLocation.of_unit(world, job, unit)
     place.settle()
     if not world.store.children(place.directory):
         hint = f"worktree-open --job {job['jobId']} --unit {unit.key}"
@@ -180,12 +180,12 @@ def must_be_ours(world: World, document: Document) -> None:
     raise Blocked(f"the worktree belongs to another repository: {theirs}", where=str(path_of(document)), hint=hint)
 
 
-def standing(world: World, lease: Document | None, wanted: Path) -> Standing:
+def presence(world: World, lease: Document | None, wanted: Path) -> WorktreePresence:
     """What stands where a worktree belongs."""
     path = path_of(lease) if lease is not None else wanted
     found = identify(path)
     dead = lease is not None and holder_is_dead(lease)
-    return Standing(
+    return WorktreePresence(
         present=os.path.lexists(path),
         same=found is not None and lease is not None and found.matches(lease) and not foreign(world, lease),
         holder_dead=dead,
@@ -193,13 +193,13 @@ def standing(world: World, lease: Document | None, wanted: Path) -> Standing:
     )
 
 
-def lease_here(world: World) -> tuple[Place, Document] | None:
+def lease_here(world: World) -> tuple[LeaseLocation, Document] | None:
     """The lease of the worktree that the world stands in, of a unit or without a job."""
     repository = world.repository
     if not repository.linked:
         return None
     broken: BrokenContract | None = None
-    for place in every_place(world):
+    for place in all_locations(world):
         try:
             lease = place.read(LEASE)
         except BrokenContract as error:  # it may be another's: that one must not stop us
@@ -212,15 +212,15 @@ def lease_here(world: World) -> tuple[Place, Document] | None:
     return None
 
 
-def every_place(world: World) -> list[Place]:
+def all_locations(world: World) -> list[LeaseLocation]:
     """Every place of the store that has, or had, a worktree: units job by job, then those without a job."""
     store = world.store
     found = [
-        Place(world, f"{names.job_dir(job)}/units/{unit}", job, _ref_name(world, job, unit))
+        LeaseLocation(world, f"{names.job_dir(job)}/units/{unit}", job, _ref_name(world, job, unit))
         for job in store.children("jobs")
         for unit in store.children(f"{names.job_dir(job)}/units")
     ]
-    return found + [Place.adhoc(world, name) for name in store.children("leases")]
+    return found + [LeaseLocation.adhoc(world, name) for name in store.children("leases")]
 
 
 def _ref_name(world: World, job: str, unit: str) -> str:

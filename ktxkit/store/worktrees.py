@@ -22,7 +22,7 @@ from ktxkit.base.lock import flocked
 from ktxkit.base.removal import delete, nothing_mounted
 from ktxkit.base.rules.text import printable
 from ktxkit.git import stale
-from ktxkit.git.git import Answer, Argument, Git, GitFailed
+from ktxkit.git.git import Argument, Git, GitFailed, GitResult
 from ktxkit.store.rules import names
 from ktxkit.store.store import Store
 
@@ -73,7 +73,7 @@ class Worktrees:
 
     def on_own(
         self, *args: Argument, git: Git, ok: Collection[int] | None = (0,), stdin: bytes | None = None
-    ) -> Answer:
+    ) -> GitResult:
         """Run git on refs that only we change: what a git of ours that was killed left there is cleared (`_run`)."""
         return self._run(*args, git=git, ok=ok, stdin=stdin)
 
@@ -83,7 +83,7 @@ class Worktrees:
         git: Git | None = None,
         ok: Collection[int] | None = (0,),
         stdin: bytes | None = None,
-    ) -> Answer:
+    ) -> GitResult:
         """Run git; where a git that was killed stands in the way, and that is proven, clear it away and run again."""
         runner = git or self.git
         answer = runner.run(*args, ok=None, stdin=stdin)

@@ -15,19 +15,19 @@ from ktxkit.base.errors import Blocked, CannotRun, Refused
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import printable
 from ktxkit.git import repository as remote
-from ktxkit.store.leases import LEASE, OPENING, Place, lease_here, path_of, standing, worktrees
+from ktxkit.store.leases import LEASE, OPENING, LeaseLocation, lease_here, path_of, presence, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import base_candidates, isolated
 from ktxkit.store.world import World
 from ktxkit.work.attic import head_to_attic
 from ktxkit.work.closing import free_path
-from ktxkit.work.opening import Wanted, make, make_in_place, recover_opening
+from ktxkit.work.opening import Wanted, lease_existing, make, recover_opening
 
 PR_REF = "refs/ktx/pr/{number}"
 
 
 @dataclass(frozen=True)
-class Asked:
+class WorktreeRequest:
     """What the command line asks for. At most one of `ref`, `pr`, `detach`; otherwise a new branch `name`."""
 
     name: str = ""
@@ -53,7 +53,7 @@ class Aim:
     notes: list[str] = field(default_factory=list)
 
 
-def open_adhoc(world: World, asked: Asked) -> tuple[Document, list[str]]:
+def open_adhoc(world: World, asked: WorktreeRequest) -> tuple[Document, list[str]]:
     """Open (or recognise) a worktree without a job; returns its lease and notes.
 
     Raises Refused (the branch is checked out already: it says where), CannotRun. A failure leaves nothing behind.
@@ -70,7 +70,7 @@ def open_adhoc(world: World, asked: Asked) -> tuple[Document, list[str]]:
         recover_opening(place)
         old = place.read(LEASE)
         if old is not None and old["state"] == "open":
-            if standing(world, old, path).present:
+            if presence(world, old, path).present:
                 raise Refused(f"{place.name} is open already", where=str(path_of(old)), hint="work there, or close it")
             head_to_attic(place, old)
             worktrees(world).forget(path_of(old))
@@ -82,7 +82,7 @@ def open_adhoc(world: World, asked: Asked) -> tuple[Document, list[str]]:
 def _finish_killed(world: World) -> None:
     """Finish or undo openings that were killed: a branch of one would be in the way of trying again."""
     for name in world.store.children("leases"):
-        place = Place.adhoc(world, name)
+        place = LeaseLocation.adhoc(world, name)
         if world.store.exists(f"{place.directory}/{OPENING}.json"):
             try:
                 with place.locked(wait=0):
@@ -91,7 +91,7 @@ def _finish_killed(world: World) -> None:
                 continue  # gate-ok: it is being opened now, or another repository's: --list says which
 
 
-def _aim(world: World, asked: Asked) -> Aim:
+def _aim(world: World, asked: WorktreeRequest) -> Aim:
     if asked.pr:
         return _pull_request(world, asked)
     if asked.ref:
@@ -118,7 +118,7 @@ def _new_branch(world: World, mode: str, name: str, commit: str, notes: list[str
     return Aim(mode, commit, ref, True, name, notes)
 
 
-def _default_base(world: World, asked: Asked, notes: list[str]) -> str:
+def _default_base(world: World, asked: WorktreeRequest, notes: list[str]) -> str:
     """Origin's default branch (fetched, where that works), else main, else what is checked out."""
     git, has_origin = world.git, remote.exists(world.git)
     candidates = base_candidates(remote.default_branch(git), has_origin)
@@ -132,7 +132,7 @@ def _default_base(world: World, asked: Asked, notes: list[str]) -> str:
     return _commit(world, ref)
 
 
-def _existing(world: World, asked: Asked) -> Aim:
+def _existing(world: World, asked: WorktreeRequest) -> Aim:
     """A branch, a branch of origin (a local one is made for it), a tag or any commit (detached)."""
     git, ref = world.git, asked.ref
     local = ref if ref.startswith("refs/heads/") else f"refs/heads/{ref}"
@@ -147,7 +147,7 @@ def _existing(world: World, asked: Asked) -> Aim:
     return Aim("ref", _commit(world, ref), name=asked.name or ref.removeprefix("refs/tags/"))
 
 
-def _pull_request(world: World, asked: Asked) -> Aim:
+def _pull_request(world: World, asked: WorktreeRequest) -> Aim:
     """The head of a pull request on a local branch, never a detached FETCH_HEAD: work on it must have a home."""
     git, name, kept = world.git, asked.name or f"pr-{asked.pr}", PR_REF.format(number=asked.pr)
     ref = f"refs/heads/{name}"
@@ -181,14 +181,14 @@ def _must_be_free(world: World, aim: Aim) -> None:
             raise Refused(f"branch {name} is checked out already", where=printable(str(entry.path)), hint=hint)
 
 
-def _free_place(world: World, asked: Asked, aim: Aim) -> tuple[Place, Path]:
+def _free_place(world: World, asked: WorktreeRequest, aim: Aim) -> tuple[LeaseLocation, Path]:
     """The place of that name, and the path: the one asked for, else the usual one, beside kept evidence."""
     name = aim.name
-    old = Place.adhoc(world, name).read(LEASE)
+    old = LeaseLocation.adhoc(world, name).read(LEASE)
     if old is not None and old.get("branch", "") != aim.branch and old["state"] == "open":
         name = f"{name}-{digest(aim.name.encode())[3:9]}"  # feat/a and feat-a have one name in paths
-        old = Place.adhoc(world, name).read(LEASE)
-    place = Place.adhoc(world, name)
+        old = LeaseLocation.adhoc(world, name).read(LEASE)
+    place = LeaseLocation.adhoc(world, name)
     if asked.path is not None:
         return place, _outside(world, asked.path)
     usual = world.writable_store.path(names.adhoc_worktree(name))
@@ -210,7 +210,7 @@ def _outside(world: World, path: Path) -> Path:
     return full
 
 
-def _in_place(world: World, asked: Asked) -> tuple[Document, list[str]]:
+def _in_place(world: World, asked: WorktreeRequest) -> tuple[Document, list[str]]:
     """Inside a linked worktree: work in place. A ref that was named must be, or become, what is checked out here."""
     git, top = world.git, world.repository.top
     assert top is not None, "a linked worktree has a top level"
@@ -224,11 +224,11 @@ def _in_place(world: World, asked: Asked) -> tuple[Document, list[str]]:
     if known is not None and known[1]["state"] == "open":
         return known[1], notes
     head = git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
-    place = Place.adhoc(world, world.repository.git_dir.name)
+    place = LeaseLocation.adhoc(world, world.repository.git_dir.name)
     branch = head.text if head.status == 0 else ""
     with place.locked():
         wanted = Wanted(top, "in-place", _commit(world, "HEAD"), {}, branch)
-        return make_in_place(place, wanted, world.repository.git_dir, place.read(LEASE)), notes
+        return lease_existing(place, wanted, world.repository.git_dir, place.read(LEASE)), notes
 
 
 def _is_current(world: World, aim: Aim) -> bool:

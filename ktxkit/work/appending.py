@@ -25,10 +25,11 @@ from ktxkit.store.tracing import CONTRACT, Journal, Tracer
 if TYPE_CHECKING:
     from ktxkit.store.world import World
 
+
 LOOSE_JOB = "adhoc"  # the job id of a trace that belongs to no job
 
 
-class Place(NamedTuple):
+class TraceLocation(NamedTuple):
     """What the command line says of the trace; an empty string says nothing."""
 
     trace: str = ""
@@ -38,7 +39,7 @@ class Place(NamedTuple):
     source: str = ""
 
 
-def tracer(world: World, place: Place) -> Tracer:
+def tracer(world: World, place: TraceLocation) -> Tracer:
     """The trace to append to: the file named, the job named, KTX_TRACE, or the job of the worktree we stand in.
 
     A trace that has events says itself whose it is, so that neither git nor the job's document is asked. Raises
@@ -60,7 +61,7 @@ def _bound(found: Tracer, unit: str) -> Tracer:
     return found.bound(unitKey=unit) if unit else found
 
 
-def _context(journal: Journal, place: Place, env: Mapping[str, str]) -> TraceContext:
+def _context(journal: Journal, place: TraceLocation, env: Mapping[str, str]) -> TraceContext:
     first = next(journal.records(), None)
     job = place.job or env.get("KTX_JOB", "")
     if first is None:

@@ -15,8 +15,8 @@ from ktxkit.git.git import Git
 from ktxkit.git.neutral import scratch_dir
 from ktxkit.git.rules.child import Status
 from ktxkit.observer.path_policy import of_lease
-from ktxkit.store.leases import Place, path_of, worktrees
-from ktxkit.store.rules.worktrees import Work, can_be_kept, unsaved, way_out
+from ktxkit.store.leases import LeaseLocation, path_of, worktrees
+from ktxkit.store.rules.worktrees import HeldWork, can_be_kept, unsaved, way_out
 from ktxkit.store.worktrees import PLAIN
 from ktxkit.store.world import World
 from ktxkit.work import selection
@@ -25,7 +25,7 @@ NAMED = ("--branches", "--tags", "--remotes")  # what keeps a commit where its a
 KEPT = (*NAMED, "--glob=refs/ktx/attic")  # what keeps it at all
 
 
-def work_in(place: Place, lease: Document, path: Path) -> Work:
+def work_in(place: LeaseLocation, lease: Document, path: Path) -> HeldWork:
     """What the worktree holds, and what of it is kept elsewhere. Raises GitFailed where it cannot be read.
 
     Of a unit that counts as work which collecting would take; elsewhere everything that git does not ignore.
@@ -38,7 +38,7 @@ def work_in(place: Place, lease: Document, path: Path) -> Work:
     branch = symbolic.text if symbolic.status == 0 else ""
     others = (f"--exclude={branch.removeprefix('refs/heads/')}", *KEPT)
     own = head != lease["base"] and git.text("rev-list", "--max-count=1", head, "--not", lease["base"], *others)
-    return Work(
+    return HeldWork(
         tree=held.tree,
         base_tree=base_tree,
         kept_trees=_collected(place, lease),
@@ -60,7 +60,7 @@ def _reader(world: World, lease: Document, path: Path) -> Git:
     return Git(git.cwd, git.env, {**git.config, **PLAIN}) if lease["mode"] == "unit" else git
 
 
-class Held(NamedTuple):
+class WorktreeContents(NamedTuple):
     """The tree of the work, repositories inside it that no tree can hold, what the path policy leaves out, and the
     paths whose staged content is nowhere else."""
 
@@ -70,13 +70,13 @@ class Held(NamedTuple):
     staged: tuple[bytes, ...]
 
 
-def _content(place: Place, lease: Document, git: Git, head: str) -> Held:
+def _content(place: LeaseLocation, lease: Document, git: Git, head: str) -> WorktreeContents:
     with scratch_dir(place.world) as scratch:
         if lease["mode"] != "unit" or child.hidden(git, scratch):
             found = snapshot.take_snapshot(git, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ())))
             status = child.read_status(git, ignored="traditional")
             inside = {*found.nested, *_ignored_repositories(git, status, found.nested)}
-            return Held(found.tree, tuple(sorted(inside)), (), status.staged_only)
+            return WorktreeContents(found.tree, tuple(sorted(inside)), (), status.staged_only)
         reader = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
         status = child.read_status(reader, ignored="traditional")
         chosen = selection.choose(status, {}, (), of_lease(place.world, lease))
@@ -87,7 +87,9 @@ def _content(place: Place, lease: Document, git: Git, head: str) -> Held:
         if patch is not None and head == patch["head"] == patch["base"]:
             tree = patch["tree"] if selection.is_as(reader, scratch, taken, patch) else ""
         tree = tree or selection.tree_of_worktree(reader, scratch / "index", taken, head)
-        return Held(tree, (*nested, *_ignored_repositories(git, status, nested)), left_out, status.staged_only)
+        return WorktreeContents(
+            tree, (*nested, *_ignored_repositories(git, status, nested)), left_out, status.staged_only
+        )
 
 
 def _ignored_repositories(git: Git, status: Status, known: Sequence[bytes]) -> list[bytes]:
@@ -108,7 +110,7 @@ def _is_repository(git: Git, path: bytes) -> bool:
     return not git.run("ls-tree", "-z", "HEAD", "--", path).out.startswith(b"160000 ")
 
 
-def _collected(place: Place, lease: Document) -> tuple[str, ...]:
+def _collected(place: LeaseLocation, lease: Document) -> tuple[str, ...]:
     """The trees that were collected of this unit: at its ref, and of this attempt's patch document."""
     if "jobId" not in lease:
         return ()
@@ -117,13 +119,15 @@ def _collected(place: Place, lease: Document) -> tuple[str, ...]:
     return tuple(tree for tree in (at_ref, patch["tree"] if patch is not None else None) if tree)
 
 
-def _patch_of(place: Place, lease: Document) -> Document | None:
+def _patch_of(place: LeaseLocation, lease: Document) -> Document | None:
     """The patch document of this attempt, where it was collected."""
     patch = place.read("patch") if "jobId" in lease else None
     return patch if patch is not None and patch.get("attempt") == lease["attempt"] else None
 
 
-def to_attic(place: Place, lease: Document, path: Path, *, branch_goes: bool = False, work: Work | None = None) -> str:
+def to_attic(
+    place: LeaseLocation, lease: Document, path: Path, *, branch_goes: bool = False, work: HeldWork | None = None
+) -> str:
     """Keep what is in a worktree and nowhere else at an attic ref; returns the ref, "" where there is nothing to keep.
 
     `branch_goes`: commits that only its branch has are kept too. `work`: what was just read of it. Raises Refused where
@@ -149,7 +153,7 @@ def to_attic(place: Place, lease: Document, path: Path, *, branch_goes: bool = F
     return _kept_at(place, lease, kept)
 
 
-def head_to_attic(place: Place, lease: Document) -> str:
+def head_to_attic(place: LeaseLocation, lease: Document) -> str:
     """Where the directory is gone, git still knows its detached HEAD: commits that nothing else reaches are kept."""
     git = worktrees(place.world).git
     entry = worktrees(place.world).registered(path_of(lease))
@@ -160,14 +164,14 @@ def head_to_attic(place: Place, lease: Document) -> str:
     return _kept_at(place, lease, entry.head)
 
 
-def _kept_before(place: Place, lease: Document) -> str:
+def _kept_before(place: LeaseLocation, lease: Document) -> str:
     """The attic ref that a closing made before it was cut short, or ""."""
     folder = place.attic_ref(lease["attempt"], "").rpartition("/")[0]
     refs = worktrees(place.world).git.run("for-each-ref", "--format=%(refname)", f"{folder}/").lines
     return next((ref for ref in refs if ref.startswith(f"{folder}/{lease['attempt']}-")), "")
 
 
-def _kept_at(place: Place, lease: Document, commit: str) -> str:
+def _kept_at(place: LeaseLocation, lease: Document, commit: str) -> str:
     ref = place.attic_ref(lease["attempt"], commit)
     worktrees(place.world).keep(ref, commit)
     return ref

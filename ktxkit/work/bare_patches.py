@@ -25,14 +25,14 @@ from ktxkit.git.objects import Objects
 from ktxkit.git.rules.child import Expected
 from ktxkit.git.rules.patch import documents
 from ktxkit.store import jobs
-from ktxkit.store.branch_lock import Held
+from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.leases import worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.store.world import World
 from ktxkit.work import candidate, integrate, recover, target, verification
 from ktxkit.work import integrate as step
-from ktxkit.work.candidate import Judged, Offer
+from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.closing import open_unit
 from ktxkit.work.collect import CONTRACT, Request, collect
 from ktxkit.work.report import naming_what_moved
@@ -104,7 +104,7 @@ MOVED = "look at what came meanwhile; leave --expect-head out, or give the new o
 
 
 @dataclass(frozen=True)
-class How:
+class BarePatchOptions:
     """What the caller asks for beside the file. `base`: of a bare patch. `policy`: as in a lease."""
 
     base: str = ""
@@ -117,7 +117,7 @@ class How:
     verify_limit: float | None = None
 
 
-def apply_file(world: World, patch: Path, how: How) -> Document:
+def apply_file(world: World, patch: Path, how: BarePatchOptions) -> Document:
     """Apply the patch in `patch` (with its document beside it, or bare with `how.base`); returns the receipt.
 
     Raises Refused (`dirty_target` and others: nothing was changed), BrokenContract (`invalid_patch`, `missing_base`).
@@ -140,27 +140,29 @@ def apply_file(world: World, patch: Path, how: How) -> Document:
                 f"HEAD is {before}, expected {how.expect_head}", where=str(top), hint=MOVED, outcome="target_moved"
             )
         offer, document = offer_from(world, neutral, neutral.objects, patch, how)
-        work = Work(world, held, neutral, neutral.objects, top, ref, before, how, patch, began)
+        work = PatchApplication(world, held, neutral, neutral.objects, top, ref, before, how, patch, began)
         return _applied(work, offer, document)
 
 
 @dataclass(frozen=True)
-class Work:
+class PatchApplication:
     """One application under way."""
 
     world: World
-    held: Held
+    held: HeldBranch
     neutral: Neutral
     objects: Objects
     top: Path
     ref: str
     before: str
-    how: How
+    how: BarePatchOptions
     patch: Path
     began: float
 
 
-def offer_from(world: World, neutral: Neutral, objects: Objects, patch: Path, how: How) -> tuple[Offer, Document]:
+def offer_from(
+    world: World, neutral: Neutral, objects: Objects, patch: Path, how: BarePatchOptions
+) -> tuple[Offer, Document]:
     """What a file hands over, with its document; a bare patch gets one from its base."""
     beside = patch.with_name(patch.name + ".json")
     if beside.is_file():
@@ -205,7 +207,7 @@ def bare_document(world: World, neutral: Neutral, patch: Path, revision: str) ->
     }
 
 
-def _applied(work: Work, offer: Offer, document: Document) -> Document:
+def _applied(work: PatchApplication, offer: Offer, document: Document) -> Document:
     judged = _judged(work, offer, document)
     receipt = _receipt(work, judged, document)
     if judged.outcome != "accepted":
@@ -232,7 +234,7 @@ def _applied(work: Work, offer: Offer, document: Document) -> Document:
     return receipt
 
 
-def _verified(work: Work, commit: str, tree: str) -> Document:
+def _verified(work: PatchApplication, commit: str, tree: str) -> Document:
     path = work.world.writable_store.path(names.verify_dir(work.ref))
     check = verification.Check(work.how.verify, work.how.verify_limit, path, names.VERIFY_LOGS)
     work.world.writable_store.write("intent", names.branch_intent(work.ref), _intent(work), durable=False)
@@ -245,12 +247,12 @@ def _verified(work: Work, commit: str, tree: str) -> Document:
     return run
 
 
-def _judged(work: Work, offer: Offer, document: Document) -> Judged:
+def _judged(work: PatchApplication, offer: Offer, document: Document) -> CandidateVerdict:
     if document["outcome"] == "noop" or not offer.entries:
-        return Judged("noop")
+        return CandidateVerdict("noop")
     breaches = candidate.by_policy(work.neutral, work.objects, offer)
     if breaches or document["outcome"] == "policy_rejected":
-        return Judged("policy_rejected", breaches=tuple(breaches))
+        return CandidateVerdict("policy_rejected", breaches=tuple(breaches))
     tree = work.neutral.tree_of(work.before)
     assert tree is not None, "HEAD is a commit"
     judged = candidate.merged(work.neutral, work.objects, offer, tree, follow=work.how.follow_renames)
@@ -258,10 +260,10 @@ def _judged(work: Work, offer: Offer, document: Document) -> Judged:
         judged = candidate.gated(work.world, judged, tree, {})
     if judged.outcome != "candidate":
         return judged
-    return Judged("accepted", judged.tree, judged.entries, gates=judged.gates, followed=judged.followed)
+    return CandidateVerdict("accepted", judged.tree, judged.entries, gates=judged.gates, followed=judged.followed)
 
 
-def _intent(work: Work) -> Document:
+def _intent(work: PatchApplication) -> Document:
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "intent",
@@ -273,12 +275,12 @@ def _intent(work: Work) -> Document:
     }
 
 
-def _follows(work: Work, receipt: Document) -> Document:
+def _follows(work: PatchApplication, receipt: Document) -> Document:
     """What the intent says once the commit is made and the checkout is about to follow."""
     return {"commit": receipt["commit"], **path_fields(bytes(work.top), "checkout"), "prepared": receipt}
 
 
-def _receipt(work: Work, judged: Judged, document: Document) -> Document:
+def _receipt(work: PatchApplication, judged: CandidateVerdict, document: Document) -> Document:
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "receipt",
@@ -291,14 +293,14 @@ def _receipt(work: Work, judged: Judged, document: Document) -> Document:
         **step.facts_of(judged),
         **({"breaches": document["breaches"]} if "breaches" in document and not judged.breaches else {}),
         "paths": [path_fields(e.path) for e in judged.entries] or step.paths_of(document),
-        **step.handed_over(document),
+        **step.transport_of(document),
         "durationMs": round((work.world.clock.monotonic() - work.began) * 1000, 3),
     }
 
 
 def apply_by_hand(world: World, args: Namespace) -> Document:
     """What `patch-apply -C DIR PATCH` does."""
-    how = How(
+    how = BarePatchOptions(
         base=args.base,
         expect_head=args.expect_head,
         message=args.message or "",
@@ -312,7 +314,7 @@ def apply_by_hand(world: World, args: Namespace) -> Document:
 
 
 @dataclass(frozen=True)
-class AskedUnit:
+class UnitRequest:
     """What the command line asks for. Facts of the job count where it is new, or must agree."""
 
     job: str
@@ -329,7 +331,7 @@ class AskedUnit:
     sparse: Sequence[str] = ()
 
 
-def open_by_hand(world: World, asked: AskedUnit) -> Document:
+def open_by_hand(world: World, asked: UnitRequest) -> Document:
     """Open a unit of a job; returns its lease. The job, its base and the unit's position are made where they are new.
 
     Raises CannotRun, Refused, Blocked.
@@ -348,7 +350,7 @@ def open_by_hand(world: World, asked: AskedUnit) -> Document:
     return open_unit(world, job, unit, base=base, policy=policy, copy=asked.copy, sparse=asked.sparse, owned=False)
 
 
-def _ensure_job(world: World, asked: AskedUnit) -> Document:
+def _ensure_job(world: World, asked: UnitRequest) -> Document:
     """The job with its base fixed, and the base kept at a ref: a projection's commit is on no branch."""
     names.check_job(asked.job)
     job = world.store.read_optional(jobs.CONTRACT, names.job_doc(asked.job))

@@ -17,22 +17,22 @@ from ktxkit.base.errors import BrokenContract, KtxError
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
 from ktxkit.store import jobs
-from ktxkit.store.branch_lock import Held
+from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.world import World
 from ktxkit.work import integrate, recover, verification
 from ktxkit.work import integrate as control
-from ktxkit.work.candidate import Judged, Offer
-from ktxkit.work.integrate import Options, Step, check_message, receipt_of
+from ktxkit.work.candidate import CandidateVerdict, Offer
+from ktxkit.work.integrate import Application, ApplyOptions, check_message, receipt_of
 from ktxkit.work.rules.schedule import Culprit, first_failure, may_confirm, minimal_set
 
 
 @dataclass(frozen=True)
-class Entry:
+class StackedUnit:
     """A unit in a stack. `commit` is empty where it was rejected before any verification."""
 
-    step: Step
+    step: Application
     offer: Offer
-    judged: Judged
+    judged: CandidateVerdict
     commit: str = ""
     run: Document | None = None
     culprit: Culprit | None = None
@@ -43,7 +43,7 @@ class Entry:
 
 
 def apply_batch(
-    world: World, job: Document, units: Sequence[jobs.Unit], options: Options
+    world: World, job: Document, units: Sequence[jobs.Unit], options: ApplyOptions
 ) -> dict[str, Document | KtxError]:
     """Apply the collected patches of many units with one verification where it passes; by key, in unit order.
 
@@ -59,8 +59,8 @@ def apply_batch(
             todo = []
             for unit in units:
                 step = integrate.begin(world, job, unit, held, options)
-                offered = _offer(step, neutral) if isinstance(step, Step) else step
-                if isinstance(step, Step) and isinstance(offered, Offer):
+                offered = _offer(step, neutral) if isinstance(step, Application) else step
+                if isinstance(step, Application) and isinstance(offered, Offer):
                     todo.append((step, offered))
                 elif not isinstance(offered, Offer):
                     found[unit.key] = offered
@@ -69,14 +69,14 @@ def apply_batch(
     return {unit.key: found[unit.key] for unit in units}
 
 
-def _offer(step: Step, neutral: Neutral) -> Offer | KtxError:
+def _offer(step: Application, neutral: Neutral) -> Offer | KtxError:
     try:
         return integrate.offer_of(step, neutral)
     except BrokenContract as error:
         return error
 
 
-def _decide_and_move(batch: Batch, todo: list[tuple[Step, Offer]]) -> dict[str, Document]:
+def _decide_and_move(batch: Batch, todo: list[tuple[Application, Offer]]) -> dict[str, Document]:
     for step, _ in todo:
         integrate.announce(step)
     integrate.start(todo[0][0])  # whoever finds us dead looks there, and heals the checkout
@@ -93,7 +93,7 @@ def _decide_and_move(batch: Batch, todo: list[tuple[Step, Offer]]) -> dict[str, 
     return receipts
 
 
-def _settle(entry: Entry) -> Document:
+def _settle(entry: StackedUnit) -> Document:
     if entry.judged.outcome == "candidate":
         return integrate.accept(entry.step, entry.judged, entry.commit, entry.run)
     receipt = receipt_of(entry.step, entry.judged, entry.run)
@@ -109,19 +109,21 @@ class Batch:
 
     world: World
     job: Document
-    held: Held
+    held: HeldBranch
     neutral: Neutral
     objects: Objects
     before: str
     asked: int = 0
     controlled: bool = False
     culprits: int = 0
-    doubtful: list[tuple[Entry, list[Entry]]] = field(default_factory=list)  # culprit, and what it fails with
+    doubtful: list[tuple[StackedUnit, list[StackedUnit]]] = field(
+        default_factory=list
+    )  # culprit, and what it fails with
     logs: set[str] = field(default_factory=set)
 
-    def decide(self, todo: list[tuple[Step, Offer]]) -> list[Entry]:
+    def decide(self, todo: list[tuple[Application, Offer]]) -> list[StackedUnit]:
         """Every unit with its outcome, in order."""
-        total, decided = len(todo), list[Entry]()
+        total, decided = len(todo), list[StackedUnit]()
         head = self.before
         with todo[0][0].trace.timed("verification", "batch_verification", {"units": total}) as told:
             while todo:
@@ -136,21 +138,23 @@ class Batch:
         self._drop_logs(decided)
         return decided
 
-    def stack(self, todo: Sequence[tuple[Step, Offer]], head: str) -> list[Entry]:
+    def stack(self, todo: Sequence[tuple[Application, Offer]], head: str) -> list[StackedUnit]:
         """Each unit merged and gated on top of those before it; a rejected one is left out of the stack."""
         entries = []
         for step, offer in todo:
             if step.patch["outcome"] == "noop":
-                entries.append(Entry(step, offer, Judged("noop")))
+                entries.append(StackedUnit(step, offer, CandidateVerdict("noop")))
                 continue
             judged = integrate.judge(step, self.neutral, self.objects, offer, head)
             commit = ""
             if judged.outcome == "candidate":
                 commit = head = integrate.commit_of(step, self.neutral, judged, head)
-            entries.append(Entry(step, offer, judged, commit))
+            entries.append(StackedUnit(step, offer, judged, commit))
         return entries
 
-    def _round(self, entries: list[Entry], stacked: list[Entry], decided: list[Entry]) -> list[Entry]:
+    def _round(
+        self, entries: list[StackedUnit], stacked: list[StackedUnit], decided: list[StackedUnit]
+    ) -> list[StackedUnit]:
         """The entries that this round decides: all of them, or those up to the first culprit."""
         if not stacked:
             return entries
@@ -178,7 +182,7 @@ class Batch:
         before = entries[: entries.index(culprit)]
         return [*(replace(entry, run=runs[first - 1]) if entry.commit else entry for entry in before), rejected]
 
-    def verify(self, stacked: Sequence[Entry], *, search: bool = True) -> Document:
+    def verify(self, stacked: Sequence[StackedUnit], *, search: bool = True) -> Document:
         """Verify the last of a stack. `search`: looking for blame, so that no pass on record answers for it."""
         self.asked += 1
         top = stacked[-1]
@@ -189,7 +193,7 @@ class Batch:
             self.logs.add(run["log"])
         return {**run, "batch": [entry.key for entry in stacked]}
 
-    def _control(self, any_step: Step) -> None:
+    def _control(self, any_step: Application) -> None:
         """The same command without any of the units. Raises Refused where it fails: then nobody is blamed."""
         if self.controlled:
             return
@@ -199,9 +203,9 @@ class Batch:
         assert tree is not None, "the integration head is a commit"
         control.control(self.world, self.held, integrate.check_of(any_step), self.before, tree)
 
-    def _blame(self, culprit: Entry, earlier: list[Entry], total: int, left: int) -> Culprit:
+    def _blame(self, culprit: StackedUnit, earlier: list[StackedUnit], total: int, left: int) -> Culprit:
         """Whether the culprit fails on its own, or which smallest part of what came before it fails with it."""
-        together: list[Entry] = []
+        together: list[StackedUnit] = []
         if self._fails([], culprit) is not True and earlier:
             together = minimal_set(earlier, lambda some: self._fails(some, culprit) is True)
         self.culprits += 1
@@ -211,7 +215,7 @@ class Batch:
             self.doubtful.append((culprit, together))
         return Culprit(culprit.key, tuple(entry.key for entry in together))
 
-    def _fails(self, some: Sequence[Entry], culprit: Entry) -> bool | None:
+    def _fails(self, some: Sequence[StackedUnit], culprit: StackedUnit) -> bool | None:
         """Whether some units and the culprit fail on top of the start; None where they cannot be stacked there."""
         entries = self.stack([(entry.step, entry.offer) for entry in (*some, culprit)], self.before)
         if not all(entry.commit for entry in entries):
@@ -224,12 +228,12 @@ class Batch:
             if may_confirm(total, self.culprits, self.asked):
                 self._confirm(culprit, together)
 
-    def _confirm(self, culprit: Entry, together: list[Entry]) -> None:
+    def _confirm(self, culprit: StackedUnit, together: list[StackedUnit]) -> None:
         """Ask the decisive question again. Raises Refused where it is answered differently: the gate is flaky."""
         if self._fails(together, culprit) is False:
             raise control.flaky([culprit.key])
 
-    def _drop_logs(self, decided: Sequence[Entry]) -> None:
+    def _drop_logs(self, decided: Sequence[StackedUnit]) -> None:
         kept = {entry.run["log"] for entry in decided if entry.culprit and entry.run and "log" in entry.run}
         for log in self.logs - kept:
             files.remove(Path(log))

@@ -36,7 +36,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Judged:
+class CandidateVerdict:
     """`outcome`: `candidate` (then `tree` may go on to the next judge), `subsumed`, or the word of its rejection."""
 
     outcome: str
@@ -124,30 +124,32 @@ def _content(objects: Objects, entries: Sequence[Entry], policy: Policy) -> dict
     return {e.new.oid: objects.content(e.new.oid) for e in entries if e.new.kind not in NO_BLOB}
 
 
-def merged(neutral: Neutral, objects: Objects, offer: Offer, integration_tree: str, *, follow: bool = False) -> Judged:
+def merged(
+    neutral: Neutral, objects: Objects, offer: Offer, integration_tree: str, *, follow: bool = False
+) -> CandidateVerdict:
     """Merge and prove. `follow`: an upstream rename is followed where the new path passes the policy."""
     upstream = merging.changes(neutral, offer.base_tree, integration_tree)
     merging.prefetch(neutral, core_merge.needed(offer.entries, upstream))
     wide = len(offer.entries) > staging.MANY
     made = merging.merge(neutral, offer.base_tree, integration_tree, offer.tree, wide=wide)
     if not made.clean:
-        return Judged("textual_conflict", conflicts=tuple(core_merge.textual(made, offer.entries, upstream)))
+        return CandidateVerdict("textual_conflict", conflicts=tuple(core_merge.textual(made, offer.entries, upstream)))
     if made.tree == integration_tree:
-        return Judged("subsumed", tree=made.tree)
+        return CandidateVerdict("subsumed", tree=made.tree)
     result = tuple(merging.changes(neutral, integration_tree, made.tree))
     wrong = core_merge.disproved(result, offer.entries, upstream)
     moved = core_merge.renames(result, offer.entries, upstream) if wrong and follow else {}
     if wrong and not (moved and {c.path for c in wrong} == set(moved.values())):
-        return Judged("textual_conflict", conflicts=tuple(wrong))
+        return CandidateVerdict("textual_conflict", conflicts=tuple(wrong))
     if moved:
         there = replace(offer, entries=tuple(entry for entry in result if entry.path in set(moved.values())))
         breaches = by_policy(neutral, objects, there)
         if breaches:
-            return Judged("policy_rejected", breaches=tuple(breaches), followed=moved)
+            return CandidateVerdict("policy_rejected", breaches=tuple(breaches), followed=moved)
     back = _put_back(neutral, offer, integration_tree, result, upstream)
     if back:
-        return Judged(SUSPECT, conflicts=tuple(back))
-    return Judged("candidate", tree=made.tree, entries=result, followed=moved)
+        return CandidateVerdict(SUSPECT, conflicts=tuple(back))
+    return CandidateVerdict("candidate", tree=made.tree, entries=result, followed=moved)
 
 
 def _put_back(
@@ -158,7 +160,7 @@ def _put_back(
     return core_merge.reverted(result, target)
 
 
-def gated(world: World, judged: Judged, base_tree: str, options: Mapping[str, Any]) -> Judged:
+def gated(world: World, judged: CandidateVerdict, base_tree: str, options: Mapping[str, Any]) -> CandidateVerdict:
     """The gates' word on a candidate tree: new findings of level error are a semantic conflict.
 
     With the option `prune` what dangles is taken out of the tree, and it may go on where every gate then passes.

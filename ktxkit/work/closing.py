@@ -28,9 +28,19 @@ from ktxkit.observer.observe import sealing_hold
 from ktxkit.observer.status import who
 from ktxkit.store import jobs
 from ktxkit.store.jobs import Unit
-from ktxkit.store.leases import LEASE, SENTINEL, Place, must_be_ours, path_of, placed, standing, worktrees
+from ktxkit.store.leases import LEASE, SENTINEL, LeaseLocation, must_be_ours, path_of, placed, presence, worktrees
 from ktxkit.store.rules import names
-from ktxkit.store.rules.worktrees import KEPT, Open, Seen, Work, can_be_kept, decide_open, unsaved, way_out, why_dead
+from ktxkit.store.rules.worktrees import (
+    KEPT,
+    HeldWork,
+    LeaseFacts,
+    Open,
+    can_be_kept,
+    decide_open,
+    unsaved,
+    way_out,
+    why_dead,
+)
 from ktxkit.store.worktrees import Registered
 from ktxkit.store.world import World
 from ktxkit.work.attic import NAMED, to_attic, work_in
@@ -46,7 +56,7 @@ def row(world: World, entry: Registered, *, prune: bool) -> Document | None:
         return None
     place, lease, job = found
     busy = processes_inside(entry.path)
-    seen = Seen(
+    seen = LeaseFacts(
         state="closed",
         outcome="crash",
         job_state=job["state"],
@@ -66,7 +76,7 @@ def row(world: World, entry: Registered, *, prune: bool) -> Document | None:
     return {**made, **({"dead": why} if why else {}), **(_cleared(place, lease) if why and prune else {})}
 
 
-def _found(world: World, path: Path) -> tuple[Place, Document, Document] | None:
+def _found(world: World, path: Path) -> tuple[LeaseLocation, Document, Document] | None:
     """The place of its unit, a lease as it must have been, and its job."""
     parts = Path(os.path.relpath(path, world.store.path("worktrees"))).parts
     named = _NAME.fullmatch(parts[1]) if len(parts) == 2 else None
@@ -77,7 +87,7 @@ def _found(world: World, path: Path) -> tuple[Place, Document, Document] | None:
     unit = next((unit for unit in jobs.units(job) if unit.position == position), None)
     if unit is None or names.unit_name(unit.position, unit.key) != named["unit"]:
         return None
-    place = Place.of_unit(world, job, unit)
+    place = LeaseLocation.of_unit(world, job, unit)
     lease, there, admin = place.read(LEASE), identify(path), git_dir_of(path)
     if lease is None or there is None or admin is None or path_of(lease) == path:
         return None
@@ -88,7 +98,7 @@ def _found(world: World, path: Path) -> tuple[Place, Document, Document] | None:
     return place, {**placed(later, path, admin, there), **own}, job
 
 
-def _cleared(place: Place, lease: Document) -> Document:
+def _cleared(place: LeaseLocation, lease: Document) -> Document:
     path = path_of(lease)
     try:
         with place.locked(wait=0):
@@ -103,7 +113,7 @@ SAMPLE = 20  # names of an account that a lease shows
 SAME = ("jobId", "unitKey", "position", "attempt", "base", "path", "pathB64", "branch")
 
 
-def close(place: Place, outcome: str, *, discard: bool = False, reason: str = "") -> Document:
+def close(place: LeaseLocation, outcome: str, *, discard: bool = False, reason: str = "") -> Document:
     """End the lease of a place; returns it as it is now. Closing again with the same outcome changes nothing."""
     with place.locked():
         recover_opening(place)
@@ -121,9 +131,9 @@ def close(place: Place, outcome: str, *, discard: bool = False, reason: str = ""
         return _keep(place, lease, outcome, reason) if outcome in KEPT else _remove(place, lease, outcome, discard)
 
 
-def _remove(place: Place, lease: Document, outcome: str, discard: bool) -> Document:
+def _remove(place: LeaseLocation, lease: Document, outcome: str, discard: bool) -> Document:
     path, work = path_of(lease), None
-    found = standing(place.world, lease, path)
+    found = presence(place.world, lease, path)
     if found.present and not found.same:
         raise Blocked("another directory stands where the lease's worktree was", where=str(path), hint="move it away")
     if found.present:
@@ -139,7 +149,7 @@ def _remove(place: Place, lease: Document, outcome: str, discard: bool) -> Docum
     return remove(place, lease, outcome, discard=discard, work=work)
 
 
-def _must_not_be_held(place: Place, lease: Document) -> None:
+def _must_not_be_held(place: LeaseLocation, lease: Document) -> None:
     """What was written after the attempt's end is looked at, and kept, before anything goes."""
     held = sealing_hold(place, lease)
     if held:
@@ -147,7 +157,9 @@ def _must_not_be_held(place: Place, lease: Document) -> None:
         raise Blocked(f"the worktree cannot be removed: {held}", where=str(path_of(lease)), hint=hint)
 
 
-def remove(place: Place, lease: Document, outcome: str, *, discard: bool, work: Work | None = None) -> Document:
+def remove(
+    place: LeaseLocation, lease: Document, outcome: str, *, discard: bool, work: HeldWork | None = None
+) -> Document:
     """Remove checkout, registration and a branch that was made for it; work that is nowhere else is kept at the attic.
 
     A branch with commits of its own stays, unless `discard` is given. `work`: what was just read of the checkout. The
@@ -162,7 +174,7 @@ def remove(place: Place, lease: Document, outcome: str, *, discard: bool, work: 
     return done
 
 
-def _branch_stays(place: Place, lease: Document, *, discard: bool) -> bool:
+def _branch_stays(place: LeaseLocation, lease: Document, *, discard: bool) -> bool:
     """Delete the branch that was made for the worktree; True where it stays for the commits that are only there."""
     ref, git = lease.get("branch", ""), worktrees(place.world).git  # the world may stand in what just went
     tip = git.resolve(ref) if lease.get("createdBranch") else None
@@ -175,7 +187,7 @@ def _branch_stays(place: Place, lease: Document, *, discard: bool) -> bool:
     return not worktrees(place.world).delete_branch(ref, tip)
 
 
-def _keep(place: Place, lease: Document, outcome: str, reason: str) -> Document:
+def _keep(place: LeaseLocation, lease: Document, outcome: str, reason: str) -> Document:
     path = path_of(lease)
     there = place.world.git.at(path) if identify(path) is not None else None
     head = there.resolve("HEAD") if there is not None else None
@@ -192,7 +204,7 @@ def _keep(place: Place, lease: Document, outcome: str, reason: str) -> Document:
     return closed(place, lease, outcome)
 
 
-def closed(place: Place, lease: Document, outcome: str, **facts: Any) -> Document:
+def closed(place: LeaseLocation, lease: Document, outcome: str, **facts: Any) -> Document:
     """Write the lease as closed; returns it."""
     now = timestamp(place.world.clock.now())
     done = {**lease, **facts, "state": "closed", "outcome": outcome, "closedAt": now}
@@ -217,12 +229,12 @@ def open_unit(
     dead, the next opening takes the worktree over. Raises CannotRun, Refused (in use, other base), Blocked (another
     directory stands there); a failure leaves nothing behind.
     """
-    place = Place.of_unit(world, job, unit)
+    place = LeaseLocation.of_unit(world, job, unit)
     with place.locked():
         recover_opening(place)
         old = place.read(LEASE)
         usual = world.writable_store.path(names.worktree_dir(job["jobId"], unit.position, unit.key))
-        what = decide_open(old, standing(world, old, usual), base)
+        what = decide_open(old, presence(world, old, usual), base)
         if what is Open.REUSE:
             assert old is not None
             return old
@@ -243,7 +255,7 @@ def _facts(job: Document, unit: Unit, policy: Mapping[str, Any]) -> Document:
     }
 
 
-def make_way(place: Place, what: Open, old: Document | None, usual: Path) -> Path:
+def make_way(place: LeaseLocation, what: Open, old: Document | None, usual: Path) -> Path:
     """Free the path for a new worktree, or refuse; returns where it goes. The lock is held."""
     path = path_of(old) if old is not None else usual
     if old is not None and what is not Open.BESIDE:
@@ -278,7 +290,7 @@ def close_unit(
 
     Raises Refused where removing would lose work and `discard` is not given; with it the work goes to the attic first.
     """
-    place = Place.of_unit(world, job, unit)
+    place = LeaseLocation.of_unit(world, job, unit)
     if place.read(LEASE) is None:
         raise CannotRun(f"unit {unit.key!r} of {job['jobId']} has no worktree", hint="open it with worktree-open")
     return close(place, outcome, discard=discard, reason=reason)

@@ -32,14 +32,14 @@ from ktxkit.store.rules import names
 from ktxkit.store.worktrees import PLAIN
 from ktxkit.store.world import World
 from ktxkit.work import selection
-from ktxkit.work.rules.policy import BREACHES_KEPT, Breach, Facts, Policy, collisions, judge, policy_digest
+from ktxkit.work.rules.policy import BREACHES_KEPT, Breach, Policy, TreeContents, collisions, judge, policy_digest
 
 SAMPLE = 20  # paths of an account that a document shows
 COLLISIONS_SHOWN = 100
 
 
 @dataclass(frozen=True)
-class Taken:
+class CollectedTree:
     """The tree that was taken, and the commit that its change counts from."""
 
     world: World
@@ -51,7 +51,7 @@ class Taken:
     tree: str
 
 
-def record(taken: Taken, patch: Path, unchanged: Callable[[], None]) -> Document:
+def record(taken: CollectedTree, patch: Path, unchanged: Callable[[], None]) -> Document:
     """The document, and before it the kept commit and the proven patch.
 
     `unchanged` raises Refused where the worktree changed meanwhile: nothing has a name or a ref before it was asked.
@@ -79,7 +79,7 @@ def record(taken: Taken, patch: Path, unchanged: Callable[[], None]) -> Document
     return document
 
 
-def _facts(taken: Taken, base_tree: str, outcome: str) -> Document:
+def _facts(taken: CollectedTree, base_tree: str, outcome: str) -> Document:
     request = taken.request
     return {
         "schemaVersion": SCHEMA_VERSION,
@@ -100,7 +100,7 @@ def _facts(taken: Taken, base_tree: str, outcome: str) -> Document:
 
 
 def _handed_over(
-    taken: Taken, entries: Sequence[Entry], base_tree: str, patch: Path, unchanged: Callable[[], None]
+    taken: CollectedTree, entries: Sequence[Entry], base_tree: str, patch: Path, unchanged: Callable[[], None]
 ) -> Document:
     """The commit kept at its ref, then the patch file, proved by a round trip; nothing for an empty change.
 
@@ -123,7 +123,7 @@ def _handed_over(
     return {**told, "transport": "patch", "patchDigest": digest, "patchBytes": size}
 
 
-def _commit(taken: Taken) -> Document:
+def _commit(taken: CollectedTree) -> Document:
     """The unit's commit; without a ref it is only an object."""
     request = taken.request
     seconds = int(taken.world.clock.now().timestamp())
@@ -132,7 +132,7 @@ def _commit(taken: Taken) -> Document:
     return {"commit": commit, "ref": request.ref} if request.ref else {"commit": commit}
 
 
-def _keep(taken: Taken, commit: str, entries: Sequence[Entry]) -> None:
+def _keep(taken: CollectedTree, commit: str, entries: Sequence[Entry]) -> None:
     """The unit's commit, flushed and kept at its ref, where it has one."""
     world, ref = taken.world, taken.request.ref
     if not ref:
@@ -161,7 +161,7 @@ def judge_entries(
     declared: frozenset[bytes] = frozenset()
     if any(entry.new.kind == "gitlink" for entry in entries):
         declared = declared_submodules(neutral, objects, tree)
-    return judge(entries, Policy.of(policy), Facts(links, content, declared, patch_bytes))
+    return judge(entries, Policy.of(policy), TreeContents(links, content, declared, patch_bytes))
 
 
 def declared_submodules(neutral: Neutral, objects: Objects, tree: str) -> frozenset[bytes]:
@@ -279,7 +279,7 @@ def collect(world: World, request: Request, patch: Path) -> Document:
         staging.stage(state.status)
         with child_effects.begin_look(git) if chosen.take else nullcontext() as look:
             tree = staging.tree(state.head)
-            taken = Taken(world, request, neutral, state, chosen, base, tree)
+            taken = CollectedTree(world, request, neutral, state, chosen, base, tree)
             return record(taken, patch, lambda: _require_unchanged(git, state, look))
 
 

@@ -28,12 +28,12 @@ from ktxkit.git import merging, stale
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
 from ktxkit.store import jobs, leases
-from ktxkit.store.branch_lock import Held
+from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Tracer
 from ktxkit.store.world import World
 from ktxkit.work import candidate, recover, target, verification
-from ktxkit.work.candidate import Judged, Offer
+from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.report import naming_what_moved
 from ktxkit.work.verification import Check
 
@@ -42,7 +42,7 @@ KEPT = 10_000  # conflicts, breaches or findings in one receipt
 
 
 @dataclass(frozen=True)
-class Options:
+class ApplyOptions:
     """How to apply. `verify_limit`: seconds. `gate_options`: keyword arguments for the gates."""
 
     verify: Sequence[str] = ()
@@ -55,14 +55,14 @@ class Options:
 
 
 @dataclass
-class Step:
+class Application:
     """One application under way."""
 
     world: World
     job: Document
     unit: jobs.Unit
-    held: Held
-    options: Options
+    held: HeldBranch
+    options: ApplyOptions
     patch: Document
     before: str
     began: float
@@ -90,7 +90,7 @@ def check_message(message: str) -> None:
         )
 
 
-def message_of(step: Step) -> str:
+def message_of(step: Application) -> str:
     """The integration commit's message, with trailers that name what it carries."""
     lead = step.options.message.strip() or f"{step.unit.key}: integrated by ktxkit"
     digest = step.patch.get("patchDigest", "")
@@ -98,7 +98,7 @@ def message_of(step: Step) -> str:
     return f"{lead}\n\nKtx-Job: {step.job['jobId']}\nKtx-Unit: {step.unit.key}\n{patch}"
 
 
-def intent_of(step: Step) -> Document:
+def intent_of(step: Application) -> Document:
     """The document that says this application has begun."""
     digest = step.patch.get("patchDigest")
     return {
@@ -117,7 +117,7 @@ def intent_of(step: Step) -> Document:
     }
 
 
-def receipt_of(step: Step, judged: Judged, run: Document | None = None) -> Document:
+def receipt_of(step: Application, judged: CandidateVerdict, run: Document | None = None) -> Document:
     """The document that says this application is done, without a commit."""
     made: Document = {
         "schemaVersion": SCHEMA_VERSION,
@@ -134,7 +134,7 @@ def receipt_of(step: Step, judged: Judged, run: Document | None = None) -> Docum
         "nonce": step.held.nonce,
         **facts_of(judged),
         "paths": [path_fields(entry.path) for entry in judged.entries] or paths_of(step.patch),
-        **handed_over(step.patch),
+        **transport_of(step.patch),
         **({"verification": run} if run else {}),
         **({"message": verification.why_not(run)} if run and judged.outcome == "verification_failed" else {}),
         "durationMs": round((step.world.clock.monotonic() - step.began) * 1000, 3),
@@ -147,13 +147,13 @@ def paths_of(patch: Document) -> list[Document]:
     return [{key: item[key] for key in ("path", "pathB64") if key in item} for item in patch["paths"]]
 
 
-def handed_over(patch: Document) -> Document:
+def transport_of(patch: Document) -> Document:
     """How the change came: the patch's digest, or that objects had to do."""
     made = {"patchDigest": patch["patchDigest"]} if "patchDigest" in patch else {}
     return made | ({"transport": "objects"} if patch["transport"] == "objects" else {})
 
 
-def facts_of(judged: Judged) -> Document:
+def facts_of(judged: CandidateVerdict) -> Document:
     """Conflicts, findings, breaches and what was looked at, as a receipt has them."""
     made: Document = {
         "conflicts": [clash.document() for clash in judged.conflicts[:KEPT]],
@@ -172,7 +172,7 @@ def facts_of(judged: Judged) -> Document:
     return made
 
 
-def blamed(world: World, held: Held, check: Check, without: tuple[str, str], now: tuple[str, str]) -> Document:
+def blamed(world: World, held: HeldBranch, check: Check, without: tuple[str, str], now: tuple[str, str]) -> Document:
     """The account of a failure that is proven the change's. `without` and `now`: commit and tree, without it and with.
 
     Raises Refused where the gate fails without the change, or passes this time.
@@ -184,7 +184,7 @@ def blamed(world: World, held: Held, check: Check, without: tuple[str, str], now
     return again
 
 
-def control(world: World, held: Held, check: Check, commit: str, tree: str) -> None:
+def control(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> None:
     """The command without the change: asked once for each tree and command of a job, whatever it answers.
 
     Raises Refused where it fails: then nobody is blamed.
@@ -208,28 +208,28 @@ def flaky(units: list[str]) -> Refused:
 
 
 DONE = ("accepted", "subsumed", "noop")
-PATHS_TOLD = 1000  # paths in one trace event
+PATHS_SHOWN = 1000  # paths in one trace event
 
 
 def apply_unit(
-    world: World, job: Document, unit: jobs.Unit, *, verify: Sequence[str] = (), options: Options | None = None
+    world: World, job: Document, unit: jobs.Unit, *, verify: Sequence[str] = (), options: ApplyOptions | None = None
 ) -> Document:
     """Apply the unit's collected patch; returns the receipt, whose `outcome` says how it ended.
 
     A unit that is integrated already has its receipt returned. Raises Refused for a failed precondition, Blocked where
     the branch is not as we left it, BrokenContract for a damaged patch.
     """
-    options = options or Options()
+    options = options or ApplyOptions()
     options = replace(options, verify=verify) if verify else options
     check_message(options.message)
     with recover.holding(world, job["integrationRef"], job) as held:
         return _apply(world, job, unit, held, options)
 
 
-def _apply(world: World, job: Document, unit: jobs.Unit, held: Held, options: Options) -> Document:
+def _apply(world: World, job: Document, unit: jobs.Unit, held: HeldBranch, options: ApplyOptions) -> Document:
     held.note(phase="preflight")
     step = begin(world, job, unit, held, options)
-    if not isinstance(step, Step):
+    if not isinstance(step, Application):
         return step
     announce(step)
     with naming(step):
@@ -244,13 +244,15 @@ def _apply(world: World, job: Document, unit: jobs.Unit, held: Held, options: Op
     return receipt
 
 
-def naming(step: Step) -> AbstractContextManager[None]:
+def naming(step: Application) -> AbstractContextManager[None]:
     """A failure after the branch has moved names the unit's commit on it."""
     again = f"patch-apply --job {step.job['jobId']} --unit {step.unit.key}"
     return naming_what_moved(step.world, step.held, step.doc("intent"), f"unit {step.unit.key} is integrated", again)
 
 
-def begin(world: World, job: Document, unit: jobs.Unit, held: Held, options: Options) -> Step | Document:
+def begin(
+    world: World, job: Document, unit: jobs.Unit, held: HeldBranch, options: ApplyOptions
+) -> Application | Document:
     """The step of a unit whose preconditions hold; its receipt where it is integrated already. Raises Refused."""
     place = (job["jobId"], unit.position, unit.key)
     patch = world.store.read_optional("patch", names.unit_doc(*place, "patch"))
@@ -266,16 +268,16 @@ def begin(world: World, job: Document, unit: jobs.Unit, held: Held, options: Opt
             f"the integration head is {before}, expected {options.expect_head}", hint="somebody integrated meanwhile"
         )
     attempt = old.get("attempt", 1) + 1 if old else 1
-    return Step(world, job, unit, held, options, patch, before, world.clock.monotonic(), attempt)
+    return Application(world, job, unit, held, options, patch, before, world.clock.monotonic(), attempt)
 
 
-def announce(step: Step) -> None:
+def announce(step: Application) -> None:
     """The trace says that a patch is being applied."""
     facts = {"patchDigest": step.patch.get("patchDigest"), "before": step.before, "paths": _told(step.patch["paths"])}
     step.trace.emit("integration", "patch_apply_started", facts)
 
 
-def tell(step: Step, receipt: Document) -> None:
+def tell(step: Application, receipt: Document) -> None:
     """The trace says how it ended: paths, and why."""
     facts = {
         "outcome": receipt["outcome"],
@@ -293,7 +295,7 @@ def tell(step: Step, receipt: Document) -> None:
 
 
 def _told(paths: Sequence[Document]) -> list[str]:
-    return [item["path"] for item in paths[:PATHS_TOLD]]
+    return [item["path"] for item in paths[:PATHS_SHOWN]]
 
 
 def _same_receipt(old: Document, patch: Document, unit: jobs.Unit) -> Document:
@@ -305,11 +307,11 @@ def _same_receipt(old: Document, patch: Document, unit: jobs.Unit) -> Document:
     )
 
 
-def _decided(step: Step, neutral: Neutral, objects: Objects) -> Document:
+def _decided(step: Application, neutral: Neutral, objects: Objects) -> Document:
     """Judge, and write what was decided."""
     start(step)
     if step.patch["outcome"] == "noop":
-        return close(step, receipt_of(step, Judged("noop")))
+        return close(step, receipt_of(step, CandidateVerdict("noop")))
     judged = judge(step, neutral, objects, offer_of(step, neutral), step.before)
     if judged.outcome != "candidate":
         return close(step, receipt_of(step, judged))
@@ -321,25 +323,25 @@ def _decided(step: Step, neutral: Neutral, objects: Objects) -> Document:
     return accept(step, judged, commit, run)
 
 
-def start(step: Step) -> None:
+def start(step: Application) -> None:
     """The intent, before anything else of the step."""
     step.held.begin("apply", step.doc("intent"))
     step.world.writable_store.write("intent", step.doc("intent"), intent_of(step), durable=False)
 
 
-def offer_of(step: Step, neutral: Neutral) -> Offer:
+def offer_of(step: Application, neutral: Neutral) -> Offer:
     """What the unit hands over, proven. Raises BrokenContract (`invalid_patch`, `missing_base`)."""
     lease = step.world.store.read_optional("lease", step.doc("lease"))
     path = step.world.store.path(names.patch_file(*step.place))
     return candidate.offer_of(step.world, neutral, step.patch, path, lease.get("policy", {}) if lease else {})
 
 
-def judge(step: Step, neutral: Neutral, objects: Objects, offer: Offer, onto: str) -> Judged:
+def judge(step: Application, neutral: Neutral, objects: Objects, offer: Offer, onto: str) -> CandidateVerdict:
     """Policy, merge and gates on top of a commit."""
     step.held.note(phase="policy")
     breaches = candidate.by_policy(neutral, objects, offer)
     if breaches:
-        return Judged("policy_rejected", breaches=tuple(breaches))
+        return CandidateVerdict("policy_rejected", breaches=tuple(breaches))
     step.held.note(phase="merging")
     tree = neutral.tree_of(onto)
     assert tree is not None, "the integration head is a commit"
@@ -355,13 +357,13 @@ def judge(step: Step, neutral: Neutral, objects: Objects, offer: Offer, onto: st
     return replace(done, entries=tuple(merging.changes(neutral, tree, done.tree)))
 
 
-def commit_of(step: Step, neutral: Neutral, judged: Judged, onto: str) -> str:
+def commit_of(step: Application, neutral: Neutral, judged: CandidateVerdict, onto: str) -> str:
     """The candidate's commit on top of another."""
     seconds = int(step.world.clock.now().timestamp())
     return merging.commit_tree(neutral, judged.tree, onto, message_of(step), seconds)
 
 
-def check_of(step: Step) -> verification.Check:
+def check_of(step: Application) -> verification.Check:
     """The verify command of the options, in the job's checkout of candidates."""
     return verification.Check(
         step.options.verify,
@@ -372,7 +374,9 @@ def check_of(step: Step) -> verification.Check:
     )
 
 
-def _verified(step: Step, neutral: Neutral, judged: Judged, commit: str) -> tuple[Judged, Document]:
+def _verified(
+    step: Application, neutral: Neutral, judged: CandidateVerdict, commit: str
+) -> tuple[CandidateVerdict, Document]:
     """The verify command's word on the candidate, in a checkout of it. Raises Refused where the gate is unknown."""
     check = check_of(step)
     with step.trace.timed("verification", "patch_verification", {"argv": list(check.argv)}) as told:
@@ -386,7 +390,7 @@ def _verified(step: Step, neutral: Neutral, judged: Judged, commit: str) -> tupl
     return (judged if verification.passed(run) else replace(judged, outcome="verification_failed")), run
 
 
-def require_unmoved(held: Held, ref: str, before: str) -> None:
+def require_unmoved(held: HeldBranch, ref: str, before: str) -> None:
     """Raises Blocked where a verification moved the branch that it was to judge."""
     there = held.git.resolve(ref)
     if there != before:
@@ -397,7 +401,7 @@ def require_unmoved(held: Held, ref: str, before: str) -> None:
         )
 
 
-def accept(step: Step, judged: Judged, commit: str, run: Document | None) -> Document:
+def accept(step: Application, judged: CandidateVerdict, commit: str, run: Document | None) -> Document:
     """Journal the commit with its receipt-to-be, move the branch, write the receipt."""
     step.held.note(phase="committing")
     done = replace(judged, outcome="accepted")
@@ -408,7 +412,7 @@ def accept(step: Step, judged: Judged, commit: str, run: Document | None) -> Doc
     return close(step, receipt, commit)
 
 
-def move_ref(held: Held, ref: str, new: str, old: str) -> None:
+def move_ref(held: HeldBranch, ref: str, new: str, old: str) -> None:
     """Compare-and-swap. Raises Blocked where the branch is not where it was under our lock."""
     held.note(phase="moving")
     words = ("update-ref", "--no-deref", ref, new, old)
@@ -429,7 +433,7 @@ def move_ref(held: Held, ref: str, new: str, old: str) -> None:
         )
 
 
-def close(step: Step, receipt: Document, head: str | None = None) -> Document:
+def close(step: Application, receipt: Document, head: str | None = None) -> Document:
     """The receipt, and with it the end of the step; the branch is at `head`."""
     step.world.writable_store.write("receipt", step.doc("receipt"), receipt)
     step.held.settle(head or step.before)

@@ -14,7 +14,7 @@ from ktxkit.base.errors import Blocked, CannotRun, Refused
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import plural
 from ktxkit.store import jobs
-from ktxkit.store.branch_lock import Held
+from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import integrate, land, recover, verification
@@ -24,7 +24,7 @@ SHOWN = 10  # unit keys in a message
 
 
 @dataclass(frozen=True)
-class Ask:
+class VerifyRequest:
     """What to run. `limit`: seconds; `summary`: a line for the record."""
 
     argv: Sequence[str]
@@ -32,7 +32,7 @@ class Ask:
     summary: str = ""
 
 
-def verify_job(world: World, job: Document, ask: Ask) -> Document:
+def verify_job(world: World, job: Document, ask: VerifyRequest) -> Document:
     """Run the command on the integration head, under the lock; returns the receipt (contract `verification`).
 
     Raises Refused where a unit has no outcome yet, Blocked where the head is not what the receipts say or the command
@@ -83,7 +83,7 @@ def _require_terminal(world: World, job: Document) -> None:
         )
 
 
-def _require_contained(held: Held, job: Document, head: str, accepted: Sequence[Document]) -> None:
+def _require_contained(held: HeldBranch, job: Document, head: str, accepted: Sequence[Document]) -> None:
     """The head is the last accepted commit, every accepted commit is in it, none twice and nothing else."""
     commits = [unit["commit"] for unit in accepted]
     there = held.git.run("rev-list", "--first-parent", f"{job['targetAtStart']}..{head}", "--").lines
@@ -97,7 +97,9 @@ def _require_contained(held: Held, job: Document, head: str, accepted: Sequence[
         )
 
 
-def _attempt(world: World, job: Document, held: Held, ask: Ask, head: str, accepted: Sequence[Document]) -> Document:
+def _attempt(
+    world: World, job: Document, held: HeldBranch, ask: VerifyRequest, head: str, accepted: Sequence[Document]
+) -> Document:
     """The attempt, on the disk before anything runs; and the intent by which a dead one is found."""
     attempt: Document = {
         "schemaVersion": SCHEMA_VERSION,
@@ -116,7 +118,7 @@ def _attempt(world: World, job: Document, held: Held, ask: Ask, head: str, accep
     return attempt
 
 
-def _run(world: World, job: Document, held: Held, ask: Ask, attempt: Document) -> Document:
+def _run(world: World, job: Document, held: HeldBranch, ask: VerifyRequest, attempt: Document) -> Document:
     began = world.clock.monotonic()
     path = world.writable_store.path(names.integration_dir(job["jobId"]))
     check = verification.Check(ask.argv, ask.limit, path, names.job_dir(job["jobId"]))

@@ -26,23 +26,23 @@ from ktxkit.git.objects import Objects
 from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import Entry
 from ktxkit.store import jobs
-from ktxkit.store.branch_lock import Held
+from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import candidate, integrate, recover, target, verification
 from ktxkit.work import integrate as control
-from ktxkit.work.candidate import Judged, Offer
+from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.report import naming_what_moved
-from ktxkit.work.rules.job_file import Step, plan_of
+from ktxkit.work.rules.job_file import JobCommand, plan_of
 
 
-def wanted(world: World, job: Document) -> Step | None:
+def wanted(world: World, job: Document) -> JobCommand | None:
     """The verification of the job file; None where it has none, and for a job that was made by hand."""
     document = world.store.read_optional("job-file", names.job_part(job["jobId"], "job-file"))
     return plan_of(document).verify if document is not None else None
 
 
-def on_record(world: World, job: Document, step: Step, tree: str) -> Document | None:
+def on_record(world: World, job: Document, step: JobCommand, tree: str) -> Document | None:
     """The pass of the command on exactly this tree that a unit's receipt has; the last unit's is looked at first."""
     command = digest_of(list(step.argv))
     for unit in reversed(jobs.units(job)):
@@ -60,7 +60,14 @@ Tree = tuple[str, str]  # a commit, and its tree
 
 
 def prove(
-    world: World, job: Document, inner: Held, step: Step, at: Tree, *, said: Tree = LANDS, without: Tree | None = None
+    world: World,
+    job: Document,
+    inner: HeldBranch,
+    step: JobCommand,
+    at: Tree,
+    *,
+    said: Tree = LANDS,
+    without: Tree | None = None,
 ) -> Document:
     """Run the command on a commit whose tree is to land; returns its account.
 
@@ -92,7 +99,7 @@ def prove(
     return run
 
 
-def begin(world: World, job: Document, held: Held, head: str) -> None:
+def begin(world: World, job: Document, held: HeldBranch, head: str) -> None:
     """The intent of a verification of the whole job, by which a dead one is found and its checkout healed."""
     place = names.job_part(job["jobId"], "verification-intent")
     held.begin("verify", place)
@@ -109,7 +116,7 @@ def begin(world: World, job: Document, held: Held, head: str) -> None:
     world.writable_store.write("intent", place, intent)
 
 
-def end(world: World, job: Document, held: Held, head: str) -> None:
+def end(world: World, job: Document, held: HeldBranch, head: str) -> None:
     """It has its answer, and nothing of it is left."""
     world.writable_store.remove(names.job_part(job["jobId"], "verification-intent"))
     held.settle(head)
@@ -165,7 +172,7 @@ def _again(
     tree: str,
     base_tree: str,
     options: Mapping[str, Any],
-) -> Judged:
+) -> CandidateVerdict:
     old, new = neutral.tree_of(f"{commit}^"), neutral.tree_of(commit)
     assert old is not None and new is not None, "an accepted commit has one parent"
     offer = Offer(old, old, new, tuple(merging.changes(neutral, old, new)))
@@ -173,7 +180,7 @@ def _again(
     return candidate.gated(world, judged, base_tree, options) if judged.outcome == "candidate" else judged
 
 
-def _no_longer(key: str, judged: Judged) -> Conflict:
+def _no_longer(key: str, judged: CandidateVerdict) -> Conflict:
     where = [printable(clash.path) for clash in judged.conflicts[:5]]
     where += [f"{finding['path']}: {finding['message']}" for finding in judged.findings[:5]]
     return Conflict(
@@ -195,8 +202,8 @@ class Landing:
 
     world: World
     job: Document
-    held: Held
-    inner: Held
+    held: HeldBranch
+    inner: HeldBranch
     message: str
     head: str
     before: str
@@ -263,7 +270,14 @@ def _check(message: str) -> None:
 
 
 def _land(
-    world: World, job: Document, both: tuple[Held, Held], message: str, head: str, began: float, *, rebase: bool
+    world: World,
+    job: Document,
+    both: tuple[HeldBranch, HeldBranch],
+    message: str,
+    head: str,
+    began: float,
+    *,
+    rebase: bool,
 ) -> Document:
     held, inner = both
     before = held.git.resolve(job["target"])
@@ -318,7 +332,7 @@ def _moved(landing: Landing, neutral: Neutral) -> Document:
     return _finish(landing, made)
 
 
-def _proven(landing: Landing, verify: Step) -> Document:
+def _proven(landing: Landing, verify: JobCommand) -> Document:
     """The verification of what lands. Raises Conflict where it fails, Refused where the target moved meanwhile."""
     job = landing.job
     commit = list(landing.replayed.values())[-1] if landing.rebased else landing.head

@@ -27,7 +27,7 @@ from ktxkit.base.rules.text import path_fields, printable
 from ktxkit.git.git import Git
 from ktxkit.observer.path_policy import opening_facts
 from ktxkit.observer.rules.status import attempt_name
-from ktxkit.store.leases import LEASE, OPENING, Place, must_be_ours, path_of, worktrees
+from ktxkit.store.leases import LEASE, OPENING, LeaseLocation, must_be_ours, path_of, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.store import ensure_ignored
 from ktxkit.store.world import World
@@ -148,7 +148,7 @@ class Wanted:
     sparse: Sequence[str] = ()
 
 
-def make(place: Place, wanted: Wanted, old: Document | None) -> Document:
+def make(place: LeaseLocation, wanted: Wanted, old: Document | None) -> Document:
     """Make the worktree; returns its lease, which is on the disk. A failure leaves nothing behind. The lock is held.
 
     Raises CannotRun, GitFailed, Refused. `old`: the lease before, whose attempt and fence this one follows.
@@ -230,7 +230,7 @@ def _lease(wanted: Wanted, admin: Path, old: Document | None, more: Document) ->
     }
 
 
-def recover_opening(place: Place) -> bool:
+def recover_opening(place: LeaseLocation) -> bool:
     """Finish or undo what a killed opening left; True where something was undone. The lock is held.
 
     The lease is the receipt: without it nobody has worked there yet, and worktree and branch go.
@@ -252,7 +252,7 @@ def recover_opening(place: Place) -> bool:
     return undo
 
 
-def _drop_attempt(place: Place, note: Document, old: Document | None) -> None:
+def _drop_attempt(place: LeaseLocation, note: Document, old: Document | None) -> None:
     """What an undone opening had said of its attempt; that of a unit is written over by the next one."""
     if note["mode"] != "unit":
         number = 1 if old is None else old["attempt"] + 1
@@ -261,7 +261,7 @@ def _drop_attempt(place: Place, note: Document, old: Document | None) -> None:
         delete(place.world.store.path(folder) if place.world.store.exists(folder) else None)
 
 
-def make_in_place(place: Place, wanted: Wanted, admin: Path, old: Document | None) -> Document:
+def lease_existing(place: LeaseLocation, wanted: Wanted, admin: Path, old: Document | None) -> Document:
     """Lease a worktree that someone else made and that is never removed here; returns the lease."""
     now = timestamp(place.world.clock.now())
     lease = _lease(wanted, admin, old, {"nonce": nonce(), "openedAt": now})

@@ -21,7 +21,7 @@ from ktxkit.store import jobs, leases
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import candidate, collect, selection
-from ktxkit.work.candidate import Judged, Offer
+from ktxkit.work.candidate import CandidateVerdict, Offer
 
 SOURCES, PAGES = b"semantic-layer/", b"wiki/"
 
@@ -58,7 +58,7 @@ class Live:
     state: str
     offer: Offer | None = None
     problem: str = ""
-    judged: Judged | None = None
+    judged: CandidateVerdict | None = None
 
     @property
     def paths(self) -> set[bytes]:
@@ -151,13 +151,13 @@ class Look:
         if live.offer is None:
             return live
         if not live.offer.entries:
-            return replace(live, judged=Judged("noop"))
+            return replace(live, judged=CandidateVerdict("noop"))
         breaches = candidate.by_policy(self.neutral, self.objects, live.offer)
         if breaches:
-            return replace(live, judged=Judged("policy_rejected", breaches=tuple(breaches)))
+            return replace(live, judged=CandidateVerdict("policy_rejected", breaches=tuple(breaches)))
         return replace(live, judged=self._judged(live.offer, self.tree))
 
-    def _judged(self, offer: Offer, onto: str, *, gates: bool = True) -> Judged:
+    def _judged(self, offer: Offer, onto: str, *, gates: bool = True) -> CandidateVerdict:
         judged = candidate.merged(self.neutral, self.objects, offer, onto)
         if judged.outcome != "candidate" or not gates:
             return judged

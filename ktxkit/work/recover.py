@@ -14,7 +14,7 @@ from ktxkit.base.errors import Blocked, KtxError
 from ktxkit.base.rules.text import path_bytes, stands
 from ktxkit.git import stale
 from ktxkit.store import jobs, leases
-from ktxkit.store.branch_lock import WAIT, Held, hold
+from ktxkit.store.branch_lock import WAIT, HeldBranch, hold
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import target, verification
@@ -22,7 +22,7 @@ from ktxkit.work.report import has_moved
 
 
 @contextmanager
-def holding(world: World, ref: str, job: Document | None = None, *, wait: float | None = WAIT) -> Iterator[Held]:
+def holding(world: World, ref: str, job: Document | None = None, *, wait: float | None = WAIT) -> Iterator[HeldBranch]:
     """Hold a branch, after what a dead holder left pending on it is finished or forgotten."""
     with hold(world, ref, wait=wait) as held:
         settle_pending(world, held, job)
@@ -35,7 +35,7 @@ def holding(world: World, ref: str, job: Document | None = None, *, wait: float 
             raise
 
 
-def _settle_at_once(world: World, held: Held, job: Document | None, error: KtxError) -> None:
+def _settle_at_once(world: World, held: HeldBranch, job: Document | None, error: KtxError) -> None:
     """Refused in the middle of a step: nothing of it stays. On a disk that fails the next holder sees to it."""
     try:
         settle_pending(world, held, job)
@@ -51,7 +51,7 @@ def recover(world: World, job: Document) -> None:
                 pass
 
 
-def settle_pending(world: World, held: Held, job: Document | None) -> None:
+def settle_pending(world: World, held: HeldBranch, job: Document | None) -> None:
     """Finish the pending step where its branch has moved, forget it where it has not. Raises Blocked otherwise."""
     pending = held.document.get("pending")
     if pending is None:
@@ -92,7 +92,7 @@ def verified_at(ref: str, intent: Document) -> tuple[str, str]:
     return names.integration_dir(job), unit
 
 
-def settle_apply(world: World, held: Held, intent: Document, place: str) -> None:
+def settle_apply(world: World, held: HeldBranch, intent: Document, place: str) -> None:
     """An application: its receipt is beside its intent."""
     beside = place.removesuffix("intent.json") + "receipt.json"
     receipt = world.store.read_optional("receipt", beside)
@@ -116,7 +116,7 @@ def settle_apply(world: World, held: Held, intent: Document, place: str) -> None
         )
 
 
-def settle_land(world: World, held: Held, intent: Document, place: str) -> None:
+def settle_land(world: World, held: HeldBranch, intent: Document, place: str) -> None:
     """A landing: the target moved (then it is finished), or it did not (then its checkout is put right)."""
     beside = names.job_part(intent["jobId"], "landing")
     landing = world.store.read_optional("landing", beside)
@@ -131,7 +131,7 @@ def settle_land(world: World, held: Held, intent: Document, place: str) -> None:
     held.settle(landing["after"])
 
 
-def settle_lost(world: World, held: Held, job: Document) -> None:
+def settle_lost(world: World, held: HeldBranch, job: Document) -> None:
     """A landing whose target has moved, with neither receipt nor lock document (a person removed it as told)."""
     place = names.job_part(job["jobId"], "landing-intent")
     intent = world.store.read_optional("intent", place)
@@ -139,7 +139,7 @@ def settle_lost(world: World, held: Held, job: Document) -> None:
         settle_land(world, held, intent, place)
 
 
-def settle_file(world: World, held: Held, intent: Document, place: str) -> None:
+def settle_file(world: World, held: HeldBranch, intent: Document, place: str) -> None:
     """An application of a file onto a checked-out branch."""
     if has_moved(held.git, intent):
         contracts.validate("receipt", intent["prepared"], place)
@@ -150,7 +150,7 @@ def settle_file(world: World, held: Held, intent: Document, place: str) -> None:
         forget_move(held, intent, place)
 
 
-def settle_verify(world: World, held: Held, intent: Document, place: str) -> None:
+def settle_verify(world: World, held: HeldBranch, intent: Document, place: str) -> None:
     """A plan-wide verification that was cut off: its attempt stays on record, and is no pass."""
     world.writable_store.remove(place)
     held.settle()
@@ -167,7 +167,7 @@ def mark_landed(world: World, job: Document, landing: Document) -> None:
     job.update(jobs.change(world, job["jobId"], edit))
 
 
-def forget_move(held: Held, intent: Document, place: str) -> None:
+def forget_move(held: HeldBranch, intent: Document, place: str) -> None:
     """The branch did not move: a checkout whose move was cut off is put back, and nothing of the step is left."""
     if "commit" in intent and "checkout" in intent:
         top = Path(os.fsdecode(path_bytes(intent, "checkout")))
@@ -187,7 +187,7 @@ def _told(world: World, job: Document | None, intent: Document, cleared: Sequenc
     jobs.tracer(world, job).emit("recovery", "interrupted_step_settled", facts, level="info")
 
 
-def expected_head(world: World, job: Document, held: Held, *, start: str = "") -> str:
+def expected_head(world: World, job: Document, held: HeldBranch, *, start: str = "") -> str:
     """The integration head, proven to be where we left it; made at the job's base where there is no branch yet.
 
     Raises Blocked for a commit on it that is not ours.
@@ -214,7 +214,7 @@ def expected_head(world: World, job: Document, held: Held, *, start: str = "") -
     return str(there)
 
 
-class Chain:
+class ReceiptChain:
     """What the receipts of a job say of its integration branch."""
 
     def __init__(self) -> None:
@@ -227,9 +227,9 @@ class Chain:
         return self.after - self.before
 
 
-def _chain(world: World, job: Document, held: Held) -> Chain:
+def _chain(world: World, job: Document, held: HeldBranch) -> ReceiptChain:
     """From every receipt; an intent that has moved the branch and lost its receipt (a power cut) is settled first."""
-    chain = Chain()
+    chain = ReceiptChain()
     there = held.git.resolve(job["integrationRef"])
     for unit in jobs.units(job):
         place = (job["jobId"], unit.position, unit.key)

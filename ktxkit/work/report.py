@@ -19,7 +19,7 @@ from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, KtxError
 from ktxkit.base.rules.text import printable
 from ktxkit.git.git import Git
 from ktxkit.store import jobs
-from ktxkit.store.branch_lock import Held
+from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import CONTRACT as TRACE
 from ktxkit.store.tracing import Journal
@@ -28,7 +28,7 @@ from ktxkit.work.rules.report import UnitDocs, assemble
 
 
 @contextmanager
-def naming_what_moved(world: World, held: Held, place: str, what: str, again: str) -> Iterator[None]:
+def naming_what_moved(world: World, held: HeldBranch, place: str, what: str, again: str) -> Iterator[None]:
     """For a block that moves a branch by the intent at `place`. A failure after the move names the commit and `again`.
 
     `what` begins the sentence ("job j1 has landed"), `again` is the command that completes the record.
@@ -42,7 +42,7 @@ def naming_what_moved(world: World, held: Held, place: str, what: str, again: st
         raise _told(error, intent, what, again) from error
 
 
-def _ours(world: World, held: Held, place: str) -> Document | None:
+def _ours(world: World, held: HeldBranch, place: str) -> Document | None:
     """The intent of this holding, where its commit is on the branch."""
     try:
         intent = world.store.read_optional("intent", place)

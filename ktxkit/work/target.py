@@ -15,7 +15,7 @@ from ktxkit.git.neutral import AUTHOR, Neutral, open_neutral, scratch_dir
 from ktxkit.git.rules.checkout import Obstacle, near
 from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import Entry
-from ktxkit.store.branch_lock import Held
+from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
@@ -61,12 +61,14 @@ def _dirty(git: Git, found: Sequence[Obstacle]) -> Refused:
     )
 
 
-def runner(held: Held, top: Path) -> Git:
+def runner(held: HeldBranch, top: Path) -> Git:
     """git in the checkout: its children keep the lock, it flushes, and no edit hides that the user's git shows."""
     return child.honest_to_owner(held.git, top).at(top)
 
 
-def move_checkout(held: Held, git: Git, ref: str, old: str, new: str, entries: Sequence[Entry], before: Status) -> None:
+def move_checkout(
+    held: HeldBranch, git: Git, ref: str, old: str, new: str, entries: Sequence[Entry], before: Status
+) -> None:
     """The fast-forward that is the move, proven by comparison. Raises Refused (all is as it was) or Blocked."""
     held.note(phase="checkout")
     if git.resolve("HEAD") != old or git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text != ref:
@@ -103,7 +105,7 @@ def locked(ref: str, lock: str) -> Refused:
     )
 
 
-def restore(held: Held, git: Git, entries: Sequence[Entry], before: Status | None) -> None:
+def restore(held: HeldBranch, git: Git, entries: Sequence[Entry], before: Status | None) -> None:
     """Put the change's paths back. Raises Blocked where the checkout is not as before then."""
     quarantine = held.world.writable_store.path(names.quarantine_dir("checkout", held.nonce))
     if before is not None and near(entries, checkout.status_of(git)) == near(entries, before):
@@ -114,7 +116,7 @@ def restore(held: Held, git: Git, entries: Sequence[Entry], before: Status | Non
         raise Blocked("the checkout could not be put back as it was", where=str(git.cwd), hint="see git status")
 
 
-def put_back(held: Held, git: Git, old: str, new: str, ref: str, since: float) -> None:
+def put_back(held: HeldBranch, git: Git, old: str, new: str, ref: str, since: float) -> None:
     """After a move that was cut off: the paths between the two commits are as in the old one again.
 
     `since`: when it began, seconds since the epoch. The lock of the index is removed where a git of that move left it

@@ -17,8 +17,8 @@ from ktxkit.base.rules.text import path_fields, printable
 from ktxkit.base.unit_process import end_strays
 from ktxkit.git import checkout, child, merging, verifying
 from ktxkit.git.git import Git
-from ktxkit.git.rules.checkout import SAMPLE, Snapshot, differences, ignored_changes, moved, parents
-from ktxkit.store.branch_lock import Held
+from ktxkit.git.rules.checkout import SAMPLE, CheckoutSnapshot, differences, ignored_changes, moved, parents
+from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.worktrees import PLAIN, Worktrees
 from ktxkit.store.world import World
@@ -56,7 +56,7 @@ def environment(world: World) -> dict[str, str]:
     return {**kept, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def verify(world: World, held: Held, check: Check, commit: str, tree: str) -> Document:
+def verify(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> Document:
     """Run the command in a checkout of the commit; returns its account (`passed` tells).
 
     Raises Blocked where HEAD or a branch was moved, or the checkout could not be put back: the lock stays then.
@@ -72,7 +72,7 @@ def verify(world: World, held: Held, check: Check, commit: str, tree: str) -> Do
     return run
 
 
-def control_of(world: World, held: Held, check: Check, commit: str, tree: str) -> Document:
+def control_of(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> Document:
     """The command's answer for the tree without the change in question: within a job asked once, pass or failure."""
     asked = replace(check, reuse=True)
     key = digest_of([tree, list(check.argv), environment(world)])
@@ -84,7 +84,7 @@ def control_of(world: World, held: Held, check: Check, commit: str, tree: str) -
     return run
 
 
-def _asked(world: World, held: Held, check: Check, commit: str, tree: str) -> Document:
+def _asked(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> Document:
     """One run of the command, and the checkout put back."""
     env = environment(world)
     held.note(phase="verifying")
@@ -122,7 +122,7 @@ def _recorded(pgid: int) -> Document:
     return {"pgid": pgid, "startTime": process.start_time(pgid) or 0, "bootId": process.boot_id()}
 
 
-def _account(check: Check, tree: str, env: dict[str, str], ran: verifying.Ran, log: Path) -> Document:
+def _account(check: Check, tree: str, env: dict[str, str], ran: verifying.VerificationResult, log: Path) -> Document:
     log_digest, size = merging.file_digest(log)
     return {
         "argv": list(check.argv),
@@ -138,7 +138,9 @@ def _account(check: Check, tree: str, env: dict[str, str], ran: verifying.Ran, l
     }
 
 
-def _restored(world: World, held: Held, git: Git, before: Snapshot, after: Snapshot, run: Document) -> Document:
+def _restored(
+    world: World, held: HeldBranch, git: Git, before: CheckoutSnapshot, after: CheckoutSnapshot, run: Document
+) -> Document:
     """Put the checkout back where the command changed it, proven by comparison; what appeared is put aside."""
     changed = differences(before, after)
     if not changed:
@@ -176,7 +178,7 @@ def _known(world: World, check: Check, key: str) -> Document | None:
     return found["run"] if found is not None else None
 
 
-def _remember(world: World, held: Held, check: Check, key: str, commit: str, run: Document) -> None:
+def _remember(world: World, held: HeldBranch, check: Check, key: str, commit: str, run: Document) -> None:
     if not check.job:
         return
     now = timestamp(world.clock.now())
@@ -197,7 +199,7 @@ def _remember(world: World, held: Held, check: Check, key: str, commit: str, run
     world.writable_store.write("verification", names.verified(check.job, key), made, durable=False)
 
 
-def runner(world: World, held: Held, path: Path) -> Git:
+def runner(world: World, held: HeldBranch, path: Path) -> Git:
     """git in the checkout of candidates: the repository's bytes, and only the repository's own ignore rules."""
     honest = child.honest(held.git, path)
     more = {**PLAIN, "core.excludesFile": os.devnull, "core.fsync": "none"}
@@ -208,7 +210,7 @@ def _worktrees(world: World) -> Worktrees:
     return Worktrees.of(world.git, world.repository.common_dir, world.writable_store, world.clock)
 
 
-def ready(world: World, held: Held, path: Path, commit: str) -> Git:
+def ready(world: World, held: HeldBranch, path: Path, commit: str) -> Git:
     """The checkout, clean and at the commit. Raises Blocked where something is in it that we did not make."""
     trees = _worktrees(world)
     if trees.registered(path) is None or not (path / ".git").is_file():
@@ -228,7 +230,7 @@ def ready(world: World, held: Held, path: Path, commit: str) -> Git:
     return git
 
 
-def _make_way(world: World, held: Held, git: Git, commit: str) -> None:
+def _make_way(world: World, held: HeldBranch, git: Git, commit: str) -> None:
     """Ignored files that an earlier verification left where the candidate has a file are put aside, never lost."""
     wanted = set(git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit).nul)
     inventory = verifying.ignored_inventory(git)
@@ -237,7 +239,7 @@ def _make_way(world: World, held: Held, git: Git, commit: str) -> None:
     verifying.put_aside(git, inside, world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
 
 
-def heal(world: World, held: Held, path: Path, logs: str, nonce: str) -> None:
+def heal(world: World, held: HeldBranch, path: Path, logs: str, nonce: str) -> None:
     """After a verification that was cut off: end what it left running, put aside what appeared, write HEAD's files.
 
     `nonce`: of the holder that died.

@@ -8,9 +8,9 @@ from functools import lru_cache
 from ktxkit.affected import select
 from ktxkit.affected.rules import decision
 from ktxkit.affected.rules import decision as changes
-from ktxkit.affected.rules.decision import ABSENT, Question, Touched
+from ktxkit.affected.rules.decision import ABSENT, ImpactQuestion, Touched
 from ktxkit.affected.rules.graph import Graph
-from ktxkit.affected.rules.project import Project
+from ktxkit.affected.rules.project import TestProject
 from ktxkit.affected.rules.scopes import Facts
 
 
@@ -39,5 +39,5 @@ def decided(
             if old is not None:
                 gone |= {path} - versions.keys()
                 versions[path] = [old, *versions.get(path, [])]
-    graph = Graph(versions, before.keys() | after.keys(), Project(), gone)
-    return decision.decide(Question(graph, touched, changed, environment=environment, ran=ran))
+    graph = Graph(versions, before.keys() | after.keys(), TestProject(), gone)
+    return decision.decide(ImpactQuestion(graph, touched, changed, environment=environment, ran=ran))

@@ -431,7 +431,7 @@ def test_files_are_listed_alike_by_index_and_tree(repo: Repo) -> None:
     assert index.raw == tree.raw and index.without(tree) == [] and len(index.files) == len(odd) + 2
     for name in [*odd, "b", "q", "tab", "3", "d"]:
         path = name.encode()
-        asked = [files.get(path) for files in (inputs.Listed(index.raw).files, dict(index.files))]
+        asked = [files.get(path) for files in (inputs.FileListing(index.raw).files, dict(index.files))]
         assert asked[0] == asked[1] and (asked[0] is not None) == (name in odd), name
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ktxkit.git.listing import SAME_PLACE, Listed, TreeEntry, in_runs
+from ktxkit.git.listing import KEPT_PER_LOCATION, TreeEntry, TreeListings, in_runs
 from ktxkit.git.objects import Objects
 from tests.support.integration import world_at
 from tests.support.repos import Repo
@@ -28,16 +28,16 @@ def test_files_in_a_row_and_subtrees_keep_their_order(tmp_path: Path) -> None:
 
 
 def test_of_each_place_the_last_few_are_kept() -> None:
-    listed = Listed(1000)
+    listed = TreeListings(1000)
     for number in range(10):
         listed.put(f"t{number}", b"d/", in_runs([entry(b"x")], b"d/"))
         assert listed.get("t0", b"d/") is not None, "what is asked for stays"
     kept = [number for number in range(10) if listed.get(f"t{number}", b"d/") is not None]
-    assert len(kept) == SAME_PLACE and {0, 9} <= set(kept)
+    assert len(kept) == KEPT_PER_LOCATION and {0, 9} <= set(kept)
 
 
 def test_above_the_limit_only_the_newest_stays() -> None:
-    listed = Listed(10)
+    listed = TreeListings(10)
     listed.put("one", b"a/", in_runs([entry(b"%d" % n) for n in range(8)], b"a/"))
     listed.put("two", b"b/", in_runs([entry(b"%d" % n) for n in range(8)], b"b/"))
     assert listed.get("one", b"a/") is None

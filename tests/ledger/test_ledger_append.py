@@ -224,25 +224,25 @@ def test_provenance(suite: Suite) -> None:
 
 def test_banner(suite: Suite) -> None:
     from ktxkit.ledger import banner
-    from ktxkit.ledger.asking import Ask
+    from ktxkit.ledger.asking import LedgerQuery
 
     suite.run()
     world = World(suite.repo.path, os.environ)
-    told = banner.lines(banner.banner(world, Ask(), budget=20.0))
+    told = banner.lines(banner.banner(world, LedgerQuery(), budget=20.0))
     assert "last run" in told[0] and "scope full" in told[0]
     suite.repo.write("test_m.py", "def test_x(): pass\n")
-    told = banner.lines(banner.banner(World(suite.repo.path, os.environ), Ask(), budget=20.0))
+    told = banner.lines(banner.banner(World(suite.repo.path, os.environ), LedgerQuery(), budget=20.0))
     assert "changed since" in told[-1]
 
 
 def test_banner_does_not_wait(suite: Suite) -> None:
     from ktxkit.ledger import banner
-    from ktxkit.ledger.asking import Ask
+    from ktxkit.ledger.asking import LedgerQuery
 
     suite.run()
     world = World(suite.repo.path, os.environ)
     with ledger.locked(world):
-        told = banner.banner(world, Ask(), budget=0.0)
+        told = banner.banner(world, LedgerQuery(), budget=0.0)
     assert told["verdict"] in ("unknown", "false") and banner.lines(told)
 
 

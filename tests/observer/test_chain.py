@@ -10,7 +10,7 @@ import pytest
 from ktxkit.base import contracts
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked
-from ktxkit.observer.attempt import Chain
+from ktxkit.observer.attempt import JournalSegment
 from ktxkit.observer.rules.records import Anchor, linked
 from tests.support.clocks import TurnedClock
 
@@ -33,11 +33,11 @@ def body(reason: str) -> Document:
     }
 
 
-def opened(path: Path) -> Chain:
-    return Chain(path, 1, TurnedClock())
+def opened(path: Path) -> JournalSegment:
+    return JournalSegment(path, 1, TurnedClock())
 
 
-def grown(path: Path, count: int) -> Chain:
+def grown(path: Path, count: int) -> JournalSegment:
     chain = opened(path)
     for number in range(count):
         with chain.locked(Anchor()):
@@ -45,13 +45,13 @@ def grown(path: Path, count: int) -> Chain:
     return chain
 
 
-def read(path: Path, anchor: Anchor | None = None) -> Chain:
+def read(path: Path, anchor: Anchor | None = None) -> JournalSegment:
     chain = opened(path)
     chain.catch_up(anchor or Anchor())
     return chain
 
 
-def anchor_of(chain: Chain) -> Anchor:
+def anchor_of(chain: JournalSegment) -> Anchor:
     return Anchor(1, len(chain.records), chain.head, 1)
 
 

@@ -14,7 +14,7 @@ import pytest
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.observer import attempt, observe
-from ktxkit.observer.loop import Loop
+from ktxkit.observer.loop import ObserverLoop
 from ktxkit.observer.rules.clocks import Settings
 from ktxkit.observer.rules.paths_policy import CandidatePathPolicy
 from ktxkit.observer.scanned import Hints, Level
@@ -235,8 +235,8 @@ def test_a_hint_without_the_manifest_it_needs_looks_everywhere(o: Observed) -> N
 
 
 @contextmanager
-def looping(o: Observed, *, native: bool = False) -> Iterator[Loop]:
-    loop = Loop(o.attach(), wanted=native)
+def looping(o: Observed, *, native: bool = False) -> Iterator[ObserverLoop]:
+    loop = ObserverLoop(o.attach(), wanted=native)
     try:
         loop.first()
         yield loop

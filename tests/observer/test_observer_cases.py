@@ -535,10 +535,10 @@ def events_without_a_change(o: Observed, _m: pytest.MonkeyPatch) -> None:
 
 @case("O53")
 def a_remote_file_system(o: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ktxkit.observer.loop import Loop
+    from ktxkit.observer.loop import ObserverLoop
 
     monkeypatch.setattr(removal, "mounts", lambda: [removal.Mount(b"/", "nfs4")])
-    loop = Loop(o.attach())
+    loop = ObserverLoop(o.attach())
     try:
         loop.first()
         assert (loop.watcher, loop.describe()["mode"]) == (None, "poll-only")

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from ktxkit.base import reading, removal
 from ktxkit.observer import manifest_file
 from ktxkit.observer import manifest_file as manifest_cursor
-from ktxkit.observer.manifest_file import Span, Stored
+from ktxkit.observer.manifest_file import ByteSpan, Stored
 from ktxkit.observer.rules.paths_policy import CandidatePathPolicy, rules_of
 from ktxkit.observer.rules.projection import Tracked
 from ktxkit.observer.scan import DEEPEST, escapes, scan
-from ktxkit.observer.scanned import Hints, Level, Scan, Subject
+from ktxkit.observer.scanned import Hints, Level, Scan, ScanSubject
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 POLICY = CandidatePathPolicy(ignore=rules_of([(b".gitignore", b"*.ign\nigndir/\n")]))
@@ -42,8 +42,8 @@ class Tree:
         self.stored = Stored.empty(policy.digest)
 
     @property
-    def subject(self) -> Subject:
-        return Subject(self.fd, self.policy, TRACKED, mounts=self.mounts, limit=self.limit)
+    def subject(self) -> ScanSubject:
+        return ScanSubject(self.fd, self.policy, TRACKED, mounts=self.mounts, limit=self.limit)
 
     def scan(self, level: Level = Level.STAT, hints: Hints | None = None) -> Scan:
         found = scan(self.subject, self.stored, level, hints=hints)
@@ -200,7 +200,7 @@ def test_a_rewrite_inside_the_clock_s_tick_is_seen(tree: Tree) -> None:
     row = found.stored.row_at(0)
     path.write_text("two")
     forged = reading.key_of(path.stat()) + row[manifest_file.FLAGS_AT :]
-    tree.stored = Stored(found.stored.policy_digest, found.stored.digest, found.stored.packed, Span(forged))
+    tree.stored = Stored(found.stored.policy_digest, found.stored.digest, found.stored.packed, ByteSpan(forged))
     assert operations(tree.scan()) == [(b"r", "content-change")]
 
 

@@ -17,7 +17,7 @@ from ktxkit.observer.manifest_file import Stored
 from ktxkit.observer.rules.paths_policy import CandidatePathPolicy
 from ktxkit.observer.rules.projection import Tracked
 from ktxkit.observer.scan import scan
-from ktxkit.observer.scanned import Level, Scan, Subject
+from ktxkit.observer.scanned import Level, Scan, ScanSubject
 from ktxkit.observer.second_reader import SecondReader
 
 POLICY = CandidatePathPolicy()
@@ -42,10 +42,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def subject(root: Path) -> Iterator[Subject]:
+def subject(root: Path) -> Iterator[ScanSubject]:
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     gone = [b"gone", b"a01/gone/x", b"fifo", b"outside/r/top", b"link"]
-    yield Subject(fd, POLICY, Tracked.of([*map(os.fsencode, NAMES), *gone]))
+    yield ScanSubject(fd, POLICY, Tracked.of([*map(os.fsencode, NAMES), *gone]))
     os.close(fd)
 
 
@@ -57,7 +57,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_reader, "HEAD_START", 0)
 
 
-def alone(subject: Subject, stored: Stored = EMPTY) -> Scan:
+def alone(subject: ScanSubject, stored: Stored = EMPTY) -> Scan:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(second_reader, "worth_it", lambda *_: False)
         return scan(subject, stored, Level.CONTENT)
@@ -70,7 +70,7 @@ def same(one: Scan, other: Scan) -> bool:
 
 
 @pytest.mark.usefixtures("eager")
-def test_two_find_what_one_finds(subject: Subject, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_find_what_one_finds(subject: ScanSubject, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_other: list[int] = []
     close = SecondReader.close
 
@@ -90,7 +90,7 @@ def test_two_find_what_one_finds(subject: Subject, root: Path, monkeypatch: pyte
     assert min(by_other) > len(NAMES) // 4  # of tracked paths, and of stored ones
 
 
-def test_it_reads_what_a_path_means_below_the_root_and_follows_no_link(subject: Subject, root: Path) -> None:
+def test_it_reads_what_a_path_means_below_the_root_and_follows_no_link(subject: ScanSubject, root: Path) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(second_reader, "HEAD_START", 0)
         reader = SecondReader(subject, EMPTY, 1)
@@ -106,7 +106,7 @@ def test_it_reads_what_a_path_means_below_the_root_and_follows_no_link(subject: 
 
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("after", [0, 1, 2])
-def test_where_it_dies_the_walk_reads_on(subject: Subject, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+def test_where_it_dies_the_walk_reads_on(subject: ScanSubject, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     children: list[process.Child] = []
     turns: list[int] = []
     start, turn = process.start, SecondReader._turn
@@ -132,16 +132,16 @@ def test_where_it_dies_the_walk_reads_on(subject: Subject, monkeypatch: pytest.M
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("program", ["/nonexistent", "/bin/true"])
 def test_where_it_cannot_run_the_walk_reads_alone(
-    subject: Subject, monkeypatch: pytest.MonkeyPatch, program: str
+    subject: ScanSubject, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
     assert same(scan(subject, EMPTY, Level.CONTENT), alone(subject))
 
 
-def test_it_is_worth_it_for_many_files_only(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_worth_it_for_many_files_only(subject: ScanSubject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_reader, "_idle_processor", lambda: True)
-    many = Subject(subject.root, POLICY, Tracked.of(b"%05d" % n for n in range(second_reader.WORTH)))
+    many = ScanSubject(subject.root, POLICY, Tracked.of(b"%05d" % n for n in range(second_reader.WORTH)))
     assert second_reader.worth_it(many, EMPTY)
     assert not second_reader.worth_it(subject, EMPTY)
-    mounted = Subject(subject.root, POLICY, many.tracked, mounts=frozenset({b"m"}))
+    mounted = ScanSubject(subject.root, POLICY, many.tracked, mounts=frozenset({b"m"}))
     assert not second_reader.worth_it(mounted, EMPTY)

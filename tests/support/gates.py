@@ -10,10 +10,10 @@ from typing import Any
 
 from ktxkit.gates import facts as gate_facts
 from ktxkit.gates.judging import options_of
-from ktxkit.gates.rules.artifacts import Judged, judge
+from ktxkit.gates.rules.artifacts import TreeFindings, judge
 from ktxkit.gates.rules.findings import document
 from ktxkit.gates.rules.groups import Group, Grouped, marks_of, said_of
-from ktxkit.gates.rules.model import Options
+from ktxkit.gates.rules.model import GateOptions
 from tests.support.commands import call
 from tests.support.repos import Repo
 
@@ -25,10 +25,10 @@ def as_bytes(files: Files) -> dict[bytes, bytes]:
     return {path.encode(): text.encode() if isinstance(text, str) else text for path, text in files.items()}
 
 
-def judged(files: Files, **options: Any) -> Judged:
+def judged(files: Files, **options: Any) -> TreeFindings:
     """The judgement of a tree with these files, without a repository."""
     blobs = as_bytes(files)
-    how: Options = options_of(options)
+    how: GateOptions = options_of(options)
     return judge(facts_in(blobs, how.root), frozenset(blobs), how)
 
 

@@ -57,7 +57,7 @@ class Job:
 
     def apply(self, key: str, **options: Any) -> Document:
         unit = self.units[key]
-        return integrate.apply_unit(self.world, self.document, unit, options=integrate.Options(**options))
+        return integrate.apply_unit(self.world, self.document, unit, options=integrate.ApplyOptions(**options))
 
     def unit(self, key: str, edit: Edit, base: str = "", policy: Mapping[str, Any] = {}, **options: Any) -> Document:
         """Open, edit, collect, apply: the receipt."""

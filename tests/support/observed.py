@@ -10,15 +10,15 @@ from typing import Any
 from ktxkit.base.contracts import Document
 from ktxkit.observer import observe
 from ktxkit.observer.attach import Attached, attach
-from ktxkit.observer.attempt import Attempt
-from ktxkit.observer.reconcile import Reconciler, Seen
+from ktxkit.observer.attempt import ObserverAttempt
+from ktxkit.observer.reconcile import Reconciler, Reconciliation
 from ktxkit.observer.rules.clocks import Settings
 from ktxkit.observer.scanned import Level
 from ktxkit.store import jobs
-from ktxkit.store.leases import Place, path_of
+from ktxkit.store.leases import LeaseLocation, path_of
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
-from ktxkit.work.bare_patches import AskedUnit, open_by_hand
+from ktxkit.work.bare_patches import UnitRequest, open_by_hand
 from tests.support.clocks import TurnedClock
 from tests.support.repos import Repo
 
@@ -41,7 +41,7 @@ class Observed:
         """`real_time`: where threads wait for each other, a clock that only they turn would run away."""
         clock = TurnedClock()
         world = World(repo.path, os.environ, clock=None if real_time else clock)
-        open_by_hand(world, AskedUnit("j1", unit))
+        open_by_hand(world, UnitRequest("j1", unit))
         return cls(repo, clock, world, unit, settings)
 
     @property
@@ -49,8 +49,8 @@ class Observed:
         return jobs.load(self.world, "j1")
 
     @property
-    def place(self) -> Place:
-        return Place.of_unit(self.world, self.job, jobs.unit_of(self.job, self.unit))
+    def place(self) -> LeaseLocation:
+        return LeaseLocation.of_unit(self.world, self.job, jobs.unit_of(self.job, self.unit))
 
     @property
     def lease(self) -> Document:
@@ -70,9 +70,9 @@ class Observed:
         return self.attempt.path("x").parent
 
     @property
-    def attempt(self) -> Attempt:
+    def attempt(self) -> ObserverAttempt:
         """Read anew from the disk."""
-        return Attempt.of(self.place, self.lease)
+        return ObserverAttempt.of(self.place, self.lease)
 
     @property
     def records(self) -> list[Document]:
@@ -86,7 +86,7 @@ class Observed:
         self.reconciler = Reconciler(attached)
         return attached
 
-    def look(self, level: Level = Level.STAT, source: str = "periodic") -> Seen:
+    def look(self, level: Level = Level.STAT, source: str = "periodic") -> Reconciliation:
         """Reconcile by the attached observer; attach first where there is none."""
         if self.reconciler is None:
             self.attach()

@@ -12,7 +12,7 @@ from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, Refused
 from ktxkit.store import jobs
 from ktxkit.work.batch import apply_batch
-from ktxkit.work.integrate import Options
+from ktxkit.work.integrate import ApplyOptions
 from tests.support.integration import Job, give, script
 from tests.support.repos import Repo
 
@@ -37,7 +37,7 @@ class Check:
 def batch(job: Job, check: Check, keys: Sequence[str] = ()) -> dict[str, Any]:
     job.document = jobs.load(job.world, "j1")
     units = [unit for unit in jobs.units(job.document) if not keys or unit.key in keys]
-    return dict(apply_batch(job.world, job.document, units, Options(verify=check.argv)))
+    return dict(apply_batch(job.world, job.document, units, ApplyOptions(verify=check.argv)))
 
 
 def outcomes(found: dict[str, Document]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from ktxkit.base import process
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked, Refused
 from ktxkit.base.rules.digests import digest_of
-from ktxkit.work.job_verify import Ask, verify_job
+from ktxkit.work.job_verify import VerifyRequest, verify_job
 from tests.support.commands import call
 from tests.support.faults import Killed, count_effects, run_killed
 from tests.support.integration import Job, give, script
@@ -28,7 +28,7 @@ def job(repo: Repo) -> Job:
 
 
 def verify(job: Job, tmp_path: Path, body: str) -> Document:
-    return verify_job(job.world, job.document, Ask([script(tmp_path / "check", body)], summary="all of it"))
+    return verify_job(job.world, job.document, VerifyRequest([script(tmp_path / "check", body)], summary="all of it"))
 
 
 def recorded(job: Job) -> Document:

@@ -24,8 +24,8 @@ from ktxkit.affected.rules.scopes import (
     Aliases,
     Facts,
     Function,
-    Sink,
     Units,
+    UsageSink,
     add_aliases,
     bound_globally,
     imports_in,
@@ -52,7 +52,7 @@ def read(data: bytes) -> Facts:
             compile(tree, "<source>", "exec", dont_inherit=True)  # finds what parsing does not
         return _Reader(tree).facts()
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        empty = Sink()
+        empty = UsageSink()
         empty.unit(MODULE, "module", 0)
         return empty.document() | {"bad": f"{type(error).__name__}: {error}"[:200]}
 
@@ -64,7 +64,7 @@ def dump(node: ast.AST) -> str:
 class _Reader:
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
-        self.sink = Sink()
+        self.sink = UsageSink()
         self.zero = self.sink.unit(MODULE, "module", 1)
         self.defined: set[str] = set()
         self.typing = False
@@ -312,7 +312,12 @@ def _is_main(node: ast.AST) -> bool:
 
 
 PLAIN = {"object", "ABC", "Protocol", "Generic", "Exception"}
-MADE_WITH = {"__init__", "__new__", "_generate_next_value_", "__set_name__"}  # run for each value of an enumeration
+CLASS_FACTORIES = {
+    "__init__",
+    "__new__",
+    "_generate_next_value_",
+    "__set_name__",
+}  # run for each value of an enumeration
 
 
 def read_class(reader: _Reader, node: ast.ClassDef, owner: str) -> None:
@@ -359,7 +364,7 @@ def _made_at_import(reader: _Reader, node: ast.ClassDef, name: str) -> None:
     if any(one.endswith(("Enum", "Flag")) for one in bases):
         for base in node.bases:
             reader.visitor.visit(base, (reader.zero,))
-        if members & MADE_WITH:
+        if members & CLASS_FACTORIES:
             reader.sink.use(name, OWN, (reader.zero,))
 
 

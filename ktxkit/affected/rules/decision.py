@@ -15,14 +15,14 @@ from typing import NamedTuple
 from ktxkit.affected.rules import scopes
 from ktxkit.affected.rules.graph import Graph, Unit
 from ktxkit.affected.rules.project import parts_of
+from ktxkit.affected.rules.reach import Reach, Tests, beyond, tests_of
 from ktxkit.affected.rules.scopes import MAKE, MODULE, Facts
-from ktxkit.affected.rules.spread import Spread, Tests, beyond, tests_of
 
 ADDED, REMOVED, CHANGED, OTHER_KIND = "added", "removed", "changed", "of another kind"
 WORDS = {"": "what runs at import", "<main>": "what runs as a program"}
 
 
-class Change(NamedTuple):
+class UnitChange(NamedTuple):
     """One unit that differs. `kind`: function, class, constant, alias, module, main."""
 
     path: str
@@ -31,7 +31,7 @@ class Change(NamedTuple):
     how: str
 
 
-def between(path: str, old: Facts | None, new: Facts | None) -> list[Change]:
+def between(path: str, old: Facts | None, new: Facts | None) -> list[UnitChange]:
     """Every unit that is not the same in both. A file that came or went changes with all of its units."""
     before = {unit[0]: unit for unit in (old or {"units": ()})["units"]}
     after = {unit[0]: unit for unit in (new or {"units": ()})["units"]}
@@ -40,12 +40,12 @@ def between(path: str, old: Facts | None, new: Facts | None) -> list[Change]:
         one, two = before.get(name), after.get(name)
         kind = (two or one or ["", "module"])[1]
         if one is None or two is None:
-            found.append(Change(path, name, kind, ADDED if one is None else REMOVED))
+            found.append(UnitChange(path, name, kind, ADDED if one is None else REMOVED))
         elif one[1] != two[1]:
-            found.append(Change(path, name, kind, OTHER_KIND))
+            found.append(UnitChange(path, name, kind, OTHER_KIND))
         elif one[2] != two[2]:
-            found.append(Change(path, name, kind, CHANGED))
-    moved = {Change(path, owner, after[owner][1], CHANGED) for owner in _moved(before, after) if owner in after}
+            found.append(UnitChange(path, name, kind, CHANGED))
+    moved = {UnitChange(path, owner, after[owner][1], CHANGED) for owner in _moved(before, after) if owner in after}
     return sorted({*found, *moved})
 
 
@@ -71,7 +71,7 @@ def _by_owner(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def seed(spread: Spread, change: Change) -> None:
+def seed(spread: Reach, change: UnitChange) -> None:
     """Where following a change begins."""
     node = (change.path, change.unit)
     how = f"{WORDS.get(change.unit, change.kind)} {change.how}"
@@ -149,7 +149,7 @@ class Decision:
     total: int = 0
     selected: int = 0
     unbounded: dict[str, str] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[UnitChange] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
@@ -159,13 +159,13 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Question:
+class ImpactQuestion:
     """What is asked. `links`: symbolic links and where they lead; `environment`: variables that differ; `observed`:
     units that a traced run saw depend on what differs, each with how; `ran`: the tests that it saw run a unit."""
 
     graph: Graph
     touched: Collection[Touched]
-    changed: Collection[Change]
+    changed: Collection[UnitChange]
     links: Mapping[str, str] = field(default_factory=dict)
     environment: Collection[str] = ()
     unbounded: Mapping[str, str] = field(default_factory=dict)
@@ -173,13 +173,13 @@ class Question:
     ran: Ran | None = None
 
 
-def decide(question: Question) -> Decision:
+def decide(question: ImpactQuestion) -> Decision:
     """Follow every change to the tests; what cannot be followed means all of them."""
     graph = question.graph
     every = [tests_of(path, graph.versions[path][-1], graph.project) for path in graph.present_tests]
     made = Decision(total=sum(_count(tests) for tests in every), changes=sorted(question.changed))
     made.unbounded = dict(question.unbounded) | _unbounded(question)
-    spread = Spread(graph)
+    spread = Reach(graph)
     for change in question.changed:
         seed(spread, change)
     _seed_files(question, spread)
@@ -207,7 +207,7 @@ def _there(graph: Graph, unit: Unit) -> Unit:
     return path, name
 
 
-def _ran(question: Question, spread: Spread) -> None:
+def _ran(question: ImpactQuestion, spread: Reach) -> None:
     """Tests that a traced run saw in what was reached: they are reached, whatever reading says."""
     asked: set[Unit] = set()
     if question.ran is None:
@@ -220,7 +220,7 @@ def _ran(question: Question, spread: Spread) -> None:
         spread.run()
 
 
-def _unbounded(question: Question) -> dict[str, str]:
+def _unbounded(question: ImpactQuestion) -> dict[str, str]:
     """Each path whose change may reach any test, with why."""
     found: dict[str, str] = {}
     graph = question.graph
@@ -253,7 +253,7 @@ def _anywhere(graph: Graph, one: Touched) -> str:
     return ""
 
 
-def _seed_files(question: Question, spread: Spread) -> None:
+def _seed_files(question: ImpactQuestion, spread: Reach) -> None:
     """Whoever names a changed file, lists directories, or reads files that are named elsewhere."""
     graph = question.graph
     touched = [one for one in question.touched if not graph.project.is_inert(one.path)]
@@ -279,7 +279,7 @@ def _seed_files(question: Question, spread: Spread) -> None:
         spread.seed(unit, f"reads files that it is told of; {data[0].path} is {data[0].how}")
 
 
-def _picked(every: Iterable[Tests], spread: Spread, verdict: str) -> list[Picked]:
+def _picked(every: Iterable[Tests], spread: Reach, verdict: str) -> list[Picked]:
     """The tests that were reached: the file where all of it is, or cannot be taken apart; else class or function."""
     found: list[Picked] = []
     for tests in every:
@@ -296,7 +296,7 @@ def _picked(every: Iterable[Tests], spread: Spread, verdict: str) -> list[Picked
     return found
 
 
-def _with_unknown(question: Question, every: list[Tests], made: Decision) -> list[Picked]:
+def _with_unknown(question: ImpactQuestion, every: list[Tests], made: Decision) -> list[Picked]:
     """What is meant besides: everything after a change without bounds; always those that nothing bounds."""
     graph = question.graph
     if made.unbounded:
@@ -304,7 +304,7 @@ def _with_unknown(question: Question, every: list[Tests], made: Decision) -> lis
         if beyond(graph):  # no list of files is the whole
             return [Picked(place, UNKNOWN, [], f"{path}: {said}") for place in graph.project.places]
         return [Picked(tests.path, UNKNOWN, [], f"{path}: {said}") for tests in every if tests.ids or tests.coarse]
-    spread = Spread(graph)
+    spread = Reach(graph)
     for path, facts in graph.each():
         for said, units in facts["marks"].get("opaque", {}).items():
             for unit in units:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from ktxkit.affected.rules import literals
-from ktxkit.affected.rules.scopes import ANYTHING, OWN, Alias, Aliases, Scope, Sink, Units, found
+from ktxkit.affected.rules.scopes import ANYTHING, OWN, Alias, Aliases, Scope, Units, UsageSink, aliases_of
 
 IMPORTERS = {
     "import_module", "__import__", "run_module", "find_spec", "import_string", "resolve_name", "importorskip",
@@ -49,13 +49,13 @@ CONDITIONS = {"skipif", "xfail"}
 TEXT_EXAMPLES = {"testfile", "DocFileSuite", "DocFileTest"}
 OWN_NAMES = {"__name__", "__package__", "__file__"}
 OPAQUE = "opaque"
-TAKEN = "ktx_taken"  # on a node whose parent said what is taken of it
+CONSUMED = "ktx_taken"  # on a node whose parent said what is taken of it
 
 
 class Walker(Protocol):
     """What these need of a `Visitor`."""
 
-    sink: Sink
+    sink: UsageSink
     aliases: Aliases
 
     def all(self, nodes: Iterable[ast.AST | None], units: Units, scope: Scope = ()) -> None: ...
@@ -73,7 +73,7 @@ def name_of(node: ast.AST) -> str:
 def call(visitor: Walker, node: ast.Call, units: Units, scope: Scope) -> None:
     """What a call does besides using its parts."""
     name = _called(visitor, node.func, scope)
-    setattr(node.func, TAKEN, True)
+    setattr(node.func, CONSUMED, True)
     if name in IMPORTERS:
         _import(visitor, node, units)
     elif name in BY_PATH:
@@ -108,14 +108,14 @@ def call(visitor: Walker, node: ast.Call, units: Units, scope: Scope) -> None:
     of_environ = _is_environ(getattr(node.func, "value", None))
     if name in ("getenv", "getenvb") or of_environ:
         if isinstance(node.func, ast.Attribute):
-            setattr(node.func.value, TAKEN, True)
+            setattr(node.func.value, CONSUMED, True)
         visitor.sink.mark("environment", (_constant(node.args[0]) if node.args else "") or ANYTHING, units)
 
 
 def _called(visitor: Walker, node: ast.expr, scope: Scope) -> str:
     """What is called, by the name that it has where it is from."""
     if isinstance(node, ast.Name):
-        known = found(scope, node.id)
+        known = aliases_of(scope, node.id)
         aliases = known if isinstance(known, tuple) else visitor.aliases.get(node.id, ()) if known is None else ()
         return next((alias.name for alias in aliases if alias.name), node.id)
     return name_of(node)
@@ -162,7 +162,7 @@ def attribute(visitor: Walker, node: ast.Attribute, units: Units) -> None:
         visitor.sink.mark(OPAQUE, "takes the names of a function's module", units)
     elif node.attr in ("parent", "parents"):
         _only_place(node)
-    elif node.attr in ("__file__", "__spec__", "__loader__") and not hasattr(node, TAKEN):
+    elif node.attr in ("__file__", "__spec__", "__loader__") and not hasattr(node, CONSUMED):
         visitor.sink.mark("does", "reads source", units)
     elif node.attr == "lineno":
         visitor.sink.mark("does", "tells lines", units)
@@ -176,7 +176,7 @@ def attribute(visitor: Walker, node: ast.Attribute, units: Units) -> None:
         visitor.sink.mark("parameters", ANYTHING, units)
     elif node.attr in OF_SOURCE:
         visitor.sink.mark("does", "reads source", units)
-    elif _is_environ(node) and not hasattr(node, TAKEN):
+    elif _is_environ(node) and not hasattr(node, CONSUMED):
         visitor.sink.mark("environment", ANYTHING, units)
 
 
@@ -184,13 +184,13 @@ def _only_place(node: ast.AST) -> None:
     """Below a node `__file__` says where something is, not what is in it."""
     for one in ast.walk(node):
         if isinstance(one, ast.Attribute) and one.attr == "__file__":
-            setattr(one, TAKEN, True)
+            setattr(one, CONSUMED, True)
 
 
 def subscript(visitor: Walker, node: ast.Subscript, units: Units) -> None:
     """`os.environ[...]` and `sys.modules[...]`."""
     if _is_environ(node.value):
-        setattr(node.value, TAKEN, True)
+        setattr(node.value, CONSUMED, True)
         visitor.sink.mark("environment", _constant(node.slice) or ANYTHING, units)
     elif name_of(node.value) == "modules" and isinstance(node.ctx, ast.Load):
         named = _constant(node.slice)
@@ -307,9 +307,9 @@ def _is_environ(node: ast.AST | None) -> bool:
 RUNNING_MODULES = {"importlib", "runpy", "pkgutil", "imp"}
 
 
-def handed_on(visitor: Walker, node: ast.Name | ast.Attribute, aliases: Iterable[Alias], units: Units) -> None:
+def passed_on(visitor: Walker, node: ast.Name | ast.Attribute, aliases: Iterable[Alias], units: Units) -> None:
     """What imports, runs, unpickles or reads by a name, as a value: whoever gets it calls it with any."""
-    if hasattr(node, TAKEN):
+    if hasattr(node, CONSUMED):
         return
     name, of = name_of(node), {origin_of(visitor, node)}
     if isinstance(node, ast.Name):

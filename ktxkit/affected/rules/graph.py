@@ -8,7 +8,15 @@ from functools import cached_property
 from typing import Any
 
 from ktxkit.affected.rules.literals import fits, is_pattern
-from ktxkit.affected.rules.project import Modules, Project, defined, is_hooked, parts_of, runs_tests, starts_programs
+from ktxkit.affected.rules.project import (
+    Modules,
+    TestProject,
+    defined,
+    is_hooked,
+    parts_of,
+    runs_tests,
+    starts_programs,
+)
 from ktxkit.affected.rules.scopes import ANYTHING, MAKE, OWN, Facts
 
 Unit = tuple[str, str]  # path, name
@@ -21,7 +29,7 @@ class Graph:
     `paths`: every path of either tree; `gone`: those that only the old one has."""
 
     def __init__(
-        self, versions: Mapping[str, list[Facts]], paths: Iterable[str], project: Project, gone: Iterable[str] = ()
+        self, versions: Mapping[str, list[Facts]], paths: Iterable[str], project: TestProject, gone: Iterable[str] = ()
     ) -> None:
         self.versions = versions
         self.project = project

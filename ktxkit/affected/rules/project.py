@@ -203,7 +203,7 @@ SKIPPED = ("*.egg", ".*", "_darcs", "build", "CVS", "dist", "node_modules", "ven
 
 
 @dataclass(frozen=True)
-class Project:
+class TestProject:
     """pytest's choice of files and names (its defaults here), where packages lie, what is started by which name."""
 
     python_files: tuple[str, ...] = ("test_*.py", "*_test.py")

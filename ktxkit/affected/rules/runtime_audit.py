@@ -17,11 +17,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ktxkit.affected.rules import decision
-from ktxkit.affected.rules.decision import CHANGED, Change, Question, Touched, decide
+from ktxkit.affected.rules.decision import CHANGED, ImpactQuestion, Touched, UnitChange, decide
 from ktxkit.affected.rules.graph import Graph, Unit
-from ktxkit.affected.rules.runtime_trace import HANDED_ON, Trace
+from ktxkit.affected.rules.reach import Reach
+from ktxkit.affected.rules.runtime_trace import THROUGH_ANONYMOUS, Trace
 from ktxkit.affected.rules.scopes import MAIN, MODULE
-from ktxkit.affected.rules.spread import Spread
 
 TracedUnit = tuple[str, str]  # path, name; an empty name is what runs when the module is loaded
 WHOLE_MODULE = ""
@@ -105,7 +105,7 @@ def unit_of(name: str) -> str:
 Call = Mapping[str, Any]
 Line = Callable[[str, int], str]
 PROTOCOLS = ("BINARY", "COMPARE", "CONTAINS", "UNARY", "GET_ITER", "FOR_ITER", "STORE_SUBSCR", "DELETE_SUBSCR", "SEND")
-MADE_BY_CALL = ("__init__", "__new__", "__call__", "__post_init__", "__init_subclass__", "__set_name__")
+RETURNED_BY_CALL = ("__init__", "__new__", "__call__", "__post_init__", "__init_subclass__", "__set_name__")
 LOOKED_UP = ("__getattr__", "__getattribute__")
 
 
@@ -188,7 +188,7 @@ def _left_out(graph: Graph, callee: Unit, tests: set[Unit]) -> set[Unit]:
     if not tests:
         return tests
     path, name = callee
-    question = Question(graph, [Touched(path)], [Change(path, name, _kind(graph, callee), CHANGED)])
+    question = ImpactQuestion(graph, [Touched(path)], [UnitChange(path, name, _kind(graph, callee), CHANGED)])
     picked = {one.id for one in decide(question).tests}
 
     def is_picked(unit: Unit) -> bool:
@@ -219,9 +219,9 @@ def known_unit(graph: Graph, path: str, name: str) -> Unit:
 
 def unreached(graph: Graph, callee: Unit, callers: Collection[Unit]) -> set[Unit]:
     """The callers, and tests, that a change of the callee does not come to."""
-    spread = Spread(graph)
+    spread = Reach(graph)
     path, name = callee
-    decision.seed(spread, Change(path, name, _kind(graph, callee), CHANGED))
+    decision.seed(spread, UnitChange(path, name, _kind(graph, callee), CHANGED))
     left = {caller for caller in callers if not _is_reached(spread, caller)}
     while left and spread.step():
         left = {caller for caller in left if not _is_reached(spread, caller)} if spread.grew else left
@@ -233,7 +233,7 @@ def _kind(graph: Graph, unit: Unit) -> str:
     return str(found.get(unit[1], "module"))
 
 
-def _is_reached(spread: Spread, caller: Unit) -> bool:
+def _is_reached(spread: Reach, caller: Unit) -> bool:
     """The caller, its class, or the loading of its module (which stands for all that is in it)."""
     path, name = caller
     owners = [name]
@@ -247,7 +247,7 @@ def mechanism(call: Call, line: Line) -> str:
     path, name = call["caller"]
     how, last = call["how"].removeprefix("C:"), call["callee"][1].rpartition(".")[2]
     source = line(path, call["line"])
-    if call["via"] == HANDED_ON:
+    if call["via"] == THROUGH_ANONYMOUS:
         return "callback"
     if last == "<module>":
         return "import" if how == "IMPORT_NAME" else "dynamic import"
@@ -261,7 +261,7 @@ def mechanism(call: Call, line: Line) -> str:
         return "descriptor"
     if call["via"]:
         return "callback through a library"
-    if last in MADE_BY_CALL:
+    if last in RETURNED_BY_CALL:
         return "construction"
     if call["how"].startswith("C:"):
         return "callback through C"

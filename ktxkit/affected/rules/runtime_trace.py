@@ -179,7 +179,7 @@ def _key(path: str) -> bytes:
 Record = dict[str, Any]
 SESSION = ""
 WHY_SHOWN, PROCESSES_SHOWN, NAMES_SHOWN = 20, 200, 1000
-HANDED_ON = "<anonymous>"  # stands between a caller and a lambda or generator that somebody else made
+THROUGH_ANONYMOUS = "<anonymous>"  # stands between a caller and a lambda or generator that somebody else made
 ANONYMOUS = ("<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
 
@@ -210,7 +210,7 @@ class Process:
         self.spawned: Counter[str] = Counter()
 
 
-class Fold:
+class TraceFold:
     """Everything that was seen. Feed it process by process; each is read once, and only numbers are held."""
 
     def __init__(self) -> None:
@@ -276,7 +276,7 @@ class Fold:
     def _edge(self, process: Process, above: int, own: int, operation: str, line: int, via: str) -> None:
         pair = (process.defs[above], process.defs[own])
         if pair[0] != pair[1]:
-            self.edges.setdefault(pair, (operation, line, HANDED_ON if own in process.anonymous else via))
+            self.edges.setdefault(pair, (operation, line, THROUGH_ANONYMOUS if own in process.anonymous else via))
 
     def _uses(self, process: Process, token: str, others: list[str]) -> None:
         self.context(token).uses |= {self.context(other).number for other in others}

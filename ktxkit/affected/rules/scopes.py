@@ -30,7 +30,7 @@ class Alias(NamedTuple):
 Aliases = dict[str, tuple[Alias, ...]]  # several where it depends which import succeeds
 
 
-class Layer(NamedTuple):
+class FunctionNames(NamedTuple):
     """What one function binds, what it imports, and what it says is the module's."""
 
     names: frozenset[str]
@@ -39,7 +39,7 @@ class Layer(NamedTuple):
     shared: frozenset[str] = frozenset()  # names of a function around it that it binds
 
 
-Scope = tuple[Layer, ...]
+Scope = tuple[FunctionNames, ...]
 
 
 def joined(module: str, name: str) -> str:
@@ -64,7 +64,7 @@ def add_aliases(known: Aliases, node: ast.Import | ast.ImportFrom) -> None:
             known[bound] = (*known.get(bound, ()), alias)
 
 
-def layer(parameters: ast.arguments, body: Iterable[ast.AST]) -> Layer:
+def layer(parameters: ast.arguments, body: Iterable[ast.AST]) -> FunctionNames:
     """What a function binds in its own body; functions inside it are looked at when they are come to."""
     names, outside, nonlocals = set(argument_names(parameters)), set[str](), set[str]()
     aliases: Aliases = {}
@@ -86,7 +86,7 @@ def layer(parameters: ast.arguments, body: Iterable[ast.AST]) -> Layer:
         else:
             names.update(_matched(node))
             todo += ast.iter_child_nodes(node)
-    return Layer(frozenset(names - outside - nonlocals), aliases, frozenset(outside), frozenset(nonlocals))
+    return FunctionNames(frozenset(names - outside - nonlocals), aliases, frozenset(outside), frozenset(nonlocals))
 
 
 def imports_in(node: ast.AST) -> Aliases:
@@ -130,7 +130,7 @@ def targets(node: Comprehension) -> frozenset[str]:
     return frozenset(one.id for gen in node.generators for one in ast.walk(gen.target) if isinstance(one, ast.Name))
 
 
-def found(scope: Scope, name: str) -> tuple[Alias, ...] | bool | None:
+def aliases_of(scope: Scope, name: str) -> tuple[Alias, ...] | bool | None:
     """Aliases made in a function, True where the name is a function's own, None where it is the module's."""
     for one in reversed(scope):
         if name in one.outside:
@@ -152,7 +152,7 @@ MAKE = "!"  # suffix of what runs when a subclass is made
 VERSION = 18  # counted up whenever a reader finds something else in the same bytes
 
 
-class Sink:
+class UsageSink:
     """Names, imports, words and what else units refer to, each with the units that do."""
 
     def __init__(self) -> None:

@@ -18,12 +18,12 @@ from ktxkit.affected.rules.scopes import (
     Aliases,
     Comprehension,
     Function,
-    Layer,
+    FunctionNames,
     Scope,
-    Sink,
     Units,
+    UsageSink,
+    aliases_of,
     argument_names,
-    found,
     imports_in,
     joined,
     layer,
@@ -37,7 +37,7 @@ DEEPEST = 6  # attributes behind a module that are followed
 class Visitor:
     """Walks expressions for `units` in a scope, into a sink. `aliases`: what the module itself imports."""
 
-    def __init__(self, sink: Sink, aliases: Aliases) -> None:
+    def __init__(self, sink: UsageSink, aliases: Aliases) -> None:
         self.sink = sink
         self.aliases = aliases
 
@@ -88,10 +88,10 @@ class Visitor:
     def _name(self, node: ast.Name, units: Units, scope: Scope) -> None:
         """A name by itself: what it stands for may go anywhere."""
         name = node.id
-        known = found(scope, name)
+        known = aliases_of(scope, name)
         if known is True:
             return
-        dynamic.handed_on(self, node, known if isinstance(known, tuple) else self.aliases.get(name, ()), units)
+        dynamic.passed_on(self, node, known if isinstance(known, tuple) else self.aliases.get(name, ()), units)
         if isinstance(known, tuple):
             for alias in known:
                 self.whole(alias, units)
@@ -116,7 +116,7 @@ class Visitor:
 
     def _attribute(self, node: ast.Attribute, units: Units, scope: Scope) -> None:
         dynamic.attribute(self, node, units)
-        dynamic.handed_on(self, node, (), units)
+        dynamic.passed_on(self, node, (), units)
         chain, base = [node.attr], node.value
         while isinstance(base, ast.Attribute):
             dynamic.attribute(self, base, units)
@@ -125,7 +125,7 @@ class Visitor:
         if not isinstance(base, ast.Name):
             self.visit(base, units, scope)
             return
-        known = found(scope, base.id)
+        known = aliases_of(scope, base.id)
         if known is True:
             return
         if known is None and base.id not in self.aliases:
@@ -223,7 +223,7 @@ class Visitor:
 
     def _comprehension(self, node: Comprehension, units: Units, scope: Scope) -> None:
         self.visit(node.generators[0].iter, units, scope)
-        self.all(ast.iter_child_nodes(node), units, (*scope, Layer(targets(node), {}, frozenset())))
+        self.all(ast.iter_child_nodes(node), units, (*scope, FunctionNames(targets(node), {}, frozenset())))
 
     def imported(self, node: ast.Import | ast.ImportFrom, units: Units) -> None:
         """An import, run by these units."""

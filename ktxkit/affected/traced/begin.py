@@ -14,13 +14,13 @@ import threading
 from typing import Any
 from weakref import WeakSet
 
-from ktxkit.affected.traced.tracer import ARGUMENT, ARGUMENTS, CONTEXT, OWN, Tracer, plain
+from ktxkit.affected.traced.tracer import ARGUMENT, ARGUMENTS, CONTEXT, OWN, CallTracer, plain
 
 IMPORT_SYSTEM = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 BY_DESCRIPTOR = ("_rmtree_safe_fd", "fwalk", "_fwalk")  # names there are relative to a descriptor, not to the directory
 
 
-class Listener(Tracer):
+class Listener(CallTracer):
     """The tracer with its ears. `runners`: threads that nothing of the repository asked for, as a plugin's."""
 
     def __init__(self, directory: str, top: str, token: str) -> None:

@@ -100,7 +100,7 @@ ARGUMENTS, ARGUMENT = 64, 1000  # words of a command that are kept, characters o
 OWN = os.path.dirname(__file__)  # noqa: PTH120 - as code objects have it
 
 
-class Seen:
+class ContextRecord:
     """What one context saw, until it is written."""
 
     __slots__ = ("edges", "facts", "ran", "token")
@@ -112,7 +112,7 @@ class Seen:
         self.facts: set[Any] = set()
 
 
-class Tracer(Writer):
+class CallTracer(Writer):
     """Follows the calls of one process. `token`: the context in which it began."""
 
     def __init__(self, directory: str, top: str, token: str) -> None:
@@ -130,7 +130,7 @@ class Tracer(Writer):
         """Nothing is told yet: definitions have no numbers in this process's file."""
         self.ids: dict[tuple[str, str], int] = {}
         self.told: set[Any] = set()
-        self.seen = Seen(self.token)
+        self.seen = ContextRecord(self.token)
 
     def watch(self, name: str, told: Callable[[Any], None]) -> None:
         """Be told of the calls into a foreign file."""
@@ -167,7 +167,7 @@ class Tracer(Writer):
         self.install()
         before = self.seen.token
         self._write_seen()
-        self.seen = Seen(token)
+        self.seen = ContextRecord(token)
         os.environ[CONTEXT] = token
         return before
 

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.base import files
     from ktxkit.store import config
 
-    path = config.place(world)
+    path = config.config_path(world)
     if path is None:
         raise CannotRun(
             "a bare repository has no checkout to write it into", where=str(world.cwd), hint="run it in a clone"

@@ -54,7 +54,7 @@ CREATE, DELETE, CONTENT, MODE = "create", "delete", "content-change", "mode-chan
 TARGET, GITLINK_CHANGE, REPLACED = "symlink-target-change", "gitlink-change", "atomic-replacement"
 
 
-class Entry(NamedTuple):
+class ManifestEntry(NamedTuple):
     """One candidate. `mode` is git's, `blake3` 32 bytes, `size` bytes of content."""
 
     path: bytes
@@ -66,14 +66,14 @@ class Entry(NamedTuple):
         return PACKED.pack(len(self.path), self.mode, self.size, self.blake3) + self.path
 
 
-def unpack(data: bytes, at: int = 0) -> tuple[Entry, int]:
+def unpack(data: bytes, at: int = 0) -> tuple[ManifestEntry, int]:
     """The entry at an offset, and the offset behind it."""
     length, mode, size, blake3 = PACKED.unpack_from(data, at)
     begin = at + PACKED.size
-    return Entry(data[begin : begin + length], mode, blake3, size), begin + length
+    return ManifestEntry(data[begin : begin + length], mode, blake3, size), begin + length
 
 
-def entries(data: bytes) -> Iterator[Entry]:
+def entries(data: bytes) -> Iterator[ManifestEntry]:
     """Every entry of packed ones."""
     at = 0
     while at < len(data):
@@ -92,12 +92,12 @@ def digest(parts: Iterable[bytes], policy_digest: str) -> str:
 
 
 @dataclass(frozen=True)
-class Change:
+class ManifestChange:
     """One path between two manifests. `replaced`: the content came by another file of that name (an atomic rename)."""
 
     path: bytes
-    before: Entry | None
-    after: Entry | None
+    before: ManifestEntry | None
+    after: ManifestEntry | None
     replaced: bool = False
     flags: tuple[str, ...] = ()
     path_class: str = "tracked"
@@ -128,12 +128,12 @@ def _kind(mode: int) -> int:
     return mode & 0o170000
 
 
-def differences(old: Iterable[Entry], new: Iterable[Entry]) -> list[Change]:
+def differences(old: Iterable[ManifestEntry], new: Iterable[ManifestEntry]) -> list[ManifestChange]:
     """What changed between two manifests, in the order of their paths. Both are sorted by `order`."""
     before = {entry.path: entry for entry in old}
     after = {entry.path: entry for entry in new}
     found = [
-        Change(path, before.get(path), after.get(path))
+        ManifestChange(path, before.get(path), after.get(path))
         for path in before.keys() | after.keys()
         if before.get(path) != after.get(path)
     ]

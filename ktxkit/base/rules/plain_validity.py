@@ -55,7 +55,7 @@ def is_plainly_valid(schema: Mapping[str, Any], document: Any, budget: int = BUD
     `budget`: values after which it is not sure any more.
     """
     try:
-        return _Walk(schema, budget).valid(schema, document)
+        return _Validity(schema, budget).valid(schema, document)
     except (Unsure, RecursionError):
         return False
 
@@ -66,7 +66,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text)
 
 
-class _Walk:
+class _Validity:
     """One walk over a document, with a budget."""
 
     def __init__(self, root: Mapping[str, Any], budget: int) -> None:
@@ -103,7 +103,7 @@ class _Walk:
         return found
 
 
-def _type(walk: _Walk, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
+def _type(walk: _Validity, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
     if isinstance(wanted, list):
         return any(_type(walk, one, value, schema) for one in sorted(wanted, reverse=True))  # number before integer
     if isinstance(value, bool):
@@ -128,13 +128,13 @@ def _text(value: Any) -> str | None:
     return value
 
 
-def _properties(walk: _Walk, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
+def _properties(walk: _Validity, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
     if not isinstance(value, dict):
         return True
     return all(walk.valid(wanted[key], inner) for key, inner in value.items() if key in wanted)
 
 
-def _pattern_properties(walk: _Walk, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
+def _pattern_properties(walk: _Validity, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
     if not isinstance(value, dict):
         return True
     return all(
@@ -145,7 +145,7 @@ def _pattern_properties(walk: _Walk, wanted: Any, value: Any, schema: Mapping[st
     )
 
 
-def _additional(walk: _Walk, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
+def _additional(walk: _Validity, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
     if not isinstance(value, dict) or wanted is True:
         return True
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
@@ -160,19 +160,19 @@ def _key(key: Any) -> str:
     return text
 
 
-def _names(walk: _Walk, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
+def _names(walk: _Validity, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
     return not isinstance(value, dict) or all(walk.valid(wanted, _key(key)) for key in value)
 
 
-def _items(walk: _Walk, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
+def _items(walk: _Validity, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
     return not isinstance(value, list) or all(walk.valid(wanted, item) for item in value)
 
 
-def _one_of(walk: _Walk, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
+def _one_of(walk: _Validity, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
     return sum(walk.valid(inner, value) for inner in wanted) == 1
 
 
-def _free(walk: _Walk, value: Any) -> None:
+def _free(walk: _Validity, value: Any) -> None:
     """Objects of no closed shape may hold anything that is JSON: looked through for what is not."""
     walk.left -= 1
     if walk.left < 0:
@@ -199,7 +199,7 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _object_type(walk: _Walk, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
+def _object_type(walk: _Validity, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
     if isinstance(value, dict | list) and "properties" not in schema and "items" not in schema:
         _free(walk, value)
     return _type(walk, wanted, value, schema)

@@ -39,7 +39,7 @@ def lines(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class YamlProblem:
     """One thing that is wrong, and where. `rule` is a rule id of the gates."""
 
     rule: str
@@ -101,7 +101,7 @@ class Node:
         return self.plain
 
 
-def resolve(node: Node) -> Problem | None:
+def resolve(node: Node) -> YamlProblem | None:
     """Give a plain scalar its YAML 1.2 core value. A problem where it is none that every reader takes alike."""
     text: str = node.plain
     lead = text[:1]
@@ -122,26 +122,28 @@ def resolve(node: Node) -> Problem | None:
         try:
             date(int(found[1]), int(found[2]), int(found[3]))
         except ValueError:
-            return Problem("yaml-scalar", node.line, node.column, f"{text[:40]} is no date", "quote it if it is text")
+            return YamlProblem(
+                "yaml-scalar", node.line, node.column, f"{text[:40]} is no date", "quote it if it is text"
+            )
     return None
 
 
-def _integer(node: Node, text: str) -> Problem | None:
+def _integer(node: Node, text: str) -> YamlProblem | None:
     base = {"0o": 8, "0x": 16}.get(text[:2], 10)
     digits = text[2:] if base != 10 else text
     value = int(digits, base) if len(digits) < 40 else INTEGER_LIMIT
     if not -INTEGER_LIMIT <= value < INTEGER_LIMIT:
-        return Problem(
+        return YamlProblem(
             "yaml-number", node.line, node.column, f"{len(text)} digits are more than 64 bits hold", "quote it"
         )
     node.plain = value
     return None
 
 
-def _float(node: Node, text: str) -> Problem | None:
+def _float(node: Node, text: str) -> YamlProblem | None:
     value = float(text) if not _NOT_FINITE.match(text) else float("inf")
     if value in (float("inf"), float("-inf")):
-        return Problem("yaml-number", node.line, node.column, f"{text[:40]} is not a finite number", "quote it")
+        return YamlProblem("yaml-number", node.line, node.column, f"{text[:40]} is not a finite number", "quote it")
     node.plain = value
     return None
 
@@ -161,7 +163,7 @@ class Parsed:
     """What was read. `root` is None where there is no value that can be trusted."""
 
     root: Node | None
-    problems: tuple[Problem, ...]
+    problems: tuple[YamlProblem, ...]
     text: str = ""
 
 
@@ -169,27 +171,27 @@ class _Stop(Exception):
     """Reading cannot go on."""
 
 
-def decode(data: bytes) -> tuple[str, Problem | None]:
+def decode(data: bytes) -> tuple[str, YamlProblem | None]:
     """The text, a byte-order mark taken off. A problem where it is no UTF-8, too large, or holds control characters."""
     if len(data) > SIZE_LIMIT:
-        return "", Problem("yaml-size", 1, 1, f"{len(data)} bytes are more than the {SIZE_LIMIT} that are read")
+        return "", YamlProblem("yaml-size", 1, 1, f"{len(data)} bytes are more than the {SIZE_LIMIT} that are read")
     try:
         text = data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        line, column = place(data[: error.start].decode("utf-8", "replace").removeprefix("\ufeff"), None)
-        return "", Problem("yaml-encoding", line, column, f"not UTF-8: byte 0x{data[error.start]:02x}")
+        line, column = position(data[: error.start].decode("utf-8", "replace").removeprefix("\ufeff"), None)
+        return "", YamlProblem("yaml-encoding", line, column, f"not UTF-8: byte 0x{data[error.start]:02x}")
     return text, _refused(text)
 
 
-def _refused(text: str) -> Problem | None:
+def _refused(text: str) -> YamlProblem | None:
     bad = _REFUSED.search(text)
     if bad is None:
         return None
-    line, column = place(text, bad.start())
-    return Problem("yaml-syntax", line, column, f"character U+{ord(bad[0]):04X} is not allowed in YAML")
+    line, column = position(text, bad.start())
+    return YamlProblem("yaml-syntax", line, column, f"character U+{ord(bad[0]):04X} is not allowed in YAML")
 
 
-def place(text: str, offset: int | None) -> tuple[int, int]:
+def position(text: str, offset: int | None) -> tuple[int, int]:
     """Line and column, from 1, of an offset in characters (None: the end). CR, LF and CRLF each end a line."""
     head = text if offset is None else text[:offset]
     if offset is not None and head.endswith("\r") and text[offset : offset + 1] == "\n":
@@ -274,13 +276,13 @@ def pure_events(text: str) -> Iterator[Any]:
     yield from yaml.parse(text)
 
 
-def _syntax(error: Exception, text: str) -> Problem:
+def _syntax(error: Exception, text: str) -> YamlProblem:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     said = getattr(error, "problem", None) or str(error).partition("\n")[0] or type(error).__name__
     context = getattr(error, "context", None)
     message = f"{said} ({context})" if context else str(said)
-    line, column = (mark.line + 1, mark.column + 1) if mark is not None else place(text, None)
-    return Problem("yaml-syntax", line, column, message)
+    line, column = (mark.line + 1, mark.column + 1) if mark is not None else position(text, None)
+    return YamlProblem("yaml-syntax", line, column, message)
 
 
 @dataclass(slots=True)
@@ -296,14 +298,14 @@ class _Builder:
     """Turns events into nodes and problems."""
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[YamlProblem] = []
         self.root: Node | None = None
         self.stack: list[_Frame] = []
         self.nodes = 0
         self.documents = 0
 
     def add(self, rule: str, mark: Any, message: str, hint: str = "") -> None:
-        self.problems.append(Problem(rule, mark.line + 1, mark.column + 1, message, hint))
+        self.problems.append(YamlProblem(rule, mark.line + 1, mark.column + 1, message, hint))
 
     def stop(self, rule: str, mark: Any, message: str, hint: str = "") -> NoReturn:
         self.add(rule, mark, message, hint)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ktxkit.gates.rules import model, sources, suppressions
 from ktxkit.gates.rules.findings import ADVICE, Finding, grouped, level_of
-from ktxkit.gates.rules.groups import (  # fmt: skip
+from ktxkit.gates.rules.groups import (
     COUNTED,
     Group,
     key_of,
@@ -19,15 +19,15 @@ from ktxkit.gates.rules.groups import (  # fmt: skip
     special_of,
     summarized,
 )
-from ktxkit.gates.rules.model import Layer, Options
-from ktxkit.gates.rules.provenance import Known, artifact, raw_path, raw_path_of
+from ktxkit.gates.rules.model import GateOptions, Layer
+from ktxkit.gates.rules.provenance import RawFacts, artifact, raw_path, raw_path_of
 from ktxkit.gates.rules.references import References, Wrong, is_fine, listed
 
 Facts = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class TreeFindings:
     """The findings of a tree, in order, and what was looked at."""
 
     findings: tuple[Finding, ...]
@@ -40,11 +40,11 @@ class Judged:
 def judge(
     facts: Mapping[bytes, Facts],
     files: Collection[bytes],
-    options: Options,
+    options: GateOptions,
     former: Collection[str] = frozenset(),
     only: Collection[bytes] | None = None,
     layer: Layer | None = None,
-) -> Judged:
+) -> TreeFindings:
     """Judge a tree. `facts`: of each artifact by path; `files`: every path; `former`: the base's sources.
 
     `only`: the findings of these files are wanted, and which are suppressed anywhere; `looked` says nothing then.
@@ -59,7 +59,7 @@ def judge(
         layer = model.build(others_of(facts), options.root) if layer is None else layer
     keys = model.page_keys(pages_of(facts), options.root)
     references = References(layer, strict=options.strict, former=former)
-    known = Known(files, keys[""], layer, options.root, options.raw_current, options.raw_deleted)
+    known = RawFacts(files, keys[""], layer, options.root, options.raw_current, options.raw_deleted)
     is_quiet = _Quiet(references, known)
     quiet = [group for group in groups if is_quiet(group.summary)]
     for group in groups:
@@ -75,13 +75,13 @@ def judge(
             found += _rows(path, one, known)
     kept = [one for one in grouped(found) if options.advise or one.severity != ADVICE]
     findings, suppressed = _unsuppressed(kept, rest)
-    return Judged(tuple(findings), _summed(looked_at(rest), quiet), suppressed, layer, references.fine())
+    return TreeFindings(tuple(findings), _summed(looked_at(rest), quiet), suppressed, layer, references.fine())
 
 
 class _Quiet:
     """Whether pages have no finding: every text that they refer with is answered. Each text is asked about once."""
 
-    def __init__(self, references: References, known: Known) -> None:
+    def __init__(self, references: References, known: RawFacts) -> None:
         self._known = known
         self._asked = {"spans": references.span, "slRefs": references.sl_ref, "tables": references.table}
         self._fine: dict[str, set[str]] = {key: set() for key in ("links", "comments", *self._asked)}
@@ -125,9 +125,14 @@ def _problems(facts: Mapping[bytes, Facts]) -> Iterator[Finding]:
 
 
 def _page(
-    path: bytes, page: Facts, references: References, keys: Mapping[str, set[str]], known: Known, options: Options
+    path: bytes,
+    page: Facts,
+    references: References,
+    keys: Mapping[str, set[str]],
+    known: RawFacts,
+    options: GateOptions,
 ) -> Iterator[Finding]:
-    where = model.place_of(path, options.root)
+    where = model.artifact_path(path, options.root)
     if not model.PAGE_KEY.match(where.key):
         message = f"the page key {where.key!r} cannot be used in refs and links"
         yield Finding("page-key", path, message, reference=where.key, hint="letters, digits, _ and - only; no folders")
@@ -184,7 +189,7 @@ def _words(path: bytes, page: Facts, layer: Layer) -> Iterator[Finding]:
         yield Finding("unknown-word", path, message, line, column, word, listed(names), tuple(near))
 
 
-def _rows(path: bytes, rows: Facts, known: Known) -> Iterator[Finding]:
+def _rows(path: bytes, rows: Facts, known: RawFacts) -> Iterator[Finding]:
     for row, line, column in rows["rows"]:
         raw = raw_path_of(row)
         wrong = raw_path(raw, known) if raw is not None else None

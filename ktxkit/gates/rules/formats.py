@@ -57,11 +57,11 @@ def ordered(findings: Iterable[Finding]) -> list[Finding]:
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     """By what counts most, then by place."""
-    return sorted(findings, key=lambda one: (LEVELS.index(standing(one)), *_key(one)))
+    return sorted(findings, key=lambda one: (LEVELS.index(effective_level(one)), *_key(one)))
 
 
 def _key(finding: Finding) -> tuple[bytes, int, int, int, str, str, str]:
-    line, column = place(finding)
+    line, column = position(finding)
     level = LEVELS.index(finding["level"])
     return (path_of(finding), line, column, level, finding["rule"], finding["message"], finding.get("fingerprint", ""))
 
@@ -71,12 +71,12 @@ def charged(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if not finding.get("inherited")]
 
 
-def standing(finding: Finding) -> str:
+def effective_level(finding: Finding) -> str:
     """The level that counts: what the base tree has too is not charged, so it is advice."""
     return "advice" if finding.get("inherited") else str(finding["level"])
 
 
-def place(finding: Finding) -> tuple[int, int]:
+def position(finding: Finding) -> tuple[int, int]:
     """Line and column, from 1; a finding on the file as a whole stands at its beginning."""
     return max(finding.get("line", 1), 1), max(finding.get("column", 1), 1)
 
@@ -157,7 +157,7 @@ def render_text(verdict: Mapping[str, Any], content: Content) -> list[str]:
 
 def line(finding: Finding) -> str:
     """One finding; the shape is that of compilers, which editors read."""
-    at, column = place(finding)
+    at, column = position(finding)
     return f"{shown_path(finding)}:{at}:{column}: {finding['level']} {printable(finding['rule'])} {sentence(finding)}"
 
 
@@ -187,18 +187,19 @@ def _split(findings: Iterable[Finding], notices: int) -> tuple[list[Finding], li
     kept: list[Finding] = []
     rest: list[Finding] = []
     for finding in findings:
-        level = standing(finding)
+        level = effective_level(finding)
         (kept if room[level] else rest).append(finding)
         room[level] -= bool(room[level])
     return kept, rest
 
 
 def _annotation(finding: Finding) -> str:
-    line, column = place(finding)
+    line, column = position(finding)
     where = [f"file={prop(shown_path(finding))}"]
     if "line" in finding:
         where += [f"line={line}", f"col={column}"]
-    return f"::{COMMANDS[standing(finding)]} {','.join(where)},title={prop(finding['rule'])}::{data(sentence(finding))}"
+    command = COMMANDS[effective_level(finding)]
+    return f"::{command} {','.join(where)},title={prop(finding['rule'])}::{data(sentence(finding))}"
 
 
 def data(value: str) -> str:
@@ -230,8 +231,8 @@ def _issue(finding: Finding) -> dict[str, Any]:
         "description": f"{finding['rule']}: {sentence(finding)}",
         "check_name": finding["rule"],
         "fingerprint": finding["fingerprint"],
-        "severity": SEVERITY[standing(finding)],
-        "location": {"path": shown_path(finding), "lines": {"begin": place(finding)[0]}},
+        "severity": SEVERITY[effective_level(finding)],
+        "location": {"path": shown_path(finding), "lines": {"begin": position(finding)[0]}},
     }
 
 
@@ -259,14 +260,14 @@ def _diagnostic(finding: Finding, lines: list[bytes]) -> dict[str, Any]:
     return {
         "message": sentence(finding),
         "location": location,
-        "severity": RDJSON_SEVERITY[standing(finding)],
+        "severity": RDJSON_SEVERITY[effective_level(finding)],
         "source": {"name": "ktxkit"},
         "code": {"value": finding["rule"]},
     }
 
 
 def _position(finding: Finding, lines: list[bytes]) -> dict[str, int]:
-    line, column = place(finding)
+    line, column = position(finding)
     if line > len(lines) or not any(lines):
         return {"line": line}
     at = byte_column(lines[line - 1], column, first=line == 1)
@@ -331,12 +332,12 @@ def _result(finding: Finding, number: int) -> dict[str, Any]:
     made: dict[str, Any] = {
         "ruleId": finding["rule"],
         "ruleIndex": number,
-        "level": SARIF_LEVELS[standing(finding)],
+        "level": SARIF_LEVELS[effective_level(finding)],
         "message": {"text": escaped(sentence(finding))},
     }
     uri = quote_from_bytes(path_of(finding), safe="/")
     if uri:
-        made["locations"] = [_location(uri, *place(finding), whole="line" not in finding)]
+        made["locations"] = [_location(uri, *position(finding), whole="line" not in finding)]
         places = [(one["line"], one["column"]) for one in finding.get("positions", ())]
         if len(places) > 1:
             made["relatedLocations"] = [_location(uri, *one) for one in places[1:]]

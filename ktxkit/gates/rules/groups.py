@@ -191,7 +191,7 @@ def said_of(facts: Mapping[bytes, Facts], root: bytes) -> bytes:
     texts: dict[str, set[str]] = {key: set() for key in TEXTS}
     counts = {"pages": len(facts), **dict.fromkeys(COUNTED, 0)}
     for path, page in facts.items():
-        where = model.place_of(path, root)
+        where = model.artifact_path(path, root)
         plain = page["kind"] == PAGE and not page["problems"] and not page["ignores"]
         if not plain or where.user or not model.PAGE_KEY.match(where.key):
             return NOTHING

@@ -96,7 +96,7 @@ def cleanup_of(settings: Iterable[tuple[str, bytes]], version: tuple[int, ...], 
     return Cleanup(comment, mode == b"strip" or (mode not in (b"whitespace", b"verbatim", b"scissors") and edited))
 
 
-def cleanup_asked(words: Sequence[str]) -> str:
+def cleanup_mode(words: Sequence[str]) -> str:
     """What `--cleanup` says in the command line of the git that runs a hook; git tells its hooks nowhere else."""
     if not words or words[0].rpartition("/")[2] not in ("git", "git-commit"):
         return ""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ktxkit.base.rules.strict_yaml import Problem
+from ktxkit.base.rules.strict_yaml import YamlProblem
 
 LABEL_LIMIT = 999  # characters of a link label, by the specification
 PAREN_LIMIT = 32  # nested parentheses in a destination
@@ -263,7 +263,7 @@ _BLANKS = re.compile(r"\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class InlineSpan:
     """A piece of inline text and where it starts (a code span: at its first backtick). `alone` on its line."""
 
     text: str
@@ -276,10 +276,10 @@ class Span:
 class Body:
     """What was found. Code spans are as CommonMark renders them: line ends are spaces, one space at each end is off."""
 
-    codes: tuple[Span, ...] = ()
-    links: tuple[Span, ...] = ()
-    comments: tuple[Span, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    codes: tuple[InlineSpan, ...] = ()
+    links: tuple[InlineSpan, ...] = ()
+    comments: tuple[InlineSpan, ...] = ()
+    problems: tuple[YamlProblem, ...] = ()
 
 
 def read(text: str, first_line: int = 1) -> Body:
@@ -296,11 +296,11 @@ def read(text: str, first_line: int = 1) -> Body:
         message = (
             f"it has more than {BLOCK_LIMIT} block tokens, or more than {VISIT_LIMIT} lines (in quotes each again)"
         )
-        return Body(problems=(Problem("md-size", first_line, 1, message, "split the page"),))
+        return Body(problems=(YamlProblem("md-size", first_line, 1, message, "split the page"),))
     labels = env.get("references", {}).keys()
-    found: dict[str, list[Span]] = {"code": [], "link": [], "comment": []}
+    found: dict[str, list[InlineSpan]] = {"code": [], "link": [], "comment": []}
     places = _Places(lines, first_line)
-    deep: Problem | None = None
+    deep: YamlProblem | None = None
     for token in tokens:
         start = token.map[0] if token.map else 0
         if token.level >= NESTING_LIMIT - 1 and deep is None:
@@ -313,8 +313,8 @@ def read(text: str, first_line: int = 1) -> Body:
     return Body(tuple(found["code"]), tuple(found["link"]), tuple(found["comment"]), problems)
 
 
-def _too_deep(line: int) -> Problem:
-    return Problem("md-nesting", line, 1, f"nested deeper than {NESTING_LIMIT}: what is inside cannot be checked")
+def _too_deep(line: int) -> YamlProblem:
+    return YamlProblem("md-nesting", line, 1, f"nested deeper than {NESTING_LIMIT}: what is inside cannot be checked")
 
 
 class _Places:
@@ -325,7 +325,7 @@ class _Places:
         self.first_line = first_line
         self.cursor: dict[int, int] = {}
 
-    def take(self, content: str, start: int, pieces: list[Piece], found: dict[str, list[Span]]) -> None:
+    def take(self, content: str, start: int, pieces: list[Piece], found: dict[str, list[InlineSpan]]) -> None:
         row, begin, end = start, 0, _line_end(content, 0)
         for piece in pieces:
             while end < piece.start:
@@ -334,7 +334,7 @@ class _Places:
             rest = content[piece.start : min(end, piece.end)]
             column = self._column(row_here, rest.rstrip(), piece.start - begin)
             alone = _blanks_end(content, begin) == piece.start and _blanks_end(content, piece.end) >= end
-            found[piece.kind].append(Span(piece.text, row_here + self.first_line, column + 1, alone))
+            found[piece.kind].append(InlineSpan(piece.text, row_here + self.first_line, column + 1, alone))
 
     def _column(self, row: int, piece: str, fallback: int) -> int:
         """A block's content lacks what stands before it in the line (quote and list marks, table cells)."""

@@ -80,7 +80,7 @@ _QUOTES = str.maketrans("", "", "\"`'[]")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArtifactPath:
     """Which artifact a path is. `kind`: source, shard, page, provenance, or nothing. `key`: a page's key."""
 
     kind: str = ""
@@ -90,30 +90,30 @@ class Place:
 
 
 @lru_cache(maxsize=1 << 16)
-def place_of(path: bytes, root: bytes = b"") -> Place:
+def artifact_path(path: bytes, root: bytes = b"") -> ArtifactPath:
     """The artifact at a path below `root` (which is empty or ends in `/`)."""
     if not path.startswith(root):
-        return Place()
+        return ArtifactPath()
     inner = path[len(root) :]
     if inner == PROVENANCE:
-        return Place("provenance")
+        return ArtifactPath("provenance")
     if inner.startswith(SEMANTIC_LAYER) and inner.endswith(_YAML):
         parts = inner.decode("utf-8", "surrogateescape").split("/")
         if len(parts) == 3:
-            return Place("source", parts[1])
+            return ArtifactPath("source", parts[1])
         if len(parts) > 3 and parts[2] == "_schema":
-            return Place("shard", parts[1])
+            return ArtifactPath("shard", parts[1])
     if inner.startswith(WIKI) and inner.endswith(b".md"):
         return _page(inner.decode("utf-8", "surrogateescape").split("/"))
-    return Place()
+    return ArtifactPath()
 
 
-def _page(parts: list[str]) -> Place:
+def _page(parts: list[str]) -> ArtifactPath:
     if len(parts) >= 3 and parts[1] == "global":
-        return Place("page", key="/".join(parts[2:])[: -len(".md")])
+        return ArtifactPath("page", key="/".join(parts[2:])[: -len(".md")])
     if len(parts) >= 4 and parts[1] == "user":
-        return Place("page", key="/".join(parts[3:])[: -len(".md")], user=parts[2])
-    return Place()
+        return ArtifactPath("page", key="/".join(parts[3:])[: -len(".md")], user=parts[2])
+    return ArtifactPath()
 
 
 def kind_of(path: bytes, root: bytes) -> str:
@@ -122,7 +122,7 @@ def kind_of(path: bytes, root: bytes) -> str:
         return "page"
     if path.startswith(root + SEMANTIC_LAYER) and path.endswith(_YAML) and path.count(b"/", len(root)) == 2:
         return "source"
-    return place_of(path, root).kind
+    return artifact_path(path, root).kind
 
 
 def page_keys(pages: Iterable[bytes], root: bytes) -> dict[str, set[str]]:
@@ -135,7 +135,7 @@ def page_keys(pages: Iterable[bytes], root: bytes) -> dict[str, set[str]]:
         if path.startswith(prefix):
             everyones.add(path[start:-3].decode("utf-8", "surrogateescape"))
         else:
-            where = place_of(path, root)
+            where = artifact_path(path, root)
             keys.setdefault(where.user, set()).add(where.key)
     for user in keys.keys() - {""}:
         keys[user] |= everyones
@@ -143,7 +143,7 @@ def page_keys(pages: Iterable[bytes], root: bytes) -> dict[str, set[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class GateOptions:
     """How a tree is judged. `root`: where the artifacts lie in it, empty or ending in `/`."""
 
     root: bytes = b""
@@ -232,7 +232,7 @@ def build(files: Mapping[bytes, Facts], root: bytes = b"") -> Layer:
     """Join the facts of a tree's semantic-layer files."""
     layer = Layer()
     for path in sorted(files):
-        where = place_of(path, root)
+        where = artifact_path(path, root)
         if where.kind in ("source", "shard"):
             layer.connections.setdefault(where.connection, {})
             _add(layer, path, where, files[path])
@@ -245,7 +245,7 @@ def build(files: Mapping[bytes, Facts], root: bytes = b"") -> Layer:
     return layer
 
 
-def _add(layer: Layer, path: bytes, where: Place, facts: Facts) -> None:
+def _add(layer: Layer, path: bytes, where: ArtifactPath, facts: Facts) -> None:
     if facts["form"] == "broken":
         stem = path.rpartition(b"/")[2].rpartition(b".")[0].decode("utf-8", "surrogateescape")
         layer.unreadable.setdefault(where.connection, set()).update(facts["names"] or [stem])

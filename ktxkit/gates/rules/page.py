@@ -15,7 +15,7 @@ from typing import Any
 
 from ktxkit.base.rules import strict_yaml
 from ktxkit.base.rules.plain_validity import Violation
-from ktxkit.base.rules.strict_yaml import Node, Problem, lines
+from ktxkit.base.rules.strict_yaml import Node, YamlProblem, lines
 from ktxkit.gates.rules import markdown, source, suppressions
 
 _OPENER = re.compile(r"---[ \t]*\Z")
@@ -34,7 +34,7 @@ class Split:
     body: str
     body_line: int
     body_offset: int
-    problem: Problem | None = None
+    problem: YamlProblem | None = None
 
 
 def split(text: str) -> Split:
@@ -46,21 +46,23 @@ def split(text: str) -> Split:
     closer = next((n for n, line in enumerate(bare[1:], 1) if _CLOSER.match(line)), None)
     start = len(whole[0])
     if closer is None:
-        problem = Problem("front-matter-unclosed", 1, 1, "front matter starts here and never ends", "add a line ---")
+        problem = YamlProblem(
+            "front-matter-unclosed", 1, 1, "front matter starts here and never ends", "add a line ---"
+        )
         return Split(None, 2, start, "", len(whole) + 1, len(text), problem)
     front = "".join(whole[1:closer])
     body_offset = start + len(front) + len(whole[closer])
     return Split(front, 2, start, text[body_offset:], closer + 2, body_offset)
 
 
-def _displaced(bare: list[str]) -> Problem | None:
+def _displaced(bare: list[str]) -> YamlProblem | None:
     """Front matter that blank lines or blanks before it have pushed out of its place."""
     first = next((n for n, line in enumerate(bare[:_LEAD]) if line.strip()), None)
     if first is None or not _OPENER.match(bare[first].lstrip()) or first + 1 >= len(bare):
         return None
     if not _KEY.match(bare[first + 1].lstrip()):
         return None
-    return Problem(
+    return YamlProblem(
         "front-matter-not-first",
         first + 1,
         len(bare[first]) - len(bare[first].lstrip()) + 1,
@@ -97,7 +99,7 @@ def read(data: bytes, judge: Judge) -> Facts:
     if parts.problem is not None:
         facts["problems"].append(_problem(parts.problem))
     elif parts.front is None:
-        missing = Problem("front-matter-missing", 1, 1, "no front matter", "start the page with --- and a summary")
+        missing = YamlProblem("front-matter-missing", 1, 1, "no front matter", "start the page with --- and a summary")
         facts["problems"].append(_problem(missing))
     if parts.front is not None:
         _front(facts, parts, judge)
@@ -105,17 +107,19 @@ def read(data: bytes, judge: Judge) -> Facts:
     return facts
 
 
-def _decode(data: bytes) -> tuple[str, Problem | None]:
+def _decode(data: bytes) -> tuple[str, YamlProblem | None]:
     if len(data) > markdown.SIZE_LIMIT:
-        return "", Problem("md-size", 1, 1, f"{len(data)} bytes are more than the {markdown.SIZE_LIMIT} that are read")
+        return "", YamlProblem(
+            "md-size", 1, 1, f"{len(data)} bytes are more than the {markdown.SIZE_LIMIT} that are read"
+        )
     try:
         return data.decode("utf-8").removeprefix("\ufeff"), None
     except UnicodeDecodeError as error:
-        line, column = strict_yaml.place(data[: error.start].decode("utf-8", "replace").removeprefix("\ufeff"), None)
-        return "", Problem("md-encoding", line, column, f"not UTF-8: byte 0x{data[error.start]:02x}")
+        line, column = strict_yaml.position(data[: error.start].decode("utf-8", "replace").removeprefix("\ufeff"), None)
+        return "", YamlProblem("md-encoding", line, column, f"not UTF-8: byte 0x{data[error.start]:02x}")
 
 
-def _problem(problem: Problem, shift: int = 0) -> list[Any]:
+def _problem(problem: YamlProblem, shift: int = 0) -> list[Any]:
     return [problem.rule, problem.line + shift, problem.column, problem.message, problem.hint, problem.level]
 
 
@@ -138,7 +142,7 @@ def _front(facts: Facts, parts: Split, judge: Judge) -> None:
     facts["problems"] += [_problem(problem, shift) for problem in problems]
 
 
-def _softened(problem: Problem) -> Problem:
+def _softened(problem: YamlProblem) -> YamlProblem:
     """A key that nobody reads is a warning, unless it nearly is one that gates read: then the gate would be off."""
     if problem.rule != "schema-unknown-key" or any(f"{key!r}" in problem.hint for key in source.GATED_KEYS):
         return problem

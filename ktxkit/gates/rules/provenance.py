@@ -15,7 +15,7 @@ _SYNC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RawFacts:
     """What a tree, and where a job says so its snapshot, has. `current` None: what the tree keeps is the snapshot."""
 
     files: Collection[bytes]
@@ -52,7 +52,7 @@ def not_normal(path: str) -> str:
     return ""
 
 
-def raw_path(path: str, known: Known) -> tuple[str, str] | None:
+def raw_path(path: str, known: RawFacts) -> tuple[str, str] | None:
     """(rule, message) where a raw path is refused; None where it is in the snapshot, or was deleted from it."""
     reason = not_normal(path)
     if reason:
@@ -90,7 +90,7 @@ def raw_path_of(row: Mapping[str, Any]) -> str | None:
     return path if "rawPath" in row or path.startswith(RAW) or ("/" in path and not_normal(path)) else None
 
 
-def artifact(row: Mapping[str, Any], known: Known) -> str | None:
+def artifact(row: Mapping[str, Any], known: RawFacts) -> str | None:
     """The artifact key of a row that is not there, or None."""
     kind, key = row.get("artifactKind"), row.get("artifactKey")
     if not isinstance(key, str) or not key or kind not in ("wiki", "sl"):

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ktxkit.gates.rules import model
 from ktxkit.gates.rules.groups import concerned, key_of, names_in, special_of
-from ktxkit.gates.rules.model import Layer, Nearness, Options
-from ktxkit.gates.rules.provenance import Known, raw_path
+from ktxkit.gates.rules.model import GateOptions, Layer, Nearness
+from ktxkit.gates.rules.provenance import RawFacts, raw_path
 
 if TYPE_CHECKING:
     from ktxkit.gates.rules.findings import Finding
@@ -29,7 +29,7 @@ Tree = Mapping[bytes, Facts]
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ChangeScope:
     """`touched` files, the `names` they declare or declared, and the `referrers`: files that use one of the names."""
 
     touched: frozenset[bytes]
@@ -47,7 +47,7 @@ class Scope:
         return finding.path in self.referrers and bool(self.names & names_in(finding.reference))
 
 
-def close(touched: Collection[bytes], trees: Collection[Tree], root: bytes = b"") -> Scope:
+def close(touched: Collection[bytes], trees: Collection[Tree], root: bytes = b"") -> ChangeScope:
     """The closure of touched paths over the trees before and after the change."""
     names: set[str] = set()
     for tree in trees:
@@ -61,7 +61,7 @@ def close(touched: Collection[bytes], trees: Collection[Tree], root: bytes = b""
     referrers |= _joined(targets, near)
     if names:
         referrers |= {path for tree in near for path, facts in tree.items() if facts["kind"] == "provenance"}
-    return Scope(frozenset(touched), frozenset(names), frozenset(referrers) - frozenset(touched))
+    return ChangeScope(frozenset(touched), frozenset(names), frozenset(referrers) - frozenset(touched))
 
 
 def _text(path: bytes, root: bytes) -> str:
@@ -70,7 +70,7 @@ def _text(path: bytes, root: bytes) -> str:
 
 def declared(path: bytes, facts: Facts | None, root: bytes) -> Iterator[str]:
     """The names that others use for what a file declares: source names, tables, a page's key, a connection."""
-    where = model.place_of(path, root)
+    where = model.artifact_path(path, root)
     if where.kind == "page":
         yield where.key
     if facts is None or facts["kind"] != "sources":
@@ -132,12 +132,12 @@ class Narrow(NamedTuple):
     """What is told, of what scope, how many are suppressed; and the texts that the layer was found to answer."""
 
     findings: list[Finding]
-    scope: Scope
+    scope: ChangeScope
     suppressed: int
     fine: Fine
 
 
-def applies(touched: Collection[bytes], after: Files, before: Files, options: Options) -> bool:
+def applies(touched: Collection[bytes], after: Files, before: Files, options: GateOptions) -> bool:
     """Whether a change leaves the semantic layer alone, and every directory in its place."""
     if options.advise or options.raw_current is not None:
         return False
@@ -156,7 +156,9 @@ def _stand(paths: Sequence[bytes], files: Files) -> bool:
     return all(any(path.startswith(folder) for path in files) for folder in folders)
 
 
-def judged(after: Side, before: Side, touched: Collection[bytes], options: Options, fine: Fine | None = None) -> Narrow:
+def judged(
+    after: Side, before: Side, touched: Collection[bytes], options: GateOptions, fine: Fine | None = None
+) -> Narrow:
     """The findings of a change that `applies`, with those in scope that are inherited; how many are suppressed.
 
     `fine`: texts that the semantic layer is known to answer, by kind. Where these are all, it is not even built.
@@ -175,12 +177,12 @@ def judged(after: Side, before: Side, touched: Collection[bytes], options: Optio
     return Narrow(told, scope, new.suppressed, {kind: {*base.fine[kind], *new.fine[kind]} for kind in LAYERED})
 
 
-def _silent(side: Side, scope: Scope, options: Options, fine: Fine) -> bool:
+def _silent(side: Side, scope: ChangeScope, options: GateOptions, fine: Fine) -> bool:
     """Whether there is no finding on what is in scope, and nothing that is suppressed anywhere."""
     facts, files = side
     if special_of(facts):
         return False
-    known = Known(files, frozenset(), Layer(), options.root, None, options.raw_deleted)
+    known = RawFacts(files, frozenset(), Layer(), options.root, None, options.raw_deleted)
 
     def is_page(path: bytes) -> bool:
         return path in files and files[path][0] not in ("120000", "160000")
@@ -188,8 +190,8 @@ def _silent(side: Side, scope: Scope, options: Options, fine: Fine) -> bool:
     return all(_is_silent(path, facts[path], is_page, known, fine) for path in scope.files if path in facts)
 
 
-def _is_silent(path: bytes, page: dict[str, Any], is_page: IsPage, known: Known, fine: Fine) -> bool:
-    where = model.place_of(path, known.root)
+def _is_silent(path: bytes, page: dict[str, Any], is_page: IsPage, known: RawFacts, fine: Fine) -> bool:
+    where = model.artifact_path(path, known.root)
     if page["kind"] != "page" or page["problems"] or page["ignores"] or not model.PAGE_KEY.match(where.key):
         return False
     keys = {*(text for text, _, _ in page["refs"]), *(key_of(text) for text, _, _ in page["links"] if key_of(text))}

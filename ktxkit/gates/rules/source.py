@@ -18,7 +18,7 @@ from typing import Any
 
 from ktxkit.base.rules import strict_yaml
 from ktxkit.base.rules.plain_validity import Violation
-from ktxkit.base.rules.strict_yaml import Node, Problem
+from ktxkit.base.rules.strict_yaml import Node, YamlProblem
 from ktxkit.base.rules.text import nearest
 from ktxkit.gates.rules import suppressions
 
@@ -34,7 +34,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[-+*/|<>=!%]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class Expression:
     """What an expression is. `rule` is empty where nothing is wrong; `columns` are (qualifier or "", name)."""
 
     rule: str = ""
@@ -58,13 +58,13 @@ def size(text: str) -> int:
     return len(_TOKEN.findall(_LITERAL.sub("''", text))) if len(text) <= LENGTH_LIMIT else 1
 
 
-def read(text: str) -> Read:
+def read(text: str) -> Expression:
     """Judge one expression. Never raises."""
     found = _bounded(text)
     if found is not None:
         return found
     if not available():
-        return Read()
+        return Expression()
     import sqlglot
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
@@ -74,30 +74,32 @@ def read(text: str) -> Read:
         parsed = [tree for tree in sqlglot.parse(text, error_level=sqlglot.ErrorLevel.IMMEDIATE) if tree is not None]
     except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
         # The errors that are not its own are its faults on broken text; the text is no expression either way.
-        return Read("expr-not-expression", _reason(error), checked=True)
+        return Expression("expr-not-expression", _reason(error), checked=True)
     if len(parsed) != 1:
-        return Read("expr-not-expression", f"{len(parsed)} statements where one expression is expected", checked=True)
+        return Expression(
+            "expr-not-expression", f"{len(parsed)} statements where one expression is expected", checked=True
+        )
     tree = parsed[0]
     if not isinstance(tree, exp.Expression) or not _is_expression(tree, exp):
-        return Read("expr-not-expression", f"{_name(tree)} where an expression is expected", checked=True)
-    return Read(columns=tuple(dict.fromkeys(_columns(tree, exp))), checked=True)
+        return Expression("expr-not-expression", f"{_name(tree)} where an expression is expected", checked=True)
+    return Expression(columns=tuple(dict.fromkeys(_columns(tree, exp))), checked=True)
 
 
-def _bounded(text: str) -> Read | None:
+def _bounded(text: str) -> Expression | None:
     """What can be told without a parser."""
     bare = _LITERAL.sub("''", text)
     if _TEMPLATE.search(bare):
-        return Read("expr-template", "a template stands where SQL is expected")
+        return Expression("expr-template", "a template stands where SQL is expected")
     if "\0" in text:
-        return Read("expr-not-expression", "a NUL character")
+        return Expression("expr-not-expression", "a NUL character")
     if not text.strip():
-        return Read("expr-not-expression", "nothing stands where an expression is expected")
+        return Expression("expr-not-expression", "nothing stands where an expression is expected")
     if len(text) > LENGTH_LIMIT:
-        return Read("expr-nesting", f"{len(text)} characters are more than {LENGTH_LIMIT}")
+        return Expression("expr-nesting", f"{len(text)} characters are more than {LENGTH_LIMIT}")
     if bare.count("(") > PAREN_LIMIT or bare.count("[") > PAREN_LIMIT or bare.lower().count("case") > PAREN_LIMIT:
-        return Read("expr-nesting", f"more than {PAREN_LIMIT} parentheses")
+        return Expression("expr-nesting", f"more than {PAREN_LIMIT} parentheses")
     if len(_WORD.findall(bare)) > OPERATOR_LIMIT:
-        return Read("expr-nesting", f"more than {OPERATOR_LIMIT} words and operators")
+        return Expression("expr-nesting", f"more than {OPERATOR_LIMIT} words and operators")
     return None
 
 
@@ -131,7 +133,7 @@ def _columns(tree: Any, exp: Any) -> Iterator[tuple[str, str]]:
 PAGE_DATES = frozenset({"stale_since", "archived_since", "usage", "fingerprints", "external_refs"})
 SOURCE_DATES = frozenset({"usage", "freshness", "tests", "enum_values"})
 GATED_KEYS = frozenset({"refs", "sl_refs", "tables", "summary"})
-TOLD = 200  # departures of one file; the rest is counted
+DEPARTURES = 200  # departures of one file; the rest is counted
 SHOWN = 200  # characters of a name or a place
 _NAMES = {"null": "nothing", "map": "a map", "list": "a list", "str": "text", "bool": "true or false"}
 
@@ -139,14 +141,17 @@ _NAMES = {"null": "nothing", "map": "a map", "list": "a list", "str": "text", "b
 Judge = Callable[[str, Any], Sequence[Violation]]
 
 
-def judged(contract: str, root: Node, judge: Judge, dates: frozenset[str] = frozenset()) -> list[Problem]:
+def judged(contract: str, root: Node, judge: Judge, dates: frozenset[str] = frozenset()) -> list[YamlProblem]:
     """All departures from a contract, with places; and dates where text is expected. `dates`: keys that take one."""
     found = judge(contract, root.data())
-    problems = [_told(violation, root) for violation in found[:TOLD]]
-    if len(found) > TOLD:
+    problems = [_told(violation, root) for violation in found[:DEPARTURES]]
+    if len(found) > DEPARTURES:
         problems.append(
-            Problem(
-                "schema-value", 1, 1, f"{len(found) - TOLD} and perhaps more departures from the schema are not told"
+            YamlProblem(
+                "schema-value",
+                1,
+                1,
+                f"{len(found) - DEPARTURES} and perhaps more departures from the schema are not told",
             )
         )
     if root.kind == "map":
@@ -156,10 +161,10 @@ def judged(contract: str, root: Node, judge: Judge, dates: frozenset[str] = froz
     return problems
 
 
-def _dates(node: Node) -> Iterator[Problem]:
+def _dates(node: Node) -> Iterator[YamlProblem]:
     if node.dateish:
         message = f"{node.plain} is a date to many readers where text is expected"
-        yield Problem("schema-type", node.line, node.column, message, "quote it")
+        yield YamlProblem("schema-type", node.line, node.column, message, "quote it")
     for _, value in node.items:
         yield from _dates(value)
 
@@ -176,36 +181,38 @@ def scalars(node: Node) -> list[tuple[int, int]]:
     return found
 
 
-def _told(violation: Violation, root: Node) -> Problem:
+def _told(violation: Violation, root: Node) -> YamlProblem:
     if violation.keyword == "more":
-        return Problem("schema-value", 1, 1, "of a file this large only the first departure from the schema is told")
+        return YamlProblem(
+            "schema-value", 1, 1, "of a file this large only the first departure from the schema is told"
+        )
     node, key = root.at(list(violation.path))
     place = key if key is not None and violation.keyword == "additionalProperties" else node
     name = _dotted(violation.path)
     if violation.keyword == "additionalProperties":
         return _unknown_key(violation, root, name)
     if violation.keyword == "required":
-        return Problem("schema-required", node.line, node.column, f"{violation.detail!r} is missing{_in(name)}")
+        return YamlProblem("schema-required", node.line, node.column, f"{violation.detail!r} is missing{_in(name)}")
     if violation.keyword == "type":
         return _wrong_type(violation, node, name)
     if violation.keyword in ("not", "pattern") and violation.path and violation.path[-1] == "name":
         message = f"the name {str(node.plain)[:SHOWN]!r} holds what a reference cannot spell"
-        return Problem("entity-name", place.line, place.column, message, "no dots, slashes or control characters")
-    return Problem("schema-value", place.line, place.column, f"{name or 'the file'}: {_said(violation, node)}")
+        return YamlProblem("entity-name", place.line, place.column, message, "no dots, slashes or control characters")
+    return YamlProblem("schema-value", place.line, place.column, f"{name or 'the file'}: {_said(violation, node)}")
 
 
-def _unknown_key(violation: Violation, root: Node, name: str) -> Problem:
+def _unknown_key(violation: Violation, root: Node, name: str) -> YamlProblem:
     node, _ = root.at(list(violation.path))
     key = next((k for k, _ in node.items if k is not None and k.plain == violation.detail), None)
     near = nearest(violation.detail[:SHOWN], list(violation.known), 1)
     hint = f"did you mean {near[0]!r}?" if near else "remove it, or begin it with x-"
     place = key or node
-    return Problem(
+    return YamlProblem(
         "schema-unknown-key", place.line, place.column, f"{violation.detail[:SHOWN]!r} is no known key{_in(name)}", hint
     )
 
 
-def _wrong_type(violation: Violation, node: Node, name: str) -> Problem:
+def _wrong_type(violation: Violation, node: Node, name: str) -> YamlProblem:
     wanted = violation.wanted if isinstance(violation.wanted, list) else [violation.wanted]
     words = {"array": "a list", "object": "a map", "string": "text", "integer": "a whole number", "number": "a number"}
     expected = " or ".join(words.get(str(word), str(word)) for word in wanted)
@@ -217,7 +224,7 @@ def _wrong_type(violation: Violation, node: Node, name: str) -> Problem:
         )
     if not hint and "string" in wanted and node.kind == "map":
         hint = "a colon and a space make a map; write `a:b`, or quote it"
-    return Problem(
+    return YamlProblem(
         "schema-type", node.line, node.column, f"{name or 'the file'}: {_kind(node)} where {expected} is expected", hint
     )
 
@@ -301,11 +308,13 @@ def _contract(root: Node) -> str:
     return STANDALONE if root.kind != "map" or root.get("table") or root.get("sql") else OVERLAY
 
 
-def _both(root: Node) -> list[Problem]:
+def _both(root: Node) -> list[YamlProblem]:
     sql = root.get("sql")
     if root.get("table") is None or sql is None:
         return []
-    return [Problem("table-or-sql", sql.line, sql.column, "the source has both a table and sql", "keep one of them")]
+    return [
+        YamlProblem("table-or-sql", sql.line, sql.column, "the source has both a table and sql", "keep one of them")
+    ]
 
 
 def _tables(root: Node, budget: _Budget) -> Iterator[Facts | None]:
@@ -341,14 +350,14 @@ class _Budget:
     def __init__(self) -> None:
         self.left = FILE_LIMIT
 
-    def read(self, text: str) -> Read:
+    def read(self, text: str) -> Expression:
         if self.left <= 0:
-            return Read()
+            return Expression()
         self.left -= size(text) + 4  # what each takes however short it is
         if self.left > 0:
             return read(text)
         message = f"the file's expressions have more than {FILE_LIMIT} words and signs; here the reading ends"
-        return Read("expr-nesting", message)
+        return Expression("expr-nesting", message)
 
 
 def _items(node: Node, kind: str) -> list[tuple[int, Node]]:
@@ -424,7 +433,7 @@ def _expressions(node: Node, budget: _Budget) -> Iterator[list[Any]]:
                     yield [what, text.plain, text.line, text.column, read.rule, read.message, columns]
 
 
-def _twice(root: Node, shard: bool) -> list[Problem]:
+def _twice(root: Node, shard: bool) -> list[YamlProblem]:
     """Two entities of one kind with one name."""
     tables = root.get("tables") if shard else None
     nodes = [value for _, value in tables.items] if tables is not None else [root]
@@ -435,6 +444,8 @@ def _twice(root: Node, shard: bool) -> list[Problem]:
             for _, name in _named(node, kind) if node.kind == "map" else ():
                 if name.plain in seen:
                     message = f"{name.plain!r} stands twice among the {kind}"
-                    problems.append(Problem("duplicate-entity", name.line, name.column, message, "rename one of them"))
+                    problems.append(
+                        YamlProblem("duplicate-entity", name.line, name.column, message, "rename one of them")
+                    )
                 seen.add(name.plain)
     return problems

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ktxkit.base.rules.strict_yaml import Problem
+from ktxkit.base.rules.strict_yaml import YamlProblem
 
 _WAIVER = re.compile(r"#\s*gate-ok\s*(?::\s*(.*)|\Z)")
 _LINE_END = re.compile("\r\n?")
@@ -36,20 +36,20 @@ class _Waiver:
     used: bool = field(default=False)
 
 
-def judge(data: bytes) -> list[Problem]:
+def judge(data: bytes) -> list[YamlProblem]:
     """What is wrong in one Python source. Never raises."""
     excess = _excess(data)
     if excess:
-        return [Problem("python-size", 1, 1, excess, "split the file, or name the files of this gate with `files`")]
+        return [YamlProblem("python-size", 1, 1, excess, "split the file, or name the files of this gate with `files`")]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a deprecated escape in foreign code is not ours to tell
             tree = ast.parse(data)
     except SyntaxError as error:
         line, column = max(error.lineno or 1, 1), max(error.offset or 1, 1)
-        return [Problem("python-syntax", line, column, f"not Python: {error.msg}")]
+        return [YamlProblem("python-syntax", line, column, f"not Python: {error.msg}")]
     except (ValueError, RecursionError, MemoryError) as error:
-        return [Problem("python-syntax", 1, 1, f"cannot be read: {str(error)[:200] or type(error).__name__}")]
+        return [YamlProblem("python-syntax", 1, 1, f"cannot be read: {str(error)[:200] or type(error).__name__}")]
     waivers = list(_waivers(data))
     by_line: dict[int, list[_Waiver]] = {}
     for waiver in waivers:
@@ -68,14 +68,14 @@ def _excess(data: bytes) -> str:
     return ""
 
 
-def _wrong(waivers: list[_Waiver]) -> Iterator[Problem]:
+def _wrong(waivers: list[_Waiver]) -> Iterator[YamlProblem]:
     for waiver in waivers:
         if not waiver.reason:
             message = "a waiver without a reason: `# gate-ok: REASON`"
-            yield Problem("waiver-without-reason", waiver.line, waiver.column, message, "say why it is right")
+            yield YamlProblem("waiver-without-reason", waiver.line, waiver.column, message, "say why it is right")
         elif not waiver.used:
             message = "this waiver waives nothing"
-            yield Problem("waiver-unused", waiver.line, waiver.column, message, "remove the comment")
+            yield YamlProblem("waiver-unused", waiver.line, waiver.column, message, "remove the comment")
 
 
 def _handlers(tree: ast.AST) -> list[tuple[ast.ExceptHandler, bool]]:
@@ -113,7 +113,7 @@ def _nothing(value: ast.expr | None) -> bool:
     return value is None or (isinstance(value, ast.Constant) and value.value is None)
 
 
-def _judge(node: ast.ExceptHandler, answers: bool, waivers: Mapping[int, list[_Waiver]]) -> Problem | None:
+def _judge(node: ast.ExceptHandler, answers: bool, waivers: Mapping[int, list[_Waiver]]) -> YamlProblem | None:
     if not all(_discards(statement, answers) for statement in node.body):
         return None
     last = node.end_lineno or node.lineno
@@ -127,7 +127,7 @@ def _judge(node: ast.ExceptHandler, answers: bool, waivers: Mapping[int, list[_W
         return None
     message = f"this block catches {_caught(node.type)[:80]} and discards it"
     hint = "handle it, log it or let it pass; or `# gate-ok: REASON` on the line"
-    return Problem("swallowed-exception", node.lineno, node.col_offset + 1, message, hint)
+    return YamlProblem("swallowed-exception", node.lineno, node.col_offset + 1, message, hint)
 
 
 def _caught(kind: ast.expr | None) -> str:

@@ -96,7 +96,7 @@ Signature = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class CheckoutSnapshot:
     """The semantic state of a checkout. `untracked` are paths; a digest stands for the rest of git's status."""
 
     head: str
@@ -117,7 +117,7 @@ class Snapshot:
         }
 
 
-def differences(before: Snapshot, after: Snapshot) -> list[str]:
+def differences(before: CheckoutSnapshot, after: CheckoutSnapshot) -> list[str]:
     """What changed, by name; empty where nothing did."""
     named = {
         "head": before.head != after.head,
@@ -130,7 +130,7 @@ def differences(before: Snapshot, after: Snapshot) -> list[str]:
     return [name for name, differs in named.items() if differs]
 
 
-def moved(before: Snapshot, after: Snapshot) -> bool:
+def moved(before: CheckoutSnapshot, after: CheckoutSnapshot) -> bool:
     """Whether HEAD or the branch moved: then nothing is restored, a person must look."""
     return (before.head, before.branch) != (after.head, after.branch)
 

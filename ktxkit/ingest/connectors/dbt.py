@@ -90,7 +90,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     return value
 
 
-def _yaml_files(place: Path) -> Iterator[interface.Found]:
+def _yaml_files(place: Path) -> Iterator[interface.StagedEntry]:
     """YAML of the project, and links to directories: dbt follows them."""
     for one in interface.walk(place):
         if any(f"{one.name}/".startswith(name) or f"/{name}" in f"{one.name}/" for name in IGNORED):

@@ -21,11 +21,12 @@ from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
 if TYPE_CHECKING:
     import urllib3
 
+
 ANSWER_LIMIT = 64 * 1024 * 1024  # bytes
 TRIES = 5
 FIRST_WAIT = 0.5  # seconds; doubled with each try
 LONGEST_WAIT = 60.0
-AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 ELSEWHERE = frozenset({301, 302, 303, 307, 308})
 REDIRECTS = 10  # that are followed, one after the other
 CHUNK = 64 * 1024  # bytes
@@ -115,7 +116,7 @@ class Client:
         try:
             answer = self._followed(url)
             try:
-                if answer.status in AGAIN:
+                if answer.status in RETRIED:
                     return None, f"status {answer.status}", _seconds(answer.headers.get("Retry-After"))
                 if not 200 <= answer.status < 300:
                     raise _refusal(answer.status, url)

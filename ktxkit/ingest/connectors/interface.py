@@ -111,14 +111,14 @@ class Connector(Protocol):
 GROUP = "ktxkit.connectors"
 
 
-def found() -> dict[str, EntryPoint]:
+def installed_connectors() -> dict[str, EntryPoint]:
     """Every connector that is installed, by name."""
     return {one.name: one for one in entry_points(group=GROUP)}
 
 
 def connector(name: str) -> Connector:
     """Raises CannotRun where there is none of that name, or it cannot be loaded."""
-    known = found()
+    known = installed_connectors()
     if name not in known:
         near = nearest(name, list(known), 1)
         hint = f"did you mean {near[0]}?" if near else f"installed: {', '.join(sorted(known)) or 'none'}"
@@ -148,7 +148,7 @@ DEPTH_LIMIT = 32
 FILE, DIRECTORY, LINK, SPECIAL = "file", "directory", "symbolic link", "special file"
 
 
-class Found(NamedTuple):
+class StagedEntry(NamedTuple):
     """Something below a directory: its raw path, its path, and which of the four kinds it is."""
 
     name: str
@@ -156,7 +156,7 @@ class Found(NamedTuple):
     kind: str
 
 
-def walk(top: Path) -> Iterator[Found]:
+def walk(top: Path) -> Iterator[StagedEntry]:
     """Everything below `top` but git's and our own directories; a directory comes before what is in it.
 
     Names that are not UTF-8 come with surrogates; whoever keeps them must refuse them. Raises CannotRun for a directory
@@ -167,7 +167,7 @@ def walk(top: Path) -> Iterator[Found]:
     yield from _walk(top, "", 0)
 
 
-def _walk(directory: Path, prefix: str, depth: int) -> Iterator[Found]:
+def _walk(directory: Path, prefix: str, depth: int) -> Iterator[StagedEntry]:
     if depth > DEPTH_LIMIT:
         raise CannotRun(
             f"more than {DEPTH_LIMIT} directories in each other",
@@ -182,7 +182,7 @@ def _walk(directory: Path, prefix: str, depth: int) -> Iterator[Found]:
     for entry in entries:
         if entry.name in (".git", ".ktx"):
             continue
-        one = Found(f"{prefix}{entry.name}", Path(entry.path), _kind(entry))
+        one = StagedEntry(f"{prefix}{entry.name}", Path(entry.path), _kind(entry))
         yield one
         if one.kind == DIRECTORY:
             yield from _walk(one.path, f"{one.name}/", depth + 1)
@@ -204,7 +204,7 @@ def _unreadable(path: Path, error: OSError) -> CannotRun:
     )
 
 
-def no_file(one: Found, expected: str = "a file of the source") -> CannotRun:
+def no_file(one: StagedEntry, expected: str = "a file of the source") -> CannotRun:
     """The error for what stands in a raw file's place and is none: left out, it would be taken for deleted."""
     return CannotRun(
         f"it is a {one.kind}, where {expected} is expected",

@@ -171,7 +171,7 @@ SKIPPED = "skipped"
 
 
 @dataclass(frozen=True)
-class Change:
+class ArtifactChange:
     """What happened to one artifact's path. `action`: its word, `origins`: the raw paths that a worker names for it."""
 
     path: str
@@ -181,16 +181,16 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Work:
+class UnitProvenance:
     """One unit's part in the provenance: the raw files that it was given, and what came of them."""
 
     unit_key: str
     raw_files: tuple[str, ...]
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ArtifactChange, ...] = ()
 
 
 @dataclass(frozen=True)
-class Problem:
+class ProvenanceProblem:
     """A row that cannot land, and why."""
 
     row: Mapping[str, Any]
@@ -200,7 +200,7 @@ class Problem:
 
 
 def rows_of(
-    works: Iterable[Work], settled: Collection[str], digests: Mapping[str, str], deleted: Collection[str] = ()
+    works: Iterable[UnitProvenance], settled: Collection[str], digests: Mapping[str, str], deleted: Collection[str] = ()
 ) -> list[dict[str, Any]]:
     """All rows of a sync, sorted, without the facts that every row shares.
 
@@ -228,7 +228,7 @@ def _row(raw: str, digests: Mapping[str, str], deleted: Collection[str]) -> dict
 
 def problems_of(
     rows: Sequence[Mapping[str, Any]], snapshot: Collection[str], deleted: Collection[str], tree: Collection[str]
-) -> list[Problem]:
+) -> list[ProvenanceProblem]:
     """Every row that cannot land. `tree`: the paths of the tree that is to land.
 
     Paths are compared byte by byte; a spelling that is not the normal form is refused even where it would mean a file.
@@ -242,35 +242,39 @@ def problems_of(
     return problems
 
 
-def _raw_problem(row: Mapping[str, Any], allowed: Collection[bytes]) -> Problem | None:
+def _raw_problem(row: Mapping[str, Any], allowed: Collection[bytes]) -> ProvenanceProblem | None:
     raw = str(row["rawPath"])
     wrong = departure(raw)
     if wrong:
         message = f"provenance row names a raw path that is not in its normal form: {printable(raw)}: {wrong}"
-        return Problem(row, "path-not-normal", message, "name raw files as the unit's document does")
+        return ProvenanceProblem(row, "path-not-normal", message, "name raw files as the unit's document does")
     if raw.encode("utf-8") not in allowed:
         near = nearest(raw, [path.decode("utf-8") for path in allowed], 1)
         hint = f"did you mean {near[0]}?" if near else "raw paths are those of the unit's document"
-        return Problem(
+        return ProvenanceProblem(
             row, "unknown-raw-path", f"provenance row references raw path outside this snapshot: {printable(raw)}", hint
         )
     return None
 
 
-def _artifact_problem(row: Mapping[str, Any], tree: Collection[str]) -> Problem | None:
+def _artifact_problem(row: Mapping[str, Any], tree: Collection[str]) -> ProvenanceProblem | None:
     path = row.get("artifactPath")
     if row["actionType"] == SKIPPED:
         if path is None and "artifactKey" not in row:
             return None
-        return Problem(row, "unknown-artifact", f"a skipped row names an artifact: {printable(str(path))}")
+        return ProvenanceProblem(row, "unknown-artifact", f"a skipped row names an artifact: {printable(str(path))}")
     if path is None or path not in tree:
         named = printable(str(path or row.get("artifactKey", "")))
         message = f"provenance row of {printable(str(row['rawPath']))} names an artifact that is not there: {named}"
-        return Problem(row, "unknown-artifact", message, "a unit names only artifacts that it leaves in the tree")
+        return ProvenanceProblem(
+            row, "unknown-artifact", message, "a unit names only artifacts that it leaves in the tree"
+        )
     return None
 
 
-def actions_changes(actions: Sequence[Mapping[str, Any]], touched: Mapping[str, Change]) -> tuple[Change, ...]:
+def actions_changes(
+    actions: Sequence[Mapping[str, Any]], touched: Mapping[str, ArtifactChange]
+) -> tuple[ArtifactChange, ...]:
     """A worker's own account over what its patch touched: origins and words are the worker's where it gave them.
 
     An action that names a path which the unit did not touch stays as it was given; validation names it.
@@ -280,10 +284,12 @@ def actions_changes(actions: Sequence[Mapping[str, Any]], touched: Mapping[str, 
         path = str(action["path"])
         known = found.get(path)
         artifact = artifact_of(path) or Artifact("other", path, path)
-        base = known or Change(path, artifact, _word(artifact))
+        base = known or ArtifactChange(path, artifact, _word(artifact))
         origins = tuple(action.get("rawPaths", ())) or base.origins
         merged = (*base.origins, *origins) if known is not None and known.origins else origins
-        found[path] = Change(path, base.artifact, action.get("actionType", base.action), tuple(dict.fromkeys(merged)))
+        found[path] = ArtifactChange(
+            path, base.artifact, action.get("actionType", base.action), tuple(dict.fromkeys(merged))
+        )
     return tuple(found.values())
 
 

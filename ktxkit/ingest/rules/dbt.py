@@ -142,7 +142,7 @@ TIMES = ("date", "time", "timestamp")
 
 
 @dataclass
-class Column:
+class DbtColumn:
     """A column of a model. `type` is empty until something says what it is."""
 
     name: str
@@ -165,7 +165,7 @@ class Model:
     description: str = ""
     kind: str = "model"
     path: str = ""
-    columns: dict[str, Column] = field(default_factory=dict)
+    columns: dict[str, DbtColumn] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Semantic:
 
 
 @dataclass
-class Project:
+class DbtProject:
     """Everything of a snapshot."""
 
     models: dict[str, Model] = field(default_factory=dict)
@@ -188,9 +188,9 @@ class Project:
     warnings: list[str] = field(default_factory=list)
 
 
-def build(documents: Iterable[tuple[str, Any]], schema: str = "") -> Project:
+def build(documents: Iterable[tuple[str, Any]], schema: str = "") -> DbtProject:
     """Read parsed raw files, by path. `schema`: where YAML's models lie, which YAML does not say."""
-    project = Project()
+    project = DbtProject()
     for path, value in documents:
         if not isinstance(value, Mapping):
             continue
@@ -222,7 +222,7 @@ def type_of(declared: str) -> str:
     return "number" if any(word in plain for word in NUMBERS) and "interval" not in plain else "string"
 
 
-def _add(project: Project, model: Model) -> None:
+def _add(project: DbtProject, model: Model) -> None:
     if model.key in project.models:
         project.warnings.append(
             f"{model.key} is in {project.models[model.key].raw_path} and {model.raw_path}; the first stands"
@@ -231,7 +231,7 @@ def _add(project: Project, model: Model) -> None:
         project.models[model.key] = model
 
 
-def _json(project: Project, path: str, value: Mapping[str, Any]) -> None:
+def _json(project: DbtProject, path: str, value: Mapping[str, Any]) -> None:
     folder = path.partition("/")[0]
     if folder == "semantic_models":
         _semantic(project, path, value)
@@ -241,7 +241,7 @@ def _json(project: Project, path: str, value: Mapping[str, Any]) -> None:
         _add_node(project, path, value)
 
 
-def _add_node(project: Project, path: str, value: Mapping[str, Any]) -> None:
+def _add_node(project: DbtProject, path: str, value: Mapping[str, Any]) -> None:
     name = text(value.get("identifier")) or text(value.get("alias")) or text(value.get("name"))
     schema = text(value.get("schema"))
     source = text(value.get("source_name"))
@@ -261,9 +261,9 @@ def _add_node(project: Project, path: str, value: Mapping[str, Any]) -> None:
     _add(project, model)
 
 
-def _column(model: Model, value: Mapping[str, Any]) -> Column:
+def _column(model: Model, value: Mapping[str, Any]) -> DbtColumn:
     name = text(value.get("name"))
-    column = model.columns.setdefault(name, Column(name)) if name else Column("")
+    column = model.columns.setdefault(name, DbtColumn(name)) if name else DbtColumn("")
     column.description = text(value.get("description"))
     column.type = type_of(text(value.get("data_type")))
     return column
@@ -295,7 +295,7 @@ def referred(reference: str) -> str:
     return found[1] if found else ""
 
 
-def _semantic(project: Project, path: str, value: Mapping[str, Any]) -> None:
+def _semantic(project: DbtProject, path: str, value: Mapping[str, Any]) -> None:
     relation = value.get("node_relation")
     model = referred(text(value.get("model")))
     if not model and isinstance(relation, Mapping):
@@ -307,7 +307,7 @@ def _semantic(project: Project, path: str, value: Mapping[str, Any]) -> None:
     project.semantics[name] = Semantic(name, model, path, value)
 
 
-def _yaml(project: Project, path: str, value: Mapping[str, Any], schema: str) -> None:
+def _yaml(project: DbtProject, path: str, value: Mapping[str, Any], schema: str) -> None:
     for group in ("models", "seeds", "snapshots"):
         for one in maps(value.get(group)):
             name = text(one.get("name"))

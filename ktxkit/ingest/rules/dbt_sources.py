@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ktxkit.ingest.rules.artifacts import identifier, source_path
-from ktxkit.ingest.rules.dbt import Column, Model, Project, Semantic, maps, text
+from ktxkit.ingest.rules.dbt import DbtColumn, DbtProject, Model, Semantic, maps, text
 from ktxkit.ingest.rules.planning import PEERS_KEPT, Proposal
 from ktxkit.ingest.rules.projection import Projected, Projection, dump
 from ktxkit.store.rules.names import KEY_LIMIT, slug
@@ -24,10 +24,10 @@ VALUES_SHOWN = 50
 
 
 @dataclass
-class Making:
+class DbtProjection:
     """One projection under way. `names`: key of a model to the name of its source."""
 
-    project: Project
+    project: DbtProject
     connection: str
     names: Mapping[str, str]
     own: Mapping[str, Model]
@@ -35,7 +35,7 @@ class Making:
 
 
 def named(
-    project: Project, taken: Collection[str], readers: Mapping[str, str]
+    project: DbtProject, taken: Collection[str], readers: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, Model]]:
     """The source name of each model that is or can be one, and the models that this project makes sources of."""
     names: dict[str, str] = {}
@@ -60,10 +60,10 @@ def named(
 
 
 def project_sources(
-    project: Project, connection: str, names: Mapping[str, str], own: Mapping[str, Model]
+    project: DbtProject, connection: str, names: Mapping[str, str], own: Mapping[str, Model]
 ) -> Projection:
     """Every source, as a file. Deterministic."""
-    making = Making(project, connection, names, own)
+    making = DbtProjection(project, connection, names, own)
     for semantic in project.semantics.values():
         _types(making, semantic)
     files = []
@@ -77,7 +77,7 @@ def project_sources(
     return Projection(tuple(files), (*project.warnings, *making.warnings), (), unresolved)
 
 
-def _source(making: Making, key: str, model: Model) -> Projected | None:
+def _source(making: DbtProjection, key: str, model: Model) -> Projected | None:
     columns = [one for one in model.columns.values() if _can_be_named(making, model, one)]
     if not columns:
         return None
@@ -104,14 +104,14 @@ def _source(making: Making, key: str, model: Model) -> Projected | None:
     return Projected(source_path(making.connection, name), dump(body), {f"{making.connection}/{name}": raws})
 
 
-def _can_be_named(making: Making, model: Model, column: Column) -> bool:
+def _can_be_named(making: DbtProjection, model: Model, column: DbtColumn) -> bool:
     if any(char in "./`" or not char.isprintable() for char in column.name):
         making.warnings.append(f"{model.key}: the column {column.name!r} cannot be named in a reference; left out")
         return False
     return True
 
 
-def _column(column: Column) -> dict[str, Any]:
+def _column(column: DbtColumn) -> dict[str, Any]:
     constraints = {
         **({"not_null": True} if column.not_null else {}),
         **({"unique": True} if column.unique else {}),
@@ -139,7 +139,7 @@ def _expr(one: Mapping[str, Any]) -> str:
     return text(one.get("expr")) or text(one.get("name"))
 
 
-def _types(making: Making, semantic: Semantic) -> None:
+def _types(making: DbtProjection, semantic: Semantic) -> None:
     """What a semantic model says of its model's columns, and the columns that only it names."""
     model = making.own.get(semantic.model)
     if model is None:
@@ -155,11 +155,11 @@ def _types(making: Making, semantic: Semantic) -> None:
     for one, kind in told:
         name = _expr(one)
         if name.isidentifier():
-            column = model.columns.setdefault(name, Column(name))
+            column = model.columns.setdefault(name, DbtColumn(name))
             column.type = column.type or kind
 
 
-def _primary(semantics: list[Semantic], columns: list[Column]) -> list[str]:
+def _primary(semantics: list[Semantic], columns: list[DbtColumn]) -> list[str]:
     known = {one.name for one in columns}
     for semantic in semantics:
         for one in maps(semantic.document.get("entities")):
@@ -168,7 +168,7 @@ def _primary(semantics: list[Semantic], columns: list[Column]) -> list[str]:
     return []
 
 
-def _joins(making: Making, key: str, columns: list[Column]) -> list[dict[str, str]]:
+def _joins(making: DbtProjection, key: str, columns: list[DbtColumn]) -> list[dict[str, str]]:
     name, found = making.names[key], []
     for column in columns:
         for target, other in column.joins:
@@ -190,7 +190,7 @@ def _joins(making: Making, key: str, columns: list[Column]) -> list[dict[str, st
     return sorted(joins, key=lambda join: (join["to"], join["on"]))
 
 
-def _entity_joins(making: Making, key: str) -> list[tuple[str, str, str]]:
+def _entity_joins(making: DbtProjection, key: str) -> list[tuple[str, str, str]]:
     """Foreign entities of this model's semantic models, joined to the models whose primary entity they are."""
     primary = {
         text(one.get("name")): (semantic.model, _expr(one))
@@ -208,7 +208,7 @@ def _entity_joins(making: Making, key: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def _measures(making: Making, semantics: list[Semantic], columns: Collection[str]) -> list[dict[str, str]]:
+def _measures(making: DbtProjection, semantics: list[Semantic], columns: Collection[str]) -> list[dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for semantic in semantics:
         for one in maps(semantic.document.get("measures")):
@@ -228,7 +228,7 @@ def _measures(making: Making, semantics: list[Semantic], columns: Collection[str
     return [found[name] for name in sorted(found)]
 
 
-def _metric_paths(making: Making, semantics: list[Semantic]) -> list[str]:
+def _metric_paths(making: DbtProjection, semantics: list[Semantic]) -> list[str]:
     """Raw paths of the metrics that are a measure of these."""
     names = {text(one.get("name")) for semantic in semantics for one in maps(semantic.document.get("measures"))}
     found = []
@@ -241,7 +241,7 @@ def _metric_paths(making: Making, semantics: list[Semantic]) -> list[str]:
     return sorted(set(found))
 
 
-def plan(project: Project, names: Mapping[str, str], connection: str) -> list[Proposal]:
+def plan(project: DbtProject, names: Mapping[str, str], connection: str) -> list[Proposal]:
     """All units. A source table is only in a unit together with models of its file: alone it says nothing to write."""
     by_path: dict[str, list[Model]] = {}
     for model in sorted(project.models.values(), key=lambda one: one.key):
@@ -295,7 +295,7 @@ def _owned_once(found: list[Proposal]) -> list[Proposal]:
     return kept
 
 
-def _item(project: Project, model: Model, names: Mapping[str, str], connection: str) -> dict[str, Any]:
+def _item(project: DbtProject, model: Model, names: Mapping[str, str], connection: str) -> dict[str, Any]:
     source = names.get(model.key)
     joined = {names[to] for column in model.columns.values() for to, _ in column.joins if to in names}
     semantics = [one for _, one in sorted(project.semantics.items()) if one.model == model.key]

@@ -163,7 +163,7 @@ TIMES = ("Date", "Time", "Instant")
 
 
 @dataclass(frozen=True)
-class Column:
+class MetabaseColumn:
     """A column of a card's result or of a table. `type`: string, number, time or boolean."""
 
     name: str
@@ -187,7 +187,7 @@ class Table:
     raw_path: str
     title: str = ""
     description: str = ""
-    columns: tuple[Column, ...] = ()
+    columns: tuple[MetabaseColumn, ...] = ()
     metrics: tuple[Mapping[str, Any], ...] = ()
     segments: tuple[Mapping[str, Any], ...] = ()
 
@@ -223,7 +223,7 @@ class Card:
     query: Query | None = None
     unreadable: str = ""
     sql: str | None = None
-    columns: tuple[Column, ...] = ()
+    columns: tuple[MetabaseColumn, ...] = ()
     references: tuple[int, ...] = ()
     tags: Mapping[str, Any] = field(default_factory=dict)
 
@@ -247,9 +247,9 @@ def number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def column(value: Mapping[str, Any]) -> Column:
+def column(value: Mapping[str, Any]) -> MetabaseColumn:
     semantic = str(value.get("semantic_type") or "").removeprefix("type/")
-    return Column(
+    return MetabaseColumn(
         name=text(value.get("name")),
         type=type_of(value),
         title=text(value.get("display_name")),
@@ -261,7 +261,7 @@ def column(value: Mapping[str, Any]) -> Column:
     )
 
 
-def columns(found: Any) -> tuple[Column, ...]:
+def columns(found: Any) -> tuple[MetabaseColumn, ...]:
     made = [column(one) for one in found or () if isinstance(one, Mapping)]
     return tuple(one for one in made if one.name)
 

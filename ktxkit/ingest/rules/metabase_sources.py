@@ -12,18 +12,20 @@ from typing import Any
 
 from ktxkit.ingest.rules.artifacts import identifier, source_path
 from ktxkit.ingest.rules.mbql import Clause, Stage, Unreadable, clause4, clause5
-from ktxkit.ingest.rules.metabase_cards import Card, Column, Table, number, text
-from ktxkit.ingest.rules.metabase_units import Bundle, Making, Names, short
+from ktxkit.ingest.rules.metabase_cards import Card, MetabaseColumn, Table, number, text
+from ktxkit.ingest.rules.metabase_units import Bundle, MetabaseProjection, Names, short
 from ktxkit.ingest.rules.projection import Projected, Projection, dump
-from ktxkit.ingest.rules.sql import Scope
+from ktxkit.ingest.rules.sql import SqlScope
 
 
-def metrics(making: Making) -> list[Card]:
+def metrics(making: MetabaseProjection) -> list[Card]:
     found = (card for card in making.bundle.cards.values() if card.kind == "metric" and not card.archived)
     return sorted(found, key=lambda card: card.id)
 
 
-def measures(making: Making, cards: Iterable[Card], columns: Sequence[Column]) -> list[dict[str, str]]:
+def measures(
+    making: MetabaseProjection, cards: Iterable[Card], columns: Sequence[MetabaseColumn]
+) -> list[dict[str, str]]:
     """Measures of metric cards. Two of one name that compute different things are both kept, the later renamed."""
     found: dict[str, dict[str, str]] = {}
     taken = {column.name for column in columns}
@@ -48,11 +50,11 @@ def measures(making: Making, cards: Iterable[Card], columns: Sequence[Column]) -
     return [found[name] for name in sorted(found)]
 
 
-def _measure(making: Making, card: Card) -> dict[str, str]:
+def _measure(making: MetabaseProjection, card: Card) -> dict[str, str]:
     stage = _one_aggregation(card)
     renderer = making.renderer(card.database)
     table = making.bundle.tables.get(stage.table) if isinstance(stage.table, int) else None
-    scope = Scope("", "", table, stage)
+    scope = SqlScope("", "", table, stage)
     filters = [renderer.expression(one, scope) for one in stage.filters]
     said = short(card.description) if card.description else card.title
     return {
@@ -76,7 +78,7 @@ def reads(card: Card, table: int) -> bool:
     return len(stages) == 1 and stages[0].table == table and stages[0].card is None
 
 
-def segments_of_table(making: Making, table: Table) -> list[dict[str, str]]:
+def segments_of_table(making: MetabaseProjection, table: Table) -> list[dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for one in table.segments:
         name = identifier(text(one.get("name")), f"segment_{number(one.get('id'))}")
@@ -91,13 +93,13 @@ def segments_of_table(making: Making, table: Table) -> list[dict[str, str]]:
     return [found[name] for name in sorted(found)]
 
 
-def _definition(making: Making, table: Table, value: Any) -> str:
+def _definition(making: MetabaseProjection, table: Table, value: Any) -> str:
     if not isinstance(value, Mapping):
         raise Unreadable("it has no definition")
     stages = value.get("stages")
     read: Callable[[Any], Any] = clause5 if isinstance(stages, list) else clause4
     filters = stages[0].get("filters", []) if isinstance(stages, list) and stages else [value.get("filter")]
-    scope = Scope("", "", table, Stage(table=table.id))
+    scope = SqlScope("", "", table, Stage(table=table.id))
     made = [making.renderer(table.database).expression(clause, scope) for clause in map(read, filters)]
     if not made or not all(isinstance(read(one), Clause) for one in filters):
         raise Unreadable("its definition has no filter")
@@ -129,12 +131,12 @@ def named(bundle: Bundle, taken: Collection[str], readers: Mapping[str, str]) ->
 
 def project(bundle: Bundle, names: Names, connection: str) -> Projection:
     """Every source of the snapshot, as files. Deterministic: the same snapshot and names give the same bytes."""
-    making = Making(bundle, names, connection)
+    making = MetabaseProjection(bundle, names, connection)
     files = [*_shards(making), *_models(making), *_overlays(making)]
     return Projection(tuple(files), tuple(making.warnings), (), dict(making.unresolved))
 
 
-def _shards(making: Making) -> Iterable[Projected]:
+def _shards(making: MetabaseProjection) -> Iterable[Projected]:
     own = [t for t in making.bundle.tables.values() if making.names.tables[t.id] not in making.names.foreign.values()]
     for schema in sorted({(table.database or 0, table.schema) for table in own}):
         mine = sorted(
@@ -145,7 +147,9 @@ def _shards(making: Making) -> Iterable[Projected]:
         yield from _split(making, identifier(f"metabase {schema[0]} {schema[1] or 'default'}", "metabase"), usable)
 
 
-def _split(making: Making, stem: str, entries: Sequence[tuple[str, Table, Mapping[str, Any]]]) -> Iterable[Projected]:
+def _split(
+    making: MetabaseProjection, stem: str, entries: Sequence[tuple[str, Table, Mapping[str, Any]]]
+) -> Iterable[Projected]:
     """Files of at most SHARD_LIMIT characters, a table never parted."""
     part: dict[str, Mapping[str, Any]] = {}
     origins: dict[str, tuple[str, ...]] = {}
@@ -162,13 +166,13 @@ def _split(making: Making, stem: str, entries: Sequence[tuple[str, Table, Mappin
 
 
 def _shard(
-    making: Making, stem: str, count: int, part: Mapping[str, Any], origins: Mapping[str, tuple[str, ...]]
+    making: MetabaseProjection, stem: str, count: int, part: Mapping[str, Any], origins: Mapping[str, tuple[str, ...]]
 ) -> Projected:
     name = stem if count == 1 else f"{stem}_{count}"
     return Projected(f"semantic-layer/{making.connection}/_schema/{name}.yaml", dump({"tables": part}), dict(origins))
 
 
-def _table(making: Making, table: Table) -> Mapping[str, Any] | None:
+def _table(making: MetabaseProjection, table: Table) -> Mapping[str, Any] | None:
     columns = [_column(one, key="pk") for one in _usable(making, table.columns, table.full_name)]
     if not columns:
         making.warnings.append(f"table {table.full_name} has no columns; it is no source")
@@ -178,7 +182,7 @@ def _table(making: Making, table: Table) -> Mapping[str, Any] | None:
     return {"table": table.full_name, "columns": columns, **({"joins": joins} if joins else {}), **described}
 
 
-def _column(column: Column, *, key: str = "") -> dict[str, Any]:
+def _column(column: MetabaseColumn, *, key: str = "") -> dict[str, Any]:
     said = column.description or (column.title if column.title.lower() != column.name.lower() else "")
     return {
         "name": column.name,
@@ -189,9 +193,9 @@ def _column(column: Column, *, key: str = "") -> dict[str, Any]:
     }
 
 
-def _usable(making: Making, columns: Sequence[Column], where: str) -> list[Column]:
+def _usable(making: MetabaseProjection, columns: Sequence[MetabaseColumn], where: str) -> list[MetabaseColumn]:
     """Columns that a reference can spell, each name once."""
-    found: dict[str, Column] = {}
+    found: dict[str, MetabaseColumn] = {}
     for column in columns:
         if any(char in "./`" or not char.isprintable() for char in column.name) or not column.name.strip():
             making.warnings.append(f"{where}: the column {column.name!r} cannot be named in a reference; left out")
@@ -202,9 +206,11 @@ def _usable(making: Making, columns: Sequence[Column], where: str) -> list[Colum
     return list(found.values())
 
 
-def _joins(making: Making, columns: Sequence[Column], name: str, own: int | None) -> list[dict[str, str]]:
+def _joins(
+    making: MetabaseProjection, columns: Sequence[MetabaseColumn], name: str, own: int | None
+) -> list[dict[str, str]]:
     """Joins along foreign keys whose target is a source too."""
-    targets: dict[int | None, tuple[Table, Column]] = {
+    targets: dict[int | None, tuple[Table, MetabaseColumn]] = {
         one.field_id: (t, one) for t in making.bundle.tables.values() for one in t.columns if one.field_id
     }
     joins: list[dict[str, str]] = []
@@ -221,7 +227,7 @@ def _joins(making: Making, columns: Sequence[Column], name: str, own: int | None
     return joins
 
 
-def _models(making: Making) -> Iterable[Projected]:
+def _models(making: MetabaseProjection) -> Iterable[Projected]:
     for card_id, name in sorted(making.names.models.items()):
         card = making.bundle.cards[card_id]
         columns = _usable(making, card.columns, f"model {card.title!r} ({card.raw_path})")
@@ -237,7 +243,7 @@ def _models(making: Making) -> Iterable[Projected]:
         yield Projected(source_path(making.connection, name), dump(body), origins)
 
 
-def _model(making: Making, card: Card, name: str, columns: Sequence[Column]) -> Mapping[str, Any]:
+def _model(making: MetabaseProjection, card: Card, name: str, columns: Sequence[MetabaseColumn]) -> Mapping[str, Any]:
     table = _plain_table(making, card)
     sql = card.sql if card.sql and "{{" not in card.sql else making.renderer(card.database).card(card)
     keys = [one.name for one in columns if one.key] or [one.name for one in columns]
@@ -253,7 +259,7 @@ def _model(making: Making, card: Card, name: str, columns: Sequence[Column]) -> 
     }
 
 
-def _plain_table(making: Making, card: Card) -> str:
+def _plain_table(making: MetabaseProjection, card: Card) -> str:
     """The table that a model is nothing but a view of; empty where it is more."""
     if card.query is None or len(card.query.stages) != 1 or not card.query.stages[0].plain:
         return ""
@@ -261,7 +267,7 @@ def _plain_table(making: Making, card: Card) -> str:
     return making.bundle.tables[source].full_name if isinstance(source, int) and source in making.bundle.tables else ""
 
 
-def _overlays(making: Making) -> Iterable[Projected]:
+def _overlays(making: MetabaseProjection) -> Iterable[Projected]:
     """Measures and segments of tables: an overlay for each table that has any."""
     for table in sorted(making.bundle.tables.values(), key=lambda one: one.id):
         name = making.names.tables[table.id]

@@ -198,7 +198,7 @@ class Names:
 
 
 @dataclass
-class Making:
+class MetabaseProjection:
     """One projection under way."""
 
     bundle: Bundle
@@ -226,7 +226,7 @@ GROUPS = ("linked", "card", "collection")
 def plan(bundle: Bundle, names: Names, connection: str, unresolved: Mapping[str, str], group: str) -> list[Proposal]:
     """All units, whether or not this sync needs them. `unresolved`: raw paths that gave no source."""
     live = {card.id: card for card in bundle.cards.values() if not card.archived}
-    facts = Facts(bundle, names, connection, unresolved)
+    facts = CardFacts(bundle, names, connection, unresolved)
     peers = _peers(live.values())
     return [_proposal(members, live, peers, facts) for members in grouped(live, group)]
 
@@ -274,7 +274,7 @@ def _peers(cards: Iterable[Card]) -> dict[int | None, tuple[str, ...]]:
 
 
 def _proposal(
-    members: list[int], live: Mapping[int, Card], peers: Mapping[int | None, tuple[str, ...]], facts: Facts
+    members: list[int], live: Mapping[int, Card], peers: Mapping[int | None, tuple[str, ...]], facts: CardFacts
 ) -> Proposal:
     cards = [live[one] for one in members]
     own = tuple(card.raw_path for card in cards)
@@ -304,7 +304,7 @@ def _closure(members: Iterable[int], live: Mapping[int, Card]) -> set[int]:
     return found
 
 
-class Facts:
+class CardFacts:
     """What a worker is told of each card beside its raw file: what only the whole snapshot knows."""
 
     def __init__(self, bundle: Bundle, names: Names, connection: str, unresolved: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ SETTLED = frozenset({"accepted", "subsumed", "noop", "skipped"})
 
 
 @dataclass(frozen=True)
-class Known:
+class LastSync:
     """What the last landed sync that took a raw file says of it. `facts`: digest of what its unit was told."""
 
     digest: str
@@ -61,11 +61,11 @@ class Difference:
         return {name: list(getattr(self, name)) for name in ("added", "modified", "deleted", "unchanged")}
 
 
-def fold(states: Iterable[Mapping[str, Any]]) -> dict[str, Known]:
+def fold(states: Iterable[Mapping[str, Any]]) -> dict[str, LastSync]:
     """The last word on each raw path, from records in the order in which they were written."""
-    known: dict[str, Known] = {}
+    known: dict[str, LastSync] = {}
     for state in states:
-        known[state["rawPath"]] = Known(
+        known[state["rawPath"]] = LastSync(
             state["rawContentHash"],
             state["outcome"],
             state["syncId"],
@@ -82,7 +82,7 @@ def everywhere(_path: str) -> bool:
 
 def difference(
     current: Mapping[str, str],
-    known: Mapping[str, Known],
+    known: Mapping[str, LastSync],
     in_scope: Callable[[str], bool] = everywhere,
     carried: Collection[str] = (),
 ) -> Difference:
@@ -174,7 +174,7 @@ def check_proposals(proposals: Sequence[Proposal], snapshot: Collection[str]) ->
 
 
 def select(
-    proposals: Iterable[Proposal], difference: Difference, known: Mapping[str, Known], again: Collection[str] = ()
+    proposals: Iterable[Proposal], difference: Difference, known: Mapping[str, LastSync], again: Collection[str] = ()
 ) -> list[Selected]:
     """The units that run, in the order given. `again`: raw files whose unit must run although they are unchanged."""
     changed = difference.changed
@@ -189,7 +189,7 @@ def select(
     return found
 
 
-def _reasons(proposal: Proposal, changed: Collection[str], known: Mapping[str, Known]) -> list[str]:
+def _reasons(proposal: Proposal, changed: Collection[str], known: Mapping[str, LastSync]) -> list[str]:
     reasons = [f"changed: {raw}" for raw in proposal.raw_files if raw in changed]
     reasons += [f"dependency: {raw}" for raw in proposal.dependency_paths if raw in changed]
     told = {known[raw].facts for raw in proposal.raw_files if raw in known}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ktxkit.base.rules.digests import digest
-from ktxkit.ingest.rules.artifacts import Change, Work
+from ktxkit.ingest.rules.artifacts import ArtifactChange, UnitProvenance
 
 # Text that every YAML reader takes for that text: begins with a letter, has no indicator, no colon, no comment sign.
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*\Z")
@@ -176,6 +176,6 @@ def _why(mine: tuple[str, bool] | None, owner: str) -> str:
     return "it was edited" if mine[0] == owner else f"{mine[0]} projected it"
 
 
-def work(changes: Iterable[Change], raw_files: Sequence[str]) -> Work:
+def work(changes: Iterable[ArtifactChange], raw_files: Sequence[str]) -> UnitProvenance:
     """The projection's part in the provenance."""
-    return Work(PROJECT, tuple(raw_files), tuple(changes))
+    return UnitProvenance(PROJECT, tuple(raw_files), tuple(changes))

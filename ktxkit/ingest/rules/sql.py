@@ -232,19 +232,19 @@ class Renderer:
             lines.append(f"LIMIT {int(stage.limit)}")
         return "\n".join(lines)
 
-    def _scope(self, stage: Stage, inner: str, before: Stage | None, within: Sequence[int]) -> Scope:
+    def _scope(self, stage: Stage, inner: str, before: Stage | None, within: Sequence[int]) -> SqlScope:
         if inner:
-            return Scope(f"(\n{inner}\n) AS source", "source", None, stage)
+            return SqlScope(f"(\n{inner}\n) AS source", "source", None, stage)
         if isinstance(stage.card, int):
             if stage.card not in self.cards:
                 raise Unreadable(f"it is built on card {stage.card}, which is not here")
-            return Scope(f"(\n{self.card(self.cards[stage.card], within)}\n) AS source", "source", None, stage)
+            return SqlScope(f"(\n{self.card(self.cards[stage.card], within)}\n) AS source", "source", None, stage)
         if not isinstance(stage.table, int) or stage.table not in self.tables:
             raise Unreadable(f"it reads table {stage.table}, whose metadata is not here")
         table = self.tables[stage.table]
-        return Scope(self.table(table), self.name(table.name), table, stage)
+        return SqlScope(self.table(table), self.name(table.name), table, stage)
 
-    def _join(self, join: Join, scope: Scope, within: Sequence[int]) -> str:
+    def _join(self, join: Join, scope: SqlScope, within: Sequence[int]) -> str:
         strategy = STRATEGIES.get(join.strategy)
         if strategy is None or not join.conditions or not join.alias:
             raise Unreadable("it has a join without alias, condition or known strategy")
@@ -261,7 +261,7 @@ class Renderer:
         on = " AND ".join(self.expression(one, scope) for one in join.conditions)
         return f"{strategy} {what} AS {self.name(join.alias)} ON {on}"
 
-    def _selected(self, stage: Stage, scope: Scope) -> str:
+    def _selected(self, stage: Stage, scope: SqlScope) -> str:
         if stage.aggregation or stage.breakout:
             parts = [self._named(one, scope) for one in stage.breakout]
             parts += [f"{self.expression(one, scope)} AS {self.name(title(one))}" for one in stage.aggregation]
@@ -273,7 +273,7 @@ class Renderer:
         extra = [f"{self.expression(one, scope)} AS {self.name(name)}" for name, one in stage.expressions]
         return ", ".join([f"{scope.alias}.*" if stage.joins else "*", *extra])
 
-    def _all(self, stage: Stage, scope: Scope) -> str:
+    def _all(self, stage: Stage, scope: SqlScope) -> str:
         """Every column of the source and of its joins, under the names that Metabase gives them."""
         if scope.table is None:
             raise Unreadable("it joins to a subquery and selects every column")
@@ -289,12 +289,12 @@ class Renderer:
                 parts.append(f"{alias}.{self.name(one.name)} AS {self.name(f'{join.alias}__{one.name}')}")
         return ", ".join(parts)
 
-    def _named(self, clause: Clause, scope: Scope) -> str:
+    def _named(self, clause: Clause, scope: SqlScope) -> str:
         made = self.expression(clause, scope)
         name = self.name(title(clause) if clause.op != "field" else self._column(clause)[1])
         return made if made == name or made.endswith(f".{name}") else f"{made} AS {name}"
 
-    def _ordered(self, clause: Clause, stage: Stage, scope: Scope) -> str:
+    def _ordered(self, clause: Clause, stage: Stage, scope: SqlScope) -> str:
         if clause.op not in ("asc", "desc") or not clause.args:
             raise Unreadable("it is ordered in an unknown way")
         inner = clause.args[0]
@@ -321,7 +321,7 @@ class Renderer:
             raise Unreadable("it names a field that is neither a number nor a name")
         return None, what
 
-    def expression(self, clause: Any, scope: Scope) -> str:
+    def expression(self, clause: Any, scope: SqlScope) -> str:
         """One expression. Raises Unreadable for what is not known here."""
         if not isinstance(clause, Clause):
             return literal(clause)
@@ -333,7 +333,7 @@ class Renderer:
             return literal(clause.args[0])
         return render(clause, lambda one: self.expression(one, scope))
 
-    def _field(self, clause: Clause, scope: Scope) -> str:
+    def _field(self, clause: Clause, scope: SqlScope) -> str:
         if "source-field" in clause.options or "binning" in clause.options:
             raise Unreadable("it reads a column through a foreign key, or in bins")
         table, name = self._column(clause)
@@ -351,7 +351,7 @@ class Renderer:
             raise Unreadable(f"it groups time by {unit} on {self.engine or 'an unknown engine'}")
         return f"date_trunc('{unit}', {made})"
 
-    def _reference(self, clause: Clause, scope: Scope) -> str:
+    def _reference(self, clause: Clause, scope: SqlScope) -> str:
         for name, one in scope.stage.expressions:
             if clause.args and name == clause.args[0]:
                 if any(inner.op == "expression" and inner.args[:1] == (name,) for inner in walk(one)):
@@ -373,7 +373,7 @@ class Renderer:
 
 
 @dataclass(frozen=True)
-class Scope:
+class SqlScope:
     """What names mean in a stage: its source in FROM, the alias of that, its table where it is one."""
 
     source: str

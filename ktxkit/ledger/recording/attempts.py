@@ -129,7 +129,7 @@ STARTED = '{"event":"test_started",%s"t":%.6f}'
 PASSED = '{"event":"test_result",%s"t":%.6f,"outcome":"passed","setup":%.6f,"call":%.6f,"teardown":%.6f}'
 
 
-class Attempt:
+class TestExecution:
     """One execution of one test, while it runs. What most have is of the class: nothing is set for them."""
 
     occurrence = attempt = 1
@@ -150,7 +150,7 @@ class Attempts:
         self._now = time.perf_counter
         self._start = 0.0
         self.each = False  # xdist --dist each: every worker runs every test
-        self.running: dict[Any, Attempt] = {}
+        self.running: dict[Any, TestExecution] = {}
         self._seen: dict[str, int] = {}
         self._again: dict[Any, tuple[int, int]] = {}  # what is retried: the occurrence and the attempt that comes
 
@@ -162,11 +162,11 @@ class Attempts:
     def elapsed(self) -> float:
         return self._now() - self._start
 
-    def started(self, nodeid: str, worker: str = "") -> Attempt:
+    def started(self, nodeid: str, worker: str = "") -> TestExecution:
         """A test begins: again after an attempt that is retried; else a second beginning is another occurrence."""
         if nodeid not in self._seen and not self.each and nodeid.isascii():  # as nearly all do
             self._seen[nodeid] = 1
-            made = self.running[nodeid] = Attempt(f'"test":{quoted(nodeid)},')
+            made = self.running[nodeid] = TestExecution(f'"test":{quoted(nodeid)},')
             self._put(STARTED % (made.lead, self._now() - self._start))
             return made
         key = (nodeid, worker) if self.each else nodeid
@@ -178,12 +178,12 @@ class Attempts:
         self._seen[nodeid] = count
         return self._open(nodeid, worker, count, 1)
 
-    def _open(self, nodeid: str, worker: str, occurrence: int, attempt: int) -> Attempt:
+    def _open(self, nodeid: str, worker: str, occurrence: int, attempt: int) -> TestExecution:
         lead = f'"test":{quoted(nodeid)},'
         if not nodeid.isascii():
             plain, escaped = payload.clean(nodeid)
             lead = '"test":' + quoted(plain) + (',"escaped":true,' if escaped else ",")
-        made = Attempt(lead)
+        made = TestExecution(lead)
         if occurrence > 1 or attempt > 1:
             made.occurrence, made.attempt = occurrence, attempt
             made.lead = lead = "".join(
@@ -262,14 +262,14 @@ class Attempts:
             self._again[key] = (running.occurrence, running.attempt + 1)
         self._line(running, worker, properties)
 
-    def _line(self, running: Attempt, worker: str, properties: Any) -> None:
+    def _line(self, running: TestExecution, worker: str, properties: Any) -> None:
         a, b, c = running.setup, running.call, running.teardown
         if running.outcome == "passed" and not (worker or properties or running.more) and a >= 0 <= b and c >= 0:
             self._put(PASSED % (running.lead, self._now() - self._start, a, b, c))
         else:
             self._full_line(running, worker, properties)
 
-    def _full_line(self, running: Attempt, worker: str, properties: Any) -> None:
+    def _full_line(self, running: TestExecution, worker: str, properties: Any) -> None:
         parts = [f'{{"event":"test_result",{running.lead}"t":{self._now() - self._start:.6f}']
         parts.append(f',"outcome":"{running.outcome or "unknown"}"')
         if running.setup >= 0:
@@ -286,7 +286,7 @@ class Attempts:
             parts.append("," + self._encode(running.more)[1:-1])
         self._put("".join(parts) + "}")
 
-    def _unusual(self, running: Attempt, report: Any, worker: str) -> None:
+    def _unusual(self, running: TestExecution, report: Any, worker: str) -> None:
         """Anything but passed: what it is called, and why."""
         more = running.more = running.more or {}
         outcome, when = report.outcome, report.when

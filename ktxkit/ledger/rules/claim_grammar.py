@@ -139,16 +139,16 @@ WEAK = re.compile(
     r"most|some|many|several|few|that)\b",
     re.IGNORECASE,
 )
-TOLD = re.compile(
+REPORTED = re.compile(
     r"\b(?:verified|checked|confirmed|(?:pytest|suite|run)\s(?:now\s)?(?:reports?|says|shows?|has|had)|see|saw)(?:\sthat)?\s$",
     re.IGNORECASE,
 )
-PLACE = (
+ENVIRONMENT = (
     r"windows|macos?|osx|linux|arm\w*|aarch64|i386|x86\w*|amd64|s390x|ppc\w*|mips\w*|hurd|kfreebsd|jenkins|travis|github|main|master|"
     r"trunk|tip|python\s?\d|py\d|other|some|old|new|big|debian|ubuntu|fedora|(?:the\s)?\w+\s(?:platform|compiler|branch|machine|host)"
 )
 ELSEWHERE = re.compile(
-    rf"\b(?:upstream|elsewhere|(?:on|for|with)\s(?:{PLACE})\b|with\s(?:g\+\+|gcc|clang|icx|icc|msvc|\w+cert|-O\d|\w+\s\d+\.\d)|in\s(?:the\s)?(?:ci|"
+    rf"\b(?:upstream|elsewhere|(?:on|for|with)\s(?:{ENVIRONMENT})\b|with\s(?:g\+\+|gcc|clang|icx|icc|msvc|\w+cert|-O\d|\w+\s\d+\.\d)|in\s(?:the\s)?(?:ci|"
     r"travis|jenkins|zuul|debian|sid|fedora|upstream)\b|ci\b|buildbots?|buildd|autopkgtests?|zuul|jenkins|travis|debci|reproducible|"
     r"without\s|under\s|against\s|if\s|when\s|unless\s|except|only\s|using\s)",
     re.IGNORECASE,
@@ -234,7 +234,7 @@ def asserted(sentence: Sentence, claim: Claim) -> bool:
     marks = [plain.rfind(mark, 0, claim.start) for mark in (";", ":", " but ", " however ", "(")]
     clause = max(0, *marks)
     near = max(clause, plain.rfind(",", 0, claim.start), plain.rfind(" and ", 0, claim.start))
-    told = TOLD.search(plain[: claim.start].rstrip() + " ")
+    told = REPORTED.search(plain[: claim.start].rstrip() + " ")
     said = SAID.search(plain, near, claim.start)
     stop = claim.start if said is None or (said["because"] and PAST.search(claim.text)) else said.start()
     if STRONG.search(plain, clause, claim.start) or (not told and WEAK.search(plain, near, stop)):

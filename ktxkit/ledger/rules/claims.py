@@ -102,7 +102,7 @@ ALIKE = 0.75  # from this similarity on, a quoted error is the recorded one, alt
 
 
 @dataclass(frozen=True)
-class Facts:
+class ClaimEvidence:
     """What the ledger and git have for a text. `tree` is the content that the text speaks of, None where not known.
 
     `runs`: ended runs of this project, newest first, none inside another. `changed(tree)`: the paths that differ from
@@ -123,7 +123,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Ruling:
+class ClaimRuling:
     """`rule` is empty where the claim is borne out; `level` error or warning."""
 
     claim: Claim
@@ -135,7 +135,7 @@ class Ruling:
     rows: tuple[str, ...] = ()
 
 
-def judge(claim: Claim, facts: Facts) -> Ruling | None:
+def judge(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
     """The ruling on a claim; None where it is nothing that a ledger could bear out or refute."""
     if claim.kind in ("word", "attribute"):
         return _word(claim, facts)
@@ -151,7 +151,7 @@ def judge(claim: Claim, facts: Facts) -> Ruling | None:
 # -- runs
 
 
-def _run(claim: Claim, facts: Facts) -> Ruling:
+def _run(claim: Claim, facts: ClaimEvidence) -> ClaimRuling:
     here = [run for run in facts.runs if facts.tree is not None and _tree(run) == facts.tree]
     fitting = [run for run in here if not claim.full or run["scope"]["kind"] == "full"]
     good = next((run for run in _candidates(claim, fitting) if satisfied(claim, run)), None)
@@ -176,10 +176,10 @@ def _run(claim: Claim, facts: Facts) -> Ruling:
     if facts.runs:
         return _false(claim, facts.runs[0], f"no full run is recorded: the last one is {_scope(facts.runs[0])}")
     hint = "run the tests (test-run), or say that they were not run"
-    return Ruling(claim, "unknown", "claim-unknown", "error", "no run is recorded that could bear this out", hint)
+    return ClaimRuling(claim, "unknown", "claim-unknown", "error", "no run is recorded that could bear this out", hint)
 
 
-def _failing(runs: Sequence[Record], facts: Facts) -> Iterator[tuple[Record, str]]:
+def _failing(runs: Sequence[Record], facts: ClaimEvidence) -> Iterator[tuple[Record, str]]:
     """Each failure of these runs of the content whose test has not passed in a still later run of it."""
     for run in runs:
         for failure in run.get("failures", ()):
@@ -188,12 +188,12 @@ def _failing(runs: Sequence[Record], facts: Facts) -> Iterator[tuple[Record, str
                 yield run, failure["test"]
 
 
-def _fails(test: str, facts: Facts) -> bool:
+def _fails(test: str, facts: ClaimEvidence) -> bool:
     newest = _newest(test, facts)
     return newest is not None and newest[1] in FAILED
 
 
-def _newest(test: str, facts: Facts) -> tuple[Record, str] | None:
+def _newest(test: str, facts: ClaimEvidence) -> tuple[Record, str] | None:
     """The newest execution of a test on the content."""
     ran = facts.outcomes(test)
     return next((one for one in ran if facts.tree is not None and _tree(one[0]) == facts.tree), None)
@@ -229,47 +229,47 @@ def _count(run: Record, word: str) -> set[int]:
     return found | {bad} if word == "failed" else found
 
 
-def _left_out(claim: Claim, run: Record) -> Ruling:
+def _left_out(claim: Claim, run: Record) -> ClaimRuling:
     """True; but a text that counts what passed and leaves out what failed is told so, or that nothing passed."""
     counts = run["counts"]
     if claim.ended and not _passed(run):
         message = f"true, but {NONE_PASSED}: {tally(counts)}"
-        return Ruling(claim, "true", "claim-partial", "warning", message, rows=(_row(run),))
+        return ClaimRuling(claim, "true", "claim-partial", "warning", message, rows=(_row(run),))
     bad = sum(counts.get(key, 0) for key in ("failed", "errors", "crashed", "collectionErrors"))
     if claim.kind == "counts" and bad and not {"failed", "errors"} & set(claim.numbers):
         message = f"true, but it leaves out what failed: {tally(counts)}"
-        return Ruling(claim, "true", "claim-partial", "warning", message, rows=(_row(run),))
-    return Ruling(claim, "true", rows=(_row(run),))
+        return ClaimRuling(claim, "true", "claim-partial", "warning", message, rows=(_row(run),))
+    return ClaimRuling(claim, "true", rows=(_row(run),))
 
 
-def _false(claim: Claim, run: Record, why: str) -> Ruling:
+def _false(claim: Claim, run: Record, why: str) -> ClaimRuling:
     said = f"the ledger has {tally(run['counts'])} ({run['state']}, scope {_scope(run)})"
     message = f"{said}; {why}" if why else said
     hint = "correct it, or run what it claims"
-    return Ruling(claim, "false", "claim-false", "error", message, hint, rows=(_row(run),))
+    return ClaimRuling(claim, "false", "claim-false", "error", message, hint, rows=(_row(run),))
 
 
-def _stale(claim: Claim, run: Record, facts: Facts) -> Ruling:
+def _stale(claim: Claim, run: Record, facts: ClaimEvidence) -> ClaimRuling:
     """The rule that finds most: the run was on other content than what is spoken of."""
     tree = _tree(run)
     changed = None if tree is None or facts.tree is None else facts.changed(tree)
     row = (_row(run),)
     if changed is None:
         message = f"run {run['run']} was as claimed, but on which content is not known"
-        return Ruling(claim, "unknown", "claim-unknown", "error", message, "run the tests again", row)
+        return ClaimRuling(claim, "unknown", "claim-unknown", "error", message, "run the tests again", row)
     shown = ", ".join(changed[:PATHS_SHOWN]) + (
         f" and {len(changed) - PATHS_SHOWN} more" if len(changed) > PATHS_SHOWN else ""
     )
     if changed and set(changed) <= facts.uncommitted:
         message = f"run {run['run']} had files that are not being committed: {shown}"
-        return Ruling(
+        return ClaimRuling(
             claim, "unknown", "claim-uncommitted", "warning", message, "commit them, or run without them", row
         )
     if changed and all(any(fnmatch(path, pattern) for pattern in PROSE) for path in changed):
         message = f"run {run['run']} predates edits of prose: {shown}"
-        return Ruling(claim, "unknown", "claim-stale", "warning", message, rows=row)
+        return ClaimRuling(claim, "unknown", "claim-stale", "warning", message, rows=row)
     message = f"run {run['run']} predates the last edit: {shown}"
-    return Ruling(claim, "false", "claim-stale", "error", message, "run the tests again on what is there now", row)
+    return ClaimRuling(claim, "false", "claim-stale", "error", message, "run the tests again on what is there now", row)
 
 
 def _tree(run: Record) -> str | None:
@@ -290,7 +290,7 @@ def _row(run: Record) -> str:
 # -- one test
 
 
-def _test(claim: Claim, facts: Facts) -> Ruling | None:
+def _test(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
     named = facts.tests(claim.test)
     if len(named) != 1:
         return None  # not a test that the ledger knows, or several and which is not said: nothing to hold it against
@@ -300,19 +300,21 @@ def _test(claim: Claim, facts: Facts) -> Ruling | None:
     if here:
         run, outcome = here[0]
         if outcome in wanted:
-            return Ruling(claim, "true", rows=(_row(run),))
+            return ClaimRuling(claim, "true", rows=(_row(run),))
         message = f"{named[0]} {outcome} in run {run['run']}"
-        return Ruling(claim, "false", "claim-false", "error", message, "correct it", (_row(run),))
+        return ClaimRuling(claim, "false", "claim-false", "error", message, "correct it", (_row(run),))
     if claim.outcome == "failed":
         return None  # a failure that is told of is mostly what the change mends: it was on other content
     older = next((run for run, outcome in ran if outcome in wanted), None)
     if older is not None:
         return _stale(claim, older, facts)
     message = f"{named[0]} has not passed in any recorded run"
-    return Ruling(claim, "false", "claim-false", "error", message, "run it", tuple(_row(run) for run, _ in ran[:1]))
+    return ClaimRuling(
+        claim, "false", "claim-false", "error", message, "run it", tuple(_row(run) for run, _ in ran[:1])
+    )
 
 
-def _file(claim: Claim, facts: Facts) -> Ruling | None:
+def _file(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
     """A module by its path: held against the failures of its tests on the content, and against nothing else."""
     here = [run for run in facts.runs if facts.tree is not None and _tree(run) == facts.tree]
     of_it = (one for one in _failing(here, facts) if one[1].partition("::")[0] == claim.test.removeprefix("./"))
@@ -323,7 +325,7 @@ def _file(claim: Claim, facts: Facts) -> Ruling | None:
 # -- words and quotations
 
 
-def _word(claim: Claim, facts: Facts) -> Ruling | None:
+def _word(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
     named = facts.tests(claim.test) if claim.test else ()
     if claim.kind == "attribute" and len(named) != 1:
         return None
@@ -334,16 +336,16 @@ def _word(claim: Claim, facts: Facts) -> Ruling | None:
         return facts.word(predicate, test) if test else "unknown"
 
     if any(rule(facts.lexicon, claim.outcome, test, ask).verdict == "true" for test in named):
-        return Ruling(claim, "true")
+        return ClaimRuling(claim, "true")
     if len(named) > 1 and claim.outcome == "failing" and any(_fails(test, facts) for test in named):
-        return Ruling(claim, "true")
+        return ClaimRuling(claim, "true")
     subject = named[0] if len(named) == 1 else ""
     ruled = rule(facts.lexicon, claim.outcome, subject, ask)
     if ruled.verdict == "refused":
         message = f"{ruled.word!r} is refused: {ruled.why}"
-        return Ruling(claim, "false", "word-refused", "error", message, f"say instead: {ruled.say}")
+        return ClaimRuling(claim, "false", "word-refused", "error", message, f"say instead: {ruled.say}")
     if ruled.verdict in ("true", "free"):
-        return Ruling(claim, "true")
+        return ClaimRuling(claim, "true")
     what = subject or claim.test or "nothing that is named"
     message = f"{ruled.word!r} is not shown of {what}: it means {ruled.why}"
     hint = (
@@ -352,10 +354,10 @@ def _word(claim: Claim, facts: Facts) -> Ruling | None:
         else "name the test, or say that it is unknown"
     )
     level = "warning" if len(named) > 1 else "error"  # which of them is meant is not known: no accusation
-    return Ruling(claim, "unknown", "word-unearned", level, message, hint)
+    return ClaimRuling(claim, "unknown", "word-unearned", level, message, hint)
 
 
-def _quote(claim: Claim, facts: Facts) -> Ruling | None:
+def _quote(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
     """A quoted error that is nearly a recorded one was altered; one that is like none is about something else."""
     said = claim.outcome
     cut = said.rstrip(".… ") if said.endswith(("...", "…")) else said
@@ -364,7 +366,7 @@ def _quote(claim: Claim, facts: Facts) -> Ruling | None:
     for message in facts.errors:
         first = message.split("\n")[0]
         if first.startswith(cut) or cut in message:
-            return Ruling(claim, "true", rows=(first,))
+            return ClaimRuling(claim, "true", rows=(first,))
         if first.split()[:1] and first.split()[0].partition(":")[0] == kind:
             ratio = difflib.SequenceMatcher(None, cut, first[: len(cut) + 40], autojunk=False).ratio()
             if ratio > best:
@@ -372,12 +374,12 @@ def _quote(claim: Claim, facts: Facts) -> Ruling | None:
     if best < ALIKE:
         return None
     message = f"the recorded error is {near!r}"
-    return Ruling(
+    return ClaimRuling(
         claim, "false", "quote-altered", "error", message, "quote it verbatim; `...` at its end may cut it", (near,)
     )
 
 
-def found(message: str, lexicon: Mapping[str, Any]) -> Iterator[Claim]:
+def claims_in(message: str, lexicon: Mapping[str, Any]) -> Iterator[Claim]:
     """Everything in a message that could be held against a ledger."""
     forms = all_forms(lexicon)
     for sentence in sentences(message):
@@ -386,7 +388,7 @@ def found(message: str, lexicon: Mapping[str, Any]) -> Iterator[Claim]:
         yield from quotes(sentence)
 
 
-def rulings(message: str, facts: Facts) -> list[Ruling]:
+def rulings(message: str, facts: ClaimEvidence) -> list[ClaimRuling]:
     """The ruling on each claim of a message, in order; claims that the ledger has nothing to say to are left out."""
-    judged = (judge(claim, facts) for claim in found(message, facts.lexicon))
+    judged = (judge(claim, facts) for claim in claims_in(message, facts.lexicon))
     return [ruling for ruling in judged if ruling is not None]

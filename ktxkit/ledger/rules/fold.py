@@ -52,7 +52,7 @@ BAD = ("failed", "error", "crashed")
 RANK = ("crashed", "error", "failed", "interrupted", "unknown", "xpassed", "passed", "xfailed", "skipped")
 
 
-class Attempt:
+class TestAttempt:
     """One execution of a test. Durations are seconds, None where there was no such phase; `t` from the run's start.
 
     No dataclass: a question is answered before `dataclasses` would be imported.
@@ -156,9 +156,9 @@ class Fold:
         self.start: dict[str, Any] = {}
         self.end: dict[str, Any] = {}
         self.runner: dict[str, Any] = {}
-        self.attempts: dict[tuple[str, int, int], Attempt] = {}
-        self.last: dict[tuple[str, int], Attempt] = {}
-        self.running: dict[tuple[str, int, int], Attempt] = {}
+        self.attempts: dict[tuple[str, int, int], TestAttempt] = {}
+        self.last: dict[tuple[str, int], TestAttempt] = {}
+        self.running: dict[tuple[str, int, int], TestAttempt] = {}
         self.plain: dict[bytes, tuple[bytes, bytes, bytes]] = {}  # what `scan.feed` put aside: it simply passed
         self.subtests: dict[str, Counter[str]] = {}  # of each test's last attempt
         self.collected: dict[str, Any] = {}
@@ -188,7 +188,7 @@ class Fold:
             return
         self.events += 1
         self.t = max(self.t, event.get("t", 0.0))
-        TAKEN[event["event"]](self, event)
+        HANDLERS[event["event"]](self, event)
 
     def _on_run_started(self, event: Mapping[str, Any]) -> None:
         self.start = dict(event)
@@ -222,7 +222,7 @@ class Fold:
 
     def _on_test_started(self, event: Mapping[str, Any]) -> None:
         key = (event["test"], event.get("occurrence", 1), event.get("attempt", 1))
-        made = Attempt(*key, started=event["t"], escaped=event.get("escaped", False))
+        made = TestAttempt(*key, started=event["t"], escaped=event.get("escaped", False))
         self.attempts[key] = self.running[key] = self.last[key[:2]] = made
 
     def _on_test_result(self, event: Mapping[str, Any]) -> None:
@@ -230,7 +230,9 @@ class Fold:
         key = (event["test"], get("occurrence", 1), get("attempt", 1))
         found = self.running.pop(key, None)
         if found is None:  # its beginning was dropped or torn
-            found = self.attempts[key] = self.last[key[:2]] = Attempt(*key, started=None, escaped=get("escaped", False))
+            found = self.attempts[key] = self.last[key[:2]] = TestAttempt(
+                *key, started=None, escaped=get("escaped", False)
+            )
         found.t, found.outcome = event["t"], event["outcome"]
         found.setup, found.call, found.teardown = get("setup"), get("call"), get("teardown")
         found.worker = get("worker", "")
@@ -266,7 +268,7 @@ class Fold:
             return
         for text in [text for text in self.plain if text.decode("ascii") in more]:
             test = text.decode("ascii")
-            made = Attempt(test, 1, 1)
+            made = TestAttempt(test, 1, 1)
             made.outcome = "passed"
             made.setup, made.call, made.teardown = map(float, self.plain.pop(text))
             self.attempts.setdefault((test, 1, 1), made)
@@ -274,7 +276,7 @@ class Fold:
 
     # -- what it comes to
 
-    def verdict(self, attempt: Attempt) -> str:
+    def verdict(self, attempt: TestAttempt) -> str:
         """The worst of a test, its teardown and its subtests."""
         own = "error" if attempt.teardown_failed and attempt.outcome not in BAD else attempt.outcome
         below = self.subtests.get(attempt.test)
@@ -336,7 +338,7 @@ class Fold:
             return []  # as most runs end
         return sorted((Counter(ids) - Counter(begun)).elements())
 
-    def flying(self) -> list[Attempt]:
+    def flying(self) -> list[TestAttempt]:
         """The tests that have begun and not ended, in the order in which they began."""
         return list(self.running.values())
 
@@ -399,12 +401,12 @@ class Fold:
         keys = ("dropped", "faults", "fault", "unkept", "forks")
         return {key: self.end[key] for key in keys if key in self.end} | ({"torn": self.torn} if self.torn else {})
 
-    def _flight(self, one: Attempt) -> dict[str, Any]:
+    def _flight(self, one: TestAttempt) -> dict[str, Any]:
         made: dict[str, Any] = {"test": one.test, "since": one.started if one.started is not None else 0.0}
         cause = self._timed_out(one)
         return made | ({"cause": cause} if cause else {}) | ({"attempt": one.attempt} if one.attempt > 1 else {})
 
-    def _timed_out(self, one: Attempt) -> str:
+    def _timed_out(self, one: TestAttempt) -> str:
         """The thread method of pytest-timeout ends the process: seen from the runner's end and the timer set."""
         timer = next((found for found in reversed(self.timers) if found[0] >= (one.started or 0.0) - 1e-3), None)
         timer = timer or (self.timers[-1] if self.timers else None)
@@ -413,13 +415,13 @@ class Fold:
         lasted = self.runner["t"] - one.started
         return "timeout" if timer[2] == "thread" and lasted >= timer[1] and self.runner.get("exitStatus") == 1 else ""
 
-    def _failure(self, one: Attempt) -> dict[str, Any]:
+    def _failure(self, one: TestAttempt) -> dict[str, Any]:
         made: dict[str, Any] = {"test": one.test, "outcome": self.verdict(one)}
         extra = {"message": one.message[:500], "cause": one.cause, "worker": one.worker}
         return made | {key: value for key, value in extra.items() if value}
 
 
-TAKEN = {name.removeprefix("_on_"): take for name, take in vars(Fold).items() if name.startswith("_on_")}
+HANDLERS = {name.removeprefix("_on_"): take for name, take in vars(Fold).items() if name.startswith("_on_")}
 COPIED = (
     *("run", "project", "parent", "trigger", "managed", "mode", "argv", "directory", "selection", "tree"),
     *("environment", "workers", "scheduling", "order", "owner", "load", "tools", "declared", "preconditions", "runner"),

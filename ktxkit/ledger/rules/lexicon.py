@@ -62,7 +62,7 @@ Ask = Callable[[str, str], str]  # predicate, subject -> true, false or unknown
 
 
 @dataclass(frozen=True)
-class Ruling:
+class WordRuling:
     """`verdict` is true, false, unknown, refused, or free (no rule speaks of the word)."""
 
     word: str
@@ -72,17 +72,17 @@ class Ruling:
     why: str = ""
 
 
-def rule(lexicon: Mapping[str, Any], word: str, subject: str, ask: Ask) -> Ruling:
+def rule(lexicon: Mapping[str, Any], word: str, subject: str, ask: Ask) -> WordRuling:
     """Every need must be true; one that is false makes it false, else one that is unknown makes it unknown."""
     for refused in lexicon["refused"]:
         if word in forms(refused):
-            return Ruling(word, refused["word"], "refused", refused["say"], refused["why"])
+            return WordRuling(word, refused["word"], "refused", refused["say"], refused["why"])
     for earned in lexicon["words"]:
         if word in forms(earned):
             words = [ask(need, subject) for need in earned["needs"]]
             verdict = "false" if "false" in words else "unknown" if "unknown" in words else "true"
-            return Ruling(word, earned["word"], verdict, why=earned["means"])
-    return Ruling(word, word, "free")
+            return WordRuling(word, earned["word"], verdict, why=earned["means"])
+    return WordRuling(word, word, "free")
 
 
 def all_forms(lexicon: Mapping[str, Any]) -> dict[str, str]:

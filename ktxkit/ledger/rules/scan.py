@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ktxkit.ledger.rules.fold import Attempt, Fold
+from ktxkit.ledger.rules.fold import Fold, TestAttempt
 
 _ID = rb'"test":"([^"\\\x00-\x1f\x7f-\xff]{0,60000})",'
 _T = rb"([0-9]{1,9}\.[0-9]{6})"
@@ -70,16 +70,16 @@ def feed(fold: Fold, data: bytes, other: Other, *, aside: bool = False) -> Fold:
 
 def _started(fold: Fold, test: str, t: float) -> None:
     key = (test, 1, 1)
-    fold.attempts[key] = fold.running[key] = fold.last[(test, 1)] = Attempt(test, 1, 1, t)
+    fold.attempts[key] = fold.running[key] = fold.last[(test, 1)] = TestAttempt(test, 1, 1, t)
     fold.events += 1
     fold.t = max(fold.t, t)
 
 
-def _passed(fold: Fold, test: str, t: bytes, setup: bytes, call: bytes, teardown: bytes) -> Attempt:
+def _passed(fold: Fold, test: str, t: bytes, setup: bytes, call: bytes, teardown: bytes) -> TestAttempt:
     key = (test, 1, 1)
     one = fold.running.pop(key, None)
     if one is None:
-        one = fold.attempts[key] = fold.last[(test, 1)] = Attempt(test, 1, 1)
+        one = fold.attempts[key] = fold.last[(test, 1)] = TestAttempt(test, 1, 1)
     one.t, one.outcome = float(t), "passed"
     one.setup, one.call, one.teardown = float(setup), float(call), float(teardown)
     fold.events += 1

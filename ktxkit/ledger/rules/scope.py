@@ -18,7 +18,7 @@ WHOLE = ("testpaths", "invocation_dir")  # pytest's own choice of arguments
 WHY_SHOWN = 20
 
 
-def asked(record: Mapping[str, Any]) -> dict[str, Any]:
+def requested(record: Mapping[str, Any]) -> dict[str, Any]:
     """What the arguments asked for; the only scope a run has while it goes on."""
     selection = record.get("selection", {})
     why = [f"{one['option']} {one['value']}".strip() for one in selection.get("narrowing", ())]
@@ -44,7 +44,7 @@ def asked(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def derive(record: Mapping[str, Any]) -> dict[str, Any]:
     """The scope of a run that has ended: what was asked for, unless something kept it from being covered."""
-    wanted = asked(record)
+    wanted = requested(record)
     why = [*wanted.get("why", []), *uncovered(record)]
     if not why:
         return wanted

@@ -96,7 +96,7 @@ WALL_JUMP = 5 * SECOND  # wall clock and boot clock disagree by more: said, and 
 
 
 @dataclass(frozen=True)
-class Reading:
+class ClockReading:
     """What the machine's clocks say. `boot` names the boot and the time namespace; `boot_ns` counts suspend."""
 
     boot: str
@@ -109,15 +109,15 @@ class Timeline:
     """A point of the attempt's time line and what the clocks said there."""
 
     at: int
-    reading: Reading
+    reading: ClockReading
     jumped: bool = False  # the clocks disagreed on the way here
 
     @classmethod
-    def start(cls, reading: Reading) -> Timeline:
+    def start(cls, reading: ClockReading) -> Timeline:
         """It begins at the wall clock's time, so that its points can be printed as times."""
         return cls(reading.wall_ns, reading)
 
-    def advanced(self, reading: Reading) -> Timeline:
+    def advanced(self, reading: ClockReading) -> Timeline:
         """The point that is now. In one boot by the boot clock; across boots by the wall clock, never back."""
         old = self.reading
         wall = reading.wall_ns - old.wall_ns

@@ -14,8 +14,8 @@ from typing import Any
 
 from ktxkit.base.rules.digests import digest
 from ktxkit.observer.rules import records as r
-from ktxkit.observer.rules.clocks import Observation, Reading, Settings, Timeline, Window, observe, was_watched
-from ktxkit.observer.rules.status import Standing
+from ktxkit.observer.rules.clocks import ClockReading, Observation, Settings, Timeline, Window, observe, was_watched
+from ktxkit.observer.rules.status import LeaseValidity
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Ruling:
+class ClockRuling:
     """The event to record (`""`: none), why it counts or does not, and the window after it."""
 
     event: str
@@ -39,19 +39,19 @@ class Ruling:
     late_kind: str = ""
 
 
-def rule(state: Projection, seen: Sighting, standing: Standing) -> Ruling:
+def rule(state: ObserverProjection, seen: Sighting, standing: LeaseValidity) -> ClockRuling:
     """One ruling for one sighting. The state is the chain's, read under its lock."""
     if seen.manifest == state.manifest:
-        return Ruling("", "unchanged", state.window)
-    if standing in (Standing.SUPERSEDED, Standing.STALE_OBSERVER):
-        return Ruling(r.STALE, standing.value, state.window)
+        return ClockRuling("", "unchanged", state.window)
+    if standing in (LeaseValidity.SUPERSEDED, LeaseValidity.STALE_OBSERVER):
+        return ClockRuling(r.STALE, standing.value, state.window)
     if state.authority != "current":
         kind = r.LATE_AFTER_REAP if state.authority == "reaped" else r.LATE_MUTATION
-        return Ruling(r.LATE, state.revoked_because, state.window, kind)
-    if standing is Standing.REVOKED:
-        return Ruling(r.LATE, standing.value, state.window, r.LATE_MUTATION)
+        return ClockRuling(r.LATE, state.revoked_because, state.window, kind)
+    if standing is LeaseValidity.REVOKED:
+        return ClockRuling(r.LATE, standing.value, state.window, r.LATE_MUTATION)
     if state.holds or not seen.trusted:
-        return Ruling(r.ACTIVITY, "held", state.window)
+        return ClockRuling(r.ACTIVITY, "held", state.window)
     observation = Observation(
         at=seen.line_at,
         proof_seq=seen.proof_seq,
@@ -59,7 +59,7 @@ def rule(state: Projection, seen: Sighting, standing: Standing) -> Ruling:
         seen_before=seen.manifest in state.seen,
     )
     window, reason = observe(state.window, observation, state.settings)
-    return Ruling(r.ACTIVITY, reason, window)
+    return ClockRuling(r.ACTIVITY, reason, window)
 
 
 class Tracked:
@@ -118,7 +118,7 @@ LATE_SHOWN = 20  # late writes that are kept one by one; all are counted
 
 
 @dataclass
-class Projection:
+class ObserverProjection:
     """What the chain says. Times are nanoseconds of the time line."""
 
     settings: Settings = field(default_factory=Settings)
@@ -132,7 +132,7 @@ class Projection:
     baseline_known: bool = False
     lost: str = ""  # why the segment before this one was given up
     window: Window = field(default_factory=lambda: Window(0, known=False))
-    line: Timeline = field(default_factory=lambda: Timeline(0, Reading("", 0, 0)))
+    line: Timeline = field(default_factory=lambda: Timeline(0, ClockReading("", 0, 0)))
     authority: str = "current"  # current, revoked, reaped
     revoked_because: str = ""
     observed_at: int | None = None  # the last change, whether it defers or not
@@ -159,7 +159,7 @@ class Projection:
         """Take one record. Records come in order; each has been checked."""
         self.segment, self.seq, self.head = record["segment"], record["seq"], record["hash"]
         clock = record["clock"]
-        reading = Reading(clock["boot"], clock["bootNs"], clock["wallNs"])
+        reading = ClockReading(clock["boot"], clock["bootNs"], clock["wallNs"])
         self.line = Timeline(max(self.line.at, record["timelineNs"]), reading)
         handler = getattr(self, f"_{record['event']}", None)
         if handler is not None:
@@ -225,9 +225,9 @@ class Projection:
         self.suspect_since = record["deadline"]["suspectAtNs"]
 
 
-def replay(chain: Iterable[Mapping[str, Any]]) -> Projection:
+def replay(chain: Iterable[Mapping[str, Any]]) -> ObserverProjection:
     """The state after every record of a chain."""
-    made = Projection()
+    made = ObserverProjection()
     for record in chain:
         made.apply(record)
     return made

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ktxkit.base.rules.digests import digest_of
-from ktxkit.base.rules.manifest import Change
+from ktxkit.base.rules.manifest import ManifestChange
 from ktxkit.base.rules.text import path_fields
 from ktxkit.observer.rules.clocks import Deadlines, Settings, Timeline, Window, deadlines
 
@@ -119,7 +119,7 @@ class Delta:
 
     before: str
     after: str
-    changes: Sequence[Change] = ()
+    changes: Sequence[ManifestChange] = ()
     exact: bool = True  # False: the stored entries were not the manifest before, so the paths are of an older one
 
     def document(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Delta:
         made["byteDelta"] = sum(change.byte_delta for change in self.changes)
         return made if self.exact else {**made, "pathsApproximate": True}
 
-    def _change(self, change: Change) -> list[dict[str, Any]]:
+    def _change(self, change: ManifestChange) -> list[dict[str, Any]]:
         common: dict[str, Any] = {**path_fields(change.path), "class": change.path_class}
         if change.flags:
             common["flags"] = list(change.flags)
@@ -140,7 +140,7 @@ class Delta:
         ]
 
 
-def _sides(change: Change, operation: str) -> dict[str, Any]:
+def _sides(change: ManifestChange, operation: str) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if change.before is not None and operation != "create":
         made |= {"before": "b3:" + change.before.blake3.hex(), "beforeMode": f"{change.before.mode:06o}"}

@@ -25,7 +25,7 @@ _SAME_LEASE = ("leaseId", "nonce", "generation", "attempt")
 _SAME_ROOT = ("device", "inode", "path")
 
 
-class Standing(Enum):
+class LeaseValidity(Enum):
     """What the lease on the disk says about an observer's tuple. The value is the reason code in documents."""
 
     CURRENT = "current"
@@ -40,20 +40,20 @@ def domain_of(lease: Mapping[str, Any], observer_epoch: int) -> dict[str, Any]:
     return {**made, "processEpoch": lease.get("processEpoch", 1), "observerEpoch": observer_epoch}
 
 
-def standing(domain: Mapping[str, Any], lease: Mapping[str, Any] | None) -> Standing:
+def lease_validity(domain: Mapping[str, Any], lease: Mapping[str, Any] | None) -> LeaseValidity:
     """Of a tuple, by the lease as it is now (None: there is none any more)."""
     if lease is None:
-        return Standing.REVOKED
+        return LeaseValidity.REVOKED
     if any(domain.get(key) != lease.get(key) for key in _SAME_LEASE):
         same_root = all(domain.get(key) == lease.get(key) for key in _SAME_ROOT)
-        return Standing.SUPERSEDED if same_root else Standing.REVOKED
+        return LeaseValidity.SUPERSEDED if same_root else LeaseValidity.REVOKED
     moved_on = domain["fence"] != lease["fence"] or domain["leaseEpoch"] != lease["leaseEpoch"]
     if lease["state"] == "closed" or moved_on:
-        return Standing.REVOKED
+        return LeaseValidity.REVOKED
     newer = lease.get("observer", {}).get("epoch", 0) > domain["observerEpoch"]
     if newer or lease.get("processEpoch", 1) != domain["processEpoch"]:
-        return Standing.STALE_OBSERVER
-    return Standing.CURRENT
+        return LeaseValidity.STALE_OBSERVER
+    return LeaseValidity.CURRENT
 
 
 def attempt_name(lease: Mapping[str, Any]) -> str:
@@ -62,7 +62,7 @@ def attempt_name(lease: Mapping[str, Any]) -> str:
     return digest_of([*unit, lease["generation"], lease["attempt"]])[3:35]
 
 
-AGAIN = "to go on, open it again with worktree-open"
+REOPEN_HINT = "to go on, open it again with worktree-open"
 SHOWN = 3  # paths of a change in a line
 _VERBS = {
     "create": "creating", "delete": "deleting", "content-change": "writing", "mode-change": "changing the mode of",
@@ -237,7 +237,7 @@ def next_action(status: Mapping[str, Any], who: str) -> dict[str, str]:
     journal, late, observer = status["journal"], status["lateWrites"], status["observer"]
     over = status["standing"] in ("lease_revoked", "lease_superseded")
     if journal.get("problem") and over:
-        return _act(f"the journal cannot be trusted ({journal['problem']}), and its lease is over: {AGAIN}")
+        return _act(f"the journal cannot be trusted ({journal['problem']}), and its lease is over: {REOPEN_HINT}")
     if journal.get("problem"):
         action = f"the journal cannot be trusted ({journal['problem']}): look who wrote to it, and begin a new segment"
         return _act(action, f"worktree-watch --once {who}")
@@ -249,7 +249,7 @@ def next_action(status: Mapping[str, Any], who: str) -> dict[str, str]:
     if status["authority"] != "current":
         return _act("nothing to watch: collect or close the attempt")
     if over:
-        return _act(f"nothing to watch, the lease is over: {AGAIN}")
+        return _act(f"nothing to watch, the lease is over: {REOPEN_HINT}")
     if status["verdict"] == "suspect":
         return _act("no proven progress for too long: look at the unit; its work is kept if you stop it")
     if observer["health"] == "unwatched":

@@ -43,7 +43,7 @@ def base_candidates(origin_default: str, has_origin: bool) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Standing:
+class WorktreePresence:
     """What was found where a unit's worktree belongs."""
 
     present: bool  # something is at the path
@@ -52,7 +52,7 @@ class Standing:
     busy: bool  # a process has its working directory inside
 
 
-def decide_open(lease: Mapping[str, Any] | None, found: Standing, base: str) -> Open:
+def decide_open(lease: Mapping[str, Any] | None, found: WorktreePresence, base: str) -> Open:
     """How to open a unit's worktree at `base`."""
     if lease is None:
         return Open.FOREIGN if found.present else Open.FRESH
@@ -70,7 +70,7 @@ def decide_open(lease: Mapping[str, Any] | None, found: Standing, base: str) -> 
 
 
 @dataclass(frozen=True)
-class Work:
+class HeldWork:
     """What a worktree holds, and what of it is safe elsewhere. Trees and commits are ids."""
 
     tree: str  # everything but ignored files
@@ -87,7 +87,7 @@ class Work:
     pending: tuple[str, ...] = ()  # commits that only its own git directory names: a rebase that is not finished
 
 
-def unsaved(work: Work) -> str:
+def unsaved(work: HeldWork) -> str:
     """What removing the checkout would lose, in words; empty where all of it is kept elsewhere or nothing was done."""
     if work.nested:
         return f"a repository inside it ({len(work.nested)}), which nothing else holds"
@@ -104,7 +104,7 @@ def unsaved(work: Work) -> str:
     return " and ".join(parts)
 
 
-def way_out(work: Work) -> str:
+def way_out(work: HeldWork) -> str:
     """What lets a closing go on that would lose work."""
     keep = "or close as conflict or crash, which leaves everything where it is"
     names = [printable(path.removesuffix(b"/")) for path in (work.nested or work.submodules)]
@@ -116,13 +116,13 @@ def way_out(work: Work) -> str:
     return "collect it, or close with --discard (it goes to the attic first), or as conflict or crash to keep it"
 
 
-def can_be_kept(work: Work) -> bool:
+def can_be_kept(work: HeldWork) -> bool:
     """Whether a commit can hold all of the work."""
     return not work.nested and not work.submodules
 
 
 @dataclass(frozen=True)
-class Seen:
+class LeaseFacts:
     """What is known of a leased worktree when it is asked whether it is dead."""
 
     noted: bool = False  # an opening began and its lease never came; nobody holds its lock
@@ -140,7 +140,7 @@ class Seen:
 OVER = ("landed", "aborted", "closed")  # states of a job after which none of its units can be at work
 
 
-def why_dead(seen: Seen) -> str:
+def why_dead(seen: LeaseFacts) -> str:
     """Why a worktree is provably dead; empty where it is not. Age is no reason, and neither is silence.
 
     A job that failed, or was killed or interrupted, can be resumed: its units are not dead. A process inside is alive,

@@ -32,7 +32,7 @@ from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work.fingerprint import Fingerprinter
 from ktxkit.work.rules import shared_state as core
-from ktxkit.work.rules.shared_state import Change, differences
+from ktxkit.work.rules.shared_state import SharedChange, differences
 
 CONFIGS = ("config", "config.worktree")
 ATTRIBUTES = "info/attributes"
@@ -44,7 +44,7 @@ NO_FILE = b"\0neither a file nor absent\0"  # stands for the bytes of a link, a 
 
 
 @dataclass(frozen=True)
-class Seen:
+class FileState:
     """A file as it was: its bytes, and its permissions."""
 
     data: bytes
@@ -67,13 +67,13 @@ def signs(common_dir: Path) -> dict[str, str]:
     return {name: sign for name, sign in found.items() if sign}
 
 
-def see(path: Path) -> Seen | None:
+def see(path: Path) -> FileState | None:
     """A file now; None where there is none."""
     data = current(path)
     if data is None:
         return None
     try:
-        return Seen(data, stat.S_IMODE(os.stat(path, follow_symlinks=False).st_mode))  # noqa: PTH116
+        return FileState(data, stat.S_IMODE(os.stat(path, follow_symlinks=False).st_mode))  # noqa: PTH116
     except FileNotFoundError:
         return None
 
@@ -86,7 +86,7 @@ def _sign(path: Path) -> str:
     return f"{info.st_ino}:{info.st_mode:o}:{info.st_size}:{info.st_mtime_ns}:{info.st_ctime_ns}"
 
 
-def replace_config(path: Path, seen: bytes | None, wanted: Seen | None) -> bool:
+def replace_config(path: Path, seen: bytes | None, wanted: FileState | None) -> bool:
     """Put `wanted` where `seen` is. False where git's lock is held, or the file is another one meanwhile."""
     lock = path.with_name(f"{path.name}.lock")
     try:
@@ -130,7 +130,7 @@ class Guard:
     job_id: str
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _signs: dict[str, str] = field(init=False)
-    _seen: dict[str, Seen | None] = field(init=False)
+    _seen: dict[str, FileState | None] = field(init=False)
     _kept: int = 0
 
     def __post_init__(self) -> None:
@@ -181,7 +181,7 @@ class Guard:
         self._keep(name, new)
         self._seen[name] = wanted
         known, there = before or {}, after or {}
-        return [_change("config", f"{name}: {key}", core.how(key in known, key in there)) for key in keys]
+        return [_change("config", f"{name}: {key}", core.change_word(key in known, key in there)) for key in keys]
 
     def _file(self, name: str) -> list[Document]:
         path, old, new = self._top / name, self._seen.get(name), see(self._top / name)
@@ -194,9 +194,9 @@ class Guard:
             files.write_atomic(path, old.data, mode=old.mode)
             path.chmod(old.mode)
         kind, _, plain = name.partition("/") if name.startswith(HOOKS) else ("config", "", name)
-        return [_change(kind, plain, core.how(old is not None, new is not None))]
+        return [_change(kind, plain, core.change_word(old is not None, new is not None))]
 
-    def _keep(self, name: str, seen: Seen | None) -> None:
+    def _keep(self, name: str, seen: FileState | None) -> None:
         """What is taken away may be a person's: it is kept."""
         if seen is not None and seen.data != NO_FILE:
             self._kept += 1
@@ -212,7 +212,7 @@ def _changed(old: Values, new: Values) -> list[str]:
     return [key for key in old.keys() | new.keys() if old.get(key) != new.get(key)]
 
 
-def _values(neutral: Neutral, seen: Seen | None) -> Values | None:
+def _values(neutral: Neutral, seen: FileState | None) -> Values | None:
     """Keys and values of a configuration file; None where git cannot read it."""
     found: Values = {}
     if seen is None:
@@ -228,17 +228,17 @@ def _values(neutral: Neutral, seen: Seen | None) -> Values | None:
     return found
 
 
-def _edited(neutral: Neutral, new: Seen, keys: list[str], old: Values) -> Seen:
+def _edited(neutral: Neutral, new: FileState, keys: list[str], old: Values) -> FileState:
     """The new file with the old values of some keys."""
     path = _aside(neutral, new)
     for key in keys:
         neutral.git.run("config", "--file", path, "--unset-all", key, ok=(0, 5))
         for value in old.get(key, ()):
             neutral.git.run("config", "--file", path, "--add", key, value)
-    return Seen(files.read(path), new.mode)
+    return FileState(files.read(path), new.mode)
 
 
-def _aside(neutral: Neutral, seen: Seen) -> Path:
+def _aside(neutral: Neutral, seen: FileState) -> Path:
     path = neutral.directory / "shared-config"
     files.write_atomic(path, seen.data, durable=False)
     return path
@@ -344,7 +344,7 @@ class Watch:
             self._last, self._looked = facts, serves
 
 
-def _told(change: Change) -> Document:
+def _told(change: SharedChange) -> Document:
     return {"what": f"{change.kind} {change.name}"[:1000], "message": str(change)[:4000]}
 
 

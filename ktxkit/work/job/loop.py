@@ -18,7 +18,7 @@ from ktxkit.work import batch, closing, integrate
 from ktxkit.work.job.state import JobRun
 from ktxkit.work.job.unit import UnitEnd, close_or_keep, work
 from ktxkit.work.rules.job_file import UnitPlan, inputs_digest
-from ktxkit.work.rules.schedule import LANDED, Node, Schedule
+from ktxkit.work.rules.schedule import LANDED, Schedule, ScheduledUnit
 
 PATHS_AT_ONCE = 500  # arguments of one ls-tree
 
@@ -77,7 +77,7 @@ class Reuse:
 TICK = 0.2  # seconds between looks at the stop flag
 
 
-class Loop:
+class JobLoop:
     """Runs every unit to its outcome. One thread integrates (this one); units have threads of their own."""
 
     def __init__(self, run: JobRun, reuse: Reuse) -> None:
@@ -122,7 +122,7 @@ class Loop:
             else:
                 pool.submit(work, self.run, plan, base, self.reuse.digest(plan, base)).add_done_callback(self._put)
 
-    def _base(self, node: Node) -> str:
+    def _base(self, node: ScheduledUnit) -> str:
         return self.schedule.base_after(node) or self.run.hooks.unit_base(self.run) or str(self.run.job["base"])
 
     def _from_before(self, plan: UnitPlan, base: str) -> UnitEnd | None:
@@ -225,7 +225,7 @@ class Loop:
             return str(decided.get("after") or decided["before"])
         return self.run.head()
 
-    def _outcome(self, node: Node, end: UnitEnd) -> str:
+    def _outcome(self, node: ScheduledUnit, end: UnitEnd) -> str:
         plan = self.plans[node.key]
         if self.run.aborting and not end.problem:
             end = UnitEnd(node.key, "skipped", f"not integrated: {self._why()}")
@@ -235,7 +235,7 @@ class Loop:
         outcome = self._integrate(plan)
         return outcome if outcome in LANDED or not end.replayed else self._again(node, plan, outcome)
 
-    def _again(self, node: Node, plan: UnitPlan, outcome: str) -> str:
+    def _again(self, node: ScheduledUnit, plan: UnitPlan, outcome: str) -> str:
         """A replayed result that cannot be integrated is forgotten, and the unit's own command runs, once."""
         self.run.hooks.forget(self.run, plan)
         self.batched.pop(plan.key, None)
@@ -291,9 +291,9 @@ class Loop:
         if found is not None and found["state"] == "open":
             self._close(unit, outcome)
 
-    def _options(self) -> integrate.Options:
+    def _options(self) -> integrate.ApplyOptions:
         verify = self.run.plan.verify
-        return integrate.Options(
+        return integrate.ApplyOptions(
             verify=verify.argv if verify else (),
             verify_limit=verify.time_limit if verify else None,
             gate_options={**self.run.plan.gates, **({"prune": True} if self.run.plan.on_conflict == "prune" else {})},

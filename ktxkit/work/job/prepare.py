@@ -20,7 +20,7 @@ from ktxkit.store.world import World
 from ktxkit.work import closing, collect, integrate
 from ktxkit.work.job.state import JobRun
 from ktxkit.work.job.unit import close_or_keep, execute
-from ktxkit.work.rules.job_file import PROJECT, JobPlan, Step, UnitPlan, plan_of
+from ktxkit.work.rules.job_file import PROJECT, JobCommand, JobPlan, UnitPlan, plan_of
 
 SIZE_LIMIT = 1024 * 1024  # bytes; a job with more units has a plan command that prints them
 
@@ -67,7 +67,7 @@ PROJECTION_LIMIT = 15 * 1024 * 1024  # bytes of a projection's stdout; more of i
 RAW_SHOWN = 100  # raw paths in the trace
 
 
-def planned_units(world: World, step: Step, job_id: str) -> list[Document]:
+def planned_units(world: World, step: JobCommand, job_id: str) -> list[Document]:
     """Run the plan command at the repository's top; each line of its stdout is a unit.
 
     Raises Conflict (`failed`) where it fails or prints without end, BrokenContract with the line where one is no unit.
@@ -168,10 +168,10 @@ def _project(run: JobRun, start: str) -> str:
     return run.head()
 
 
-def _unjudged(plan: JobPlan) -> integrate.Options:
+def _unjudged(plan: JobPlan) -> integrate.ApplyOptions:
     """How a projection is applied: its gates are the final ones, but what units start from has been verified."""
     verify = plan.verify
-    return integrate.Options(
+    return integrate.ApplyOptions(
         verify=verify.argv if verify else (), verify_limit=verify.time_limit if verify else None, gates=False
     )
 

@@ -35,7 +35,7 @@ from ktxkit.work.fingerprint import Fingerprinter
 from ktxkit.work.job import containment, prepare
 from ktxkit.work.job import containment as strays
 from ktxkit.work.job.guard import Guard, Watch
-from ktxkit.work.job.loop import Loop, Reuse
+from ktxkit.work.job.loop import JobLoop, Reuse
 from ktxkit.work.job.state import Hooks, JobRun, Notify, silent
 from ktxkit.work.land import land
 from ktxkit.work.rules.job_file import PROJECT, JobPlan, plan_of
@@ -44,7 +44,7 @@ from ktxkit.work.rules.schedule import LANDED, job_outcome
 CONTRACT = "notice"
 VARIABLE = "KTX_NOTIFY"
 TIME_LIMIT = 30.0  # seconds for one notice
-SUSPECTS_TOLD = 20  # of one job; the report has all
+SUSPECTS_SHOWN = 20  # of one job; the report has all
 
 
 def of_job(world: World, report: Document) -> list[str]:
@@ -78,7 +78,7 @@ def notices(report: Document, at: str) -> Iterator[Document]:
         yield {**about, "event": "blocked", "message": message, **places}
     events = {"suspect_revert": "suspect", "blocked": "blocked"}
     found = [unit for unit in report["failedWorkUnits"] if unit["outcome"] in events]
-    for unit in found[:SUSPECTS_TOLD]:
+    for unit in found[:SUSPECTS_SHOWN]:
         event = events[unit["outcome"]]
         yield {**about, "event": event, "unitKey": unit["key"], "message": unit["reason"] or event, **places}
 
@@ -152,7 +152,7 @@ def land_job(run: JobRun, outcomes: Mapping[str, str], *, rebase: bool = False) 
 def unreported(run: JobRun, error: OSError, ended: str = "") -> CannotRun:
     """The end of a job could not be written. Says what ended it, and what has landed all the same."""
     landed = run.job.get("landed", {}).get("commit")
-    resume = jobs.how(run.world, run.job_id)
+    resume = jobs.resume_command(run.world, run.job_id)
     so_far = ended or (f"it has landed as {landed} on {run.job['target']}" if landed else "nothing was to land")
     return CannotRun(
         f"the end of job {run.job_id} could not be recorded ({error.strerror or error}): {so_far}",
@@ -185,7 +185,7 @@ FILE = "job-file"
 
 
 @dataclass(frozen=True)
-class How:
+class RunOptions:
     """How to run: who listens, and what the command line says instead of the job file."""
 
     notify: Notify = silent
@@ -199,7 +199,7 @@ class How:
 
 
 @dataclass(frozen=True)
-class Ended:
+class JobEnd:
     """How a job ended: its outcome word, its report, and what ended it early, if anything did."""
 
     job_id: str
@@ -235,7 +235,7 @@ def new_job_id(world: World, stem: str) -> str:
     return names.check_job(f"{clean[:60]}-{world.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
 
 
-def start(world: World, document: Document, name: str, how: How) -> Ended:
+def start(world: World, document: Document, name: str, how: RunOptions) -> JobEnd:
     """Run a new job from its (valid) job-file document; `name` is the file's. Raises KtxError where nothing started."""
     containment.check(world, plan_of(document).isolate)  # names and circles too are refused before anything is made
     job_id = str(document.get("job") or new_job_id(world, Path(name).stem))
@@ -263,7 +263,7 @@ def start(world: World, document: Document, name: str, how: How) -> Ended:
     return execute(world, plan, job, how, resumed=False)
 
 
-def resume(world: World, job_id: str, how: How) -> Ended:
+def resume(world: World, job_id: str, how: RunOptions) -> JobEnd:
     """Continue a job: what is on record stays, patches with unchanged inputs are reused. Raises Refused if landed."""
     job = jobs.load(world, job_id)
     if job["state"] == "landed" and "finishedAt" in job and world.store.exists(names.report_doc(job_id)):
@@ -280,7 +280,7 @@ def _listed(plan: JobPlan) -> list[tuple[str, tuple[str, ...]]]:
     return [*first, *((unit.key, unit.after) for unit in plan.units)]
 
 
-def execute(world: World, plan: JobPlan, job: Document, how: How, *, resumed: bool) -> Ended:
+def execute(world: World, plan: JobPlan, job: Document, how: RunOptions, *, resumed: bool) -> JobEnd:
     """Run a job that has its documents to its end and report. Raises Refused where another process runs it."""
     ensure_ignored(world.writable_store, world.repository, world.git)  # a unit could stage a worktree of another
     limit = how.max_parallel or plan.max_parallel or process.cpu_count()
@@ -297,7 +297,7 @@ def execute(world: World, plan: JobPlan, job: Document, how: How, *, resumed: bo
         return _ended(run, resumed=resumed, rebase=how.rebase)
 
 
-def _ended(run: JobRun, *, resumed: bool, rebase: bool) -> Ended:
+def _ended(run: JobRun, *, resumed: bool, rebase: bool) -> JobEnd:
     outcomes: dict[str, str] = {}
     try:
         with neutral.pooled(run.world):  # ends before the job does: a kill here is a job that is resumed
@@ -310,9 +310,9 @@ def _ended(run: JobRun, *, resumed: bool, rebase: bool) -> Ended:
             raise unreported(run, second, message) from error
         if not isinstance(error, Exception):
             raise
-        return Ended(run.job_id, word, report, error, outcomes)
+        return JobEnd(run.job_id, word, report, error, outcomes)
     try:
-        return Ended(run.job_id, outcome, close(run, outcome), None, outcomes)
+        return JobEnd(run.job_id, outcome, close(run, outcome), None, outcomes)
     except OSError as error:
         raise unreported(run, error) from error
 
@@ -330,7 +330,7 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     run.phase = "projection" if run.plan.project else "snapshot"
     prepare.fix_base(run)
     run.phase = "units"
-    outcomes |= Loop(run, Reuse(run, resumed))()
+    outcomes |= JobLoop(run, Reuse(run, resumed))()
     strays.note(run)
     _refuse_stopped(run)
     run.hooks.units_done(run, outcomes)
@@ -361,7 +361,7 @@ def end_left(world: World, job: Document, tracer: Tracer) -> None:
 
 
 def _refuse_stopped(run: JobRun) -> None:
-    resume = jobs.how(run.world, run.job_id)
+    resume = jobs.resume_command(run.world, run.job_id)
     if run.aborting == "interrupted":
         raise Conflict(
             "the job was interrupted; finished units are kept",

@@ -148,7 +148,7 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
 def _replayed(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, digest: str, source: str) -> None:
     """The result document of a unit whose command did not have to run."""
     now = timestamp(run.world.clock.now())
-    ended = unit_process.Ended("finished", 0, f"not run: the same work was done in {source}")
+    ended = unit_process.CommandEnd("finished", 0, f"not run: the same work was done in {source}")
     document = _document(run, plan, unit, lease, ended) | {"startedAt": now, "inputsDigest": digest}
     run.world.writable_store.write(RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
 
@@ -195,7 +195,9 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, diges
     return UnitEnd(plan.key, "interrupted" if stopped else "failed", ended.message)
 
 
-def _document(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, ended: unit_process.Ended) -> Document:
+def _document(
+    run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, ended: unit_process.CommandEnd
+) -> Document:
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": RESULT,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.store.rules.names import check_job, check_key
-from ktxkit.work.rules.schedule import Node, integration_order
+from ktxkit.work.rules.schedule import ScheduledUnit, integration_order
 
 POLICY_KEYS = ("allow", "deny", "allowControl", "textRoots", "deliverables", "slDisallowed")
 INTERVALS = ("silence", "grace", "cap", "interval")  # of the observer, in seconds
@@ -17,7 +17,7 @@ PROJECT = "project"  # the key of the unit that runs before the base is fixed
 
 
 @dataclass(frozen=True)
-class Step:
+class JobCommand:
     """A command of the job: argv, and its time limit in seconds."""
 
     argv: tuple[str, ...]
@@ -29,7 +29,7 @@ class UnitPlan:
     """A unit of the job: what runs, on which raw files, under which policy."""
 
     key: str
-    step: Step
+    step: JobCommand
     after: tuple[str, ...] = ()
     raw_files: tuple[str, ...] = ()
     policy: Mapping[str, Any] = field(default_factory=dict)
@@ -38,8 +38,8 @@ class UnitPlan:
     tolerant: bool = False
 
     @property
-    def node(self) -> Node:
-        return Node(self.key, self.after, self.tolerant)
+    def node(self) -> ScheduledUnit:
+        return ScheduledUnit(self.key, self.after, self.tolerant)
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class JobPlan:
     job_id: str = ""
     sync_id: str = ""
     message: str = ""
-    project: Step | None = None
-    plan: Step | None = None
-    verify: Step | None = None
+    project: JobCommand | None = None
+    plan: JobCommand | None = None
+    verify: JobCommand | None = None
     verify_batch: bool = False
     max_parallel: int | None = None
     on_failure: str = "continue"
@@ -94,12 +94,12 @@ def isolate_of(document: Mapping[str, Any]) -> tuple[str, ...] | None:
     return () if asked else None
 
 
-def _step(value: Any, limit: float | None = None) -> Step | None:
+def _step(value: Any, limit: float | None = None) -> JobCommand | None:
     if value is None:
         return None
     if isinstance(value, Mapping):
-        return Step(argv_of(value["run"]), value.get("timeLimit", limit))
-    return Step(argv_of(value), limit)
+        return JobCommand(argv_of(value["run"]), value.get("timeLimit", limit))
+    return JobCommand(argv_of(value), limit)
 
 
 def plan_of(document: Mapping[str, Any], planned: Sequence[Mapping[str, Any]] = ()) -> JobPlan:
@@ -155,7 +155,7 @@ def _unit(entry: Mapping[str, Any], job: Mapping[str, Any]) -> UnitPlan:
     policy = {**job.get("policy", {}), **{key: entry[key] for key in POLICY_KEYS if key in entry}}
     return UnitPlan(
         key=entry["key"],
-        step=Step(step.argv, entry.get("timeLimit", step.time_limit)),
+        step=JobCommand(step.argv, entry.get("timeLimit", step.time_limit)),
         after=tuple(entry.get("after", ())),
         raw_files=tuple(entry.get("rawFiles", ())),
         policy=policy,
@@ -164,7 +164,7 @@ def _unit(entry: Mapping[str, Any], job: Mapping[str, Any]) -> UnitPlan:
     )
 
 
-def _reconcile(step: Step, units: Sequence[UnitPlan], job: Mapping[str, Any]) -> UnitPlan:
+def _reconcile(step: JobCommand, units: Sequence[UnitPlan], job: Mapping[str, Any]) -> UnitPlan:
     """Reconciliation is a unit after all others: its change is collected, judged and gated like theirs."""
     return UnitPlan(
         key=RECONCILE,

@@ -63,7 +63,7 @@ def policy_digest(document: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Facts:
+class TreeContents:
     """What must be known of the new tree beside its paths: link targets by path, content by object id."""
 
     links: Mapping[bytes, bytes] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Breach:
         return {"rule": self.rule, **path_fields(self.path), "message": self.message}
 
 
-def judge(entries: Sequence[Entry], policy: Policy, facts: Facts) -> list[Breach]:
+def judge(entries: Sequence[Entry], policy: Policy, facts: TreeContents) -> list[Breach]:
     """Every breach, by path and rule."""
     found = [breach for entry in entries for breach in _judge_entry(entry, policy, facts)]
     if policy.max_patch_bytes is not None and facts.patch_bytes > policy.max_patch_bytes:
@@ -93,7 +93,7 @@ def judge(entries: Sequence[Entry], policy: Policy, facts: Facts) -> list[Breach
     return sorted(set(found))
 
 
-def _judge_entry(entry: Entry, policy: Policy, facts: Facts) -> Iterable[Breach]:
+def _judge_entry(entry: Entry, policy: Policy, facts: TreeContents) -> Iterable[Breach]:
     path = text(entry.path)
     rules = [
         ("denied", _denied(path, entry, policy.deny)),
@@ -143,7 +143,7 @@ def _control(path: str, policy: Policy) -> str:
     return "git, hooks or ktxkit take orders from this file; it must be allowed by name"
 
 
-def _text_root(path: str, entry: Entry, roots: Iterable[str], facts: Facts) -> str:
+def _text_root(path: str, entry: Entry, roots: Iterable[str], facts: TreeContents) -> str:
     root = next((root for root in roots if matches_folded(root, path)), None)
     if root is None or entry.new.kind == "absent":
         return ""
@@ -153,7 +153,7 @@ def _text_root(path: str, entry: Entry, roots: Iterable[str], facts: Facts) -> s
     return f"only text may stand under {root}; this holds a NUL byte" if content and content.binary else ""
 
 
-def _link(entry: Entry, facts: Facts) -> str:
+def _link(entry: Entry, facts: TreeContents) -> str:
     if entry.new.kind != "symlink" or entry.new == entry.old:
         return ""
     target = text(facts.links.get(entry.path, b""))
@@ -174,13 +174,13 @@ def _link(entry: Entry, facts: Facts) -> str:
     return ""
 
 
-def _gitlink(entry: Entry, facts: Facts) -> str:
+def _gitlink(entry: Entry, facts: TreeContents) -> str:
     if entry.new.kind == "gitlink" and entry.path not in facts.submodules:
         return "a nested repository that .gitmodules does not declare: its files are in no tree"
     return ""
 
 
-def _size(entry: Entry, policy: Policy, facts: Facts) -> str:
+def _size(entry: Entry, policy: Policy, facts: TreeContents) -> str:
     content = facts.content.get(entry.new.oid)
     if policy.max_file_bytes is None or content is None or content.size <= policy.max_file_bytes:
         return ""

@@ -26,7 +26,7 @@ LANDED = frozenset({"accepted", "subsumed", "noop"})  # what a later unit may bu
 
 
 @dataclass(frozen=True)
-class Node:
+class ScheduledUnit:
     """A unit as the schedule sees it. `tolerant`: starts although units it names did not make it (reconciliation)."""
 
     key: str
@@ -34,7 +34,7 @@ class Node:
     tolerant: bool = False
 
 
-def integration_order(nodes: Sequence[Node]) -> list[Node]:
+def integration_order(nodes: Sequence[ScheduledUnit]) -> list[ScheduledUnit]:
     """Stable topological order. Raises CannotRun for a key that is twice, unknown in `after`, or part of a cycle."""
     known: dict[str, int] = {}
     for index, node in enumerate(nodes):
@@ -50,7 +50,7 @@ def integration_order(nodes: Sequence[Node]) -> list[Node]:
     return _sorted(nodes, known)
 
 
-def _sorted(nodes: Sequence[Node], known: Mapping[str, int]) -> list[Node]:
+def _sorted(nodes: Sequence[ScheduledUnit], known: Mapping[str, int]) -> list[ScheduledUnit]:
     missing = [len(set(node.after)) for node in nodes]
     followers: list[list[int]] = [[] for _ in nodes]
     for index, node in enumerate(nodes):
@@ -58,7 +58,7 @@ def _sorted(nodes: Sequence[Node], known: Mapping[str, int]) -> list[Node]:
             followers[known[name]].append(index)
     ready = [index for index, count in enumerate(missing) if count == 0]
     heapq.heapify(ready)
-    order: list[Node] = []
+    order: list[ScheduledUnit] = []
     while ready:
         index = heapq.heappop(ready)
         order.append(nodes[index])
@@ -78,7 +78,7 @@ def _sorted(nodes: Sequence[Node], known: Mapping[str, int]) -> list[Node]:
 class Schedule:
     """The state of a running job's units. The caller reports what happened; the schedule says what may happen next."""
 
-    def __init__(self, order: Sequence[Node], limit: int) -> None:
+    def __init__(self, order: Sequence[ScheduledUnit], limit: int) -> None:
         assert limit >= 1
         self._order = list(order)
         self._node = {node.key: node for node in order}
@@ -89,10 +89,10 @@ class Schedule:
         self._head_after: dict[str, str] = {}
         self._closed = False
 
-    def startable(self) -> list[Node]:
+    def startable(self) -> list[ScheduledUnit]:
         """Units that may start now, in order, as many as there is room for."""
         room = 0 if self._closed else self._limit - len(self._started - self._ended)
-        found: list[Node] = []
+        found: list[ScheduledUnit] = []
         for node in self._order:
             if len(found) >= room:
                 break
@@ -100,13 +100,13 @@ class Schedule:
                 found.append(node)
         return found
 
-    def _ready(self, node: Node) -> bool:
+    def _ready(self, node: ScheduledUnit) -> bool:
         return all(name in self._outcome and (node.tolerant or self._landed(name)) for name in node.after)
 
     def _landed(self, name: str) -> bool:
         return self._outcome.get(name) in LANDED
 
-    def unstartable(self) -> list[tuple[Node, list[str]]]:
+    def unstartable(self) -> list[tuple[ScheduledUnit, list[str]]]:
         """Units that never can start, with the units they wait for that did not make it."""
         found = []
         for node in self._order:
@@ -115,14 +115,14 @@ class Schedule:
                 found.append((node, failed))
         return found
 
-    def integrable(self) -> Node | None:
+    def integrable(self) -> ScheduledUnit | None:
         """The next unit in order, where its work has ended; None while it has not."""
         for node in self._order:
             if node.key not in self._outcome:
                 return node if node.key in self._ended else None
         return None
 
-    def all_integrable(self) -> list[Node]:
+    def all_integrable(self) -> list[ScheduledUnit]:
         """The next units in order whose work has ended, up to the first whose has not."""
         found = []
         for node in self._order:
@@ -132,7 +132,7 @@ class Schedule:
                 found.append(node)
         return found
 
-    def base_after(self, node: Node) -> str | None:
+    def base_after(self, node: ScheduledUnit) -> str | None:
         """The integration head right after the last unit that `node` names; None where it names none."""
         named = set(node.after)
         last = next((other.key for other in reversed(self._order) if other.key in named), None)
@@ -157,7 +157,7 @@ class Schedule:
         """No unit starts any more; those that never started end."""
         self._closed = True
 
-    def drop_waiting(self) -> list[Node]:
+    def drop_waiting(self) -> list[ScheduledUnit]:
         """After `close`: the units that never started, which now count as ended."""
         waiting = [node for node in self._order if node.key not in self._started]
         for node in waiting:

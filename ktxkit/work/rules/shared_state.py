@@ -39,7 +39,7 @@ def _is_git_at_work(key: str, known: bool, begins: bool) -> bool:
     )
 
 
-def how(known: bool, there: bool) -> str:
+def change_word(known: bool, there: bool) -> str:
     """The word for a change, as the fingerprint has it."""
     return "added" if not known else "changed" if there else "removed"
 
@@ -59,7 +59,7 @@ STORE = "store"  # files at the store's top, where none of ours are but one
 
 
 @dataclass(frozen=True)
-class Change:
+class SharedChange:
     """One thing that is not as it was. `how` is `added`, `removed` or `changed`."""
 
     kind: str
@@ -70,7 +70,9 @@ class Change:
         return f"{self.kind} {self.name} {self.how}"
 
 
-def differences(before: Facts, after: Facts, busy: Collection[str] = (), working: Collection[str] = ()) -> list[Change]:
+def differences(
+    before: Facts, after: Facts, busy: Collection[str] = (), working: Collection[str] = ()
+) -> list[SharedChange]:
     """Every change between two fingerprints, sorted.
 
     `busy` names the units (`0001-key`) that were at work or were handled in between: their own documents may change;
@@ -86,7 +88,7 @@ def differences(before: Facts, after: Facts, busy: Collection[str] = (), working
         if kind == SIBLING and name.partition("/")[0] not in watched:
             continue
         how = "added" if key not in before else "removed" if key not in after else "changed"
-        found.append(Change(kind, name, how))
+        found.append(SharedChange(kind, name, how))
     return sorted(found, key=lambda change: (change.kind, change.name))
 
 
@@ -101,7 +103,7 @@ def _is_expected(kind: str, name: str, old: str | None, new: str | None, busy: C
     return False
 
 
-def summary(changes: Collection[Change], limit: int = 20) -> list[str]:
+def summary(changes: Collection[SharedChange], limit: int = 20) -> list[str]:
     """The changes as lines for a trace or a report; what is beyond `limit` is counted."""
     lines = [str(change) for change in list(changes)[:limit]]
     return lines if len(changes) <= limit else [*lines, f"... {len(changes) - limit} more"]

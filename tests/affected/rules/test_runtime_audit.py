@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ktxkit.affected.rules.runtime_audit import mechanism, unit_of, unit_of_test
-from ktxkit.affected.rules.runtime_trace import Fold, plain_name
+from ktxkit.affected.rules.runtime_trace import TraceFold, plain_name
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "getattr": ({"source": "getattr(one, name)()"}, "getattr"),
@@ -46,7 +46,7 @@ def test_names_are_those_of_definitions() -> None:
 
 
 def test_torn_lines_are_counted_and_make_everything_incomplete() -> None:
-    fold = Fold()
+    fold = TraceFold()
     hello = ["hello", "", {"pid": 1, "ppid": 0, "start": 5, "kind": "start", "argv": []}]
     fold.feed([hello, ["context", "1.1", "test", "t.py::t"], None, ["ran", "1.1", [7]], ["surprise", 1]])
     fold.close(set())
@@ -54,7 +54,7 @@ def test_torn_lines_are_counted_and_make_everything_incomplete() -> None:
 
 
 def test_a_process_that_still_runs_and_one_that_is_not_traced_are_told() -> None:
-    fold = Fold()
+    fold = TraceFold()
     hello = ["hello", "", {"pid": 1, "ppid": 0, "start": 5, "kind": "start", "argv": []}]
     child = ["hello", "1.1", {"pid": 2, "ppid": 1, "start": 6, "kind": "start", "argv": []}]
     tests = [["context", f"1.{n}", "test", f"t.py::t{n}"] for n in (1, 2, 3)]

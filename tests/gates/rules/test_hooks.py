@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ktxkit.base.errors import CannotRun
-from ktxkit.gates.rules.hooks import AUTO, SCISSORS, Cleanup, Push, cleanup_asked, cleanup_of, cut, is_zero, read_pushes
+from ktxkit.gates.rules.hooks import AUTO, SCISSORS, Cleanup, Push, cleanup_mode, cleanup_of, cut, is_zero, read_pushes
 from tests.support import data
 from tests.support.repos import Repo
 
@@ -171,4 +171,4 @@ def test_every_character_that_git_may_choose_is_known() -> None:
     ],
 )
 def test_cleanup_asked_on_the_command_line(line: str, asked: str) -> None:
-    assert cleanup_asked(line.split()) == asked
+    assert cleanup_mode(line.split()) == asked

@@ -18,7 +18,7 @@ from ktxkit.gates.judging import options_of
 from ktxkit.gates.rules import page as front_matter
 from ktxkit.gates.rules.artifacts import judge
 from ktxkit.gates.rules.findings import mark_inherited
-from ktxkit.gates.rules.model import place_of
+from ktxkit.gates.rules.model import artifact_path
 from ktxkit.gates.rules.scope import close
 from tests.support.gates import Files, as_bytes, facts_in, in_core, judged
 from tests.support.shared import shared
@@ -137,7 +137,7 @@ def test_the_same_verdict_in_three_engines_on_every_file(orbit: dict[str, bytes]
 
 
 def contract_of(path: str, text: bytes) -> tuple[str, Any]:
-    kind = place_of(path.encode()).kind
+    kind = artifact_path(path.encode()).kind
     if kind == "provenance":
         return "artifact-provenance", json.loads(text)
     if kind == "page":
@@ -164,7 +164,7 @@ def test_what_is_outside_the_closure_has_nothing_new(orbit: dict[str, bytes]) ->
     """Reverse references give what a look at everything gives: changes of all kinds, against each other."""
     chance = random.Random(4)
     how = options_of({})
-    paths = [path for path in orbit if place_of(path.encode()).kind in ("source", "shard", "page")]
+    paths = [path for path in orbit if artifact_path(path.encode()).kind in ("source", "shard", "page")]
     for _ in range(60 if FULL else 12):
         changed: dict[str, bytes] = dict(orbit)
         touched = chance.sample(paths, chance.choice([1, 1, 2, 5]))

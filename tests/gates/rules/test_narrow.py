@@ -10,7 +10,7 @@ import pytest
 
 from ktxkit.gates import judging
 from ktxkit.gates import judging as gates
-from ktxkit.gates.judging import Asked, Read, options_of
+from ktxkit.gates.judging import JudgeRequest, TreeFacts, options_of
 from ktxkit.gates.rules import scope
 from ktxkit.gates.rules.groups import names_in
 from tests.support.gates import facts_in, in_groups, some_files
@@ -46,14 +46,14 @@ def edited(chance: random.Random, files: dict[str, str]) -> dict[str, str]:
     return made
 
 
-def read(files: dict[str, str], size: int) -> Read:
+def read(files: dict[str, str], size: int) -> TreeFacts:
     blobs = {name.encode(): text.encode() for name, text in files.items()}
     listed = {path: ("100644", f"{data!r}") for path, data in blobs.items()}
     facts = facts_in(blobs, b"")
-    return Read(listed, in_groups(facts, size) if size else facts)
+    return TreeFacts(listed, in_groups(facts, size) if size else facts)
 
 
-def told(asked: Asked, how: dict[str, Any]) -> Any:
+def told(asked: JudgeRequest, how: dict[str, Any]) -> Any:
     assert asked.before is not None
     return judging.findings(asked, gates.changed(asked.before, asked.after), options_of(how))
 
@@ -68,7 +68,7 @@ def test_the_same_as_a_judgement_of_both_trees(seed: int, monkeypatch: pytest.Mo
     )
     files["semantic-layer/wh/p2.yaml"] = files.pop("semantic-layer/wh/s2.yaml").replace("name: s2", "name: p2")
     before, after = read(files, chance.choice([0, 1, 5])), read(edited(chance, files), chance.choice([0, 1, 5]))
-    asked = Asked(after, before)
+    asked = JudgeRequest(after, before)
     for how in ({}, {"strictConnections": True}, {"advise": True}, {"rawCurrent": [RAW + "new"]}):
         found = told(asked, how)
         with monkeypatch.context() as patched:

@@ -10,7 +10,7 @@ import pytest
 from ktxkit.base.errors import CannotRun
 from ktxkit.ingest.rules.planning import (
     Evictions,
-    Known,
+    LastSync,
     Proposal,
     check_proposals,
     difference,
@@ -24,8 +24,8 @@ from ktxkit.ingest.rules.planning import (
 OLD, NEW = "b3:old", "b3:new"
 
 
-def known(outcome: str = "accepted", digest: str = OLD, *, deleted: bool = False) -> Known:
-    return Known(digest, outcome, "s1", deleted=deleted)
+def known(outcome: str = "accepted", digest: str = OLD, *, deleted: bool = False) -> LastSync:
+    return LastSync(digest, outcome, "s1", deleted=deleted)
 
 
 def elsewhere(path: str) -> bool:
@@ -33,7 +33,7 @@ def elsewhere(path: str) -> bool:
 
 
 # name: snapshot, what is known, scope, lists that are expected (added, modified, deleted, unchanged)
-CASES: dict[str, tuple[dict[str, str], dict[str, Known], Callable[[str], bool], tuple[list[str], ...]]] = {
+CASES: dict[str, tuple[dict[str, str], dict[str, LastSync], Callable[[str], bool], tuple[list[str], ...]]] = {
     "the first run has only additions": ({"b": OLD, "a": OLD}, {}, everywhere, (["a", "b"], [], [], [])),
     "four ways": (
         {"new": NEW, "same": OLD, "other": NEW},
@@ -77,7 +77,7 @@ def state(path: str, outcome: str, digest: str = OLD, **more: Any) -> dict[str, 
 
 def test_the_last_record_counts() -> None:
     found = fold([state("a", "failed"), state("b", "accepted"), state("a", "accepted", NEW, factsDigest="f")])
-    assert found["a"] == Known(NEW, "accepted", "s", "f") and found["b"].settled
+    assert found["a"] == LastSync(NEW, "accepted", "s", "f") and found["b"].settled
     for _ in range(50):  # however many syncs find it unchanged, and so write nothing
         assert difference({"a": NEW, "b": OLD}, found).unchanged == ("a", "b")
 
@@ -86,8 +86,8 @@ def unit(key: str, own: str, needs: str = "", facts: Any = None) -> Proposal:
     return Proposal(key, key, tuple(own.split()), tuple(needs.split()), facts=facts or {})
 
 
-def told(proposals: list[Proposal]) -> dict[str, Known]:
-    return {raw: Known(OLD, "accepted", "s", one.facts_digest) for one in proposals for raw in one.raw_files}
+def told(proposals: list[Proposal]) -> dict[str, LastSync]:
+    return {raw: LastSync(OLD, "accepted", "s", one.facts_digest) for one in proposals for raw in one.raw_files}
 
 
 def test_one_changed_card_redoes_its_unit_and_its_dependants_only() -> None:

@@ -10,8 +10,8 @@ from ktxkit.base.clock import SystemClock
 from ktxkit.base.errors import CannotRun
 from ktxkit.ingest.rules.artifacts import (
     Artifact,
-    Change,
-    Work,
+    ArtifactChange,
+    UnitProvenance,
     actions_changes,
     artifact_of,
     identifier,
@@ -25,17 +25,17 @@ from ktxkit.ingest.rules.places import check_name, departure, journal_name, sync
 PAGE = "wiki/global/orders.md"
 
 
-def page(path: str = PAGE, action: str = "wiki_written", *origins: str) -> Change:
+def page(path: str = PAGE, action: str = "wiki_written", *origins: str) -> ArtifactChange:
     artifact = artifact_of(path)
     assert artifact is not None
-    return Change(path, artifact, action, origins)
+    return ArtifactChange(path, artifact, action, origins)
 
 
 DIGESTS = {"a.json": "b3:a", "b.json": "b3:b", "c.json": "b3:c", "gone.json": "b3:g"}
 
 
 def test_without_an_account_each_artifact_comes_from_all_raw_files_of_its_unit() -> None:
-    rows = rows_of([Work("u", ("a.json", "b.json"), (page(),))], ["a.json", "b.json", "c.json"], DIGESTS)
+    rows = rows_of([UnitProvenance("u", ("a.json", "b.json"), (page(),))], ["a.json", "b.json", "c.json"], DIGESTS)
     assert [(row["rawPath"], row.get("artifactKey"), row["actionType"]) for row in rows] == [
         ("a.json", "orders", "wiki_written"),
         ("b.json", "orders", "wiki_written"),

@@ -213,6 +213,8 @@ def test_real_histories(suite: Suite) -> None:
             texts += 1
             if len(paragraph) < 100_000:
                 claimed += [
-                    claim.text for claim in claims.found("subject\n\n" + paragraph, rules) if claim.kind != "attribute"
+                    claim.text
+                    for claim in claims.claims_in("subject\n\n" + paragraph, rules)
+                    if claim.kind != "attribute"
                 ]
     assert len(claimed) <= max(50, texts / 500), claimed[:50]

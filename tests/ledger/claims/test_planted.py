@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ktxkit.ledger import answers
-from ktxkit.ledger.rules.claims import Facts, rulings
+from ktxkit.ledger.rules.claims import ClaimEvidence, rulings
 
 HERE, THERE = "a" * 40, "b" * 40
 
@@ -55,14 +55,14 @@ WORDS = {("flaky", "tests/test_a.py::test_login"), ("order_dependent", "tests/te
 ERRORS = ["ValueError: the port 8080 is taken by another process", "assert response.status == 200\nE  more"]
 
 
-def facts(state: Mapping[str, Any]) -> Facts:
+def facts(state: Mapping[str, Any]) -> ClaimEvidence:
     def tests(name: str) -> Sequence[str]:
         return [node for node in NODES if name and (node == name or node.endswith(("::" + name, "/" + name)))]
 
     def outcomes(test: str) -> Sequence[tuple[Mapping[str, Any], str]]:
         return [(found, OUTCOMES[test]) for found in state["runs"] if test in OUTCOMES]
 
-    return Facts(
+    return ClaimEvidence(
         tree=HERE,
         runs=state["runs"],
         changed=lambda tree: state.get("changed"),

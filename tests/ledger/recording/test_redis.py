@@ -15,7 +15,7 @@ import pytest
 from ktxkit.base.errors import CannotRun
 from ktxkit.ledger import live
 from ktxkit.ledger import redis as mirror
-from ktxkit.ledger.asking import Ask
+from ktxkit.ledger.asking import LedgerQuery
 from ktxkit.ledger.redis import Mirror, Wire, address
 from ktxkit.ledger.rules.fold import Fold
 from ktxkit.store.world import World
@@ -69,7 +69,7 @@ def test_another_machine_follows(suite: Suite, redis: Server, tmp_path: Path) ->
     elsewhere = World(tmp_path, {**os.environ, "KTX_REDIS_URL": redis.url()}, ktx_dir=str(tmp_path / "none"))
     rows: list[dict[str, Any]] = []
     reader = threading.Thread(
-        target=lambda: rows.extend(live.follow(elsewhere, Ask(projects=(project,)), redis=True)), daemon=True
+        target=lambda: rows.extend(live.follow(elsewhere, LedgerQuery(projects=(project,)), redis=True)), daemon=True
     )
     reader.start()
     suite.run(KTX_REDIS_URL=redis.url())

@@ -11,7 +11,7 @@ import pytest
 
 from ktxkit.ledger.event_log import record
 from ktxkit.ledger.rules import scan
-from ktxkit.ledger.rules.fold import Attempt, Fold
+from ktxkit.ledger.rules.fold import Fold, TestAttempt
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 TESTS = (
@@ -38,8 +38,8 @@ def tail(more: dict[str, Any]) -> str:
     return "".join(f',"{key}":{json.dumps(value)}' for key, value in more.items())
 
 
-def fields(one: Attempt) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in Attempt.__slots__}
+def fields(one: TestAttempt) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in TestAttempt.__slots__}
 
 
 def seen(fold: Fold) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from ktxkit.observer.rules import clocks
 from ktxkit.observer.rules.clocks import (
     RANGES,
     SECOND,
+    ClockReading,
     Observation,
-    Reading,
     Settings,
     Timeline,
     Window,
@@ -118,22 +118,22 @@ def test_settings_are_what_their_document_says() -> None:
 
 # -- the time line -----------------------------------------------------------------------------------------------------
 
-START = Timeline.start(Reading("a", 5 * S, 1_000 * S))
+START = Timeline.start(ClockReading("a", 5 * S, 1_000 * S))
 
 
 @pytest.mark.parametrize(
     ("reading", "passed", "jumped"),
     [
-        (Reading("a", 65 * S, 1_060 * S), 60, False),
-        (Reading("a", 65 * S, 500 * S), 60, True),  # the wall clock was set back
-        (Reading("a", 65 * S, 9_000 * S), 60, True),  # or forward
-        (Reading("a", 7205 * S, 8_200 * S), 7200, False),  # two hours suspended count
-        (Reading("b", 1 * S, 1_090 * S), 90, False),  # another boot: the wall clock's
-        (Reading("b", 1 * S, 400 * S), 0, True),  # which never goes back
-        (Reading("a", 4 * S, 1_001 * S), 1, False),  # a boot clock that went back is another one
+        (ClockReading("a", 65 * S, 1_060 * S), 60, False),
+        (ClockReading("a", 65 * S, 500 * S), 60, True),  # the wall clock was set back
+        (ClockReading("a", 65 * S, 9_000 * S), 60, True),  # or forward
+        (ClockReading("a", 7205 * S, 8_200 * S), 7200, False),  # two hours suspended count
+        (ClockReading("b", 1 * S, 1_090 * S), 90, False),  # another boot: the wall clock's
+        (ClockReading("b", 1 * S, 400 * S), 0, True),  # which never goes back
+        (ClockReading("a", 4 * S, 1_001 * S), 1, False),  # a boot clock that went back is another one
     ],
 )
-def test_the_time_line(reading: Reading, passed: int, jumped: bool) -> None:
+def test_the_time_line(reading: ClockReading, passed: int, jumped: bool) -> None:
     found = START.advanced(reading)
     assert (found.at - START.at, found.jumped) == (passed * S, jumped)
     assert found.reading == reading

@@ -7,13 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktxkit.base.rules import manifest
-from ktxkit.base.rules.manifest import EXECUTABLE, GITLINK, REGULAR, SYMLINK, Change, Entry, digest, entries
+from ktxkit.base.rules.manifest import (
+    EXECUTABLE,
+    GITLINK,
+    REGULAR,
+    SYMLINK,
+    ManifestChange,
+    ManifestEntry,
+    digest,
+    entries,
+)
 from ktxkit.observer.rules.clocks import SECOND
 from ktxkit.observer.rules.projection import Tracked
 
 
-def entry(mode: int = REGULAR, content: int = 1, size: int = 3) -> Entry:
-    return Entry(b"a", mode, bytes([content]) * 32, size)
+def entry(mode: int = REGULAR, content: int = 1, size: int = 3) -> ManifestEntry:
+    return ManifestEntry(b"a", mode, bytes([content]) * 32, size)
 
 
 @pytest.mark.parametrize(
@@ -29,18 +38,20 @@ def entry(mode: int = REGULAR, content: int = 1, size: int = 3) -> Entry:
         (entry(), entry(SYMLINK, 2), ("delete", "create"), 0),
     ],
 )
-def test_operations(before: Entry | None, after: Entry | None, operations: tuple[str, ...], delta: int) -> None:
-    change = Change(b"a", before, after)
+def test_operations(
+    before: ManifestEntry | None, after: ManifestEntry | None, operations: tuple[str, ...], delta: int
+) -> None:
+    change = ManifestChange(b"a", before, after)
     assert (change.operations, change.byte_delta) == (operations, delta)
 
 
 def test_another_file_of_the_same_name_is_a_replacement() -> None:
-    assert Change(b"a", entry(), entry(content=2), replaced=True).operations == ("atomic-replacement",)
-    assert Change(b"a", entry(), entry(EXECUTABLE), replaced=True).operations == ("mode-change",)
+    assert ManifestChange(b"a", entry(), entry(content=2), replaced=True).operations == ("atomic-replacement",)
+    assert ManifestChange(b"a", entry(), entry(EXECUTABLE), replaced=True).operations == ("mode-change",)
 
 
 ENTRY = st.builds(
-    Entry,
+    ManifestEntry,
     st.binary(min_size=1, max_size=40),
     st.sampled_from([REGULAR, EXECUTABLE, SYMLINK, GITLINK]),
     st.binary(min_size=32, max_size=32),
@@ -49,13 +60,13 @@ ENTRY = st.builds(
 
 
 @given(st.lists(ENTRY, max_size=8))
-def test_what_is_packed_is_what_is_unpacked(made: list[Entry]) -> None:
+def test_what_is_packed_is_what_is_unpacked(made: list[ManifestEntry]) -> None:
     assert list(entries(b"".join(e.packed() for e in made))) == made
 
 
 @given(st.lists(ENTRY, min_size=1, max_size=5), st.lists(ENTRY, min_size=1, max_size=5))
-def test_the_digest_is_of_the_entries_and_of_nothing_else(one: list[Entry], other: list[Entry]) -> None:
-    def of(found: list[Entry]) -> str:
+def test_the_digest_is_of_the_entries_and_of_nothing_else(one: list[ManifestEntry], other: list[ManifestEntry]) -> None:
+    def of(found: list[ManifestEntry]) -> str:
         return digest((e.packed() for e in found), "b3:p")
 
     assert (of(one) == of(other)) == (one == other)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ktxkit.store.rules.worktrees import (
+    HeldWork,
+    LeaseFacts,
     Open,
-    Seen,
-    Standing,
-    Work,
+    WorktreePresence,
     base_candidates,
     can_be_kept,
     decide_open,
@@ -23,11 +23,11 @@ from ktxkit.store.rules.worktrees import (
 
 B, OTHER = "b" * 40, "c" * 40
 LEASE: dict[str, Any] = {"state": "open", "base": B}
-HERE = Standing(present=True, same=True, holder_dead=False, busy=False)
-GONE = Standing(present=False, same=False, holder_dead=False, busy=False)
-DEAD = Standing(present=True, same=True, holder_dead=True, busy=False)
-BUSY = Standing(present=True, same=True, holder_dead=True, busy=True)
-ALIEN = Standing(present=True, same=False, holder_dead=True, busy=False)
+HERE = WorktreePresence(present=True, same=True, holder_dead=False, busy=False)
+GONE = WorktreePresence(present=False, same=False, holder_dead=False, busy=False)
+DEAD = WorktreePresence(present=True, same=True, holder_dead=True, busy=False)
+BUSY = WorktreePresence(present=True, same=True, holder_dead=True, busy=True)
+ALIEN = WorktreePresence(present=True, same=False, holder_dead=True, busy=False)
 
 OPEN = {
     "nothing there": (None, GONE, Open.FRESH),
@@ -54,25 +54,28 @@ def test_opening(name: str) -> None:
 
 
 DEATHS = {
-    "an opening cut short": (Seen(noted=True), "its opening was cut short"),
-    "open": (Seen(state="open"), ""),
-    "open, its directory gone": (Seen(state="open", present=False), "its directory is gone"),
-    "open, replaced": (Seen(state="open", same=False), ""),
-    "open, owner dead": (Seen(state="open", holder_dead=True), "its owner is dead"),
-    "open, owner dead, failed job": (Seen(state="open", holder_dead=True, job_state="failed"), "its owner is dead"),
-    "open, owner dead, resumable": (Seen(state="open", holder_dead=True, job_state="open", resumable=True), ""),
-    "interrupted, resumable": (Seen(state="open", holder_dead=True, job_state="aborted", resumable=True), ""),
-    "evidence, interrupted": (Seen(state="closed", outcome="crash", job_state="aborted", resumable=True), ""),
-    "resumable, gone": (Seen(state="open", present=False, resumable=True), "its directory is gone"),
-    "open, job failed": (Seen(state="open", job_state="failed"), ""),
-    "open, job landed": (Seen(state="open", job_state="landed"), "its job is landed"),
-    "kept, job open": (Seen(state="closed", outcome="crash", job_state="open"), ""),
-    "kept, job failed": (Seen(state="closed", outcome="crash", job_state="failed", holder_dead=True), ""),
-    "kept, job landed": (Seen(state="closed", outcome="crash", job_state="landed"), "its job is landed"),
-    "kept, no job": (Seen(state="closed", outcome="conflict"), ""),
-    "closed, still there": (Seen(state="closed", outcome="success"), "its lease is closed"),
-    "leased in place": (Seen(state="open", in_place=True, holder_dead=True), ""),
-    "leased in place, gone": (Seen(state="open", in_place=True, present=False), "its directory is gone"),
+    "an opening cut short": (LeaseFacts(noted=True), "its opening was cut short"),
+    "open": (LeaseFacts(state="open"), ""),
+    "open, its directory gone": (LeaseFacts(state="open", present=False), "its directory is gone"),
+    "open, replaced": (LeaseFacts(state="open", same=False), ""),
+    "open, owner dead": (LeaseFacts(state="open", holder_dead=True), "its owner is dead"),
+    "open, owner dead, failed job": (
+        LeaseFacts(state="open", holder_dead=True, job_state="failed"),
+        "its owner is dead",
+    ),
+    "open, owner dead, resumable": (LeaseFacts(state="open", holder_dead=True, job_state="open", resumable=True), ""),
+    "interrupted, resumable": (LeaseFacts(state="open", holder_dead=True, job_state="aborted", resumable=True), ""),
+    "evidence, interrupted": (LeaseFacts(state="closed", outcome="crash", job_state="aborted", resumable=True), ""),
+    "resumable, gone": (LeaseFacts(state="open", present=False, resumable=True), "its directory is gone"),
+    "open, job failed": (LeaseFacts(state="open", job_state="failed"), ""),
+    "open, job landed": (LeaseFacts(state="open", job_state="landed"), "its job is landed"),
+    "kept, job open": (LeaseFacts(state="closed", outcome="crash", job_state="open"), ""),
+    "kept, job failed": (LeaseFacts(state="closed", outcome="crash", job_state="failed", holder_dead=True), ""),
+    "kept, job landed": (LeaseFacts(state="closed", outcome="crash", job_state="landed"), "its job is landed"),
+    "kept, no job": (LeaseFacts(state="closed", outcome="conflict"), ""),
+    "closed, still there": (LeaseFacts(state="closed", outcome="success"), "its lease is closed"),
+    "leased in place": (LeaseFacts(state="open", in_place=True, holder_dead=True), ""),
+    "leased in place, gone": (LeaseFacts(state="open", in_place=True, present=False), "its directory is gone"),
 }
 
 
@@ -88,31 +91,31 @@ def test_a_process_inside_is_always_life() -> None:
         for state, outcome, job in itertools.product(
             ("", "open", "closed"), ("", "success", "crash"), ("", "open", "landed")
         ):
-            seen = Seen(noted, state, outcome, False, present, same, dead, job, busy=True)
+            seen = LeaseFacts(noted, state, outcome, False, present, same, dead, job, busy=True)
             assert why_dead(seen) == ""
 
 
 LOST = {
-    "nothing": (Work(tree="t", base_tree="t"), ""),
-    "collected": (Work(tree="t", base_tree="b", kept_trees=("t",), commits=True, uncommitted=True), ""),
-    "commits": (Work(tree="t", base_tree="b", commits=True), "commits"),
-    "both": (Work(tree="t", base_tree="b", commits=True, uncommitted=True), "commits and uncommitted work"),
-    "commits on a branch": (Work(tree="t", base_tree="b", commits=True, branch=True), ""),
-    "uncommitted on a branch": (Work(tree="t", base_tree="t", branch=True, uncommitted=True), "uncommitted work"),
-    "reachable elsewhere": (Work(tree="t", base_tree="b"), ""),
-    "history that nets to nothing": (Work(tree="t", base_tree="t", commits=True), ""),
-    "staged": (Work(tree="t", base_tree="t", staged=(b"x",)), "what is staged and not in the files"),
-    "staged in a unit": (Work(tree="t", base_tree="t", unit=True, staged=(b"x",)), ""),
+    "nothing": (HeldWork(tree="t", base_tree="t"), ""),
+    "collected": (HeldWork(tree="t", base_tree="b", kept_trees=("t",), commits=True, uncommitted=True), ""),
+    "commits": (HeldWork(tree="t", base_tree="b", commits=True), "commits"),
+    "both": (HeldWork(tree="t", base_tree="b", commits=True, uncommitted=True), "commits and uncommitted work"),
+    "commits on a branch": (HeldWork(tree="t", base_tree="b", commits=True, branch=True), ""),
+    "uncommitted on a branch": (HeldWork(tree="t", base_tree="t", branch=True, uncommitted=True), "uncommitted work"),
+    "reachable elsewhere": (HeldWork(tree="t", base_tree="b"), ""),
+    "history that nets to nothing": (HeldWork(tree="t", base_tree="t", commits=True), ""),
+    "staged": (HeldWork(tree="t", base_tree="t", staged=(b"x",)), "what is staged and not in the files"),
+    "staged in a unit": (HeldWork(tree="t", base_tree="t", unit=True, staged=(b"x",)), ""),
     "a rebase": (
-        Work(tree="t", base_tree="t", unit=True, pending=("c",)),
+        HeldWork(tree="t", base_tree="t", unit=True, pending=("c",)),
         "commits that only an unfinished operation, or a ref of the worktree, names",
     ),
     "a repository": (
-        Work(tree="t", base_tree="t", nested=(b"x/",)),
+        HeldWork(tree="t", base_tree="t", nested=(b"x/",)),
         "a repository inside it (1), which nothing else holds",
     ),
     "a submodule": (
-        Work(tree="t", base_tree="t", submodules=(b"x",)),
+        HeldWork(tree="t", base_tree="t", submodules=(b"x",)),
         "work in 1 of its submodules, which nothing else holds",
     ),
 }

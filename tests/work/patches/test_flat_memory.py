@@ -128,7 +128,7 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
     began = time.perf_counter()
     for count, unit in enumerate(jobs.units(document), 1):
         hand_over(wide, job, unit, count * 23 % FILES)
-        receipt = integrate.apply_unit(world, document, unit, options=integrate.Options())
+        receipt = integrate.apply_unit(world, document, unit, options=integrate.ApplyOptions())
         assert receipt["outcome"] == "accepted", receipt
         if count in MARKS:
             gc.collect()

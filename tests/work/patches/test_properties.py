@@ -24,8 +24,8 @@ from ktxkit.git.objects import Objects
 from ktxkit.git.rules.child import Expected
 from ktxkit.git.rules.merge import Clash
 from ktxkit.work import candidate
-from ktxkit.work.bare_patches import How, apply_file
-from ktxkit.work.candidate import Judged, Offer
+from ktxkit.work.bare_patches import BarePatchOptions, apply_file
+from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.collect import Request, collect
 from tests.support.integration import world_at
 from tests.support.repos import Repo
@@ -126,7 +126,7 @@ def test_a_checkout_follows_to_the_byte(scene: Scene, drawn: tuple[Files, Files,
     patch.with_name("follows.patch.json").write_bytes(contracts.dumps("patch", document, "follows.patch.json"))
     scene.checkout(base)
     beside = scene.repo.write(b"\xfe beside", "mine\n")
-    receipt = apply_file(world_at(scene.repo.path), patch, How(policy=OPEN, gates=False))
+    receipt = apply_file(world_at(scene.repo.path), patch, BarePatchOptions(policy=OPEN, gates=False))
     assert receipt["outcome"] == "accepted"
     assert scene.repo.tree == Store(scene.store.objects).tree(final)
     assert scene.repo.git_bytes("status", "--porcelain", "-z", "-uall") == b"?? \xfe beside\0"
@@ -170,7 +170,7 @@ class Bench:
         assert done.returncode in (0, 1), done.stderr
         return done.returncode == 0, done.stdout.partition(b"\0")[0].decode()
 
-    def ours(self, base: Files, integration: Files, unit: Files) -> Judged:
+    def ours(self, base: Files, integration: Files, unit: Files) -> CandidateVerdict:
         trees = [self.store.tree(files) for files in (base, integration, unit)]
         entries = tuple(merging.changes(self.neutral, trees[0], trees[2]))
         offer = Offer(trees[0], trees[0], trees[2], entries, OPEN)

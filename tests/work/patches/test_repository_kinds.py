@@ -15,7 +15,7 @@ from ktxkit.gates.judging import check_tree
 from ktxkit.git.neutral import open_neutral
 from ktxkit.git.objects import Objects
 from ktxkit.git.rules.child import Expected
-from ktxkit.work.bare_patches import How, apply_file
+from ktxkit.work.bare_patches import BarePatchOptions, apply_file
 from ktxkit.work.collect import Request, collect
 from tests.support.commands import spawn
 from tests.support.integration import Job, world_at
@@ -175,7 +175,7 @@ def test_a_file_arrives_the_same(origin: Repo, wanted: Listing, tmp_path: Path, 
     second(repo)
     repo.commit("the other")
     (tmp_path / "p.json").write_bytes(dumped(document))
-    assert apply_file(world_at(repo.path), tmp_path / "p", How())["outcome"] == "accepted"
+    assert apply_file(world_at(repo.path), tmp_path / "p", BarePatchOptions())["outcome"] == "accepted"
     assert sorted(listing(repo, "main")) == wanted
 
 

@@ -7,50 +7,53 @@ import random
 import pytest
 
 from ktxkit.base.errors import CannotRun
-from ktxkit.work.rules.schedule import Node, Schedule, integration_order, job_outcome
+from ktxkit.work.rules.schedule import Schedule, ScheduledUnit, integration_order, job_outcome
 
 
-def keys(*nodes: Node) -> list[str]:
+def keys(*nodes: ScheduledUnit) -> list[str]:
     return [node.key for node in integration_order(nodes)]
 
 
 ORDERS = {
-    "file order": ([Node("a"), Node("b"), Node("c")], ["a", "b", "c"]),
-    "after one later": ([Node("a", ("c",)), Node("b"), Node("c")], ["b", "c", "a"]),
-    "chain backwards": ([Node("a", ("b",)), Node("b", ("c",)), Node("c")], ["c", "b", "a"]),
-    "named twice": ([Node("a"), Node("b", ("a", "a"))], ["a", "b"]),
-    "diamond": ([Node("d", ("b", "c")), Node("a"), Node("b", ("a",)), Node("c", ("a",))], ["a", "b", "c", "d"]),
+    "file order": ([ScheduledUnit("a"), ScheduledUnit("b"), ScheduledUnit("c")], ["a", "b", "c"]),
+    "after one later": ([ScheduledUnit("a", ("c",)), ScheduledUnit("b"), ScheduledUnit("c")], ["b", "c", "a"]),
+    "chain backwards": ([ScheduledUnit("a", ("b",)), ScheduledUnit("b", ("c",)), ScheduledUnit("c")], ["c", "b", "a"]),
+    "named twice": ([ScheduledUnit("a"), ScheduledUnit("b", ("a", "a"))], ["a", "b"]),
+    "diamond": (
+        [ScheduledUnit("d", ("b", "c")), ScheduledUnit("a"), ScheduledUnit("b", ("a",)), ScheduledUnit("c", ("a",))],
+        ["a", "b", "c", "d"],
+    ),
     "empty": ([], []),
 }
 
 
 @pytest.mark.parametrize(("nodes", "wanted"), ORDERS.values(), ids=ORDERS)
-def test_integration_order(nodes: list[Node], wanted: list[str]) -> None:
+def test_integration_order(nodes: list[ScheduledUnit], wanted: list[str]) -> None:
     assert keys(*nodes) == wanted
 
 
 REFUSED = {
-    "twice": ([Node("a"), Node("a")], "stands twice"),
-    "unknown": ([Node("page-one"), Node("b", ("page-on",))], "unknown unit"),
-    "itself": ([Node("a", ("a",))], "circle"),
-    "circle": ([Node("x"), Node("a", ("b",)), Node("b", ("a",))], "'a', 'b'"),
+    "twice": ([ScheduledUnit("a"), ScheduledUnit("a")], "stands twice"),
+    "unknown": ([ScheduledUnit("page-one"), ScheduledUnit("b", ("page-on",))], "unknown unit"),
+    "itself": ([ScheduledUnit("a", ("a",))], "circle"),
+    "circle": ([ScheduledUnit("x"), ScheduledUnit("a", ("b",)), ScheduledUnit("b", ("a",))], "'a', 'b'"),
 }
 
 
 @pytest.mark.parametrize(("nodes", "message"), REFUSED.values(), ids=REFUSED)
-def test_refused_orders(nodes: list[Node], message: str) -> None:
+def test_refused_orders(nodes: list[ScheduledUnit], message: str) -> None:
     with pytest.raises(CannotRun, match=message):
         integration_order(nodes)
 
 
 def test_an_unknown_name_is_met_with_the_nearest() -> None:
     with pytest.raises(CannotRun) as caught:
-        integration_order([Node("page-one"), Node("b", ("page-on",))])
+        integration_order([ScheduledUnit("page-one"), ScheduledUnit("b", ("page-on",))])
     assert "page-one" in caught.value.hint
 
 
 def drive(
-    nodes: list[Node], limit: int, seed: int, bad: frozenset[str] = frozenset()
+    nodes: list[ScheduledUnit], limit: int, seed: int, bad: frozenset[str] = frozenset()
 ) -> tuple[list[str], dict[str, str]]:
     """Run a schedule with units that end in a random order; returns the integration order and each unit's base."""
     chance = random.Random(seed)
@@ -75,7 +78,13 @@ def drive(
     return integrated, bases
 
 
-DIAMOND = [Node("d", ("b", "c")), Node("a"), Node("b", ("a",)), Node("c", ("a",)), Node("e")]
+DIAMOND = [
+    ScheduledUnit("d", ("b", "c")),
+    ScheduledUnit("a"),
+    ScheduledUnit("b", ("a",)),
+    ScheduledUnit("c", ("a",)),
+    ScheduledUnit("e"),
+]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
@@ -94,13 +103,13 @@ def test_what_waits_for_a_failed_unit_never_starts() -> None:
 
 
 def test_a_tolerant_unit_starts_after_failures_too() -> None:
-    nodes = [Node("a"), Node("b"), Node("r", ("a", "b"), tolerant=True)]
+    nodes = [ScheduledUnit("a"), ScheduledUnit("b"), ScheduledUnit("r", ("a", "b"), tolerant=True)]
     _, bases = drive(nodes, 2, 0, frozenset({"a"}))
     assert bases["r"] == "b"
 
 
 def test_closing_lets_nothing_start() -> None:
-    schedule = Schedule(integration_order([Node("a"), Node("b")]), 1)
+    schedule = Schedule(integration_order([ScheduledUnit("a"), ScheduledUnit("b")]), 1)
     schedule.started("a")
     schedule.close()
     schedule.ended("a")

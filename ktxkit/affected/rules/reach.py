@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ktxkit.affected.rules.graph import Graph, Unit
-from ktxkit.affected.rules.project import Project, defined
+from ktxkit.affected.rules.project import TestProject, defined
 from ktxkit.affected.rules.scopes import ANYTHING, BASE_ONLY, MAIN, MAKE, MODULE, OWN, Facts
 
 PLAIN_BASES = {
@@ -30,7 +30,7 @@ class Tests(NamedTuple):
     coarse: str
 
 
-def tests_of(path: str, facts: Facts, project: Project) -> Tests:
+def tests_of(path: str, facts: Facts, project: TestProject) -> Tests:
     """The tests of a file. Each class stands for its tests as well."""
     ids: dict[str, str] = {}
     for name, kind, _, _ in facts["units"]:
@@ -78,7 +78,7 @@ def beyond(graph: Graph) -> str:
     return f"{own} collects tests of its own kind" if own else graph.project.unread
 
 
-def _collected(name: str, facts: Facts, project: Project) -> bool:
+def _collected(name: str, facts: Facts, project: TestProject) -> bool:
     """A class that pytest collects: by its name, or as a TestCase by its base."""
     about = facts["classes"].get(name, {"bases": [], "members": []})
     tests = any(project.is_test_function(member) for member in about["members"])
@@ -97,7 +97,7 @@ def _plain(bases: list[str]) -> bool:
     return all(last(base) in PLAIN_BASES or last(base).endswith(("Error", "Exception", "Warning")) for base in bases)
 
 
-def coarse(facts: Facts, project: Project) -> str:
+def coarse(facts: Facts, project: TestProject) -> str:
     """Why the tests of a file cannot be told one by one; empty where they can."""
     if facts.get("bad"):
         return "it cannot be read"
@@ -122,7 +122,7 @@ def coarse(facts: Facts, project: Project) -> str:
     return next((one for one in found if one), "")
 
 
-def _odd(name: str, about: dict[str, Any], facts: Facts, project: Project) -> str:
+def _odd(name: str, about: dict[str, Any], facts: Facts, project: TestProject) -> str:
     """Why pytest may see other tests in a class than are written there."""
     members = set(about["members"])
     if _collected(name, facts, project):
@@ -137,7 +137,7 @@ TESTS = "^"
 AT_MAKING = {"__init_subclass__", "__class_getitem__", "__mro_entries__", "__slots__", "__set_name__"}
 
 
-class Spread:
+class Reach:
     """What is reached from seeds. `why`: each node with the node it was reached from (None: a seed) and how."""
 
     def __init__(self, graph: Graph, *, is_inner: bool = False) -> None:
@@ -148,7 +148,7 @@ class Spread:
         self._by_path: dict[str, list[Unit]] = {}
         self._counted = 0
         self._held: set[str] = set()
-        self._asking: dict[frozenset[str], Spread] = {}
+        self._asking: dict[frozenset[str], Reach] = {}
         self.grew = False
 
     def seed(self, node: Unit, how: str) -> None:
@@ -335,7 +335,7 @@ class Spread:
             return
         key = frozenset(asked)
         if key not in self._asking:
-            inner = Spread(self.graph, is_inner=True)
+            inner = Reach(self.graph, is_inner=True)
             for one in askers(self.graph, asked):
                 inner.seed(one, "")
             inner.run()
