@@ -38,8 +38,8 @@ WHY = {
     "worktree-watch --once, all is read": (
         "A file takes five system calls (open, stat, read, stat by its name, close: the second look proves that the "
         "bytes are those of that name) and a hash, which are 10 microseconds, and 4 of an interpreter. git does the "
-        "same in C with one look less. Where a processor is idle a second process of ours takes 60 % of the files; on "
-        "a busy machine there is none. Half of git's time would be less than those calls take in two processes."
+        "same in C with one look less. The figure was taken while a second process of ours still read beside the "
+        "walk. Half of git's time would be less than those calls take in two processes."
     ),
     "worktree-watch --once, nothing changed": (
         "An interpreter's stat and comparison of one entry takes some 4 microseconds and its start 0.1 s; git does "

@@ -169,7 +169,3 @@ def built_in(name: str) -> list[str]:
 def built_in_module(name: str) -> list[str]:
     """One that needs the library."""
     return [sys.executable, "-P", "-m", f"ktxkit.ingest.workers.{name}"]
-
-
-def is_built_in(argv: Sequence[str]) -> bool:
-    return [*argv] == built_in("pages")

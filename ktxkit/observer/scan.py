@@ -15,10 +15,8 @@ import sys
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
@@ -30,11 +28,6 @@ from ktxkit.observer.manifest_file import CLASS_AT, INODE, ROW, Cursor, Edit, St
 from ktxkit.observer.rules.paths_policy import Classified, PathClass
 from ktxkit.observer.scanned import Hints, Level, OnDirectory, OnPruned, Scan, ScanSubject
 
-if TYPE_CHECKING:
-    from ktxkit.observer.second_reader import SecondReader
-
-
-Beside = Callable[[bytes], PackedEntry | None]
 CLASSES = tuple(PathClass)  # a key's row holds a class by its number
 _NO_KEY = bytes(manifest.KEY.size)
 CLASS_BYTES = tuple(bytes((number,)) for number in range(len(CLASSES)))
@@ -60,15 +53,11 @@ class Aliases:
 
 
 class Entries:
-    """Looks at one entry at a time, in path order. `started` is the scan's begin, wall time in nanoseconds.
+    """Looks at one entry at a time, in path order. `started` is the scan's begin, wall time in nanoseconds."""
 
-    `beside` gives what was read of a file by somebody else already.
-    """
-
-    def __init__(self, subject: ScanSubject, stored: Stored, found: Scan, started: int, beside: Beside) -> None:
+    def __init__(self, subject: ScanSubject, stored: Stored, found: Scan, started: int) -> None:
         self.subject, self.found = subject, found
         self.cursor = Cursor(stored)
-        self._beside = beside
         self.reader = EntryReader(subject.limit, started)
         self.aliases = Aliases()
 
@@ -96,7 +85,7 @@ class Entries:
         number = self._number(path)
         if number is None:
             return
-        read = self._beside(path) or self.reader.file(directory, name, path)
+        read = self.reader.file(directory, name, path)
         if isinstance(read, str):
             self._unread(path, read)
         else:
@@ -193,34 +182,13 @@ def scan(
     assert (level is Level.HINT) == (hints is not None)
     found = Scan(level, stored)
     started = time.time_ns() if started_ns is None else started_ns
-    with _reading_beside(subject, stored, level, started) as beside:
-        seen = Entries(subject, stored, found, started, beside.found if beside else _nothing)
-        walk = _Walk(subject, seen, found, hints, on_directory, on_pruned)
-        if hints is None or hints.wants(b""):
-            walk.directory(subject.root, b"", 0)
-        else:
-            walk.through(subject.root, b"", 0)
-        seen.reader.files += beside.files if beside else 0
+    seen = Entries(subject, stored, found, started)
+    walk = _Walk(subject, seen, found, hints, on_directory, on_pruned)
+    if hints is None or hints.wants(b""):
+        walk.directory(subject.root, b"", 0)
+    else:
+        walk.through(subject.root, b"", 0)
     return _finished(found, stored, seen)
-
-
-def _nothing(_: bytes) -> None:
-    return None
-
-
-@contextmanager
-def _reading_beside(subject: ScanSubject, stored: Stored, level: Level, started: int) -> Iterator[SecondReader | None]:
-    """A second process that reads too, where everything is read and it pays."""
-    if level is not Level.CONTENT:
-        yield None
-        return
-    from ktxkit.observer import second_reader
-
-    if not second_reader.worth_it(subject, stored):
-        yield None
-        return
-    with closing(second_reader.SecondReader(subject, stored, started)) as reader:
-        yield reader
 
 
 def _finished(found: Scan, stored: Stored, seen: Entries) -> Scan:

@@ -34,7 +34,6 @@ from ktxkit.affected.rules.scopes import (
 from ktxkit.affected.rules.visitor import Visitor
 
 Blocks = ast.If | ast.Try | ast.TryStar | ast.With | ast.For | ast.While | ast.AsyncWith | ast.AsyncFor | ast.Match
-TYPING = "<typing>"  # what stands under `if TYPE_CHECKING:` never runs
 BUILT_INS = frozenset((*dir(builtins), "__name__", "__file__", "__doc__"))
 XUNIT = {
     "setup_module", "teardown_module", "setup_function", "teardown_function", "setUpModule", "tearDownModule",

@@ -74,10 +74,6 @@ class Trace:
         return {self.contexts[test]["name"] for number in numbers for test in self._users.get(number, ())}
 
     @cached_property
-    def all_tests(self) -> set[str]:
-        return {one["name"] for one in self.contexts if one["kind"] == "test"}
-
-    @cached_property
     def incomplete(self) -> dict[str, list[str]]:
         """The tests of which something may not have been seen, with why; those that their fixtures lack included."""
         found: dict[str, list[str]] = {}
@@ -115,11 +111,6 @@ class Trace:
         inside = name + "."
         found = self.definitions(path)
         return self.tests(n for one, ran in found.items() if one == name or one.startswith(inside) for n in ran)
-
-    def tests_of_file(self, path: str) -> set[str]:
-        """Tests that ran anything of a file, or opened it."""
-        ran = self.tests(n for found in self.definitions(path).values() for n in found)
-        return ran | self.tests_opening(path)
 
     def tests_opening(self, path: str) -> set[str]:
         """Tests that opened a file, or tried to."""

@@ -271,7 +271,6 @@ Facts = dict[str, Any]
 STANDALONE, OVERLAY, SHARD = "artifact-source", "artifact-overlay", "artifact-shard"
 FORMS = {STANDALONE: "standalone", OVERLAY: "overlay", SHARD: "shard"}
 KINDS = ("columns", "measures", "segments")
-EXPRESSIONS = {"columns": ("expr",), "measures": ("expr", "filter"), "segments": ("expr",), "joins": ("on",)}
 _NAME_LINE = re.compile(r"(?m)^name:[ \t]*(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s#'\"][^\n#]*?))[ \t]*(?:#.*)?\r?$")
 
 

@@ -54,10 +54,6 @@ def artifact_of(path: str) -> Artifact | None:
     return None
 
 
-def page_path(key: str) -> str:
-    return f"wiki/global/{key}.md"
-
-
 def source_path(connection: str, name: str) -> str:
     """Where a source lies whose name `identifier` made: such a name is its file's."""
     assert _PLAIN.match(name) and not _DEVICE.match(name), name
@@ -166,7 +162,6 @@ def _similarity(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / (len(one | other) or 1)
 
 
-ACTIONS = ("source_created", "measure_added", "join_added", "merged", "subsumed", "wiki_written", "skipped")
 SKIPPED = "skipped"
 
 

@@ -193,9 +193,6 @@ class Names:
     models: dict[int, str] = field(default_factory=dict)
     foreign: dict[str, str] = field(default_factory=dict)  # lower-case name of a table to the source that reads it
 
-    def of_table(self, table: int) -> str | None:
-        return self.tables.get(table)
-
 
 @dataclass
 class MetabaseProjection:

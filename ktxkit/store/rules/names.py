@@ -86,11 +86,6 @@ def unit_doc(job: str, position: int, key: str, name: str) -> str:
     return f"{unit_dir(job, position, key)}/{name}.json"
 
 
-def unit_lock(job: str, position: int, key: str) -> str:
-    """The lock held while a unit's worktree is opened, closed or pruned; nobody at work there holds it."""
-    return f"{unit_dir(job, position, key)}/.lock"
-
-
 def adhoc_dir(name: str) -> str:
     """Documents of a worktree without a job."""
     return f"leases/{slug(name)}"
