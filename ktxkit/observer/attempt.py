@@ -351,6 +351,7 @@ def segment_file(number: int) -> str:
     return "activity.jsonl" if number == 1 else f"activity-{number}.jsonl"
 
 
+REVOKED = "the attempt's fence is revoked: this is no progress of it"
 TEXT = 200  # characters of a receipt's id and name
 
 
@@ -382,14 +383,10 @@ def record_proof(
 
     def made(attempt: ObserverAttempt, when: When) -> Document | None:
         state = attempt.state
-        if (
-            state.authority != "current"
-            or lease_validity(attempt.domain, attempt.lease_now()) is not LeaseValidity.CURRENT
-        ):
+        is_leased = lease_validity(attempt.domain, attempt.lease_now()) is LeaseValidity.CURRENT
+        if state.authority != "current" or not is_leased:
             raise Refused(
-                "the attempt's fence is revoked: this is no progress of it",
-                where=str(path_of(lease)),
-                hint="another attempt has the unit: stop, and leave the work to it",
+                REVOKED, where=str(path_of(lease)), hint="another attempt has the unit: stop, and leave the work to it"
             )
         if said["id"] in state.receipts:
             return None
