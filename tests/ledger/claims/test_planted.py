@@ -228,15 +228,13 @@ def rules(state: str, message: str, level: str = "error") -> list[str]:
 
 
 @pytest.mark.parametrize("lead", ["", "Change the parser\n\n"], ids=["subject", "body"])
-@pytest.mark.parametrize(("state", "message", "rule"), LIES)
-def test_every_lie_is_found(state: str, message: str, rule: str, lead: str) -> None:
-    assert rule in rules(state, lead + message)
+def test_every_lie_is_found(lead: str) -> None:
+    assert [lie for lie in LIES if lie[2] not in rules(lie[0], lead + lie[1])] == []
 
 
 @pytest.mark.parametrize("lead", ["", "Change the parser\n\n"], ids=["subject", "body"])
-@pytest.mark.parametrize(("state", "message"), TRUTHS)
-def test_no_truth_is_accused(state: str, message: str, lead: str) -> None:
-    assert rules(state, lead + message) == []
+def test_no_truth_is_accused(lead: str) -> None:
+    assert {truth: accused for truth in TRUTHS if (accused := rules(truth[0], lead + truth[1]))} == {}
 
 
 @pytest.mark.parametrize(("state", "message", "rule"), WARNED)
