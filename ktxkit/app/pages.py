@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit import __version__
 from ktxkit.app.rules.report_text import head, page, tail
@@ -38,6 +38,9 @@ from ktxkit.observer.rules.status import attempt_name, clock_facts
 from ktxkit.store.leases import LEASE, LeaseLocation
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LedgerAnswer
 
 BUDGET = 12_000_000  # characters of evidence in one page
 PATCH_LIMIT = 200_000  # characters of one patch
@@ -142,7 +145,7 @@ MESSAGE_SHOWN = 2000  # characters
 TRIED = 50  # earlier runs that are tried for one that is comparable
 
 
-def summary(world: World, ask: LedgerQuery) -> Document:
+def summary(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The runs, newest first, with counts over them: what the page's head says."""
     found = answers.runs(world, ask)
     rows = found["rows"]
@@ -193,7 +196,7 @@ def _failures(index: Index, runs: list[str]) -> dict[str, list[Document]]:
     return found
 
 
-def _movers(world: World, index: Index, ask: LedgerQuery) -> Document:
+def _movers(world: World, index: Index, ask: LedgerQuery) -> LedgerAnswer:
     """The last full run (or the last) against the newest one before it that it may be compared with."""
     now = pick(index, ask, FULL) or pick(index, ask, LAST)
     if now is None:
@@ -201,9 +204,9 @@ def _movers(world: World, index: Index, ask: LedgerQuery) -> Document:
     marks = ", ".join("?" for _ in ask.projects)
     sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND {LAST} AND ingested = 1 AND scope = ? AND seq < ?"
     earlier = index.rows(f"{sql} ORDER BY seq DESC LIMIT {TRIED}", *ask.projects, now["scope"], now["seq"])
-    record = record_of(now) or {}
+    record = record_of(now)
     for was in earlier:
-        if not not_comparable(record_of(was) or {}, record):
+        if not not_comparable(record_of(was), record):
             return test_answers.compare(world, ask._replace(subject=(was["run"], now["run"])))
     reason = f"no earlier run is comparable with {now['run']}: same scope, environment, workers and scheduling"
     return answer("compare", [], verdict="unknown", reason=reason)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import KtxError
@@ -21,6 +21,9 @@ from ktxkit.store import jobs
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LedgerAnswer
 
 TOP = "provenance"
 
@@ -79,7 +82,7 @@ def _row(row: Document, what: str, source: str) -> list[Row]:
 SHORTEST = 7  # hex digits of an abbreviated id
 
 
-def provenance(world: World, ask: LedgerQuery) -> Document:
+def provenance(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """Every record that names X: what a raw file led to, what an artifact comes from; runs, jobs and receipts, events
     of a run, a commit or revision, a tree, a digest."""
     (asked,) = ask.subject

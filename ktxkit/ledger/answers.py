@@ -15,7 +15,7 @@ from collections import defaultdict
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
@@ -29,6 +29,9 @@ from ktxkit.store import config
 from ktxkit.store.config import read_yaml
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LedgerAnswer, RunRecord
 
 CONTRACT = "lexicon"
 
@@ -94,7 +97,7 @@ def executions(index: Index, projects: tuple[str, ...], tests: list[str] | None)
     return found
 
 
-def flaky(world: World, ask: LedgerQuery) -> Document:
+def flaky(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """Whether a test may be called flaky, or the narrower word; without a test, every test that has a word."""
     index, least = ensure(world), repetitions(world)
     if ask.subject:
@@ -117,7 +120,7 @@ def flaky(world: World, ask: LedgerQuery) -> Document:
     return answer("flaky", shown, project=ask.project, verdict=verdict, facts=facts, reason=reason)
 
 
-def _one(index: Index, ask: LedgerQuery, least: int) -> Document:
+def _one(index: Index, ask: LedgerQuery, least: int) -> LedgerAnswer:
     (test,) = ask.subject
     ran = executions(index, ask.projects, [test]).get(test, [])
     said = judge(ran, least) if ran else Said("unknown", "unknown", "no execution of it is recorded", ())
@@ -131,7 +134,7 @@ def _one(index: Index, ask: LedgerQuery, least: int) -> Document:
     return answer("flaky", rows, subject=[test], project=ask.project, verdict=verdict, reason=said.reason, facts=facts)
 
 
-def explain(world: World, ask: LedgerQuery) -> Document:
+def explain(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The derivation of a goal: `passed RUN`, `full RUN`, `authoritative RUN`, `flaky TEST` and the other words."""
     name, subject = _goal(ask.subject)
     index = ensure(world)
@@ -140,7 +143,7 @@ def explain(world: World, ask: LedgerQuery) -> Document:
         if not run["closed"]:
             derivation = evidence.node(f"{name}({run['run']})", "unknown", [evidence.node("it is running", "true")])
         else:
-            record = json.loads(run["record"])
+            record: RunRecord = json.loads(run["record"])
             line = run_row(record, source(run))
             row = {key: line[key] for key in ("run", "started", "state", "tests", "source")}
             derivation = OF_RUN[name](record, row)
@@ -177,7 +180,7 @@ def leaves(node: evidence.Node) -> list[dict[str, Any]]:
     return [*node.get("rows", ()), *(row for below in node.get("because", ()) for row in leaves(below))]
 
 
-def last(world: World, ask: LedgerQuery) -> Document:
+def last(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The last run, with the last full and the last scoped one beside it; and what is running now."""
     index = ensure(world)
     rows = [
@@ -200,25 +203,25 @@ def last(world: World, ask: LedgerQuery) -> Document:
 
 def _row(index: Index, ask: LedgerQuery, where: str, what: str) -> Row:
     found = pick(index, ask, where)
-    return run_row(record_of(found) or {}, source(found), what) if found else {}
+    return run_row(record_of(found), source(found), what) if found else {}
 
 
-def last_full(world: World, ask: LedgerQuery) -> Document:
+def last_full(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The last full run; and the ids that the full run before it had and it lacks."""
     return _last_of(world, ask, "last-full", FULL, "no full run is recorded")
 
 
-def last_scoped(world: World, ask: LedgerQuery) -> Document:
+def last_scoped(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The last run that was not full, with its scope."""
     return _last_of(world, ask, "last-scoped", SCOPED, "no scoped run is recorded")
 
 
-def _last_of(world: World, ask: LedgerQuery, question: str, where: str, none: str) -> Document:
+def _last_of(world: World, ask: LedgerQuery, question: str, where: str, none: str) -> LedgerAnswer:
     index = ensure(world)
     found = pick(index, ask, where)
     if found is None:
         return answer(question, [], project=ask.project, verdict="unknown", reason=none)
-    record = record_of(found) or {}
+    record = record_of(found)
     lacks = lacking(world, index, ask, found) if question == "last-full" else {}
     facts = lacks | {"running": running(index, ask) or None}
     row = run_row(record, source(found), question.replace("-", " "))
@@ -239,7 +242,7 @@ def lacking(world: World, index: Index, ask: LedgerQuery, run: dict[str, Any]) -
     return {"lacksCount": len(missing), "lacks": missing[:100], "lacksOf": before["run"]} if missing else {}
 
 
-def run_by_id(world: World, ask: LedgerQuery) -> Document:
+def run_by_id(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """All that is recorded of a run; its rows are the tests that did not pass."""
     index = ensure(world)
     found = find(index, ask, ask.subject[0])
@@ -247,7 +250,7 @@ def run_by_id(world: World, ask: LedgerQuery) -> Document:
         return answer(
             "run", [], subject=[found["run"]], verdict="unknown", reason="it is running: see `ledger-query live`"
         )
-    record = record_of(found) or {}
+    record = record_of(found)
     rows: list[Row] = [{"test": one["test"], "what": one["outcome"], **one} for one in record.get("failures", ())]
     rows += [{"test": one["test"], "what": "in flight", "since": one["since"]} for one in record.get("inFlight", ())]
     rows += [{"test": one, "what": "never ran"} for one in record.get("notRun", ())]
@@ -258,7 +261,7 @@ def run_by_id(world: World, ask: LedgerQuery) -> Document:
     return answer("run", rows, subject=[found["run"]], project=ask.project, verdict=passed(record), facts=facts)
 
 
-def runs(world: World, ask: LedgerQuery) -> Document:
+def runs(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The runs, newest first, `--limit` of them; runs inside runs are marked."""
     index = ensure(world)
     marks = ", ".join("?" for _ in ask.projects)
@@ -281,12 +284,12 @@ def _asked_run(index: Index, ask: LedgerQuery) -> dict[str, Any]:
     return pick(index, ask, FULL) or find(index, ask, "last")
 
 
-def _without_rows(question: str, run: dict[str, Any]) -> Document:
+def _without_rows(question: str, run: dict[str, Any]) -> LedgerAnswer:
     reason = run["why"] or "it is running: its tests are not folded yet"
     return answer(question, [], subject=[run["run"]], verdict="unknown", reason=reason)
 
 
-def slowest(world: World, ask: LedgerQuery) -> Document:
+def slowest(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The slowest tests of a run (the last full one, or the last), in seconds; setup, call and teardown apart."""
     index = ensure(world)
     run = _asked_run(index, ask)
@@ -314,7 +317,7 @@ def _test_row(row: dict[str, Any], place: str) -> Row:
     return made | {"source": place}
 
 
-def fixtures(world: World, ask: LedgerQuery) -> Document:
+def fixtures(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The fixtures of a run whose setup cost most in all, in seconds."""
     index = ensure(world)
     run = _asked_run(index, ask)
@@ -336,7 +339,7 @@ def fixtures(world: World, ask: LedgerQuery) -> Document:
     return answer("fixtures", rows, subject=[run["run"]], project=ask.project, facts={"run": run["run"]})
 
 
-def compare(world: World, ask: LedgerQuery) -> Document:
+def compare(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """What changed from one run to another: outcomes, tests come and gone, time. Only of runs that are comparable."""
     index = ensure(world)
     first, second = (find(index, ask, name) for name in ask.subject)
@@ -344,13 +347,13 @@ def compare(world: World, ask: LedgerQuery) -> Document:
         if not run["ingested"]:
             return _without_rows("compare", run)
     subject = [first["run"], second["run"]]
-    differ = not_comparable(record_of(first) or {}, record_of(second) or {})
+    differ = not_comparable(record_of(first), record_of(second))
     if differ:
         reason = f"not comparable: {', '.join(row['differs'] for row in differ)}"
         return answer("compare", differ, subject=subject, project=ask.project, verdict="unknown", reason=reason)
     rows, counts = _changes(index, first["rid"], second["rid"], ask.limit or 20)
     totals = [index_file.sums(index.db, run["rid"])[1] for run in (first, second)]
-    walls = [(record_of(run) or {}).get("wallSeconds") for run in (first, second)]
+    walls = [record_of(run).get("wallSeconds") for run in (first, second)]
     facts = counts | {"wall": walls, "testSeconds": [total / 1e6 for total in totals]}
     return answer("compare", rows, subject=subject, project=ask.project, facts=facts)
 
@@ -374,7 +377,7 @@ def _changes(index: Index, first: int, second: int, limit: int) -> tuple[list[Ro
     return rows, {"outcomesChanged": len(changed), "gone": len(found.gone), "new": len(found.come)}
 
 
-def history(world: World, ask: LedgerQuery) -> Document:
+def history(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """Every recorded execution of a test, newest first."""
     index = ensure(world)
     marks = ", ".join("?" for _ in ask.projects)

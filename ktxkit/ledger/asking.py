@@ -21,7 +21,7 @@ import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ktxkit.base.errors import CannotRun, KtxError
 from ktxkit.base.rules.text import nearest
@@ -29,7 +29,7 @@ from ktxkit.ledger.index_file import Index
 from ktxkit.store.rules import names
 
 if TYPE_CHECKING:
-    from ktxkit.base.contracts import Document
+    from ktxkit.base.documents import LedgerAnswer, RunRecord
     from ktxkit.store.world import World
 
 
@@ -131,12 +131,17 @@ def pick(index: Index, ask: LedgerQuery, where: str) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
-def record_of(row: dict[str, Any] | None) -> dict[str, Any] | None:
+@overload
+def record_of(row: dict[str, Any]) -> RunRecord: ...
+@overload
+def record_of(row: dict[str, Any] | None) -> RunRecord | None: ...
+def record_of(row: dict[str, Any] | None) -> RunRecord | None:
+    """The record of a run's row."""
     if row is None:
         return None
     import json
 
-    found: dict[str, Any] = json.loads(row["record"])
+    found: RunRecord = json.loads(row["record"])
     return found
 
 
@@ -243,9 +248,11 @@ def query_of(world: World, name: str, subject: Sequence[str], projects: Sequence
     return LedgerQuery(subject=tuple(subject), projects=named, **more)  # type: ignore[arg-type]
 
 
-def ask(world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object) -> Document | bytes:
+def ask(
+    world: World, name: str, subject: Sequence[str], projects: Sequence[str], **more: object
+) -> LedgerAnswer | bytes:
     """The answer; bytes where the question is an export. Raises CannotRun as `asked` does."""
     module, _, function = QUESTIONS[name].answer.partition(":")
     answering = getattr(importlib.import_module(f"ktxkit.{module}"), function)
-    found: Document | bytes = answering(world, query_of(world, name, subject, projects, **more))
+    found: LedgerAnswer | bytes = answering(world, query_of(world, name, subject, projects, **more))
     return found

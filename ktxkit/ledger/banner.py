@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.clock import since_process_start
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import KtxError
 from ktxkit.ledger import asking
 from ktxkit.ledger.asking import FULL, LAST, LedgerQuery, ensure, pick, record_of, running, source
 from ktxkit.ledger.rules.rows import answer, passed, run_row
 from ktxkit.store.world import World
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LedgerAnswer, RunRecord
+
 BUDGET = 0.17  # seconds since the process began; the rest of 200 ms is for saying it
 LEAST = 0.02  # seconds that are tried even where the interpreter needed most of it (a machine under load)
 UNKNOWN = "run state unknown"
 
 
-def banner(world: World, ask: LedgerQuery, budget: float | None = None) -> Document:
+def banner(world: World, ask: LedgerQuery, budget: float | None = None) -> LedgerAnswer:
     """The last run, the last full one, what is running, and whether the tree is still the one that ran.
 
     What is not known when the time is up is left out; nothing at all known: `run state unknown`.
@@ -46,7 +48,7 @@ def _collect(world: World, ask: LedgerQuery, told: dict[str, Any]) -> None:
         last = pick(index, asked, LAST)
         full = pick(index, asked, FULL)
         rows = [
-            run_row(record_of(run) or {}, source(run), what)
+            run_row(record_of(run), source(run), what)
             for run, what in ((last, "last"), (full, "last full"))
             if run is not None
         ]
@@ -54,12 +56,12 @@ def _collect(world: World, ask: LedgerQuery, told: dict[str, Any]) -> None:
         told |= {"project": asked.project, "verdict": passed(record_of(last))} | ({"running": going} if going else {})
         told["rows"] = rows
         if last is not None and world.repository.top is not None:
-            told["sameTree"] = _same_tree(world, record_of(last) or {})
+            told["sameTree"] = _same_tree(world, record_of(last))
     except (KtxError, OSError) as error:
         told["why"] = f"{UNKNOWN}: {error}"[:500]
 
 
-def _same_tree(world: World, record: dict[str, Any]) -> bool:
+def _same_tree(world: World, record: RunRecord) -> bool:
     """Whether the checkout has the content that ran: by one look where it is clean, and was, at the same commit."""
     ran = record.get("tree", {})
     assert world.repository.top is not None
@@ -74,7 +76,7 @@ def _same_tree(world: World, record: dict[str, Any]) -> bool:
     return bool(snapshot.take(world.git, world.repository).tree == ran.get("tree"))
 
 
-def lines(document: Document) -> list[str]:
+def lines(document: LedgerAnswer) -> list[str]:
     """One line for each run, and one for what else is known."""
     said = [
         f"ledger: {row['what']} run {row['started']} scope {row['scope']}: {row['verdict']}, {row['tests']}"

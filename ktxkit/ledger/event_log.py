@@ -26,11 +26,14 @@ from collections import deque
 from collections.abc import Iterator
 from fcntl import F_GETOWN, F_SETOWN, fcntl
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ktxkit.base import files
 from ktxkit.base.errors import BrokenContract
 from ktxkit.base.rules.digests import digest
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import RunEvent
 
 VOLUME = 256 * 1024 * 1024  # bytes that one run may add; what is beyond is counted, not kept
 
@@ -271,10 +274,10 @@ def read(path: Path, limit: int | None = None) -> Iterator[tuple[int, Any]]:
                 yield number, record(line)
 
 
-def record(line: bytes) -> dict[str, Any] | None:
-    """The record of a line, or None where it is torn."""
+def record(line: bytes) -> RunEvent | None:
+    """The record of a line, to be judged; or None where it is torn."""
     try:
         found = json.loads(line)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return cast("RunEvent", found) if isinstance(found, dict) else None

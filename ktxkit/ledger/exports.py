@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.digests import digest
 from ktxkit.ledger import answers
 from ktxkit.ledger.asking import LedgerQuery, ensure, find
 from ktxkit.ledger.index_file import OUTCOMES, Index
 from ktxkit.ledger.rules import importers
-from ktxkit.ledger.rules.rows import answer
+from ktxkit.ledger.rules.rows import Row, answer
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LedgerAnswer, RunRecord
 
 
 def ctrf_report(world: World, ask: LedgerQuery) -> bytes:
@@ -56,7 +58,7 @@ def suite_of(test: str) -> str:
     return test.partition("::")[0] or test
 
 
-def _attempts(index: Index, rid: int) -> list[dict[str, Any]]:
+def _attempts(index: Index, rid: int) -> list[Row]:
     sql = "SELECT * FROM results JOIN tests USING (tid) WHERE rid = ? ORDER BY tid, occurrence, attempt"
     rows = index.rows(sql, rid)
     for row in rows:
@@ -65,7 +67,7 @@ def _attempts(index: Index, rid: int) -> list[dict[str, Any]]:
     return rows
 
 
-def rules(world: World, ask: LedgerQuery) -> Document:
+def rules(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The rules of the words: what each needs, and what is refused."""
     found = answers.load()
     rows = [
@@ -93,19 +95,20 @@ def node_id(project: str, kind: str, name: str) -> str:
     return f"{kind}:{project}#{name if len(name) <= 400 else digest(name.encode('utf-8'))}"
 
 
-def elements(record: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> Iterator[Element]:
+def elements(record: RunRecord, rows: Iterable[Row]) -> Iterator[Element]:
     """Nodes and edges of one run: the run, its commit and tree, each test and its suite, each execution as an edge."""
     project = record["project"]
     run = node_id(project, "run", record["run"])
-    keys = ("startedAt", "wallSeconds", "state", "verdict", "authoritative", "trigger")
+    tree = record.get("tree", {})
     yield _node("project", f"project:{project}", {"name": project})
+    keys: Final = ("startedAt", "wallSeconds", "state", "verdict", "authoritative", "trigger")
     facts = {key: record[key] for key in keys if key in record}
     yield _node("run", run, facts | {"scope": record["scope"]["kind"], "counts": record["counts"]})
     yield _edge("OF", run, f"project:{project}")
-    for kind, key in (("commit", "commit"), ("tree", "tree")):
-        if key in record.get("tree", {}):
-            target = node_id(project, kind, record["tree"][key])
-            yield _node(kind, target, {"oid": record["tree"][key]})
+    for kind in ("commit", "tree"):
+        if kind in tree:
+            target = node_id(project, kind, tree[kind])
+            yield _node(kind, target, {"oid": tree[kind]})
             yield _edge("ON", run, target)
     if "parent" in record:
         yield _edge("INSIDE", run, node_id(project, "run", record["parent"]))
@@ -117,8 +120,8 @@ def elements(record: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> It
             yield _node("suite", node_id(project, "suite", suite), {"name": suite})
         yield _node("test", test, {"name": row["test"]})
         yield _edge("PART_OF", test, node_id(project, "suite", suite))
-        facts = {"outcome": row["outcome"], "seconds": row["total"] / 1e6, "attempt": row["attempt"]}
-        yield _edge("EXECUTED", run, test, facts | {"occurrence": row["occurrence"]})
+        ran = {"outcome": row["outcome"], "seconds": row["total"] / 1e6, "attempt": row["attempt"]}
+        yield _edge("EXECUTED", run, test, ran | {"occurrence": row["occurrence"]})
 
 
 def _node(kind: str, name: str, facts: Mapping[str, Any]) -> Element:

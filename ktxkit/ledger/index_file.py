@@ -25,6 +25,7 @@ from ktxkit.ledger.rules import rows as columns
 from ktxkit.ledger.rules.fold import BAD
 
 if TYPE_CHECKING:
+    from ktxkit.base.documents import LedgerLine, RunEventFixturesRow
     from ktxkit.ledger.rules.fold import TestAttempt
 
 
@@ -146,7 +147,7 @@ class Index:
 
     # -- the watermark
 
-    def unread(self, ledger: Path) -> tuple[int, dict[str, Any] | None] | None:
+    def unread(self, ledger: Path) -> tuple[int, Mapping[str, Any] | None] | None:
         """Where to read on, with the last line that went in; None where the index does not fit the ledger."""
         mark = self.db.execute("SELECT dev, ino, start, size, line, seq, hash FROM mark").fetchone()
         if mark is None:
@@ -172,7 +173,7 @@ class Index:
         except FileNotFoundError:
             return place is not None and place[0] == 0
 
-    def set_mark(self, ledger: Path, start: int, raw: bytes, line: Mapping[str, Any]) -> None:
+    def set_mark(self, ledger: Path, start: int, raw: bytes, line: LedgerLine) -> None:
         info = ledger.stat()
         self.db.execute("DELETE FROM mark")
         values = (info.st_dev, info.st_ino, start, start + len(raw), raw, line["seq"], line["hash"])
@@ -184,13 +185,13 @@ class Index:
 
     # -- filling
 
-    def open_run(self, line: Mapping[str, Any]) -> None:
+    def open_run(self, line: LedgerLine) -> None:
         values = (line["run"], line["project"], line["seq"], line.get("parent"))
         self.db.execute(
             "INSERT OR IGNORE INTO runs (run, project, seq, parent, closed, ingested) VALUES (?, ?, ?, ?, 0, 0)", values
         )
 
-    def close_run(self, line: Mapping[str, Any], key: Mapping[str, Any], ingested: bool, why: str) -> int:
+    def close_run(self, line: LedgerLine, key: Mapping[str, Any], ingested: bool, why: str) -> int:
         """The closing line; `key` are the parts of an execution's identity. Returns the run's row id."""
         import json
 
@@ -275,7 +276,7 @@ class Index:
         self._tests = None
         self.db.execute("PRAGMA cache_size = -65536")
 
-    def add_fixtures(self, rid: int, rows: Iterable[Mapping[str, Any]]) -> None:
+    def add_fixtures(self, rid: int, rows: Iterable[RunEventFixturesRow]) -> None:
         self.db.executemany(
             "INSERT INTO fixtures VALUES (?, ?, ?, ?, ?, ?, ?)",
             ((rid, r["base"], r["fixture"], r["scope"], r["count"], us(r["total"]), us(r["longest"])) for r in rows),

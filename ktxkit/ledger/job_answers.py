@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract
@@ -16,11 +16,14 @@ from ktxkit.store.rules.trace import LEVELS
 from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LedgerAnswer
+
 LANDED: dict[str, Verdict] = {"landed": "true", "open": "unknown"}
 REASON_SHOWN = 400  # characters of a reason
 
 
-def all_jobs(world: World, ask: LedgerQuery) -> Document:
+def all_jobs(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """Every job of the store, oldest first; those with a document that cannot be read are `damaged`, by its name."""
     found, damaged = [], []
     for name in jobs.begun(world):
@@ -46,7 +49,7 @@ def _job_row(world: World, job: Document) -> Row:
     }
 
 
-def job_by_id(world: World, ask: LedgerQuery) -> Document:
+def job_by_id(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """A job with its units in unit order. The verdict says whether it has landed; an open job's is unknown."""
     (job_id,) = ask.subject
     job = jobs.load(world, job_id)
@@ -91,7 +94,7 @@ def _reason(receipt: Mapping[str, Any]) -> str | None:
     return None
 
 
-def trace(world: World, ask: LedgerQuery) -> Document:
+def trace(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The events of a job's trace, in the order of the file; `event`, `unit` and `level` narrow it."""
     (job_id,) = ask.subject
     path = names.trace_file(names.check_job(job_id))

@@ -12,9 +12,9 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from ktxkit.base import contracts, files, process
+from ktxkit.base import contracts, files, kinds, process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract
@@ -31,6 +31,9 @@ from ktxkit.ledger.rules.scope import against_authority, derive, less_than
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LedgerLine, RunEvent, RunRecord, RunRecordScope
 
 
 def close_ended(world: World, index: Index) -> None:
@@ -61,7 +64,7 @@ def update(world: World, index: Index) -> None:
         raise
 
 
-def _fill(world: World, index: Index, path: Path, start: int, previous: dict[str, Any] | None) -> None:
+def _fill(world: World, index: Index, path: Path, start: int, previous: Mapping[str, Any] | None) -> None:
     for offset, raw, line in new_lines(path, start, previous):
         if line["kind"] == "run-opened":
             index.open_run(line)
@@ -70,7 +73,7 @@ def _fill(world: World, index: Index, path: Path, start: int, previous: dict[str
         index.set_mark(path, offset, raw, line)
 
 
-def new_lines(path: Path, start: int, previous: dict[str, Any] | None) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
+def new_lines(path: Path, start: int, previous: Mapping[str, Any] | None) -> Iterator[tuple[int, bytes, LedgerLine]]:
     """Each whole line from an offset on, with its own offset and bytes; contract and link are checked."""
     check = contracts.checker(CONTRACT)
     with open(path, "rb") as stream:
@@ -81,7 +84,7 @@ def new_lines(path: Path, start: int, previous: dict[str, Any] | None) -> Iterat
                 return  # torn, or being written
             where = f"{path}: byte {offset}"
             try:
-                line = contracts.parse(raw, where)
+                line: LedgerLine = contracts.parse(raw, where)
                 if not check(line):
                     contracts.validate(CONTRACT, line, where)
                 list(chain.checked([line], previous))
@@ -95,7 +98,7 @@ def new_lines(path: Path, start: int, previous: dict[str, Any] | None) -> Iterat
             previous = line
 
 
-def _close(world: World, index: Index, line: dict[str, Any]) -> None:
+def _close(world: World, index: Index, line: LedgerLine) -> None:
     fold, why = events_of(world, line)
     rid = index.close_run(line, key_of(line["record"]), fold is not None, why)
     if fold is not None:
@@ -103,7 +106,7 @@ def _close(world: World, index: Index, line: dict[str, Any]) -> None:
         index.add_fixtures(rid, fold.fixtures)
 
 
-def events_of(world: World, line: dict[str, Any]) -> tuple[Fold | None, str]:
+def events_of(world: World, line: LedgerLine) -> tuple[Fold | None, str]:
     """The fold of a closed run's events where they are what the ledger says they were; else None and why."""
     path = events_path(world, line["run"])
     said = line["events"]
@@ -197,7 +200,7 @@ def fold_of(data: bytes, path: Path, *, aside: bool = False) -> Fold:
     """The fold of events as they were read from `path`; `aside` as `scan.feed` has it."""
     told = 0
 
-    def other(line: bytes, place: int) -> Document | None:
+    def other(line: bytes, place: int) -> RunEvent | None:
         nonlocal told
         told += 1
         record = event_log.record(line)
@@ -239,26 +242,28 @@ def kept_ids(world: World, name: str | None) -> list[str] | None:
     return cast(list[str], contracts.parse(b"[" + body.strip().replace(b"\n", b",") + b"]", name))
 
 
-def record_of(world: World, fold: Fold, life: Life) -> Document:
+def record_of(world: World, fold: Fold, life: Life) -> RunRecord:
     """The record: the fold's facts, with scope and authority derived."""
     record = fold.result(life, ids_of(world, fold))
     record["scope"] = _compared(world, record, derive(record))
     against = against_authority(record)
     record["authoritative"] = not against
-    return record | ({"against": against} if against else {})
+    if against:
+        record["against"] = against
+    return record
 
 
-def _compared(world: World, record: Document, scope: Document) -> Document:
+def _compared(world: World, record: RunRecord, scope: RunRecordScope) -> RunRecordScope:
     """A run that lacks what the last full run on the very same tree had is not full."""
     if scope["kind"] != "full" or "ids" not in record:
         return scope
     before = _last_full(world, record.get("project", "unknown"), record.get("tree", {}).get("tree"))
-    if before is None or before.get("ids") in (None, record["ids"]):
+    if before is None or "ids" not in before or before["ids"] == record["ids"]:
         return scope
     return less_than(scope, kept_ids(world, before["ids"]), kept_ids(world, record["ids"]))
 
 
-def _last_full(world: World, project: str, tree: str | None) -> Document | None:
+def _last_full(world: World, project: str, tree: str | None) -> RunRecord | None:
     """The record of the last full run of a tree; the ledger is searched from its end for the tree's digest."""
     path = world.store.path(names.LEDGER)
     if tree is None or not path.exists():
@@ -271,12 +276,13 @@ def _last_full(world: World, project: str, tree: str | None) -> Document | None:
         if close < 0:
             continue  # torn: the next append sees to it
         try:
-            line = contracts.loads(CONTRACT, data[end:close], str(path))
+            line = contracts.loads(kinds.LEDGER_LINE, data[end:close], str(path))
         except BrokenContract:
             continue  # gate-ok: a damaged line is told of by whoever reads the ledger; this run is closed in spite
-        found: Document = line.get("record", {})
-        same = line["project"] == project and found.get("tree", {}).get("tree") == tree
-        if same and found["scope"]["kind"] == "full":
+        found = line.get("record")
+        if found is None or line["project"] != project or found.get("tree", {}).get("tree") != tree:
+            continue
+        if found["scope"]["kind"] == "full":
             return found
     return None
 

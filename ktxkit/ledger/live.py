@@ -9,11 +9,10 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ktxkit.base import contracts
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
 from ktxkit.ledger import ledger
 from ktxkit.ledger import redis as mirror
@@ -25,6 +24,9 @@ from ktxkit.ledger.rules.scope import requested
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LedgerAnswer, RunEvent
+
 TICK = 0.25  # seconds between two looks
 EVENTS_AT_ONCE = 1000  # streams of one project that are looked through
 
@@ -34,7 +36,7 @@ class EventSource(Protocol):
 
     run: str
 
-    def new(self) -> list[dict[str, Any]]:
+    def new(self) -> list[RunEvent]:
         """The events since the last call."""
 
     def gone(self, fold: Fold) -> bool:
@@ -51,7 +53,7 @@ class FileSource:
         self.path, self.run = path, run
         self._read = 0
 
-    def new(self) -> list[dict[str, Any]]:
+    def new(self) -> list[RunEvent]:
         size = ledger.whole_size(self.path)
         with open(self.path, "rb") as stream:
             stream.seek(self._read)
@@ -74,8 +76,8 @@ class StreamSource:
         self.run = stream.rsplit(":", 2)[1]
         self._last = "0-0"
 
-    def new(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+    def new(self) -> list[RunEvent]:
+        found: list[RunEvent] = []
         while True:
             reply = self.wire.command("XREAD", "COUNT", "5000", "STREAMS", self.stream, self._last)
             if not reply:
@@ -92,12 +94,12 @@ class StreamSource:
         self.wire.close()
 
 
-def _event(line: bytes) -> dict[str, Any] | None:
+def _event(line: bytes) -> RunEvent | None:
     try:
         found = json.loads(line)
     except ValueError:
         return None  # torn; the fold of the closed run counts it
-    return found if contracts.checker(ledger.EVENT)(found) else None
+    return cast("RunEvent", found) if contracts.checker(ledger.EVENT)(found) else None
 
 
 def follow(world: World, ask: LedgerQuery, *, redis: bool = False) -> Iterator[Row]:
@@ -183,7 +185,7 @@ def _literal(text: str) -> str:
 FLYING_SHOWN = 20
 
 
-def live(world: World, ask: LedgerQuery) -> Document:
+def live(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """Each run that goes on: scope asked for, elapsed time, tests done of the total, tallies, tests in flight.
 
     Raises CannotRun where a run is named that there is none of.
@@ -211,7 +213,7 @@ def live_row(world: World, run: str, now: datetime) -> Row:
     return {"run": run, **row, "state": state, "why": why, "source": names.events_file(run)}
 
 
-def row_of(fold: Fold, now: datetime) -> dict[str, Any]:
+def row_of(fold: Fold, now: datetime) -> Row:
     """What a fold in mid-run says; `elapsed` and `since` are seconds."""
     started = fold.start.get("at")
     elapsed = (now - datetime.fromisoformat(started)).total_seconds() if started else None

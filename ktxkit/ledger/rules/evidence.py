@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.ledger.rules.fold import BAD, FINISHED
 from ktxkit.ledger.rules.rows import Row, Verdict
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import RunRecord
 
 REPETITIONS = 2  # identical executions that `flaky` needs
 BUSY = 1.0  # load for each processor from which a machine counts as busy
@@ -49,7 +52,7 @@ class Execution:
             return "bad"
         return "good" if self.outcome in ("passed", "xpassed") else ""
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Row:
         made = {"run": self.run, "outcome": self.outcome, "started": self.started, "attempt": self.attempt}
         return made | {part: value for part, value in zip(PARTS, self.key, strict=True) if value is not None}
 
@@ -64,7 +67,7 @@ class Said:
     rows: tuple[Execution, ...]
 
 
-def key_of(record: Mapping[str, Any]) -> dict[str, Any]:
+def key_of(record: RunRecord) -> dict[str, Any]:
     """The parts of an execution's identity that the record of its run gives."""
     environment, tree = record.get("environment", {}), record.get("tree", {})
     order = record.get("order", {})
@@ -188,7 +191,7 @@ def _is(goal: str, found: bool | None, rows: Sequence[Row] = ()) -> Node:
     return node(goal, "unknown" if found is None else ("true" if found else "false"), rows=rows)
 
 
-def passed(record: Mapping[str, Any], row: Row) -> Node:
+def passed(record: RunRecord, row: Row) -> Node:
     """Why a run passed, or not."""
     counts = record["counts"]
     bad = {key: counts[key] for key in ("failed", "errors", "crashed", "collectionErrors") if counts.get(key)}
@@ -208,12 +211,12 @@ def passed(record: Mapping[str, Any], row: Row) -> Node:
     )
 
 
-def _zero(record: Mapping[str, Any]) -> bool | None:
+def _zero(record: RunRecord) -> bool | None:
     status = record.get("exitStatus")
     return None if status is None else status == 0
 
 
-def full(record: Mapping[str, Any], row: Row) -> Node:
+def full(record: RunRecord, row: Row) -> Node:
     """Why a run's scope is full, or is not."""
     scope, counts = record["scope"], record["counts"]
     selection = record.get("selection", {})
@@ -238,11 +241,11 @@ def full(record: Mapping[str, Any], row: Row) -> Node:
     return made
 
 
-def _none(counts: Mapping[str, int], key: str) -> bool | None:
+def _none(counts: Mapping[str, Any], key: str) -> bool | None:
     return None if key not in counts else counts[key] == 0
 
 
-def authoritative(record: Mapping[str, Any], row: Row) -> Node:
+def authoritative(record: RunRecord, row: Row) -> Node:
     """Why a run may be relied upon for the tree it ran on, or may not."""
     tree, after = record.get("tree", {}).get("tree"), record.get("treeAfter", {}).get("tree")
     preconditions = [

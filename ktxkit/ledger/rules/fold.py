@@ -13,10 +13,53 @@ Nothing here knows a clock or a file; whether the process lives is told to `Fold
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from ktxkit.base.rules.digests import digest_of
+
+if TYPE_CHECKING:
+    from typing import NotRequired, TypedDict
+
+    from ktxkit.base.documents import (
+        RunEvent,
+        RunEventCollected,
+        RunEventCollectReport,
+        RunEventDuplicate,
+        RunEventFixtures,
+        RunEventFixturesRow,
+        RunEventInternalError,
+        RunEventInterrupted,
+        RunEventPhase,
+        RunEventRunFinished,
+        RunEventRunnerEnded,
+        RunEventRunStarted,
+        RunEventSubtestResult,
+        RunEventTestResult,
+        RunEventTestStarted,
+        RunEventTimer,
+        RunEventWarning,
+        RunEventWorker,
+        RunRecord,
+        RunRecordCollectError,
+        RunRecordCounts,
+        RunRecordDuplicate,
+        RunRecordFailure,
+        RunRecordInFlight,
+        RunRecordLost,
+        RunRecordReported,
+        RunRecordState,
+        RunRecordVerdict,
+    )
+
+    class Mark(TypedDict):
+        """What pytest said of an early end."""
+
+        what: Literal["interrupted", "internal_error"]
+        message: str
+        by: NotRequired[str]
+
+    Marked = Literal["internal_error", "collection_error", "stopped_early", "exited", "interrupted"]
 
 
 def link(previous: Mapping[str, Any] | None, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,21 +126,22 @@ def worst(one: str, other: str) -> str:
     return min(one, other, key=lambda word: RANK.index(word) if word in RANK else len(RANK))
 
 
-RUNNING, FINISHED = "running", "finished"
+RUNNING: Final = "running"
+FINISHED: Final = "finished"
 NO_TESTS, USAGE, INTERNAL = 5, 4, 3  # pytest's exit statuses
 
 
 def state_of(
     start: Mapping[str, Any],
     end: Mapping[str, Any],
-    marks: Sequence[Mapping[str, Any]],
-    counts: Mapping[str, int],
+    marks: Sequence[Mark],
+    counts: RunRecordCounts,
     life: str,
     collect_errors: bool,
-) -> str:
+) -> RunRecordState:
     """One word. `life` is what is known of the process: alive, dead or unknown."""
     if not end:
-        return {"alive": RUNNING, "dead": "killed"}.get(life, "unknown")
+        return RUNNING if life == "alive" else "killed" if life == "dead" else "unknown"
     by_mark = _marked(marks)
     status = end["exitStatus"]
     if by_mark == "internal_error" or status == INTERNAL:
@@ -118,7 +162,7 @@ def state_of(
     return FINISHED
 
 
-def _marked(marks: Sequence[Mapping[str, Any]]) -> str:
+def _marked(marks: Sequence[Mark]) -> Marked | None:
     """What pytest itself said of an early end."""
     if any(mark["what"] == "internal_error" for mark in marks):
         return "internal_error"
@@ -129,19 +173,21 @@ def _marked(marks: Sequence[Mapping[str, Any]]) -> str:
         if mark["by"] == "Interrupted" and message.startswith("stopping after"):
             return "stopped_early"
         return "exited" if mark["by"] == "Exit" else "interrupted"
-    return ""
+    return None
 
 
-def verdict_of(state: str, counts: Mapping[str, int], end: Mapping[str, Any]) -> str:
+def verdict_of(state: RunRecordState, counts: RunRecordCounts, end: Mapping[str, Any]) -> RunRecordVerdict:
     """`failed` as soon as one test is known to fail; `passed` only of a finished run in which each test is known."""
-    bad = sum(counts.get(word, 0) for word in ("failed", "errors", "crashed", "collectionErrors"))
-    if bad:
+    if any(counts.get(word) for word in ("failed", "errors", "crashed", "collectionErrors")):
         return "failed"
     if state == FINISHED and end["exitStatus"] == 0:
         return "incomplete" if counts.get("unknown") else "passed"
     if state == FINISHED:
         return "failed"
-    return state if state in ("planned", "no_tests", RUNNING) else "incomplete"
+    match state:
+        case "planned" | "no_tests" | "running":
+            return state
+    return "incomplete"
 
 
 Life = Literal["alive", "dead", "unknown"]
@@ -162,26 +208,26 @@ class Fold:
         self.plain: dict[bytes, tuple[bytes, bytes, bytes]] = {}  # what `scan.feed` put aside: it simply passed
         self.subtests: dict[str, Counter[str]] = {}  # of each test's last attempt
         self.collected: dict[str, Any] = {}
-        self.collect_errors: list[dict[str, Any]] = []
+        self.collect_errors: list[RunEventCollectReport] = []
         self.collect_skips = 0
         self.workers: dict[str, dict[str, Any]] = {}
-        self.marks: list[dict[str, Any]] = []  # interrupted, internal_error
+        self.marks: list[Mark] = []
         self.phases: dict[str, list[float]] = {}
-        self.duplicates: list[dict[str, Any]] = []
-        self.fixtures: list[dict[str, Any]] = []
+        self.duplicates: list[RunRecordDuplicate] = []
+        self.fixtures: list[RunEventFixturesRow] = []
         self.timers: list[tuple[float, float, str]] = []
         self.warnings = 0
         self.torn = 0
         self.events = 0
         self.t = 0.0
 
-    def feed(self, events: Iterable[Mapping[str, Any] | None]) -> Fold:
+    def feed(self, events: Iterable[RunEvent | None]) -> Fold:
         """Take events in order; None is a torn line."""
         for event in events:
             self.one(event)
         return self
 
-    def one(self, event: Mapping[str, Any] | None) -> None:
+    def one(self, event: RunEvent | None) -> None:
         """Take the next event."""
         if event is None:
             self.torn += 1
@@ -190,43 +236,43 @@ class Fold:
         self.t = max(self.t, event.get("t", 0.0))
         HANDLERS[event["event"]](self, event)
 
-    def _on_run_started(self, event: Mapping[str, Any]) -> None:
+    def _on_run_started(self, event: RunEventRunStarted) -> None:
         self.start = dict(event)
 
-    def _on_phase(self, event: Mapping[str, Any]) -> None:
+    def _on_phase(self, event: RunEventPhase) -> None:
         spans = self.phases.setdefault(event["phase"], [])
         if (event["edge"] == "start") == (len(spans) % 2 == 0):
             spans.append(event["t"])
 
-    def _on_collected(self, event: Mapping[str, Any]) -> None:
+    def _on_collected(self, event: RunEventCollected) -> None:
         self.collected = dict(event)
 
-    def _on_collect_report(self, event: Mapping[str, Any]) -> None:
+    def _on_collect_report(self, event: RunEventCollectReport) -> None:
         if event["outcome"] == "error":
-            self.collect_errors.append(dict(event))
+            self.collect_errors.append(event.copy())
         else:
             self.collect_skips += 1
 
-    def _on_duplicate(self, event: Mapping[str, Any]) -> None:
-        self.duplicates.append({key: event[key] for key in ("path", "name", "line")})
+    def _on_duplicate(self, event: RunEventDuplicate) -> None:
+        self.duplicates.append({"path": event["path"], "name": event["name"], "line": event["line"]})
 
-    def _on_timer(self, event: Mapping[str, Any]) -> None:
+    def _on_timer(self, event: RunEventTimer) -> None:
         self.timers.append((event["t"], event["seconds"], event["method"]))
 
-    def _on_warning(self, event: Mapping[str, Any]) -> None:
+    def _on_warning(self, event: RunEventWarning) -> None:
         self.warnings += 1
 
-    def _on_worker(self, event: Mapping[str, Any]) -> None:
+    def _on_worker(self, event: RunEventWorker) -> None:
         facts = {key: found for key, found in event.items() if key not in ("event", "worker", "what", "t")}
         self.workers.setdefault(event["worker"], {}).update({event["what"]: event["t"], **facts})
 
-    def _on_test_started(self, event: Mapping[str, Any]) -> None:
+    def _on_test_started(self, event: RunEventTestStarted) -> None:
         key = (event["test"], event.get("occurrence", 1), event.get("attempt", 1))
         made = TestAttempt(*key, started=event["t"], escaped=event.get("escaped", False))
         self.attempts[key] = self.running[key] = self.last[key[:2]] = made
 
-    def _on_test_result(self, event: Mapping[str, Any]) -> None:
-        get = event.get
+    def _on_test_result(self, event: RunEventTestResult) -> None:
+        get: Callable[..., Any] = event.get
         key = (event["test"], get("occurrence", 1), get("attempt", 1))
         found = self.running.pop(key, None)
         if found is None:  # its beginning was dropped or torn
@@ -243,22 +289,22 @@ class Fold:
             found.teardown_failed = get("teardownFailed", False)
             found.message = (get("error") or get("teardownError") or {}).get("message", "") or get("reason", "")
 
-    def _on_subtest_result(self, event: Mapping[str, Any]) -> None:
+    def _on_subtest_result(self, event: RunEventSubtestResult) -> None:
         self.subtests.setdefault(event["test"], Counter())[event["outcome"]] += 1
 
-    def _on_fixtures(self, event: Mapping[str, Any]) -> None:
+    def _on_fixtures(self, event: RunEventFixtures) -> None:
         self.fixtures = list(event["rows"])
 
-    def _on_internal_error(self, event: Mapping[str, Any]) -> None:
+    def _on_internal_error(self, event: RunEventInternalError) -> None:
         self.marks.append({"what": "internal_error", "message": event["text"]["head"][-500:]})
 
-    def _on_interrupted(self, event: Mapping[str, Any]) -> None:
+    def _on_interrupted(self, event: RunEventInterrupted) -> None:
         self.marks.append({"what": "interrupted", "by": event["by"], "message": event.get("message", "")})
 
-    def _on_run_finished(self, event: Mapping[str, Any]) -> None:
+    def _on_run_finished(self, event: RunEventRunFinished) -> None:
         self.end = dict(event)
 
-    def _on_runner_ended(self, event: Mapping[str, Any]) -> None:
+    def _on_runner_ended(self, event: RunEventRunnerEnded) -> None:
         self.runner = dict(event)
 
     def untangle(self) -> None:
@@ -282,7 +328,7 @@ class Fold:
         below = self.subtests.get(attempt.test)
         return worst(own, "failed") if below and below["failed"] else own
 
-    def counts(self, ended: bool) -> dict[str, int]:
+    def counts(self, ended: bool) -> RunRecordCounts:
         """Tests by their verdict; they sum to `selected` once the run has ended."""
         words = Counter(COUNTED.get(word, word) for word in map(self.verdict, self.last.values()))
         in_flight = words.pop("running", 0)
@@ -304,7 +350,7 @@ class Fold:
         }
         if ended and "selected" in self.collected:
             found["notRun"] = max(0, self.collected["selected"] - len(self.last) - len(self.plain)) or None
-        return {key: value for key, value in found.items() if value is not None}
+        return cast("RunRecordCounts", {key: value for key, value in found.items() if value is not None})
 
     def _of_workers(self, key: str) -> int | None:
         """A number that only workers know: None until one of them has said it, and where they disagree."""
@@ -314,7 +360,7 @@ class Fold:
     def _failed_subtests(self) -> int:
         return sum(found["failed"] for found in self.subtests.values())
 
-    def reported(self) -> dict[str, int]:
+    def reported(self) -> RunRecordReported:
         """In the words of pytest's own summary: it counts reports, so that one test can be passed and an error."""
         words: Counter[str] = Counter()
         for one in self.attempts.values():
@@ -329,7 +375,7 @@ class Fold:
         words["failed"] += self._failed_subtests()
         words["errors"] += len(self.collect_errors)
         words["skipped"] += self.collect_skips
-        return {key: value for key, value in sorted(words.items()) if value}
+        return cast("RunRecordReported", {key: value for key, value in sorted(words.items()) if value})
 
     def not_run(self, ids: Sequence[str]) -> list[str]:
         """The selected tests that never started; `ids` may name one several times."""
@@ -342,8 +388,8 @@ class Fold:
         """The tests that have begun and not ended, in the order in which they began."""
         return list(self.running.values())
 
-    def result(self, life: Life, ids: Sequence[str] | None = None) -> dict[str, Any]:
-        """The facts of the run; scope and authority are derived from them by `ktxkit.ledger.rules.scope`."""
+    def result(self, life: Life, ids: Sequence[str] | None = None) -> RunRecord:
+        """The record, to which `ktxkit.ledger.rules.scope` derives scope and authority, and the caller adds the run."""
         self.untangle()
         ended = bool(self.end) or life == "dead"
         counts = self.counts(ended)
@@ -377,7 +423,8 @@ class Fold:
             "lost": self._lost(),
             "transportDegraded": self.end.get("transportDegraded"),
         }
-        return {key: value for key, value in made.items() if key == "counts" or value not in (None, [], {})}
+        known = {key: value for key, value in made.items() if key == "counts" or value not in (None, [], {})}
+        return cast("RunRecord", known)
 
     def _wall(self) -> float | None:
         if not self.start:
@@ -396,15 +443,24 @@ class Fold:
         said: str = self.end.get("stop") or (marks or [""])[0]
         return said.strip()[:500] or None
 
-    def _lost(self) -> dict[str, Any]:
+    def _lost(self) -> RunRecordLost:
         """What the record lacks: torn lines, dropped events, faults of the recording."""
-        keys = ("dropped", "faults", "fault", "unkept", "forks")
-        return {key: self.end[key] for key in keys if key in self.end} | ({"torn": self.torn} if self.torn else {})
+        lost: RunRecordLost = {}
+        for key in ("dropped", "faults", "fault", "unkept", "forks"):
+            if key in self.end:
+                lost[key] = self.end[key]
+        if self.torn:
+            lost["torn"] = self.torn
+        return lost
 
-    def _flight(self, one: TestAttempt) -> dict[str, Any]:
-        made: dict[str, Any] = {"test": one.test, "since": one.started if one.started is not None else 0.0}
+    def _flight(self, one: TestAttempt) -> RunRecordInFlight:
+        made: RunRecordInFlight = {"test": one.test, "since": one.started if one.started is not None else 0.0}
         cause = self._timed_out(one)
-        return made | ({"cause": cause} if cause else {}) | ({"attempt": one.attempt} if one.attempt > 1 else {})
+        if cause:
+            made["cause"] = cause
+        if one.attempt > 1:
+            made["attempt"] = one.attempt
+        return made
 
     def _timed_out(self, one: TestAttempt) -> str:
         """The thread method of pytest-timeout ends the process: seen from the runner's end and the timer set."""
@@ -415,10 +471,12 @@ class Fold:
         lasted = self.runner["t"] - one.started
         return "timeout" if timer[2] == "thread" and lasted >= timer[1] and self.runner.get("exitStatus") == 1 else ""
 
-    def _failure(self, one: TestAttempt) -> dict[str, Any]:
-        made: dict[str, Any] = {"test": one.test, "outcome": self.verdict(one)}
-        extra = {"message": one.message[:500], "cause": one.cause, "worker": one.worker}
-        return made | {key: value for key, value in extra.items() if value}
+    def _failure(self, one: TestAttempt) -> RunRecordFailure:
+        made: RunRecordFailure = {"test": one.test, "outcome": self.verdict(one)}
+        made |= {"message": one.message[:500]} if one.message else {}
+        made |= {"cause": one.cause} if one.cause else {}
+        made |= {"worker": one.worker} if one.worker else {}
+        return made
 
 
 HANDLERS = {name.removeprefix("_on_"): take for name, take in vars(Fold).items() if name.startswith("_on_")}
@@ -428,6 +486,6 @@ COPIED = (
 )
 
 
-def _collect_error(event: Mapping[str, Any]) -> dict[str, Any]:
+def _collect_error(event: RunEventCollectReport) -> RunRecordCollectError:
     message = event.get("error", {}).get("message", "")
-    return {"node": event["node"], **({"message": message} if message else {})}
+    return {"node": event["node"], "message": message} if message else {"node": event["node"]}

@@ -10,9 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.ledger.rules import payload
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import RunRecord
 
 STATUS = {
     "passed": "passed", "xpassed": "passed", "failed": "failed", "error": "failed", "crashed": "failed",
@@ -20,7 +23,7 @@ STATUS = {
 }  # fmt: skip
 
 
-def report(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def report(record: RunRecord, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The document. `rows` are the attempts of the run in order, with the verdict beside each last one.
 
     Scope, authority and what never ran have no place in CTRF's core: they are in `extra`.
@@ -51,7 +54,7 @@ def report(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict
     }
 
 
-def _tests(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _tests(record: RunRecord, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each test once, its earlier attempts inside; then those that never ran."""
     tests: list[dict[str, Any]] = []
     before: list[dict[str, Any]] = []

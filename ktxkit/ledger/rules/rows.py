@@ -17,9 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import compress
 from operator import ne, sub
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ktxkit.base.rules.text import printable
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LedgerAnswer, RunRecord
 
 Verdict = Literal["true", "false", "unknown"]
 Row = dict[str, Any]
@@ -40,9 +43,9 @@ def answer(
     verdict: Verdict | None = None,
     reason: str = "",
     facts: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> LedgerAnswer:
     """The document. Keys without a value are left out."""
-    made: dict[str, Any] = {"schemaVersion": 1, "kind": "answer", "question": question}
+    made = cast("LedgerAnswer", {"schemaVersion": 1, "kind": "answer", "question": question})  # the rows come last
     if subject:
         made["subject"] = list(subject)
     if project:
@@ -58,7 +61,7 @@ def answer(
     return made
 
 
-def lines(document: Mapping[str, Any], columns: Sequence[str] = (), width: int = WIDTH) -> list[str]:
+def lines(document: LedgerAnswer, columns: Sequence[str] = (), width: int = WIDTH) -> list[str]:
     """An answer for people: verdict and facts, then the rows as a table of `columns`. `width` is the screen's."""
     said = [f"verdict: {document['verdict']}"] if "verdict" in document else []
     facts = dict(document.get("facts", {}))
@@ -75,7 +78,7 @@ def lines(document: Mapping[str, Any], columns: Sequence[str] = (), width: int =
     return said or ["nothing recorded"]
 
 
-def outcome(document: Mapping[str, Any]) -> str:
+def outcome(document: LedgerAnswer) -> str:
     """The word of an answer: runs that cannot be compared are refused; a list without what is damaged is not whole."""
     if document["question"] == "compare" and str(document.get("reason")).startswith("not comparable"):
         return "refused"
@@ -159,7 +162,7 @@ WORDS = (
 )  # fmt: skip
 
 
-def run_row(record: Mapping[str, Any], source: str, what: str = "") -> Row:
+def run_row(record: RunRecord, source: str, what: str = "") -> Row:
     """A run in one row. `wall` is seconds."""
     tree = record.get("tree", {})
     return {
@@ -187,14 +190,14 @@ def run_row(record: Mapping[str, Any], source: str, what: str = "") -> Row:
     }
 
 
-def tally(counts: Mapping[str, int]) -> str:
+def tally(counts: Mapping[str, Any]) -> str:
     """`118 passed, 2 failed of 120`."""
     parts = [f"{counts[key]} {word}" for key, word in WORDS if counts.get(key)]
     of = f" of {counts['selected']}" if "selected" in counts else ""
     return (", ".join(parts) or "none ran") + of
 
 
-def passed(record: Mapping[str, Any] | None) -> Verdict:
+def passed(record: RunRecord | None) -> Verdict:
     """Whether a run passed: only a finished run with status 0 did; one that is known to have failures did not."""
     if record is None:
         return "unknown"
@@ -202,7 +205,7 @@ def passed(record: Mapping[str, Any] | None) -> Verdict:
     return words.get(record["verdict"], "unknown")
 
 
-def not_comparable(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Row]:
+def not_comparable(one: RunRecord, other: RunRecord) -> list[Row]:
     """What two runs differ in that makes comparing them meaningless: scope, environment, workers and scheduling."""
     pairs: Sequence[tuple[str, Any, Any]] = [
         ("scope", _scope(one), _scope(other)),
@@ -213,13 +216,14 @@ def not_comparable(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Row
     return [{"differs": key, "first": _plain(a), "second": _plain(b)} for key, a, b in pairs if a != b]
 
 
-def _scope(record: Mapping[str, Any]) -> str:
+def _scope(record: RunRecord) -> str:
     scope = record["scope"]
     return " ".join([scope["kind"], *scope.get("paths", []), *scope.get("why", [])])
 
 
-def _environments(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    first, second = one.get("environment", {}), other.get("environment", {})
+def _environments(one: RunRecord, other: RunRecord) -> list[tuple[str, Any, Any]]:
+    first: Mapping[str, Any] = one.get("environment", {})
+    second: Mapping[str, Any] = other.get("environment", {})
     keys = sorted((set(first) | set(second)) - {"digest"})
     found = [(key, first.get(key), second.get(key)) for key in keys]
     if all(a == b for _, a, b in found) and first.get("digest") != second.get("digest"):

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.ledger.rules.fold import Fold, TestAttempt
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import RunEvent
 
 _ID = rb'"test":"([^"\\\x00-\x1f\x7f-\xff]{0,60000})",'
 _T = rb"([0-9]{1,9}\.[0-9]{6})"
@@ -26,7 +29,7 @@ LINE = re.compile(
 )
 PAIR, STARTED, PASSED = 6, 8, 15
 
-Other = Callable[[bytes, int], "Mapping[str, Any] | None"]
+Other = Callable[[bytes, int], "RunEvent | None"]
 
 
 def feed(fold: Fold, data: bytes, other: Other, *, aside: bool = False) -> Fold:
@@ -61,8 +64,9 @@ def feed(fold: Fold, data: bytes, other: Other, *, aside: bool = False) -> Fold:
         elif kind is not None:
             event = other(found[16], found.start(16))
             fold.one(event)
-            if event is not None and "test" in event:
-                named.add(event["test"].encode("utf-8", "surrogatepass"))
+            said: Mapping[str, Any] = event or {}
+            if "test" in said:
+                named.add(said["test"].encode("utf-8", "surrogatepass"))
     fold.events += pairs
     fold.t = max(fold.t, latest)
     return fold

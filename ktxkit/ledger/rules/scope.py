@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.ledger.rules.fold import FINISHED
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import RunRecord, RunRecordScope
 
 WHOLE = ("testpaths", "invocation_dir")  # pytest's own choice of arguments
 WHY_SHOWN = 20
 
 
-def requested(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What the arguments asked for; the only scope a run has while it goes on."""
+def requested(record: Mapping[str, Any]) -> RunRecordScope:
+    """What the arguments asked for, of a record or a run's first event; the only scope a run has while it goes on."""
     selection = record.get("selection", {})
     why = [f"{one['option']} {one['value']}".strip() for one in selection.get("narrowing", ())]
     if record.get("mode", "run") != "run":
@@ -27,7 +30,7 @@ def requested(record: Mapping[str, Any]) -> dict[str, Any]:
     if record.get("runner", {}).get("affected", {}).get("missed"):
         return {"kind": "partial", "why": ["a proof shows that tests are needed which this selection leaves out"]}
     if selection.get("declared") == "affected" or record.get("declared") == "affected":
-        return {"kind": "affected"} | ({"why": why[:WHY_SHOWN]} if why else {})
+        return {"kind": "affected", "why": why[:WHY_SHOWN]} if why else {"kind": "affected"}
     if why:
         return {"kind": "partial", "why": why[:WHY_SHOWN]}
     source = selection.get("argsSource", "unknown")
@@ -42,19 +45,22 @@ def requested(record: Mapping[str, Any]) -> dict[str, Any]:
     return {"kind": "module" if single else "modules", "paths": paths[:WHY_SHOWN]}
 
 
-def derive(record: Mapping[str, Any]) -> dict[str, Any]:
+def derive(record: RunRecord) -> RunRecordScope:
     """The scope of a run that has ended: what was asked for, unless something kept it from being covered."""
     wanted = requested(record)
     why = [*wanted.get("why", []), *uncovered(record)]
     if not why:
         return wanted
-    made = {"kind": wanted["kind"] if wanted["kind"] == "none" else "partial", "why": why[:WHY_SHOWN]}
-    return made | ({"paths": wanted["paths"]} if "paths" in wanted else {})
+    made: RunRecordScope = {"kind": "none" if wanted["kind"] == "none" else "partial", "why": why[:WHY_SHOWN]}
+    if "paths" in wanted:
+        made["paths"] = wanted["paths"]
+    return made
 
 
-def uncovered(record: Mapping[str, Any]) -> list[str]:
+def uncovered(record: RunRecord) -> list[str]:
     """Each reason why what was asked for was not covered."""
-    counts, why = record["counts"], []
+    counts: Mapping[str, Any] = record["counts"]
+    why = []
     if record["state"] != FINISHED:
         why.append(f"the run is {record['state']}")
     for key, text in (
@@ -75,7 +81,7 @@ def uncovered(record: Mapping[str, Any]) -> list[str]:
     return why
 
 
-def less_than(scope: dict[str, Any], before: Sequence[str] | None, ids: Sequence[str] | None) -> dict[str, Any]:
+def less_than(scope: RunRecordScope, before: Sequence[str] | None, ids: Sequence[str] | None) -> RunRecordScope:
     """The scope of a full run whose tree ran in full before: partial where it lacks ids, or they are not known."""
     if before is None or ids is None:
         why = "whether it lacks tests of the last full run of this tree is not known: a list of ids is gone"
@@ -84,7 +90,7 @@ def less_than(scope: dict[str, Any], before: Sequence[str] | None, ids: Sequence
     return {"kind": "partial", "why": [f"lacks {lacks} tests of the last full run of this tree"]} if lacks else scope
 
 
-def against_authority(record: Mapping[str, Any]) -> list[str]:
+def against_authority(record: RunRecord) -> list[str]:
     """Each reason why a run is not authoritative; none: it is, for the tree it ran on and no other."""
     why = []
     if record["scope"]["kind"] != "full":

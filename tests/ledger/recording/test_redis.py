@@ -37,7 +37,7 @@ def suite(tmp_path: Path) -> Suite:
     return Suite.make(tmp_path / "s", {"test_m.py": MANY})
 
 
-def streamed(redis: Server, db: int = 7) -> list[dict[str, Any]]:
+def streamed(redis: Server, db: int = 7) -> list[Any]:
     """The events of the only stream."""
     with Wire(address(redis.url(db)), 5.0) as wire:
         (name,) = wire.command("KEYS", "*")

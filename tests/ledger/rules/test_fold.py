@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -13,11 +13,14 @@ from ktxkit.base import contracts
 from ktxkit.ledger.rules.fold import Fold
 from ktxkit.ledger.rules.scope import against_authority, derive
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import RunRecord
+
 AT = "2026-01-02T03:04:05.678Z"
 WORDS = ("passed", "failed", "error", "skipped", "xfailed", "xpassed", "crashed")
 
 
-def stream(outcomes: list[tuple[str, bool]]) -> list[dict[str, Any]]:
+def stream(outcomes: list[tuple[str, bool]]) -> list[Any]:
     """A run of tests; each with its outcome and whether it is retried once (and passes)."""
     made: list[dict[str, Any]] = [
         {"event": "run_started", "schemaVersion": 1, "t": 0, "run": "r", "at": AT, "project": "p",
@@ -41,7 +44,7 @@ def stream(outcomes: list[tuple[str, bool]]) -> list[dict[str, Any]]:
     return made
 
 
-def record(events: Sequence[dict[str, Any] | None], life: Any = "dead", tests: int = 0) -> dict[str, Any]:
+def record(events: Sequence[Any], life: Any = "dead", tests: int = 0) -> RunRecord:
     found = Fold().feed(events).result(life, [f"t{n}" for n in range(tests)])
     found["scope"] = derive(found)
     found["authoritative"] = not against_authority(found)
@@ -89,7 +92,7 @@ def test_replaying_gives_the_same(outcomes: list[tuple[str, bool]]) -> None:
 
 @given(OUTCOMES)
 def test_counts_sum_to_selected(outcomes: list[tuple[str, bool]]) -> None:
-    counts = record(stream(outcomes), tests=len(outcomes))["counts"]
+    counts: Mapping[str, Any] = record(stream(outcomes), tests=len(outcomes))["counts"]
     words = (
         "passed",
         "failed",

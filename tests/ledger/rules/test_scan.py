@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -108,7 +109,7 @@ def the_same_fold(chance: random.Random) -> None:
             assert _unordered(found) == _unordered(expected[life])
 
 
-def _unordered(result: dict[str, Any]) -> dict[str, Any]:
+def _unordered(result: Mapping[str, Any]) -> dict[str, Any]:
     """What the order of tests decides is compared without it."""
     return {key: sorted(map(str, value)) if isinstance(value, list) else value for key, value in result.items()}
 
