@@ -101,6 +101,7 @@ class TestAttempt:
     No dataclass: a question is answered before `dataclasses` would be imported.
     """
 
+    __test__ = False  # to pytest: no class of tests
     __slots__ = (
         *("test", "occurrence", "attempt", "started", "t", "outcome", "setup", "call", "teardown"),
         *("worker", "retried", "teardown_failed", "cause", "message", "escaped"),
