@@ -22,6 +22,7 @@ from ktxkit.gates.rules import scope as narrow
 from ktxkit.gates.rules import scope as scoping
 from ktxkit.gates.rules.groups import looked_at
 from ktxkit.gates.rules.model import PLACES, GateOptions, kind_of
+from ktxkit.git.neutral import open_objects
 from ktxkit.git.objects import TREE, Objects, TreeFiles
 from ktxkit.store.world import World
 
@@ -179,7 +180,7 @@ def check_tree(
     change can loosen its own gates. `touched`: paths of the change; without them they are what differs from the base,
     and without a base everything is looked at. Raises BrokenContract where an object is missing.
     """
-    with Objects(world.git) as objects:
+    with open_objects(world) as objects:
         config = configuration.make({**(options or {}), **more}, lambda path: _file(objects, base_tree or tree, path))
         root, trees = config.options.root, [tree, *([base_tree] if base_tree else [])]
         fetch_artifacts(world, trees, (entry for one in trees for entry in artifacts_of(objects, one, root)), root)

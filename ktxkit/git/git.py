@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ktxkit.base import process
 from ktxkit.base.errors import CannotRun
@@ -53,6 +54,7 @@ REPOSITORY_ENV = frozenset(
 
 
 FULL_ID = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
+ANSWERED = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64}|refs/[^\x00-\x20\x7f~^:?*\[\\@{}]+)\Z")  # ids and full refs
 PEELED_KEPT = 20_000
 ROOM = 1024 * 1024  # bytes that a git may say before we listen: what a pipe may hold without privileges
 _peeled: dict[tuple[str, str, str], str] = {}  # (objects, full id, kind) to what it peels to: that never changes
@@ -145,16 +147,30 @@ def expected(answer: GitResult, ok: Collection[int] | None) -> GitResult:
     return answer
 
 
+class Names(Protocol):
+    """Answers what names stand for without a process for each question (`ktxkit.git.objects.RunReader`)."""
+
+    def serves(self, cwd: Path) -> bool: ...
+
+    def find(self, name: str) -> tuple[str, str, int] | None: ...
+
+
 class Git:
     """A runner bound to a directory and an environment."""
 
     def __init__(
-        self, cwd: Path, env: Mapping[str, str], config: Mapping[str, str] | None = None, fds: Collection[int] = ()
+        self,
+        cwd: Path,
+        env: Mapping[str, str],
+        config: Mapping[str, str] | None = None,
+        fds: Collection[int] = (),
+        names: Names | None = None,
     ) -> None:
         self.cwd = cwd
         self.env = dict(env)
         self.config = dict(config or {})
         self.fds = tuple(fds)
+        self.names = names
 
     @classmethod
     def scrub(cls, cwd: Path, environ: Mapping[str, str]) -> Git:
@@ -168,20 +184,24 @@ class Git:
 
     def at(self, cwd: Path) -> Git:
         """The same runner in another directory."""
-        return type(self)(cwd, self.env, self.config, self.fds)
+        return type(self)(cwd, self.env, self.config, self.fds, self.names)
 
     def having(self, **env: str) -> Git:
         """The same runner with more environment."""
-        return type(self)(self.cwd, {**self.env, **env}, self.config, self.fds)
+        return type(self)(self.cwd, {**self.env, **env}, self.config, self.fds, self.names)
 
     def configured(self, **config: str) -> Git:
         """The same runner with more configuration; `core_fsync="x"` is `core.fsync=x`."""
         pairs = {key.replace("_", ".", 1): value for key, value in config.items()}
-        return type(self)(self.cwd, self.env, {**self.config, **pairs}, self.fds)
+        return type(self)(self.cwd, self.env, {**self.config, **pairs}, self.fds, self.names)
 
     def holding(self, fd: int) -> Git:
         """The same runner, whose children keep a descriptor open: a lock on it lasts until they have ended too."""
-        return type(self)(self.cwd, self.env, self.config, (*self.fds, fd))
+        return type(self)(self.cwd, self.env, self.config, (*self.fds, fd), self.names)
+
+    def asking(self, names: Names | None) -> Git:
+        """The same runner, which asks `names` what refs and ids stand for where that serves its directory."""
+        return type(self)(self.cwd, self.env, self.config, self.fds, names)
 
     def environment(self) -> dict[str, str]:
         """The environment of a call: the pinned configuration goes in through GIT_CONFIG_COUNT, argv stays readable."""
@@ -229,14 +249,19 @@ class Git:
         asked = (self.env.get("GIT_OBJECT_DIRECTORY") or str(self.cwd), revision, kind)
         if asked in _peeled:
             return _peeled[asked]
-        answer = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{{kind}}}", ok=None)
-        if answer.status != 0 or not answer.out:
-            return None
-        if FULL_ID.fullmatch(revision):
+        found = self._peeled(revision, kind)
+        if found is not None and FULL_ID.fullmatch(revision):
             if len(_peeled) >= PEELED_KEPT:
                 _peeled.clear()
-            _peeled[asked] = answer.text
-        return answer.text
+            _peeled[asked] = found
+        return found
+
+    def _peeled(self, revision: str, kind: str) -> str | None:
+        if self.names is not None and ANSWERED.fullmatch(revision) and self.names.serves(self.cwd):
+            known = self.names.find(f"{revision}^{{{kind}}}")
+            return known[0] if known is not None else None
+        answer = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{{kind}}}", ok=None)
+        return answer.text if answer.status == 0 and answer.out else None
 
     def start(self, *args: Argument, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
         """A git that goes on while we talk to it (`cat-file --batch` and its kin)."""

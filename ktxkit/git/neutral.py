@@ -20,7 +20,7 @@ from typing import Protocol
 from ktxkit.base import files
 from ktxkit.git.git import Git, scrubbed
 from ktxkit.git.listing import TreeDiff
-from ktxkit.git.objects import Objects, Promised, promised
+from ktxkit.git.objects import Objects, Promised, RunReader, promised
 from ktxkit.git.repository import Repository
 from ktxkit.store.store import Store
 
@@ -58,9 +58,13 @@ class Placed(Protocol):
     def writable_store(self) -> Store: ...
 
     @property
+    def cwd(self) -> Path: ...
+
+    @property
     def env(self) -> Mapping[str, str]: ...
 
     pool: Pool | None
+    reader: RunReader | None
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,31 @@ def pooled(world: Placed) -> Iterator[None]:
     finally:
         world.pool.close()
         world.pool = before
+
+
+@contextmanager
+def reading(world: Placed) -> Iterator[None]:
+    """For the block, one reader answers for refs and objects of the repository; it starts at its first question."""
+    if world.reader is not None:
+        yield
+        return
+    place = world.repository.place
+    world.reader = RunReader(Git.scrub(place, world.env), {world.cwd, place})
+    try:
+        yield
+    finally:
+        world.reader.close()
+        world.reader = None
+
+
+@contextmanager
+def open_objects(world: Placed) -> Iterator[Objects]:
+    """A reader of the repository's objects for the block: that of the run where it has one."""
+    if world.reader is not None and world.reader.serves(world.cwd):
+        yield world.reader.objects
+        return
+    with Objects(Git.scrub(world.cwd, world.env)) as objects:
+        yield objects
 
 
 @contextmanager

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, TypeVar
 
 from ktxkit.base import process
 from ktxkit.base.errors import BrokenContract, CannotRun
@@ -29,22 +29,31 @@ from ktxkit.git.rules.patch import Content
 ENTRIES_KEPT = 60_000  # of trees that were read, those used last: some 12 MB, however long a run is
 AHEAD, SMALL = 64, 1024 * 1024  # objects of one exchange; bytes of one that is read in it
 CHUNK = 1024 * 1024  # bytes of a blob held at once where it is only hashed
+SAID = 4000  # bytes of its stderr that are kept
+T = TypeVar("T")
 
 
 LISTED = TreeListings(LISTED_KEPT)
 
 
 class Objects:
-    """A reader of objects. Thread-safe; close it, or use it in a `with`."""
+    """A reader of objects. Thread-safe; close it, or use it in a `with`. A killed one is replaced, and asked again."""
 
     def __init__(self, git: Git) -> None:
         self._git = git
         self._lock = threading.Lock()
-        self._child = git.start("cat-file", "--batch-command")
+        self._start()
         self._ahead: dict[str, bytes] = {}
         self._trees: dict[str, list[tuple[str, bytes, str]]] = {}
         self._held = 0
         self._memory = threading.Lock()
+
+    def _start(self) -> None:
+        self._child = self._git.start("cat-file", "--batch-command")
+        self._unread = False  # a question was sent whose answer is not read to its end
+        self._said = b""
+        assert self._child.stderr is not None
+        os.set_blocking(self._child.stderr.fileno(), False)
 
     def __enter__(self) -> Objects:
         return self
@@ -63,27 +72,69 @@ class Objects:
 
     def _ask(self, verb: str, name: str) -> tuple[str, str, int] | None:
         """Id, type and size in bytes, or None where there is no such object."""
-        assert self._child.stdin is not None and "\n" not in name
+        assert "\n" not in name
+        self._send(f"{verb} {name}\n")
+        found = self._answer()
+        self._unread = found is not None and verb == "contents"
+        return found
+
+    def _send(self, questions: str) -> None:
+        if self._unread:  # by an interrupt: what the pipe still holds would be taken for the answer to the next
+            self._restart()
+        assert self._child.stdin is not None
+        self._unread = True
         try:
-            self._child.stdin.write(f"{verb} {name}\n".encode())
+            self._child.stdin.write(questions.encode("utf-8", "surrogateescape"))
             self._child.stdin.flush()
         except BrokenPipeError as error:
             raise self._ended() from error
-        return self._answer()
 
     def _answer(self) -> tuple[str, str, int] | None:
         line = self._out.readline()
-        if not line:
+        if not line.endswith(b"\n"):
             raise self._ended()
         head = line.decode("utf-8", "replace").rstrip("\n")
         words = head.split(" ")
         if len(words) != 3 or not words[2].isdigit():
+            self._hear()  # a broken ref is a line on its stderr each time: a pipe that fills up would stop it
             return None
         return words[0], words[1], int(words[2])
 
+    def _body(self, size: int) -> bytes:
+        """The content that follows an answer, and its end of line."""
+        data = self._part(size)
+        self._part(1)
+        return data
+
+    def _part(self, size: int) -> bytes:
+        data = self._out.read(size)
+        if len(data) != size:
+            raise self._ended()
+        return data
+
+    def _hear(self) -> None:
+        assert self._child.stderr is not None
+        self._said = (self._said + (self._child.stderr.read() or b""))[-SAID:]
+
+    def _restart(self) -> None:
+        self._child.kill()
+        process.end_reader(self._child)
+        self._start()
+
+    def _retried(self, question: Callable[[], T]) -> T:
+        """The answer; where the reader ended meanwhile (somebody killed it), that of a new one. Raises CannotRun."""
+        with self._lock:
+            try:
+                return question()
+            except CannotRun:
+                self._restart()
+                return question()
+
     def _ended(self) -> CannotRun:
         """git ended although we still ask: what it said is why (a repository whose configuration it cannot read)."""
-        said = self._child.stderr.read().decode("utf-8", "replace").strip() if self._child.stderr is not None else ""
+        self._child.wait()
+        self._hear()
+        said = self._said.decode("utf-8", "replace").strip()
         return CannotRun(
             f"git cat-file ended early: {said or 'it said nothing'}",
             where=str(self._git.cwd),
@@ -91,9 +142,8 @@ class Objects:
         )
 
     def find(self, name: str) -> tuple[str, str, int] | None:
-        """Id, type and size in bytes of what a name stands for, or None."""
-        with self._lock:
-            return self._ask("info", name)
+        """Id, type and size in bytes of what a name stands for now, or None."""
+        return self._retried(lambda: self._ask("info", name))
 
     def size(self, oid: str) -> int:
         """Bytes of an object. Raises BrokenContract where it is missing."""
@@ -101,64 +151,60 @@ class Objects:
 
     def read(self, oid: str) -> bytes:
         """An object's whole content. Raises BrokenContract where it is missing."""
-        with self._lock:
-            if oid in self._ahead:
-                return self._ahead.pop(oid)
-            _, _, size = self._need(oid, self._ask("contents", oid))
-            data = self._out.read(size)
-            self._out.read(1)
+        return self._retried(lambda: self._contents(oid))
+
+    def _contents(self, oid: str) -> bytes:
+        if oid in self._ahead:
+            return self._ahead.pop(oid)
+        _, _, size = self._need(oid, self._ask("contents", oid))
+        data = self._body(size)
+        self._unread = False
         return data
 
     def each(self, oids: Sequence[str]) -> Iterator[bytes]:
         """The contents of objects, in order: small ones in exchanges of many, not one by one. Raises as `read` does."""
         for start in range(0, len(oids), AHEAD):
             part = oids[start : start + AHEAD]
-            with self._lock:
-                self._fetch(list(dict.fromkeys(part)))
+            self._fetch(list(dict.fromkeys(part)))
             yield from map(self.read, part)
             self._ahead.clear()
 
     def _fetch(self, oids: list[str]) -> None:
         """Keep the contents of those that are there and small. What is written fits into a pipe: nobody waits."""
-        sizes = dict(zip(oids, self._exchange("info", oids), strict=True))
+        sizes = dict(zip(oids, self._retried(lambda: self._sizes(oids)), strict=True))
         small = [oid for oid, size in sizes.items() if size is not None and size <= SMALL]
-        for oid, size in zip(small, self._exchange("contents", small), strict=True):
-            assert size is not None
-            self._ahead[oid] = self._out.read(size)
-            self._out.read(1)
+        self._ahead |= self._retried(lambda: self._small(small))
 
-    def _exchange(self, verb: str, oids: list[str]) -> Iterator[int | None]:
-        assert self._child.stdin is not None
-        try:
-            self._child.stdin.write("".join(f"{verb} {oid}\n" for oid in oids).encode())
-            self._child.stdin.flush()
-        except BrokenPipeError as error:
-            raise self._ended() from error
-        for _ in oids:
-            found = self._answer()
-            yield None if found is None else found[2]
+    def _sizes(self, oids: list[str]) -> list[int | None]:
+        self._send("".join(f"info {oid}\n" for oid in oids))
+        found = [self._answer() for _ in oids]
+        self._unread = False
+        return [None if one is None else one[2] for one in found]
+
+    def _small(self, oids: list[str]) -> dict[str, bytes]:
+        self._send("".join(f"contents {oid}\n" for oid in oids))
+        found = {oid: self._body(self._need(oid, self._answer())[2]) for oid in oids}
+        self._unread = False
+        return found
 
     def content(self, oid: str) -> Content:
         """Size, digest and whether a NUL is in it, a chunk at a time."""
         from blake3 import blake3
 
-        hasher, binary = blake3(), False
-        with self._lock:
+        def hashed() -> Content:
+            hasher, binary = blake3(), False
             _, _, size = self._need(oid, self._ask("contents", oid))
             left = size
             while left:
-                chunk = self._out.read(min(left, CHUNK))
-                if not chunk:
-                    raise BrokenContract(
-                        f"object {oid} ends early",
-                        where=str(self._git.cwd),
-                        hint="git fsck tells whether the repository is whole",
-                    )
+                chunk = self._part(min(left, CHUNK))
                 hasher.update(chunk)
                 binary = binary or b"\0" in chunk
                 left -= len(chunk)
-            self._out.read(1)
-        return Content(size, binary, f"b3:{hasher.hexdigest()}")
+            self._body(0)
+            self._unread = False
+            return Content(size, binary, f"b3:{hasher.hexdigest()}")
+
+        return self._retried(hashed)
 
     def _need(self, oid: str, found: tuple[str, str, int] | None) -> tuple[str, str, int]:
         if found is None:
@@ -217,6 +263,39 @@ class Objects:
             tree = found[2]
         found = next((e for e in self.level(tree) if e[1] == last), None)
         return TreeEntry(found[0], path, found[2]) if found else None
+
+
+class RunReader:
+    """The reader of the user's repository that a long run has, started at its first question.
+
+    It answers what a name stands for as a process of its own would: git reads a loose ref anew at each question, and
+    packed-refs where its stat changed (refs/files-backend.c, refs/packed-backend.c). Thread-safe.
+    """
+
+    def __init__(self, git: Git, places: Collection[Path]) -> None:
+        self._git = git.configured(core_warnAmbiguousRefs="false")
+        self._places = frozenset(places)
+        self._lock = threading.Lock()
+        self._objects: Objects | None = None
+
+    def serves(self, cwd: Path) -> bool:
+        """Whether a git that runs in `cwd` would see the same refs and objects."""
+        return cwd in self._places
+
+    @property
+    def objects(self) -> Objects:
+        with self._lock:
+            if self._objects is None:
+                self._objects = Objects(self._git)
+            return self._objects
+
+    def find(self, name: str) -> tuple[str, str, int] | None:
+        """Id, type and size in bytes of what a name stands for now, or None."""
+        return self.objects.find(name)
+
+    def close(self) -> None:
+        if self._objects is not None:
+            self._objects.close()
 
 
 def parse_tree(data: bytes, width: int) -> list[tuple[str, bytes, str]]:

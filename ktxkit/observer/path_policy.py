@@ -12,7 +12,7 @@ from ktxkit.base import files
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import BrokenContract
-from ktxkit.git.git import Git
+from ktxkit.git.neutral import open_objects
 from ktxkit.observer.rules.paths_policy import CandidatePathPolicy, IgnoreRules, from_lease, rules_of
 from ktxkit.observer.rules.status import attempt_name
 from ktxkit.store.rules import names
@@ -96,13 +96,13 @@ def ignore_rules(world: World, base: str) -> IgnoreRules:
 
 def _ignore_files(world: World, base: str) -> list[tuple[bytes, bytes]]:
     """Path and content of each `.gitignore` of a commit."""
-    git = world.git.at(world.repository.place)
-    blobs = []
-    for line in git.run("ls-tree", "-r", "-z", "--full-tree", base).nul:
-        facts, _, path = line.partition(b"\t")
-        if path.rpartition(b"/")[2] == b".gitignore" and facts.startswith(b"100"):
-            blobs.append((path, facts.split()[2].decode("ascii")))
-    return [(path, _blob(git, oid)) for path, oid in blobs]
+    with open_objects(world) as objects:
+        tree = objects.find(f"{base}^{{tree}}")
+        if tree is None:
+            raise BrokenContract(f"base {base} is not in this repository", outcome="missing_base", hint="fetch it")
+        entries = objects.tree(tree[0])
+        found = [e for e in entries if e.path.rpartition(b"/")[2] == b".gitignore" and e.mode.startswith("100")]
+        return [(entry.path, objects.read(entry.oid)) for entry in found]
 
 
 def excluded_here(world: World) -> bytes:
@@ -112,7 +112,3 @@ def excluded_here(world: World) -> bytes:
         return files.read(path, EXCLUDE_LIMIT) if os.path.lexists(path) else b""
     except BrokenContract:
         return b""  # a link, or absurdly long: git does not follow the one, and nobody wrote the other
-
-
-def _blob(git: Git, oid: str) -> bytes:
-    return git.run("cat-file", "blob", oid).out

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ktxkit.base.clock import Clock
     from ktxkit.git.git import Git
     from ktxkit.git.neutral import Pool
+    from ktxkit.git.objects import RunReader
     from ktxkit.git.repository import Repository
     from ktxkit.store.store import Store
 
@@ -29,6 +30,7 @@ class World:
         self._ktx_dir = ktx_dir if ktx_dir is not None else self.env.get("KTX_DIR") or None
         self._clock = clock
         self.pool: Pool | None = None  # a long run's neutral directories (git/neutral.py)
+        self.reader: RunReader | None = None  # a long run's reader of refs and objects (git/neutral.py)
 
     @classmethod
     def here(cls, directory: str | None, ktx_dir: str | None, environ: Mapping[str, str]) -> World:
@@ -43,7 +45,7 @@ class World:
     def at(self, directory: Path) -> World:
         """The same world, standing elsewhere. An explicit store stays; a found one is found again."""
         there = World(directory, self.env, ktx_dir=self._ktx_dir, clock=self._clock)
-        there.pool = self.pool
+        there.pool, there.reader = self.pool, self.reader
         return there
 
     @cached_property
@@ -52,9 +54,13 @@ class World:
 
         return self._clock or SystemClock()
 
-    @cached_property
+    @property
     def git(self) -> Git:
         """The scrubbed runner, at `cwd`."""
+        return self._git if self.reader is None else self._git.asking(self.reader)
+
+    @cached_property
+    def _git(self) -> Git:
         from ktxkit.git.git import Git
 
         return Git.scrub(self.cwd, self.env)
