@@ -6,6 +6,7 @@ The remote: which branch is its default, and fetching, which may fail without st
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,9 @@ from pathlib import Path
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import printable
 from ktxkit.git.git import Begun, Git, GitFailed, GitResult
+
+PLAIN_HEAD = re.compile(rb"ref: refs/heads/[^\x00-\x20\x7f~^:?*\[\\]+\n")
+NO_FILES_BACKEND = b"ref: refs/heads/.invalid\n"
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,19 @@ class Repository:
 
     def _common_is_bare(self) -> bool:
         return self.bare and not self.linked
+
+    def branch(self, git: Git) -> str | None:
+        """The full ref that HEAD of this checkout names, born or not; None where HEAD is detached.
+
+        Read from its file where that says it plainly (gitrepository-layout(5), "HEAD"); a reftable repository has a
+        branch there that cannot be, and git is asked, as it is of a link (core.preferSymlinkRefs).
+        """
+        head = self.git_dir / "HEAD"
+        said = head.read_bytes() if not head.is_symlink() else b""
+        if PLAIN_HEAD.fullmatch(said) and said != NO_FILES_BACKEND:
+            return os.fsdecode(said[5:-1])
+        answer = git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1, 128))
+        return answer.text if answer.status == 0 else None
 
     @property
     def place(self) -> Path:

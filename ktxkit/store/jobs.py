@@ -276,11 +276,10 @@ def target_ref(world: World, name: str) -> str:
     Raises CannotRun.
     """
     if not name:
-        head = world.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1, 128))
-        if head.status != 0:
+        name = world.repository.branch(world.git) or ""
+        if not name:
             hint = "name it: --target BRANCH, or `target` in the job file"
             raise CannotRun("HEAD is detached: which branch is the target?", hint=hint)
-        name = head.text
     ref = name if name.startswith("refs/") else f"refs/heads/{name}"
     if world.git.resolve(ref) is None:
         hint = "an unborn branch has none: make a first commit, or name another branch as the target"

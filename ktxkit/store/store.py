@@ -6,6 +6,7 @@ A question that needs only a place in it is answered before contracts and files 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ktxkit.git.repository import Repository
 
 PROBE = "ktx-ignore-probe"  # a name inside the store that must be ignored
+Rules = tuple[tuple[int, ...] | None, ...]  # what stat says of each file that ignore rules are read from
 
 
 class Store:
@@ -27,6 +29,7 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.ignored_by: Rules | None = None  # the files whose rules git was last seen to ignore it by
 
     def path(self, relative: str) -> Path:
         """The place of a relative path; it never leaves the store."""
@@ -135,30 +138,70 @@ def ensure_ignored(store: Store, repository: Repository, git: Git) -> None:
 
 
 def _exclude(store: Store, repository: Repository, git: Git) -> None:
-    from ktxkit.base import files
-    from ktxkit.base.lock import flocked_directory
-
     main = store.root.parent
     if repository.common_dir == store.root or repository.common_dir in store.root.parents:
         return  # inside the git directory: git never looks there
     top = _top_of(main, repository, git)
     if top is None:
         return  # KTX_DIR outside any repository
-    inside = os.path.relpath(store.root, top)
-    if is_ignored(git.at(main), store):
+    own = Path(top) == repository.top
+    rules = _rules_of(store, repository, Path(top)) if own else None
+    if rules is not None and rules == store.ignored_by:
         return
-    named = git.at(main).text("rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
-    exclude = Path(os.path.realpath(named))  # a linked exclude file stays linked
-    files.make_dirs(exclude.parent, 0o755)
-    with flocked_directory(exclude.parent):
-        if not is_ignored(git.at(main), store):  # nobody wrote the rule while we waited
-            _add_rule(exclude, b"/" + _escaped(os.fsencode(inside)) + b"/\n")
-    if not is_ignored(git.at(main), store):
-        raise CannotRun(
-            "git does not ignore the store although info/exclude names it",
-            where=str(exclude),
-            hint="a later rule includes it again (a '!' pattern in .gitignore?); remove that rule or set KTX_DIR",
-        )
+    asked = git.at(main)
+    if (rules is not None and _no_rule(store, repository, Path(top))) or not is_ignored(asked, store):
+        exclude = _exclude_file(main, repository, git, own=own)
+        _add_rule(exclude, os.path.relpath(store.root, top), lambda: is_ignored(asked, store))
+        rules = _rules_of(store, repository, Path(top)) if own else None
+        if not is_ignored(asked, store):
+            raise CannotRun(
+                "git does not ignore the store although info/exclude names it",
+                where=str(exclude),
+                hint="a later rule includes it again (a '!' pattern in .gitignore?); remove that rule or set KTX_DIR",
+            )
+    store.ignored_by = rules
+
+
+def _exclude_file(main: Path, repository: Repository, git: Git, *, own: bool) -> Path:
+    """`info/exclude` of the checkout that `main` is in; a linked one stays linked. Source: gitrepository-layout(5)."""
+    if own:
+        return Path(os.path.realpath(repository.common_dir / "info" / "exclude"))
+    return Path(
+        os.path.realpath(git.at(main).text("rev-parse", "--path-format=absolute", "--git-path", "info/exclude"))
+    )
+
+
+def _rules_of(store: Store, repository: Repository, top: Path) -> Rules:
+    """The files that decide whether git ignores the store, as they are now: while they stay so, its answer does.
+
+    Source: gitignore(5); the user's own file has no say (`is_ignored`).
+    """
+    configs = (repository.common_dir / name for name in ("config", "config.worktree"))
+    return tuple(_stat_of(path) for path in (*_rule_files(store, repository, top), *configs))
+
+
+def _rule_files(store: Store, repository: Repository, top: Path) -> list[Path]:
+    inside = store.root.relative_to(top).parts
+    folders = [top.joinpath(*inside[:depth]) for depth in range(len(inside) + 1)]
+    return [*(folder / ".gitignore" for folder in folders), repository.common_dir / "info" / "exclude"]
+
+
+def _no_rule(store: Store, repository: Repository, top: Path) -> bool:
+    """Whether no file says anything that could ignore the store: git need not be asked. Source: gitignore(5)."""
+    for path in filter(os.path.lexists, _rule_files(store, repository, top)):
+        if path.is_symlink() or not path.is_file() or not os.access(path, os.R_OK):
+            return False
+        if any(line.strip() and not line.startswith(b"#") for line in path.read_bytes().splitlines()):
+            return False
+    return True
+
+
+def _stat_of(path: Path) -> tuple[int, ...] | None:
+    try:
+        info = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None  # not there, or not to be read: git takes no rule from it either
+    return info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
 def _top_of(main: Path, repository: Repository, git: Git) -> str | None:
@@ -169,13 +212,21 @@ def _top_of(main: Path, repository: Repository, git: Git) -> str | None:
     return answer.text if answer is not None and answer.status == 0 else None
 
 
-def _add_rule(exclude: Path, rule: bytes) -> None:
+def _add_rule(exclude: Path, inside: str, enough: Callable[[], bool]) -> None:
+    """Append the rule for the store's place in the checkout. `enough`: whether what another process wrote while we
+    waited ignores it already."""
     from ktxkit.base import files
+    from ktxkit.base.lock import flocked_directory
 
-    old = files.read(exclude) if exclude.exists() else b""
-    lead = b"" if not old or old.endswith(b"\n") else b"\n"
-    mode = exclude.stat().st_mode & 0o777 if exclude.exists() else 0o644
-    files.write_atomic(exclude, old + lead + rule, mode=mode)
+    files.make_dirs(exclude.parent, 0o755)
+    before = _stat_of(exclude)
+    with flocked_directory(exclude.parent):
+        if _stat_of(exclude) != before and enough():
+            return
+        old = files.read(exclude) if exclude.exists() else b""
+        lead = b"" if not old or old.endswith(b"\n") else b"\n"
+        mode = exclude.stat().st_mode & 0o777 if exclude.exists() else 0o644
+        files.write_atomic(exclude, old + lead + b"/" + _escaped(os.fsencode(inside)) + b"/\n", mode=mode)
 
 
 def is_ignored(git: Git, store: Store) -> bool:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from ktxkit.base.errors import CannotRun
+from ktxkit.git.git import Git
+from ktxkit.store import store as effects
 from ktxkit.store.world import World
 from tests.support.repos import Repo
 
@@ -70,3 +72,24 @@ def test_two_first_ones_write_one_after_the_other(repo: Repo) -> None:
         ours.join()
     assert exclude.read_text() == "mine\n/.ktx/\n"
     assert (repo.path / ".ktx").is_dir()
+
+
+def test_asked_again_only_where_a_rule_may_have_changed(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(repo.path, os.environ)
+    store = world.writable_store
+    asked, ask = [], effects.is_ignored
+
+    def noted(git: Git, store: effects.Store) -> bool:
+        asked.append(store.root)
+        return ask(git, store)
+
+    monkeypatch.setattr(effects, "is_ignored", noted)
+    for _ in range(3):
+        effects.ensure_ignored(store, world.repository, world.git)
+    assert asked == []
+    repo.write(".git/info/exclude", "mine\n")
+    effects.ensure_ignored(store, world.repository, world.git)
+    assert excludes(repo) == ["mine", "/.ktx/"], "a rule that was taken away is written again"
+    repo.write(".gitignore", "!/.ktx/\n")
+    with pytest.raises(CannotRun, match="does not ignore"):
+        effects.ensure_ignored(store, world.repository, world.git)
