@@ -28,7 +28,7 @@ WHY = {
         "it made, flushed; the peer flushes nothing. The ratio falls with the size (0.36 with 3,000 files)."
     ),
     "job-run, units of 10 s, 64 at once": (
-        "A unit's worktree is opened, collected, integrated and removed in 29 git calls and some ten flushes: 0.2 s of "
+        "A unit's worktree is opened, collected, integrated and removed in 24 git calls and some ten flushes: 0.2 s of "
         "processor time for each. 64 begin at once and 64 end at once; between, units that run hide it: on a machine "
         "busy with other work the ratio was 1.97 with 128 units and 1.67 with 256. The commands alone only sleep."
     ),

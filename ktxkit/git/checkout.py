@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ktxkit.base import files, process
 from ktxkit.git import child
@@ -85,13 +86,37 @@ def fast_forward(git: Git, new: str) -> GitResult:
     return git.run(*FAST_FORWARD, new, ok=None)
 
 
-def can_smudge(git: Git, entries: Sequence[Entry], new: str, scratch: Path) -> str:
+class UserSettings(NamedTuple):
+    """What a landing needs to know of the user's configuration."""
+
+    filters: bool  # one is configured that writes files
+    sign: bool  # `commit.gpgSign`
+    name: str
+    email: str
+
+
+SETTINGS = r"^(filter\..*\.(smudge|process)|commit\.gpgsign|user\.(name|email))$"
+
+
+def settings_of(git: Git) -> UserSettings:
+    """The user's settings where `git` runs, in one question. Raises GitFailed for a value that git cannot read."""
+    found = {}
+    for entry in git.run("config", "-z", "--get-regexp", SETTINGS, ok=(0, 1)).nul:
+        key, _, value = entry.partition(b"\n")
+        found[key] = value.decode("utf-8", "surrogateescape")
+    return UserSettings(
+        filters=any(key.startswith(b"filter.") for key in found),
+        sign=b"commit.gpgsign" in found and git.text("config", "--type=bool", "commit.gpgSign") == "true",
+        name=found.get(b"user.name", ""),
+        email=found.get(b"user.email", ""),
+    )
+
+
+def cannot_smudge(git: Git, entries: Sequence[Entry], new: str, scratch: Path) -> str:
     """Why the files of a change cannot be written here: a required filter that fails. Empty where they can.
 
-    Only where a filter is configured at all, since it writes them once more.
+    To be asked only where a filter is configured at all, since it writes them once more.
     """
-    if git.run("config", "--get-regexp", r"^filter\..*\.(smudge|process)$", ok=(0, 1)).status != 0:
-        return ""
     wanted = [entry.path for entry in entries if entry.new.kind in ("regular", "executable")]
     private = git.having(GIT_INDEX_FILE=str(scratch / "index"))
     private.run("read-tree", new)
@@ -180,6 +205,13 @@ def index_has(git: Git, entries: Sequence[Entry]) -> bool:
     return have == {(e.new.mode, e.new.oid, e.path) for e in entries if e.new.mode != ABSENT}
 
 
+def head_of(git: Git) -> tuple[str, str]:
+    """The commit of HEAD and the full ref of its branch ("HEAD": it is detached); empty where it has no commit."""
+    answer = git.run("rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD", ok=None)
+    head, _, branch = answer.text.partition("\n")
+    return (head, branch) if answer.status == 0 else ("", "")
+
+
 def status_of(git: Git) -> Status:
-    """The status to compare before and after, with ignored files, and ignored directories as such."""
-    return child.read_status(git, ignored="matching")
+    """The status to compare before and after, with HEAD, ignored files, and ignored directories as such."""
+    return child.looked(child.begin_look(git, ignored="matching"))

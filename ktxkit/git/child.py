@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ktxkit.base import files
 from ktxkit.base.errors import KtxError, Refused
+from ktxkit.base.identity import git_dir_of
 from ktxkit.base.reading import OPEN_DIRECTORY, small_file
 from ktxkit.git.git import Begun, Git, GitFailed
 from ktxkit.git.rules.child import ChildState, Status, parse_status
@@ -232,9 +233,16 @@ def looked(look: Begun) -> Status:
 
 
 def operations(git: Git) -> tuple[str, ...]:
-    """What is not finished here: a merge, a rebase and their kin."""
-    mark = git.text("rev-parse", "--path-format=absolute", "--git-path", FIRST_MARK)
-    return _unfinished(mark.removesuffix(FIRST_MARK))
+    """What is not finished in the checkout that `git` runs at the top of: a merge, a rebase and their kin."""
+    return _unfinished(f"{git_dir(git)}/")
+
+
+def git_dir(git: Git) -> Path:
+    """The git directory of the checkout that `git` runs at the top of; git is asked where no plain `.git` says it.
+
+    Source: gitrepository-layout(5), "gitfile".
+    """
+    return git_dir_of(git.cwd) or Path(git.text("rev-parse", "--absolute-git-dir"))
 
 
 def _unfinished(admin: str) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ def expected(answer: GitResult, ok: Collection[int] | None) -> GitResult:
     return answer
 
 
-class Names(Protocol):
+class NameLookup(Protocol):
     """Answers what names stand for without a process for each question (`ktxkit.git.objects.RunReader`)."""
 
     def serves(self, cwd: Path) -> bool: ...
@@ -164,7 +164,7 @@ class Git:
         env: Mapping[str, str],
         config: Mapping[str, str] | None = None,
         fds: Collection[int] = (),
-        names: Names | None = None,
+        names: NameLookup | None = None,
     ) -> None:
         self.cwd = cwd
         self.env = dict(env)
@@ -199,7 +199,7 @@ class Git:
         """The same runner, whose children keep a descriptor open: a lock on it lasts until they have ended too."""
         return type(self)(self.cwd, self.env, self.config, (*self.fds, fd), self.names)
 
-    def asking(self, names: Names | None) -> Git:
+    def asking(self, names: NameLookup | None) -> Git:
         """The same runner, which asks `names` what refs and ids stand for where that serves its directory."""
         return type(self)(self.cwd, self.env, self.config, self.fds, names)
 

@@ -55,15 +55,17 @@ class HeldBranch:
         What the holding was for must not be reported as failed because of it, nor may it hide why it failed.
         """
         with suppress(OSError):
-            self.note(**facts)
+            if any(self.document.get(key) != value for key, value in facts.items()):
+                self.note(**facts)
 
     def begin(self, step: str, intent: str) -> None:
         """A step begins whose intent will be at that place: recovery looks there."""
-        self.note(pending={"step": step, "intent": intent, "nonce": self.nonce})
+        phase = "held" if self.document["phase"] == "idle" else self.document["phase"]
+        self.note(phase=phase, pending={"step": step, "intent": intent, "nonce": self.nonce})
 
     def settle(self, head: str | None = None) -> None:
-        """The pending step has its receipt, or has left nothing; the branch is at `head`."""
-        self.note(pending=None, verification=None, **({"head": head} if head else {}))
+        """The pending step has its receipt, or has left nothing; the branch is at `head`, and nothing goes on."""
+        self.note(pending=None, verification=None, phase="idle", **({"head": head} if head else {}))
 
 
 @contextmanager

@@ -31,11 +31,11 @@ def work_in(place: LeaseLocation, lease: Document, path: Path) -> HeldWork:
     Of a unit that counts as work which collecting would take; elsewhere everything that git does not ignore.
     """
     git = _reader(place.world, lease, path)
-    asked = ("HEAD", "HEAD^{tree}", f"{lease['base']}^{{tree}}", "--path-format=absolute", "--git-path", "modules")
-    head, head_tree, base_tree, modules = git.text("rev-parse", *asked).split("\n", 3)
+    asked = ("HEAD", "HEAD^{tree}", f"{lease['base']}^{{tree}}", "--symbolic-full-name", "HEAD")
+    answer = git.text("rev-parse", *asked, "--path-format=absolute", "--git-path", "modules")
+    head, head_tree, base_tree, named, modules = answer.split("\n", 4)
+    branch = named if named != "HEAD" else ""
     held = _content(place, lease, git, head)
-    symbolic = git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
-    branch = symbolic.text if symbolic.status == 0 else ""
     others = (f"--exclude={branch.removeprefix('refs/heads/')}", *KEPT)
     own = head != lease["base"] and git.text("rev-list", "--max-count=1", head, "--not", lease["base"], *others)
     return HeldWork(

@@ -213,9 +213,10 @@ def _applied(work: PatchApplication, offer: Offer, document: Document) -> Docume
     if judged.outcome != "accepted":
         return receipt
     git = target.runner(work.held, work.top)
-    status = target.require_free(work.world, git, judged.entries, judged.tree)
+    free = target.require_free(work.world, git, judged.entries, judged.tree)
     message = f"{work.how.message.strip() or f'Apply {work.patch.name}'}\n"
-    commit, _ = target.commit_for_user(work.world, work.neutral, judged.tree, work.before, message, sign=False)
+    settings = target.settings_for_commits(work.world, git, free)._replace(sign=False)
+    commit, _ = target.commit_for_user(work.world, work.neutral, judged.tree, work.before, message, settings)
     place = names.branch_intent(work.ref)
     work.held.begin("apply-file", place)
     if work.how.verify:
@@ -227,7 +228,7 @@ def _applied(work: PatchApplication, offer: Offer, document: Document) -> Docume
     receipt |= {"after": commit, "commit": commit, "tree": judged.tree}
     work.world.writable_store.write("intent", place, _intent(work) | _follows(work, receipt))
     with naming_what_moved(work.world, work.held, place, "the patch is applied", "any command on that branch"):
-        target.move_checkout(work.held, git, work.ref, work.before, commit, judged.entries, status)
+        target.move_checkout(work.held, git, work.ref, work.before, commit, judged.entries, free.status)
         work.world.writable_store.write("receipt", names.branch_receipt(work.ref), receipt)
         work.world.writable_store.remove(place)
         work.held.settle()

@@ -15,6 +15,7 @@ from pathlib import Path
 from ktxkit.base import files
 from ktxkit.base.rules.digests import digest, digest_of
 from ktxkit.base.rules.text import printable
+from ktxkit.git.child import git_dir
 from ktxkit.git.git import Git
 from ktxkit.git.repository import Repository
 from ktxkit.store.rules import names
@@ -22,6 +23,7 @@ from ktxkit.store.store import Store
 from ktxkit.work.rules import shared_state as core
 
 Facts = dict[tuple[str, str], str]
+ConfigEntries = list[tuple[Path | None, str, bytes]]  # the file of a setting (resolved), its key, its value
 ONCE = ("patch", "receipt", "verdict")  # documents of a unit that are written once per attempt
 MOVES = ("state", "closedAt", "outcome", "atticRef")  # what a closing changes of a lease
 IN_TURN = 50  # units whose documents are looked at beside those that are at work
@@ -49,7 +51,6 @@ class Fingerprinter:
     _memory: dict[Path, tuple[str, dict[str, str]]] = field(default_factory=dict, compare=False)
     _units: dict[str, Facts] = field(default_factory=dict, compare=False)
     _turn: list[int] = field(default_factory=lambda: [0], compare=False)
-    _admins: dict[Path, Path] = field(default_factory=dict, compare=False)
 
     def take(self, quiet: Mapping[str, Path] | None = None, fresh: Collection[str] | None = None) -> Facts:
         """The facts now. `quiet`: worktrees of units (`0001-key` to path) that nobody should be working in.
@@ -60,7 +61,8 @@ class Fingerprinter:
         facts: Facts = {}
         for top in self._checkouts():
             facts |= self._checkout(top)
-        facts |= self._refs() | self._shared() | self._hooks() | self._documents(fresh)
+        settings = self._settings()
+        facts |= self._refs() | self._shared(settings) | self._hooks(settings) | self._documents(fresh)
         for unit, path in (quiet or {}).items():
             facts |= self._sibling(unit, path)
         return facts
@@ -86,9 +88,7 @@ class Fingerprinter:
             elif not line.startswith(b"# "):
                 path = line.split(b" ", {b"1": 8, b"u": 10}.get(line[:1], 1))[-1]
                 facts[kind, printable(path)] = f"{printable(line)} {_signature(top / os.fsdecode(path))}"
-        if top not in self._admins:
-            self._admins[top] = Path(git.text("rev-parse", "--absolute-git-dir"))
-        admin = self._admins[top]
+        admin = git_dir(git)
         return facts | {(kind, name): "present" for name in IN_PROGRESS if os.path.lexists(admin / name)}
 
     def _refs(self) -> Facts:
@@ -102,18 +102,41 @@ class Fingerprinter:
             facts[core.STASH, "entries"] = digest(self.git.run("log", "-g", "--format=%H", "refs/stash").out)
         return facts
 
-    def _shared(self) -> Facts:
+    def _settings(self) -> ConfigEntries:
+        """Every setting as the user's git has it: where it comes from, key and value, in order of precedence."""
+        plain = Git(self.git.cwd, self.git.env)  # the runner's own settings are not the user's
+        answer = plain.run("config", "--list", "--show-origin", "-z", ok=None)
+        if answer.status != 0:
+            return []
+        found = []
+        for origin, entry in zip(answer.nul[::2], answer.nul[1::2], strict=True):
+            kind, _, name = origin.partition(b":")
+            key, _, value = entry.partition(b"\n")
+            path = Path(os.path.realpath(self.git.cwd / os.fsdecode(name))) if kind == b"file" else None
+            found.append((path, printable(key), value))
+        return found
+
+    def _shared(self, settings: ConfigEntries) -> Facts:
         facts: Facts = {}
         for name in CONFIGS:
             path = self.repository.common_dir / name
-            facts |= {(core.CONFIG, f"{name}: {key}"): value for key, value in self._known(path, self._keys).items()}
+            keys = self._known(path, lambda path: self._keys(path, settings))
+            facts |= {(core.CONFIG, f"{name}: {key}"): value for key, value in keys.items()}
         for name in RULES:
             for value in self._known(self.repository.common_dir / name, _content).values():
                 facts[core.CONFIG, name] = value
         return facts
 
-    def _keys(self, path: Path) -> dict[str, str]:
+    def _keys(self, path: Path, settings: ConfigEntries) -> dict[str, str]:
         """Each key of a configuration file with the digest of its values: values may be secrets."""
+        found: dict[str, list[str]] = {}
+        for origin, key, value in settings:
+            if origin == path:
+                found.setdefault(key, []).append(digest(value))
+        return {key: digest_of(values) for key, values in found.items()} or self._keys_alone(path)
+
+    def _keys_alone(self, path: Path) -> dict[str, str]:
+        """The same of a file that git takes no setting from, because it is empty, broken, or not switched on."""
         found: dict[str, list[str]] = {}
         answer = self.git.run("config", "--file", path, "--no-includes", "--list", "-z", ok=None)
         if answer.status != 0:
@@ -123,15 +146,21 @@ class Fingerprinter:
             found.setdefault(printable(key), []).append(digest(value))
         return {key: digest_of(values) for key, values in found.items()}
 
-    def _hooks(self) -> Facts:
-        plain = Git(self.git.cwd, self.git.env)  # the runner's own core.hooksPath is not the user's
-        asked = plain.run("config", "--type=path", "--get", "core.hooksPath", ok=None)
-        folder = self.repository.place / asked.text if asked.status == 0 else self.repository.common_dir / "hooks"
-        facts: Facts = {(core.HOOKS, "core.hooksPath"): printable(asked.text)} if asked.status == 0 else {}
+    def _hooks(self, settings: ConfigEntries) -> Facts:
+        named = [value for _, key, value in settings if key == "core.hookspath"]
+        own = self._expanded(os.fsdecode(named[-1])) if named else ""
+        folder = self.repository.place / own if named else self.repository.common_dir / "hooks"
+        facts: Facts = {(core.HOOKS, "core.hooksPath"): printable(own)} if named else {}
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             if not path.name.endswith(".sample"):
                 facts[core.HOOKS, printable(path.name)] = ":".join(self._known(path, _content).values())
         return facts
+
+    def _expanded(self, path: str) -> str:
+        """A path of the configuration; git alone knows what `~user` and its `%(prefix)` stand for."""
+        if not path.startswith(("~", "%", ":")):
+            return path
+        return Git(self.git.cwd, self.git.env).run("config", "--type=path", "--get", "core.hooksPath", ok=None).text
 
     def _documents(self, fresh: Collection[str] | None) -> Facts:
         facts: Facts = {}

@@ -440,7 +440,10 @@ def close(step: Application, receipt: Document, head: str | None = None) -> Docu
     return receipt
 
 
-def ensure_integration(world: World, job: Document, commit: str) -> str:
-    """The integration head; the branch is made at `commit` where there is none."""
+def ensure_integration(world: World, job: Document, commit: str, *, kept_at: str = "") -> str:
+    """The integration head; the branch is made at `commit` where there is none. `kept_at`: a ref that keeps it too."""
     with recover.holding(world, job["integrationRef"], job) as held:
-        return recover.expected_head(world, job, held, start=commit)
+        head = recover.expected_head(world, job, held, start=commit, kept_at=kept_at)
+        if kept_at and held.git.resolve(kept_at) != commit:  # the branch was there: a process died between the two
+            leases.worktrees(world).keep(kept_at, commit)
+        return head

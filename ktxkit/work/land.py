@@ -23,7 +23,6 @@ from ktxkit.base.rules.text import path_fields, plural, printable
 from ktxkit.git import merging
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
-from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import Entry
 from ktxkit.store import jobs
 from ktxkit.store.branch_lock import HeldBranch
@@ -34,6 +33,7 @@ from ktxkit.work import integrate as control
 from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.report import naming_what_moved
 from ktxkit.work.rules.job_file import JobCommand, plan_of
+from ktxkit.work.target import FreeCheckout
 
 
 def wanted(world: World, job: Document) -> JobCommand | None:
@@ -310,23 +310,24 @@ def _moved(landing: Landing, neutral: Neutral) -> Document:
     top = target.checked_out_at(world, job["target"])
     git = target.runner(held, top) if top else held.git
 
-    def free() -> Status | None:
+    def free() -> FreeCheckout | None:
         return target.require_free(world, git, entries, landing.tree) if top else None
 
-    status, verify = free(), wanted(world, job)
+    ready, verify = free(), wanted(world, job)
     proof = on_record(world, job, verify, landing.tree) if verify else None
     if verify and proof is None:
-        proof, status = _proven(landing, verify), free()
+        proof, ready = _proven(landing, verify), free()
     text = landing.message.strip() or _message(landing)
     body = f"{text}\n\nKtx-Job: {job['jobId']}\n"
-    commit, signed = target.commit_for_user(world, neutral, landing.tree, landing.before, body, sign=True)
+    settings = target.settings_for_commits(world, git, ready)
+    commit, signed = target.commit_for_user(world, neutral, landing.tree, landing.before, body, settings)
     made = _document(landing, "done", entries) | {"commit": commit, "after": commit, "tree": landing.tree}
     made |= {"verification": proof} if proof else {}
     made |= {"signed": signed, "message": body, **(path_fields(bytes(top), "checkout") if top else {})}
     held.begin("land", names.job_part(job["jobId"], "landing-intent"))
     world.writable_store.write("intent", names.job_part(job["jobId"], "landing-intent"), _intent(landing, made, top))
-    if top is not None and status is not None:
-        target.move_checkout(held, git, job["target"], landing.before, commit, entries, status)
+    if ready is not None:
+        target.move_checkout(held, git, job["target"], landing.before, commit, entries, ready.status)
     else:
         integrate.move_ref(held, job["target"], commit, landing.before)
     return _finish(landing, made)

@@ -187,19 +187,22 @@ def _told(world: World, job: Document | None, intent: Document, cleared: Sequenc
     jobs.tracer(world, job).emit("recovery", "interrupted_step_settled", facts, level="info")
 
 
-def expected_head(world: World, job: Document, held: HeldBranch, *, start: str = "") -> str:
+def expected_head(world: World, job: Document, held: HeldBranch, *, start: str = "", kept_at: str = "") -> str:
     """The integration head, proven to be where we left it; made at the job's base where there is no branch yet.
 
-    Raises Blocked for a commit on it that is not ours.
+    `kept_at`: a ref of ours that is made beside it, at the same commit. Raises Blocked for a commit on it that is not
+    ours.
     """
     ref = job["integrationRef"]
     there = held.git.resolve(ref)
     if there is not None and there == held.document.get("head"):
         return there
-    known = _chain(world, job, held)
+    known = _chain(world, job, held, there)
     if there is None and not known.tips:
         first = start or job.get("base") or job["targetAtStart"]
-        leases.worktrees(world).on_own("update-ref", "--create-reflog", ref, first, world.repository.zero, git=held.git)
+        made = [f"create {ref} {first}", *([f"update {kept_at} {first}"] if kept_at else [])]
+        block = "".join(f"option no-deref\n{line}\n" for line in made).encode()
+        leases.worktrees(world).on_own("update-ref", "--create-reflog", "--stdin", git=held.git, stdin=block)
         held.note(head=first)
         return str(first)
     starts = {start, job.get("base"), job["targetAtStart"]} - {"", None}
@@ -227,10 +230,10 @@ class ReceiptChain:
         return self.after - self.before
 
 
-def _chain(world: World, job: Document, held: HeldBranch) -> ReceiptChain:
-    """From every receipt; an intent that has moved the branch and lost its receipt (a power cut) is settled first."""
+def _chain(world: World, job: Document, held: HeldBranch, there: str | None) -> ReceiptChain:
+    """From every receipt; an intent that has moved the branch to where it is and lost its receipt (a power cut) is
+    settled first."""
     chain = ReceiptChain()
-    there = held.git.resolve(job["integrationRef"])
     for unit in jobs.units(job):
         place = (job["jobId"], unit.position, unit.key)
         receipt = world.store.read_optional("receipt", names.unit_doc(*place, "receipt"))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ktxkit.base import files
 from ktxkit.base.errors import Blocked, CannotRun, Refused
 from ktxkit.base.rules.text import path_fields, plural, printable, stands
 from ktxkit.git import checkout, child, merging, stale
+from ktxkit.git.checkout import UserSettings
 from ktxkit.git.git import Git
 from ktxkit.git.neutral import AUTHOR, Neutral, open_neutral, scratch_dir
 from ktxkit.git.rules.checkout import Obstacle, near
@@ -33,8 +35,15 @@ def checked_out_at(world: World, ref: str) -> Path | None:
     return here[0] if here else None
 
 
-def require_free(world: World, git: Git, entries: Sequence[Entry], new: str) -> Status:
-    """The checkout's status, proven not to be in the way of the change. Raises Refused (`dirty_target`)."""
+class FreeCheckout(NamedTuple):
+    """A checkout that a change can follow into: its status before, and the user's settings in it."""
+
+    status: Status
+    settings: UserSettings
+
+
+def require_free(world: World, git: Git, entries: Sequence[Entry], new: str) -> FreeCheckout:
+    """The checkout, proven not to be in the way of the change. Raises Refused (`dirty_target`)."""
     busy = child.operations(git)
     if busy:
         raise Refused(f"a {busy[0]} is in progress", where=str(git.cwd), hint="finish it first", outcome="dirty_target")
@@ -42,11 +51,13 @@ def require_free(world: World, git: Git, entries: Sequence[Entry], new: str) -> 
     found = checkout.in_the_way(git, entries, status)
     if found:
         raise _dirty(git, found)
-    with scratch_dir(world) as scratch:
-        why = checkout.can_smudge(git, entries, new, scratch)
-    if why:
-        raise Refused(f"the files cannot be written: {why}", where=str(git.cwd), hint="a required filter fails")
-    return status
+    settings = checkout.settings_of(git)
+    if settings.filters:
+        with scratch_dir(world) as scratch:
+            why = checkout.cannot_smudge(git, entries, new, scratch)
+        if why:
+            raise Refused(f"the files cannot be written: {why}", where=str(git.cwd), hint="a required filter fails")
+    return FreeCheckout(status, settings)
 
 
 def _dirty(git: Git, found: Sequence[Obstacle]) -> Refused:
@@ -71,13 +82,13 @@ def move_checkout(
 ) -> None:
     """The fast-forward that is the move, proven by comparison. Raises Refused (all is as it was) or Blocked."""
     held.note(phase="checkout")
-    if git.resolve("HEAD") != old or git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text != ref:
+    if checkout.head_of(git) != (old, ref):
         raise Refused(
             "the checkout was switched meanwhile", where=str(git.cwd), hint="run it again", outcome="target_moved"
         )
     answer = checkout.fast_forward(git, new)
-    if answer.status == 0 and git.resolve("HEAD") == new:
-        _require_followed(git, entries, before)
+    if answer.status == 0 and (now := checkout.status_of(git)).head == new:
+        _require_followed(git, entries, before, now)
         return
     said = answer.err.decode("utf-8", "replace").strip() or f"status {answer.status}"
     there = git.resolve(ref)
@@ -134,9 +145,9 @@ def put_back(held: HeldBranch, git: Git, old: str, new: str, ref: str, since: fl
     restore(held, git, entries, None)
 
 
-def _require_followed(git: Git, entries: Sequence[Entry], before: Status) -> None:
+def _require_followed(git: Git, entries: Sequence[Entry], before: Status, now: Status) -> None:
     """The landed paths are as the new commit has them. Other dirt is another's: it may come and go meanwhile."""
-    if not (checkout.index_has(git, entries) and near(entries, checkout.status_of(git)) == near(entries, before)):
+    if not (checkout.index_has(git, entries) and near(entries, now) == near(entries, before)):
         raise Blocked(
             "the checkout is not what its new commit and its own dirt make",
             where=str(git.cwd),
@@ -145,35 +156,35 @@ def _require_followed(git: Git, entries: Sequence[Entry], before: Status) -> Non
 
 
 def commit_for_user(
-    world: World, neutral: Neutral, tree: str, parent: str, message: str, *, sign: bool
+    world: World, neutral: Neutral, tree: str, parent: str, message: str, settings: UserSettings
 ) -> tuple[str, bool]:
     """A commit on a user's branch, in the user's name where there is one, and whether it is signed.
 
-    `sign`: as `commit.gpgSign` says. No hook runs. Raises CannotRun where signing fails.
+    `settings`: the user's; git would guess a name or mail that is missing. No hook runs. Raises CannotRun where signing
+    fails.
     """
     seconds = int(world.clock.now().timestamp())
-    git = world.git.at(world.repository.place)
-    wanted = sign and git.run("config", "--type=bool", "commit.gpgSign", ok=(0, 1)).text == "true"
-    who = _identity(git)
-    if not wanted and who is None:
-        return merging.commit_tree(neutral, tree, parent, message, seconds), False
-    name, email = who or (AUTHOR["NAME"], AUTHOR["EMAIL"])
+    name, email = settings.name, settings.email
+    if not (name and email):
+        if not settings.sign:
+            return merging.commit_tree(neutral, tree, parent, message, seconds), False
+        name, email = AUTHOR["NAME"], AUTHOR["EMAIL"]
     roles = [f"GIT_{role}_{{}}" for role in ("AUTHOR", "COMMITTER")]
     env = {r.format("NAME"): name for r in roles} | {r.format("EMAIL"): email for r in roles}
     env |= {r.format("DATE"): f"@{seconds} +0000" for r in roles}
+    git = world.git.at(world.repository.place)
     runner_ = git.having(**env).configured(core_fsync="objects", i18n_commitEncoding="UTF-8")
-    flags = ["-S"] if wanted else ["--no-gpg-sign"]
+    flags = ["-S"] if settings.sign else ["--no-gpg-sign"]
     answer = runner_.run(
         "commit-tree", *flags, tree, "-p", parent, "-F", "-", stdin=message.encode("utf-8", "surrogateescape"), ok=None
     )
     if answer.status != 0:
         said = answer.err.decode("utf-8", "replace").strip()
         raise CannotRun(f"the commit could not be signed: {said}", hint="see commit.gpgSign and user.signingKey")
-    return answer.text, wanted
+    return answer.text, settings.sign
 
 
-def _identity(git: Git) -> tuple[str, str] | None:
-    """The user's configured name and mail; None where either is missing (git would guess)."""
-    name = git.run("config", "user.name", ok=(0, 1)).text
-    email = git.run("config", "user.email", ok=(0, 1)).text
-    return (name, email) if name and email else None
+def settings_for_commits(world: World, git: Git, free: FreeCheckout | None) -> UserSettings:
+    """The user's settings where the job stands; those of the checkout where that is the same one."""
+    place = world.repository.place
+    return free.settings if free is not None and git.cwd == place else checkout.settings_of(world.git.at(place))

@@ -58,7 +58,7 @@ PART = tuple(map(int, os.environ.get("KTX_TEST_PART", "0/1").split("/")))
 TURNS = 1  # effects of the next command at which it is killed too, for each kill, in the full suite
 READS = re.compile(
     r"(spawn|exit) git (--version|rev-parse|cat-file|diff-tree|diff|ls-files|ls-tree|symbolic-ref -q|for-each-ref|log|"
-    r"status|check-ignore|check-ref-format|merge-base|rev-list|config --(get|type)|worktree list|var) ?"
+    r"status|check-ignore|check-ref-format|merge-base|rev-list|config (-z )?--(get|type|list)|worktree list|var) ?"
 )
 # Journals and locks are evidence; their number of lines tells how often somebody tried.
 _EVIDENCE = re.compile(r"(?:\.jsonl|\.lock)(?:$|\.)|/\.lock$")

@@ -9,21 +9,19 @@ from typing import Any
 import pytest
 
 from ktxkit.base import process
-from ktxkit.git.neutral import pooled
+from ktxkit.git.neutral import pooled, reading
 from ktxkit.work import closing
 from tests.support.integration import Job
 from tests.support.repos import Repo
 
 # One unit of a job whose readers are at work already. In the order in which they are made.
-OPEN = ["check-ignore", "worktree add", "rev-parse", "read-tree"]
+OPEN = ["worktree add", "rev-parse", "read-tree"]
 COLLECT = [
     "rev-parse", "status", "ls-files", "update-index", "status", "write-tree", "commit-tree", "diff-tree",
     "update-index", "apply", "ls-files", "update-ref",
 ]  # fmt: skip
-APPLY = ["rev-parse", "merge-tree", "cat-file", "commit-tree", "update-ref"]
-CLOSE = [
-    "rev-parse", "ls-files", "status", "update-index", "ls-files", "symbolic-ref", "rev-parse", "worktree remove",
-]  # fmt: skip
+APPLY = ["merge-tree", "commit-tree", "update-ref"]
+CLOSE = ["rev-parse", "ls-files", "status", "update-index", "ls-files", "worktree remove"]
 
 
 @pytest.fixture
@@ -49,7 +47,7 @@ def test_the_calls_of_a_unit(tmp_path: Path, called: list[str]) -> None:
     repo.commit()
     job = Job.begin(repo)
     steps: dict[str, list[str]] = {}
-    with pooled(job.world):
+    with pooled(job.world), reading(job.world):
         for key, name in (("first", "a"), ("second", "d/c")):
             called.clear()
             child = job.open(key)

@@ -125,14 +125,20 @@ def fix_base(run: JobRun) -> None:
             "jobFileDigest": run.plan.digest,
         },
     )
+    made = False
     if "base" not in run.job:
         base = run.hooks.base(run, start)
-        if base is None:
-            integrate.ensure_integration(run.world, run.job, start)
-            base = _project(run, start) if run.plan.project else start
-        leases.worktrees(run.world).keep(names.base_ref(run.job_id), base)
+        if base is None and run.plan.project is None:
+            integrate.ensure_integration(run.world, run.job, start, kept_at=names.base_ref(run.job_id))
+            base, made = start, True
+        else:
+            if base is None:
+                integrate.ensure_integration(run.world, run.job, start)
+                base = _project(run, start)
+            leases.worktrees(run.world).keep(names.base_ref(run.job_id), base)
         run.update(base=base, **({"projection": base} if base != start else {}))
-    integrate.ensure_integration(run.world, run.job, run.job["base"])
+    if not made:
+        integrate.ensure_integration(run.world, run.job, run.job["base"])
     facts = {"baseSha": run.job["base"], "projectionSha": run.job.get("projection"), "maxParallel": run.limit}
     if run.plan.isolate is not None:
         facts |= {"landlock": landlock.version(), "alsoWritable": list(run.plan.isolate)}

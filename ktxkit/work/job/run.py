@@ -110,9 +110,7 @@ def final_gates(run: JobRun) -> None:
     """Every gate over the integrated tree, judged against the tree the target had before the job (so that what a
     projection broke is charged). Raises Conflict (`semantic_conflict`) where findings of level error are new.
     """
-    git = run.git
-    tree = git.text("rev-parse", "--verify", f"{run.head()}^{{tree}}")
-    start = git.text("rev-parse", "--verify", f"{run.job['targetAtStart']}^{{tree}}")
+    tree, start = run.tree_of(run.head()), run.tree_of(run.job["targetAtStart"])
     with run.tracer.timed("gates", "final_artifact_gates", {"tree": tree, "baseTree": start}) as facts:
         verdict = judging.check_tree(run.world, tree, base_tree=start, everything=True, options=run.plan.gates)
         run.world.writable_store.write("verdict", f"{names.job_dir(run.job_id)}/verdict.json", verdict)
@@ -140,12 +138,12 @@ def message_of(run: JobRun, outcomes: Mapping[str, str]) -> str:
 
 def land_job(run: JobRun, outcomes: Mapping[str, str], *, rebase: bool = False) -> str:
     """Squash what was accepted onto the target. Returns the job's outcome word."""
-    changed = not run.git.ok("diff", "--quiet", run.job["targetAtStart"], run.head())
+    changed = run.tree_of(run.job["targetAtStart"]) != run.tree_of(run.head())
     accepted = [word for word in outcomes.values() if word in LANDED and word != "noop"]
     landed = bool(changed and (accepted or "projection" in run.job))
     if landed:
         land(run.world, run.job, message=message_of(run, outcomes), rebase=rebase)
-        run.update()
+        run.reload()
     return job_outcome(outcomes.values(), changed=changed, landed=landed)
 
 
@@ -237,6 +235,11 @@ def new_job_id(world: World, stem: str) -> str:
 
 def start(world: World, document: Document, name: str, how: RunOptions) -> JobEnd:
     """Run a new job from its (valid) job-file document; `name` is the file's. Raises KtxError where nothing started."""
+    with neutral.reading(world):
+        return _started(world, document, name, how)
+
+
+def _started(world: World, document: Document, name: str, how: RunOptions) -> JobEnd:
     containment.check(world, plan_of(document).isolate)  # names and circles too are refused before anything is made
     job_id = str(document.get("job") or new_job_id(world, Path(name).stem))
     target = jobs.target_ref(world, document.get("target", ""))
@@ -282,6 +285,11 @@ def _listed(plan: JobPlan) -> list[tuple[str, tuple[str, ...]]]:
 
 def execute(world: World, plan: JobPlan, job: Document, how: RunOptions, *, resumed: bool) -> JobEnd:
     """Run a job that has its documents to its end and report. Raises Refused where another process runs it."""
+    with neutral.reading(world):
+        return _executed(world, plan, job, how, resumed=resumed)
+
+
+def _executed(world: World, plan: JobPlan, job: Document, how: RunOptions, *, resumed: bool) -> JobEnd:
     ensure_ignored(world.writable_store, world.repository, world.git)  # a unit could stage a worktree of another
     limit = how.max_parallel or plan.max_parallel or process.cpu_count()
     printer = Fingerprinter(world.git.at(world.repository.place), world.repository, world.writable_store, job["jobId"])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ktxkit.base.contracts import Document
+from ktxkit.base.errors import BrokenContract
 from ktxkit.git.git import Git
 from ktxkit.store import jobs
 from ktxkit.store.tracing import Tracer
@@ -116,6 +117,18 @@ class JobRun:
                     document[key] = value
 
         self.job = jobs.change(self.world, self.job_id, edit)
+
+    def reload(self) -> None:
+        """Take the job's document as others have written it."""
+        self.job = jobs.load(self.world, self.job_id)
+
+    def tree_of(self, commit: str) -> str:
+        """The tree of a commit of the job. Raises BrokenContract (`missing_base`) where it is not there any more."""
+        found = self.git.resolve(commit, "tree")
+        if found is None:
+            hint = "a damaged repository (git fsck), or a history that was pruned"
+            raise BrokenContract(f"commit {commit} is not in this repository", outcome="missing_base", hint=hint)
+        return found
 
     def head(self) -> str:
         """The integration head."""
