@@ -11,7 +11,6 @@ example  gate-check --all
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from ktxkit.app import cli
@@ -47,6 +46,7 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit.app import requests
     from ktxkit.gates import checking
     from ktxkit.gates.rules.findings import summary
     from ktxkit.gates.rules.formats import render
@@ -55,25 +55,15 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         from ktxkit.gates import rule_pages
 
         return cli.Result(lines=rule_pages.explain(args.explain))
-    args.notes = []
-    args.stdin = sys.stdin.buffer.read() if args.pushed is not None else b""
-    verdict, content = checking.check(world, args)
-    outcome = verdict["outcome"]
-    notes = [*args.notes, f"gate-check: {summary(verdict)}"]
-    if "pruned" in verdict:
-        from ktxkit.gates import checking as gate_check
-
-        notes = [*gate_check.repair_notes(verdict, args.tree), *notes]
+    answer = checking.check(world, requests.gate_request(args))
+    verdict, outcome = answer.verdict, answer.verdict["outcome"]
+    notes = [*answer.notes, f"gate-check: {summary(verdict)}"]
     if args.write_baseline is not None:
-        from ktxkit.gates import checking as gate_check
-
-        path = gate_check.write_baseline(world, args.write_baseline, verdict)
+        path = checking.write_baseline(world, args.write_baseline, verdict)
         outcome, notes = "done", [*notes, f"gate-check: wrote the baseline {path}"]
     if args.update_baseline is not None:
-        from ktxkit.gates import checking as gate_check
-
-        notes = [*notes, gate_check.update_baseline(world, args.update_baseline, verdict)]
-    lines = [] if args.json else render(args.format, verdict, content)
+        notes = [*notes, checking.update_baseline(world, args.update_baseline, verdict)]
+    lines = [] if args.json else render(args.format, verdict, answer.content)
     return cli.Result(outcome=outcome, document=verdict, contract="verdict", lines=lines, notes=notes)
 
 

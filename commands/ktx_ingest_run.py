@@ -56,9 +56,8 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import terminal
+    from ktxkit.app import requests, terminal
     from ktxkit.app.rules.report_text import render
-    from ktxkit.ingest import request
     from ktxkit.ingest import run as ingest
     from ktxkit.work.job.run import RunOptions
 
@@ -70,7 +69,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         if args.resume:
             ended = ingest.resume(world, args.resume, how, wait=args.wait)
         else:
-            asked = request.request_of(world, args)
+            asked = requests.ingest_request(world, args)
             ended = ingest.start(world, asked, how, job=args.job or "", target=args.target or "", wait=args.wait)
     if ended.error is not None and not ended.settled:
         raise ended.error

@@ -36,6 +36,7 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit.app import requests
     from ktxkit.app import views as answers
     from ktxkit.store import jobs
     from ktxkit.work import bare_patches, integrate
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if args.message is not None and not args.message.strip():
         raise CannotRun("--message is blank", hint="leave it out for the default")
     if args.patch:
-        receipt = bare_patches.apply_by_hand(world, args)
+        receipt = bare_patches.apply_file(world, *requests.patch_options(args))
     else:
         job, unit = jobs.need_unit(world, args.job, args.unit)
         options = integrate.ApplyOptions(

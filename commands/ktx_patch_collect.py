@@ -45,12 +45,13 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit.app import requests
     from ktxkit.app import views as answers
     from ktxkit.store import jobs
     from ktxkit.work import bare_patches, collect
 
     if args.output or args.base:
-        document = bare_patches.collect_by_hand(world, args)
+        document = bare_patches.collect_by_hand(world, requests.collection(args))
     else:
         job, unit = jobs.need_unit(world, args.job, args.unit)
         document = collect.collect_unit(world, job, unit, include_uncommitted=not args.require_clean)

@@ -42,10 +42,10 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.observer import proving
+    from ktxkit.app import requests
     from ktxkit.work import appending
 
-    proving.check(args)
+    requests.check_event(args)
     place = appending.TraceLocation(
         *(value or "" for value in (args.trace, args.job, args.unit, args.connection, args.source))
     )
@@ -60,27 +60,27 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
 
 def _append(args: argparse.Namespace, world: World, to: Tracer) -> cli.Result:
-    from ktxkit.observer import proving
+    from ktxkit.app import requests
     from ktxkit.work import appending
 
     if args.command:
         return _timed(args, world, to)
     events = appending.from_lines(to, sys.stdin.buffer) if args.stdin else _one(args, to)
-    notes = proving.notes(args, world, events) if not args.stdin else []
+    notes = requests.prove(args, world, events)
     torn = to.journal.append(events, validated=True) if events else 0
     notes += ["a torn record of a killed process was set aside beside the trace"] if torn else []
     return cli.Result(data={"appended": len(events), "trace": str(to.path), "tornTails": torn}, notes=notes)
 
 
 def _timed(args: argparse.Namespace, world: World, to: Tracer) -> cli.Result:
-    from ktxkit.observer import proving
+    from ktxkit.app import requests
     from ktxkit.work import appending
 
     facts = appending.data_of(args.data)
     aside = sys.stderr.fileno() if args.json else None
     ended = appending.timed_command(world, to, args.phase, args.event, facts, args.command, stdout=aside)
     notes = [f"trace-append: {ended.unrecorded}"] if ended.unrecorded else []
-    notes += proving.notes_of_command(args, world, ended.status)
+    notes += requests.prove(args, world, status=ended.status)
     outcome = "failed" if ended.status else "done"
     return cli.Result(outcome, status=ended.status, notes=notes, data={"trace": str(to.path)})
 

@@ -243,6 +243,11 @@ def test_heavy_imports_are_late() -> None:
     assert wrong_imports(LIBRARY + COMMANDS, HEAVY, top_level=True) == []
 
 
+def test_options_end_in_the_command() -> None:
+    below = [path for path in LIBRARY if wing_of(module_of(path)) != "app"]
+    assert wrong_imports(below, {"argparse"}) == []
+
+
 def test_no_library_file_imports_a_command() -> None:
     assert [
         f"{name_of(path)}:{line}: {module}"

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,8 +36,75 @@ if TYPE_CHECKING:
 
 
 KIND = "verdict"
-OTHERWISE = ("tree", "changed_since", "files", "config", "baseline", "update_baseline", "prune")
 MANAGED = ("PRE_COMMIT_FROM_REF", "PRE_COMMIT_TO_REF", "PRE_COMMIT_LOCAL_BRANCH")
+
+
+@dataclass(frozen=True)
+class GateRequest:
+    """What is judged, and by what. `pushed`: the remote of a push, whose lines (pre-push) are `push_lines`. `message`:
+    the file of a commit's message. `files`, `config` and the baselines are named from the caller's directory.
+    """
+
+    everything: bool = False
+    index: bool = False
+    tree: str | None = None
+    changed_since: str | None = None
+    files: Sequence[str] = ()
+    message: str | None = None
+    pushed: str | None = None
+    push_lines: bytes = b""
+    root: str = ""
+    config: str | None = None
+    gates: Sequence[str] = ()
+    advise: bool = False
+    strict_connections: bool = False
+    baseline: str | None = None
+    write_baseline: str | None = None
+    update_baseline: str | None = None
+    require_input: bool = False
+    prune: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the index, as a whole or against HEAD, is judged, by gates that are configured as it says."""
+        said = (self.tree, self.changed_since, self.files, self.config, self.baseline, self.update_baseline, self.prune)
+        absent = (self.message, self.pushed, self.write_baseline)
+        return not any(said) and all(option is None for option in absent)
+
+    @property
+    def names_range(self) -> bool:
+        """Whether the caller says what is judged, so that no range of a hook manager is asked for."""
+        return bool(self.everything or self.index or self.tree or self.changed_since or self.files)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is said over the configuration file."""
+        said: dict[str, Any] = {}
+        if self.root:
+            said["root"] = self.root
+        if self.advise:
+            said["advise"] = True
+        if self.strict_connections:
+            said["strictConnections"] = True
+        if self.config:
+            said["config"] = self.config
+        if self.baseline or self.update_baseline:
+            said["baseline"] = self.update_baseline or self.baseline
+        if self.write_baseline is not None:
+            said["baseline"] = ""  # every finding is written, those that are known among them
+        if self.gates:
+            said["only"] = [*self.gates]
+        return said
+
+
+@dataclass(frozen=True)
+class GateAnswer:
+    """A verdict, the content of what was judged, what a person should know, and whether the verdict may be kept."""
+
+    verdict: Document
+    content: Content
+    notes: Sequence[str] = ()
+    repeatable: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,56 +120,47 @@ class CommitState:
     objects: Objects | None = None
 
 
-def check(world: World, args: Namespace) -> tuple[Document, Content]:
-    """The verdict that the command line asks for, and the content of what was judged.
+def check(world: World, request: GateRequest) -> GateAnswer:
+    """The verdict that is asked for.
 
-    Raises CannotRun for a revision or file that is none, and where nothing was looked at but had to be.
+    Raises CannotRun for a revision or file that does not exist, and if nothing was looked at but had to be.
     """
-    verdict, content = _kept(world, args) if _is_plain(world, args) else _anew(world, args, None)[:2]
-    if args.require_input and not any(gate.get("looked") for gate in verdict["gates"]):
+    answer = _kept(world, request) if _is_plain(world, request) else judge_anew(world, request, None)
+    verdict = answer.verdict
+    if request.require_input and not any(gate.get("looked") for gate in verdict["gates"]):
         raise CannotRun("nothing was looked at", hint="no semantic-layer/ or wiki/ here? --root names their place")
-    if args.require_input and idle(verdict):
+    if request.require_input and idle(verdict):
         hint = "its `files` in ktx-gates.yaml match nothing, or --root names another place"
         raise CannotRun(f"nothing was looked at by {', '.join(idle(verdict))}", hint=hint)
-    return verdict, content
+    return answer
 
 
-def _is_plain(world: World, args: Namespace) -> bool:
-    """Whether the index, as a whole or against HEAD, is asked about, and the options are all that is said of it."""
-    if any(getattr(args, key, None) for key in OTHERWISE) or args.message is not None or args.pushed is not None:
-        return False
-    asked = args.all or args.index
-    return args.write_baseline is None and (asked or not any(world.env.get(key) for key in MANAGED))
+def _is_plain(world: World, request: GateRequest) -> bool:
+    named = request.everything or request.index
+    return request.is_plain and (named or not any(world.env.get(key) for key in MANAGED))
 
 
-def _anew(world: World, args: Namespace, standing: CommitState | None) -> tuple[Document, Content, bool]:
-    return judge_anew(world, args, standing)
-
-
-def _kept(world: World, args: Namespace) -> tuple[Document, Content]:
-    if args.all:
-        return _answer(world, args, CommitState(inputs.index(world)))
-    from ktxkit.git.objects import Objects
-
+def _kept(world: World, request: GateRequest) -> GateAnswer:
+    if request.everything:
+        return _answer(world, request, CommitState(inputs.index(world)))
     with Objects(world.git) as objects:  # they are read by it too: one process less
         listed, head = inputs.index(world), objects.find("HEAD^{tree}")
         heads = inputs.merge_heads(world) if head else []
         trees = tuple(inputs.resolved(world, one) for one in heads)
-        return _answer(world, args, CommitState(listed, head[0] if head else None, trees, objects))
+        return _answer(world, request, CommitState(listed, head[0] if head else None, trees, objects))
 
 
-def _answer(world: World, args: Namespace, standing: CommitState) -> tuple[Document, Content]:
+def _answer(world: World, request: GateRequest, standing: CommitState) -> GateAnswer:
     cache = _cache(world)
-    name = _name(world, args, standing) if cache is not None else ""
+    name = _name(world, request, standing) if cache is not None else ""
     known = cache.note(KIND, name) if cache is not None else None
     if known is not None:
-        verdict: Document = json.loads(known)
-        return verdict, _content(world, standing.listed)
-    verdict, content, repeatable = _anew(world, args, standing)
+        return GateAnswer(json.loads(known), _content(world, standing.listed))
+    answer = judge_anew(world, request, standing)
     cache = cache or _cache(world)
-    if repeatable and cache is not None:
-        cache.keep_note(KIND, name or _name(world, args, standing), json.dumps(verdict).encode("ascii"))
-    return verdict, content
+    if answer.repeatable and cache is not None:
+        cache.keep_note(KIND, name or _name(world, request, standing), json.dumps(answer.verdict).encode("ascii"))
+    return answer
 
 
 def _cache(world: World) -> FactCache | None:
@@ -116,10 +173,11 @@ def _cache(world: World) -> FactCache | None:
     return FactCache(place)
 
 
-def _name(world: World, args: Namespace, standing: CommitState) -> str:
+def _name(world: World, request: GateRequest, standing: CommitState) -> str:
     from ktxkit.gates import version
 
-    said = [args.all, args.index, args.root, args.advise, args.strict_connections, sorted(args.gate)]
+    said = [request.everything, request.index, request.root, request.advise, request.strict_connections]
+    said.append(sorted(request.gates))
     asked = [version.version(), said, "GIT_INDEX_FILE" in world.env, standing.base, standing.heads]
     return digest(json.dumps([*asked, standing.listed.tree, digest(standing.listed.raw)]).encode("ascii"))
 
@@ -131,24 +189,27 @@ def _content(world: World, listed: inputs.FileListing) -> Content:
     return content
 
 
-def judge_anew(world: World, args: Namespace, standing: CommitState | None) -> tuple[Document, Content, bool]:
-    """The verdict that the command line asks for, the content of what was judged, and whether it follows from both.
+def judge_anew(world: World, request: GateRequest, standing: CommitState | None) -> GateAnswer:
+    """The verdict without any that was kept. `standing`: what is being committed, if it was looked at already.
 
-    `standing`: what is being committed, where it was looked at. Raises CannotRun for a revision or file that is none.
+    Raises CannotRun for a revision or file that does not exist.
     """
-    if args.all and args.files:
-        raise CannotRun(f"--all is everything, {args.files[0]} is a part", hint="leave out one of them")
-    if _of_messages(args.gate) and args.message is None and len(args.files) == 1:
-        args.message = args.files[0]  # `--gate claims FILE`: a text, not a file of the tree
-    if args.message is not None:
+    if request.everything and request.files:
+        raise CannotRun(f"--all is everything, {request.files[0]} is a part", hint="leave out one of them")
+    message = request.message
+    if _of_messages(request.gates) and message is None and len(request.files) == 1:
+        message = request.files[0]  # `--gate claims FILE`: a text, not a file of the tree
+    if message is not None:
         from ktxkit.gates import hook_inputs
 
-        return hook_inputs.check_message(world, args.message, args.gate), no_content, False
-    if args.pushed is not None:
-        from ktxkit.gates import hook_inputs as gate_pushes
+        return GateAnswer(hook_inputs.check_message(world, message, request.gates), no_content)
+    if request.pushed is not None:
+        from ktxkit.gates import hook_inputs
 
-        return gate_pushes.check_pushes(world, args.pushed, args.stdin, options_of(args)), no_content, False
-    return _check(world, args, standing)
+        return GateAnswer(
+            hook_inputs.check_pushes(world, request.pushed, request.push_lines, request.options), no_content
+        )
+    return _check(world, _in_managed_range(world, request), standing)
 
 
 def _of_messages(names: Sequence[str]) -> bool:
@@ -160,100 +221,81 @@ def _of_messages(names: Sequence[str]) -> bool:
     return set(names) <= plugin.named(MESSAGE_GATES).keys()
 
 
-def _check(world: World, args: Namespace, standing: CommitState | None) -> tuple[Document, Content, bool]:
-    _from_manager(world, args)
+def _check(world: World, request: GateRequest, standing: CommitState | None) -> GateAnswer:
     reader = standing.objects if standing is not None else None
+    notes: list[str] = []
     with facts.no_collection(), reader or Objects(world.git) as objects:
-        now = standing or _standing_at(world, args)
-        which = configuration.BEFORE if args.tree is None else configuration.HERE
-        config = configuration.make(options_of(args), _load(world, objects, args, now.listed), trusted_name=which)
+        now = standing or _standing_at(world, request)
+        which = configuration.BEFORE if request.tree is None else configuration.HERE
+        load = _load(world, objects, request, now.listed, notes)
+        config = configuration.make(request.options, load, trusted_name=which)
         root = config.options.root
         others = (gate_read.tree(world, tree) for tree in (now.base, *now.heads) if tree)
         inputs.fetch_listed(world, chain([now.listed], others), root)
         kept = judging.reader(world, objects, now.listed, root)
         after = judging.read_listed(now.listed, objects, root, kept)
-        asked = _asked(world, objects, args, now, after, root)
-        if args.prune:
+        asked = _asked(world, objects, request, now, after, root)
+        if request.prune:
             from ktxkit.gates import pruning
 
             verdict, after = pruning.mended(world, objects, asked, config)
-            if verdict["outcome"] == "done" and args.tree is None:
+            if verdict["outcome"] == "done" and request.tree is None:
                 pruning.into_checkout(world, objects, asked.after, after)
+            notes[:0] = repair_notes(verdict, request.tree)
         else:
             verdict = judging.verdict(world, objects, asked, config)
-    return (
-        verdict,
-        content_of(world, after.files),
-        all(entry["gate"] == configuration.ARTIFACTS for entry in config.gates),
-    )
+    repeatable = all(entry["gate"] == configuration.ARTIFACTS for entry in config.gates)
+    return GateAnswer(verdict, content_of(world, after.files), notes, repeatable)
 
 
 def _asked(
-    world: World, objects: Objects, args: Namespace, now: CommitState, after: TreeFacts, root: bytes
+    world: World, objects: Objects, request: GateRequest, now: CommitState, after: TreeFacts, root: bytes
 ) -> JudgeRequest:
     """What is judged, beside what."""
     kept = after.kept
     before = judging.read_beside(gate_read.tree(world, now.base), after, objects, root) if now.base else None
     also = [judging.read_listed(gate_read.tree(world, head), objects, root, kept) for head in now.heads]
-    touched, earlier = _named(world, args, after, objects, root) if args.files else (None, None)
-    unchanged = touched is None and before is not None and not args.changed_since
+    touched, earlier = _named(world, request, after, objects, root) if request.files else (None, None)
+    unchanged = touched is None and before is not None and not request.changed_since
     unchanged = unchanged and before is not None and not judging.changed(before, after)
-    if unchanged and not args.index and "GIT_INDEX_FILE" not in world.env:  # git names it to its hooks
+    if unchanged and not request.index and "GIT_INDEX_FILE" not in world.env:  # git names it to its hooks
         before = None  # nothing is staged: an empty check would pass for an answer, so everything is charged
-    everything = args.all or unchanged or (before is None and touched is None)
+    everything = request.everything or unchanged or (before is None and touched is None)
     return JudgeRequest(after, before, touched, everything, also, earlier)
 
 
-def _from_manager(world: World, args: Namespace) -> None:
-    """The range that pre-commit and prek tell their hooks of, where nothing was asked for: a push, or two revisions.
+def _in_managed_range(world: World, request: GateRequest) -> GateRequest:
+    """With the range that pre-commit and prek tell their hooks of, unless another one is named: a push, or two
+    revisions.
 
     Files are chosen by FROM...TO there, so what was there where TO left FROM is inherited.
     """
-    if args.all or args.index or args.tree or args.changed_since or args.files:
-        return
+    if request.names_range:
+        return request
     start, end = world.env.get("PRE_COMMIT_FROM_REF"), world.env.get("PRE_COMMIT_TO_REF")
     if start and end:
         fork = world.git.run("merge-base", "--end-of-options", start, end, ok=None)
-        args.tree, args.changed_since = end, fork.text if fork.status == 0 else start
-    elif world.env.get("PRE_COMMIT_LOCAL_BRANCH"):
-        args.tree = world.env["PRE_COMMIT_LOCAL_BRANCH"]  # a branch with no history in common: all of it is new
+        return replace(request, tree=end, changed_since=fork.text if fork.status == 0 else start)
+    branch = world.env.get("PRE_COMMIT_LOCAL_BRANCH")
+    return replace(request, tree=branch) if branch else request  # no history in common: all of the branch is new
 
 
-def options_of(args: Namespace) -> dict[str, Any]:
-    """What the command line says over the configuration file."""
-    said: dict[str, Any] = {}
-    if args.root:
-        said["root"] = args.root
-    if args.advise:
-        said["advise"] = True
-    if args.strict_connections:
-        said["strictConnections"] = True
-    for key in ("config", "baseline"):
-        if getattr(args, key):
-            said[key] = getattr(args, key)
-    if args.update_baseline:
-        said["baseline"] = args.update_baseline
-    if args.write_baseline is not None:
-        said["baseline"] = ""  # every finding is written, those that are known among them
-    if args.gate:
-        said["only"] = args.gate
-    return said
-
-
-def _load(world: World, objects: Objects, args: Namespace, listed: FileListing) -> configuration.Load:
+def _load(
+    world: World, objects: Objects, request: GateRequest, listed: FileListing, notes: list[str]
+) -> configuration.Load:
     """The files that configure the gates: of what is being committed, or of where we stand where --tree names another.
 
     A configuration may name commands. Asking about a tree must not run what that tree says.
     """
-    known = (listed if args.tree is None else _standing(world)).files
-    said = {os.fsencode(name) for name in (args.config, args.baseline, args.update_baseline) if name}
+    known = (listed if request.tree is None else _standing(world)).files
+    said = {os.fsencode(name) for name in (request.config, request.baseline, request.update_baseline) if name}
 
     def load(path: bytes) -> bytes | None:
         if path in known:
             staged = objects.read(known[path][1])
             if path in said and beside(world, path) not in (staged, None):
                 name = os.fsdecode(path)
-                args.notes = [*args.notes, f"gate-check: {name} is read as it is staged; the file there is another one"]
+                notes.append(f"gate-check: {name} is read as it is staged; the file there is another one")
             return staged
         return beside(world, path) if path in said else None
 
@@ -280,24 +322,24 @@ def _listed(world: World, revision: str | None) -> FileListing:
     return gate_read.index(world) if revision is None else gate_read.tree(world, gate_read.resolved(world, revision))
 
 
-def _standing_at(world: World, args: Namespace) -> CommitState:
+def _standing_at(world: World, request: GateRequest) -> CommitState:
     """What is looked at, and beside what."""
-    base = _base(world, args)
-    heads = gate_read.merge_heads(world) if base and not args.changed_since else []
-    return CommitState(_listed(world, args.tree), base, tuple(gate_read.resolved(world, head) for head in heads))
+    base = _base(world, request)
+    heads = gate_read.merge_heads(world) if base and not request.changed_since else []
+    return CommitState(_listed(world, request.tree), base, tuple(gate_read.resolved(world, head) for head in heads))
 
 
-def _base(world: World, args: Namespace) -> str | None:
+def _base(world: World, request: GateRequest) -> str | None:
     """The tree whose findings are inherited; none where everything is asked for, or there is none yet."""
-    if args.changed_since:
-        return gate_read.resolved(world, args.changed_since)
-    if args.all or args.files or args.tree:
+    if request.changed_since:
+        return gate_read.resolved(world, request.changed_since)
+    if request.everything or request.files or request.tree:
         return None
     return world.git.resolve("HEAD", "tree")
 
 
 def _named(
-    world: World, args: Namespace, after: TreeFacts, objects: Objects, root: bytes
+    world: World, request: GateRequest, after: TreeFacts, objects: Objects, root: bytes
 ) -> tuple[list[bytes], TreeFacts | None]:
     """Files named on the command line, from the top of the checkout, those below a directory each; and HEAD's tree
     where one of them was there and is being deleted. Raises CannotRun for a name that is none of them.
@@ -305,19 +347,19 @@ def _named(
     top = world.repository.top or world.cwd
     found: list[bytes] = []
     earlier: TreeFacts | None = None
-    for name in args.files:
+    for name in request.files:
         inside = os.path.relpath(os.path.normpath(world.cwd / name), top)
         if inside == ".." or inside.startswith("../"):
             raise CannotRun(f"{name} is outside this repository", where=str(top), hint="-C DIR names another one")
         path = os.fsencode(inside)
         below = _below(after, path)
-        if not below and args.tree is None and world.git.resolve("HEAD", "tree") is not None:
+        if not below and request.tree is None and world.git.resolve("HEAD", "tree") is not None:
             earlier = earlier or judging.read_listed(
                 gate_read.tree(world, gate_read.resolved(world, "HEAD")), objects, root, after.kept
             )
             below = _below(earlier, path)
         if not below:
-            raise _no_file(name, args.tree, os.path.lexists(world.cwd / name))
+            raise _no_file(name, request.tree, os.path.lexists(world.cwd / name))
         found += below
     return found, earlier
 

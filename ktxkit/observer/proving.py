@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun, KtxError
@@ -13,6 +12,16 @@ from ktxkit.base.rules.text import truncated
 
 if TYPE_CHECKING:
     from ktxkit.store.world import World  # an event without a proof pays for nothing of the observer
+
+
+class ProofRequest(NamedTuple):  # no dataclass: an event must not pay for importing it
+    """Whose progress is proven (None: the unit that the caller stands in), and by what. `receipt` may be empty."""
+
+    job: str | None
+    unit: str | None
+    receipt: str
+    phase: str
+    event: str
 
 
 def prove(world: World, job: str | None, unit: str | None, receipt: str, event: Document) -> str:
@@ -46,33 +55,19 @@ def of_words(world: World, job: str | None, unit: str | None, receipt: str, phas
     return prove(world, job, unit or jobs.current_unit(world, job, None)[1], receipt, event)
 
 
-def notes(args: argparse.Namespace, world: World, events: Sequence[Document]) -> list[str]:
-    """Record the proof that the options ask for, of the event that they made (none where its level is not written)."""
-    if args.proof is None:
-        return []
-    whose = (args.job, args.unit, args.proof)
-    said = prove(world, *whose, events[0]) if events else of_words(world, *whose, args.phase, args.event)
+def notes(world: World, asked: ProofRequest, events: Sequence[Document]) -> list[str]:
+    """Record the proof of the event that was appended (none if its level is not written); what a person should know."""
+    whose = (asked.job, asked.unit, asked.receipt)
+    said = prove(world, *whose, events[0]) if events else of_words(world, *whose, asked.phase, asked.event)
     return [said] if said else []
 
 
-def notes_of_command(args: argparse.Namespace, world: World, status: int) -> list[str]:
+def notes_of_command(world: World, asked: ProofRequest, status: int) -> list[str]:
     """The same for a command that has run: its status is the answer, whatever becomes of the proof."""
-    if args.proof is None or status != 0:
+    if status != 0:
         return []
     try:
-        said = of_words(world, args.job, args.unit, args.proof, args.phase, f"{args.event}_finished")
+        said = of_words(world, asked.job, asked.unit, asked.receipt, asked.phase, f"{asked.event}_finished")
     except KtxError as error:
         said = f"no proof: {error.message}"
     return [said] if said else []
-
-
-def check(args: argparse.Namespace) -> None:
-    """Raises CannotRun for words of `trace-append` that do not go together."""
-    if args.stdin and (args.phase or args.event or args.command or args.data or args.error or args.proof is not None):
-        raise CannotRun(
-            "--stdin takes whole events", hint="leave --phase, --event, --data, --error, --proof and -- CMD"
-        )
-    if not args.stdin and not (args.phase and args.event):
-        raise CannotRun("an event needs --phase and --event", hint="or --stdin with one JSON object a line")
-    if args.command and (args.error or args.duration_ms is not None):
-        raise CannotRun("-- CMD is timed and judged by itself", hint="leave --error and --duration-ms out")

@@ -8,7 +8,6 @@ A unit's worktree opened by hand: its job is made where it is new.
 from __future__ import annotations
 
 import os
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,18 +40,6 @@ from ktxkit.work.report import naming_what_moved
 CONTROL_BY_HAND = (".gitattributes", "**/.gitattributes", ".gitignore", "**/.gitignore")
 
 
-def policy_by_hand(args: Namespace) -> dict[str, Any]:
-    """The policy that the options of a command line make."""
-    made: dict[str, Any] = {"allowControl": list(CONTROL_BY_HAND), "foreignLinks": not args.inside_links}
-    lists = {"allow": "allow", "deny": "deny", "text_root": "textRoots"}
-    made |= {key: getattr(args, name) for name, key in lists.items() if getattr(args, name, None)}
-    limits = {"max_file_bytes": "maxFileBytes", "max_patch_bytes": "maxPatchBytes"}
-    made |= {key: getattr(args, name) for name, key in limits.items() if getattr(args, name, None) is not None}
-    if getattr(args, "sl_disallowed", False):
-        made["slDisallowed"] = True
-    return made
-
-
 def _why(document: Document) -> Document:
     return {"transportReason": document["transportReason"]} if "transportReason" in document else {}
 
@@ -69,24 +56,36 @@ def _output(named: str) -> Path:
     return path
 
 
-def collect_by_hand(world: World, args: Namespace) -> Document:
-    """The document of `patch-collect -C CHILD --base REV -o FILE`, written beside FILE."""
+@dataclass(frozen=True)
+class BareCollection:
+    """The change of the checkout that the caller stands in, counted from the revision `base`, into the file `output`.
+
+    `branch`: the one that HEAD must be on, None for any. `integration`: a revision that the change may have merged in.
+    """
+
+    output: str
+    base: str
+    branch: str | None = None
+    require_clean: bool = False
+    integration: str = ""
+    policy: Mapping[str, Any] = field(default_factory=dict)
+
+
+def collect_by_hand(world: World, asked: BareCollection) -> Document:
+    """The document of a patch, written beside it."""
     top = world.repository.top
-    if not args.output or not args.base:
-        raise CannotRun("--base and -o go together", hint="patch-collect -C CHILD --base REV -o FILE")
     if top is None:
         raise CannotRun("there is no checkout here", hint="-C names the worktree to collect from")
-    base = jobs.commit_of(world, args.base)
-    branch = args.expect_branch
+    branch = asked.branch
     full = f"refs/heads/{branch}" if branch and not branch.startswith("refs/") else branch
     request = Request(
         top=top,
-        base=base,
-        expected=Expected(branch=full, any_branch=branch is None, require_clean=args.require_clean),
-        policy=policy_by_hand(args),
-        integration=args.integration,
+        base=jobs.commit_of(world, asked.base),
+        expected=Expected(branch=full, any_branch=branch is None, require_clean=asked.require_clean),
+        policy=asked.policy,
+        integration=asked.integration,
     )
-    path = _output(args.output)
+    path = _output(asked.output)
     document = collect(world, request, path)
     if document["transport"] != "patch" and os.path.lexists(path):
         raise Refused(
@@ -297,21 +296,6 @@ def _receipt(work: PatchApplication, judged: CandidateVerdict, document: Documen
         **step.transport_of(document),
         "durationMs": round((work.world.clock.monotonic() - work.began) * 1000, 3),
     }
-
-
-def apply_by_hand(world: World, args: Namespace) -> Document:
-    """What `patch-apply -C DIR PATCH` does."""
-    how = BarePatchOptions(
-        base=args.base,
-        expect_head=args.expect_head,
-        message=args.message or "",
-        policy=policy_by_hand(args),
-        follow_renames=args.follow_renames,
-        gates=not args.no_gates,
-        verify=args.command,
-        verify_limit=args.verify_limit,
-    )
-    return apply_file(world, Path(os.path.realpath(args.patch)), how)
 
 
 @dataclass(frozen=True)

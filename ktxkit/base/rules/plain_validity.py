@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(NamedTuple):  # no dataclass: a trace event must not pay for importing it
     """Where in the value, by which keyword, and what the keyword asks for.
 
     `detail`: the key that is missing or unknown. `known`: the keys that are known there.
