@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import contracts, files
 from ktxkit.base.clock import timestamp
@@ -15,8 +15,12 @@ from ktxkit.base.rules.digests import digest
 from ktxkit.ledger import asking, event_log, ledger
 from ktxkit.ledger.event_log import Artifacts
 from ktxkit.ledger.rules import importers
+from ktxkit.ledger.rules.fold import IMPORTED
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 FORMATS = ("events", "reportlog", "junit", "ctrf")
 REPORTS = {"reportlog": "reportlog line", "junit": "JUnit XML report", "ctrf": "CTRF report"}
@@ -39,10 +43,12 @@ def take(world: World, kind: str, name: str, project: str = "") -> tuple[str, Do
     else:
         run = f"imported-{digest(data)[3:19]}"
         keep = Artifacts(store.path(names.ARTIFACTS)).keep
-        head = _start(world, run, kind, str(path), project or asking.resolve(world), path.stat().st_mtime)
-        body = b"".join(_framed(event) for event in [head, *_events(kind, data, str(path), keep)])
+        began, events = _read(kind, data, str(path), keep)
+        began = began or datetime.fromtimestamp(path.stat().st_mtime, UTC)  # where it does not say so itself
+        head = _start(run, kind, path.name, project or asking.resolve(world), began)
+        body = b"".join(_framed(event) for event in [head, *events])
     target = store.path(names.events_file(run))
-    if target.exists():
+    if target.exists() or ledger.is_closed(world, run):
         return run, None
     files.write_atomic(target, body)
     start = next(event for _, event in event_log.read(target) if event)
@@ -52,28 +58,29 @@ def take(world: World, kind: str, name: str, project: str = "") -> tuple[str, Do
 
 
 def _own(data: bytes, where: str) -> tuple[str, bytes]:
-    """An event file of ours from elsewhere: every record must be one; a torn tail is dropped."""
+    """An event file of ours from elsewhere, marked as imported: every record must be one; what is torn is kept so."""
     run = ""
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if line:
-            try:
-                record = contracts.loads(ledger.EVENT, line, f"{where}:{number}")
-            except BrokenContract:
-                if not run:
-                    raise
-                continue  # torn; the reader counts it
-            run = run or record.get("run", "")
-            if not run:
-                raise BrokenContract(
-                    "its first record is not run_started",
-                    where=where,
-                    hint="the file may be cut at its beginning: take the whole event file",
-                )
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        if not line or (event_log.record(line) is None and run):
+            continue  # blank, or torn: the reader counts it
+        record = contracts.loads(ledger.EVENT, line, f"{where}:{number}")
+        run = run or record.get("run", "")
+        if not run:
+            raise BrokenContract(
+                "its first record is not run_started",
+                where=where,
+                hint="the file may be cut at its beginning: take the whole event file",
+            )
+        if record["event"] == "run_started":
+            if record["run"] != run:
+                raise BrokenContract("records of two runs", where=f"{where}:{number}", hint="take each run's own file")
+            lines[number - 1] = _framed(record | {"trigger": IMPORTED, "managed": False}).strip()
     if not run:
         raise BrokenContract(
             "no record of a test run", where=where, hint="--from names the format; the file may be another's"
         )
-    return run, data
+    return run, b"\n".join(lines)
 
 
 def _framed(event: Document) -> bytes:
@@ -81,33 +88,35 @@ def _framed(event: Document) -> bytes:
     return b"\n" + json.dumps(event, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 
 
-def _start(world: World, run: str, kind: str, where: str, project: str, modified: float) -> Document:
-    from datetime import UTC, datetime
-
+def _start(run: str, kind: str, name: str, project: str, began: datetime) -> Document:
     return {
         "event": "run_started",
         "schemaVersion": 1,
         "t": 0,
         "run": run,
-        "at": timestamp(datetime.fromtimestamp(modified, UTC)),
+        "at": timestamp(began),
         "project": project,
-        "trigger": "imported",
+        "trigger": IMPORTED,
         "managed": False,
         "mode": "run",
-        "tools": {"format": kind, "name": Path(where).name[:200]},
+        "tools": {"format": kind, "name": name[:200]},
     }
 
 
-def _events(kind: str, data: bytes, where: str, keep: importers.Keep) -> Iterator[Document]:
-    """The events of a file. Raises BrokenContract, with file and line, for what is not of its kind."""
+def _read(kind: str, data: bytes, where: str, keep: importers.Keep) -> tuple[datetime | None, list[Document]]:
+    """When the run began, where the file says so, and its events. Raises BrokenContract, with file and line, for what
+    is not of its kind.
+    """
     at = [0]
     try:
         if kind == "reportlog":
-            yield from importers.from_reportlog(_lines(data, where, at), keep)
-        elif kind == "junit":
-            yield from importers.from_junit(_cases(data, where), keep)
-        else:
-            yield from importers.from_ctrf(contracts.parse(data, where), keep)
+            events = list(importers.from_reportlog(_lines(data, where, at), keep))
+            return importers.reportlog_start(_lines(data, where, at)), events
+        if kind == "junit":
+            root = _junit(data, where)
+            return importers.junit_start(root), list(importers.from_junit(root, keep))
+        document = contracts.parse(data, where)
+        return importers.ctrf_start(document), list(importers.from_ctrf(document, keep))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         said = f"{error.args[0]!r} is missing or no known word" if isinstance(error, KeyError) else str(error)
         raise BrokenContract(
@@ -143,8 +152,8 @@ def _lines(data: bytes, where: str, at: list[int]) -> Iterator[dict[str, Any]]:
         yield record
 
 
-def _cases(data: bytes, where: str) -> Iterator[dict[str, Any]]:
-    """The test cases of a JUnit XML file. A document type is refused: entities can make a small file huge."""
+def _junit(data: bytes, where: str) -> Element:
+    """The root of a JUnit XML file. A document type is refused: entities can make a small file huge."""
     from xml.etree import ElementTree
 
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
@@ -159,28 +168,10 @@ def _cases(data: bytes, where: str) -> Iterator[dict[str, Any]]:
         raise BrokenContract(
             f"not XML: {error}", where=where, hint="the file may be truncated, or of another format (--from)"
         ) from error
-    if root.tag not in ("testsuites", "testsuite"):
+    if root.tag not in importers.SUITES:
         raise BrokenContract(
             f"not JUnit XML: its root is {root.tag[:50]!r}",
             where=where,
             hint="--from names the format; JUnit XML begins with testsuites or testsuite",
         )
-    for case in root.iter("testcase"):
-        yield {
-            "name": case.get("name", ""),
-            "classname": case.get("classname", ""),
-            "file": case.get("file", ""),
-            "time": _seconds(case.get("time"), where),
-            "problems": [
-                {"tag": child.tag, "message": child.get("message") or "", "text": child.text or ""}
-                for child in case
-                if child.tag in ("failure", "error", "skipped")
-            ],
-        }
-
-
-def _seconds(text: str | None, where: str) -> float:
-    try:
-        return float((text or "0").replace(",", ""))
-    except ValueError as error:
-        raise BrokenContract(f"not a time: {text!r}", where=where, hint="seconds, as in 0.25") from error
+    return root

@@ -120,7 +120,8 @@ def test_a_run_recorded_elsewhere_is_taken_in(suite: Suite, tmp_path: Path) -> N
     (path,) = (tmp_path / "elsewhere/ledger/events").glob("*.ndjson")
     append(suite, "events", path)
     record = suite.record
-    assert record["scope"]["kind"] == "full" and record["counts"]["selected"] == 11 and record["run"] == path.stem
+    assert record["counts"]["selected"] == 11 and record["run"] == path.stem
+    assert record["scope"]["kind"] == "partial" and not record["authoritative"]
 
 
 def test_twice_is_once(suite: Suite, tmp_path: Path) -> None:
@@ -258,7 +259,7 @@ def test_banner_loads_and_starts_little(suite: Suite) -> None:
     code = (
         "import os, sys, ktx_ledger_query\nfrom pathlib import Path\nfrom ktxkit.ledger import asking, banner\n"
         "from ktxkit.store.world import World\n"
-        "print(banner.banner(World(Path.cwd(), os.environ), asking.Ask(), budget=60.0)['facts'])\n"
+        "print(banner.banner(World(Path.cwd(), os.environ), asking.LedgerQuery(), budget=60.0)['facts'])\n"
         "print(*sorted(sys.modules), file=sys.stderr)\n"
     )
     done = subprocess.run(

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.ledger.rules.fold import BAD, FINISHED
+from ktxkit.ledger.rules.fold import BAD, FINISHED, IMPORTED
 from ktxkit.ledger.rules.rows import Row, Verdict
 
 if TYPE_CHECKING:
@@ -228,6 +228,7 @@ def full(record: RunRecord, row: Row) -> Node:
             None if source == "unknown" else source != "args",
             [row],
         ),
+        _is("it was recorded here, not imported", record.get("trigger") != IMPORTED),
         _is("no option narrowed it", not narrowing, narrowing),
         _is("nothing was deselected", _none(counts, "deselected")),
         _is("nothing was removed from the collection", _none(counts, "removed")),

@@ -129,7 +129,12 @@ def worst(one: str, other: str) -> str:
 
 RUNNING: Final = "running"
 FINISHED: Final = "finished"
+IMPORTED: Final = "imported"  # the trigger of a run that nobody here saw
 NO_TESTS, USAGE, INTERNAL = 5, 4, 3  # pytest's exit statuses
+TOLD = (
+    *("selected", "passed", "failed", "errors", "crashed"),
+    *("skipped", "xfailed", "xpassed", "unknown", "interrupted"),
+)
 
 
 def state_of(
@@ -155,9 +160,10 @@ def state_of(
         return "usage_error"
     if end.get("stop"):
         return "stopped_early" if counts.get("notRun") or counts.get("interrupted") else FINISHED
-    if status == NO_TESTS:
+    foreign = start.get("trigger") == IMPORTED and "format" in start.get("tools", {})  # other formats do not say all
+    if status == NO_TESTS or (foreign and status == 0 and not any(counts.get(word) for word in TOLD)):
         return "no_tests"
-    unsaid = "selected" not in counts and start.get("trigger") != "imported"  # other formats do not say
+    unsaid = "selected" not in counts and not foreign
     if counts.get("notRun") or counts.get("interrupted") or unsaid:
         return "collection_error" if collect_errors else "incomplete"
     return FINISHED

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.ledger.rules import payload
 
 if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
     from ktxkit.base.documents import RunRecord
 
 STATUS = {
@@ -108,13 +110,33 @@ class Importer:
         self.keep = keep
         self.t = 0.0
         self._seen: Counter[str] = Counter()
+        self._attempt: dict[str, int] = {}  # of tests whose last attempt so far is retried
         self.bad = 0
 
     def result(self, test: str, outcome: str, spans: Mapping[str, float], **more: Any) -> Event:
-        """A test's line; a second result of the same id is another occurrence."""
+        """A test's line; a second result of the same id is another occurrence, unless the first was retried."""
         plain, escaped = payload.clean(test)
-        self._seen[plain] += 1
-        return self.line(plain, escaped, self._seen[plain], 1, outcome, spans, **more)
+        attempt = self._attempt.pop(plain, 0) + 1
+        if attempt == 1:
+            self._seen[plain] += 1
+        if more.get("retried"):
+            self._attempt[plain] = attempt
+        return self.line(plain, escaped, self._seen[plain], attempt, outcome, spans, **more)
+
+    def attempts(
+        self,
+        test: str,
+        before: Sequence[tuple[str, Event]],
+        outcome: str,
+        spans: Mapping[str, float],
+        spans_before: Sequence[Mapping[str, float]] = (),
+        **more: Any,
+    ) -> Iterator[Event]:
+        """The lines of a test that was retried: outcome and error of each attempt before the last one."""
+        for number, (word, error) in enumerate(before):
+            took = spans_before[number] if spans_before else {}
+            yield self.result(test, word, took, retried=True, error=error)
+        yield self.result(test, outcome, spans, **more)
 
     def line(
         self,
@@ -132,7 +154,7 @@ class Importer:
         self.t += sum(spans.values())
         if not isfinite(self.t):
             raise ValueError(f"the durations up to {test} are not finite together")
-        self.bad += outcome in ("failed", "error", "crashed")
+        self.bad += outcome in ("failed", "error", "crashed") and not more.get("retried")
         made: Event = {"event": "test_result", "test": test, "t": round(self.t, 6), "outcome": outcome}
         if escaped:
             made["escaped"] = True
@@ -175,9 +197,12 @@ def from_reportlog(records: Iterable[Mapping[str, Any]], keep: Keep) -> Iterator
             text = payload.head(payload.clean(str(record.get("message", "")))[0], 1000)
             category = str(record.get("category", "Warning"))[:200]
             yield {"event": "warning", "t": round(importer.t, 6), "category": category, "message": text}
-        elif kind is None and "exitstatus" in record:
+        elif kind in (None, "SessionFinish") and "exitstatus" in record:
             yield _finished(importer, int(record["exitstatus"]))
-    for nodeid in open_tests:
+    for nodeid, reports in open_tests.items():
+        if _retried(reports):
+            yield _of_reports(importer, nodeid, reports)
+            continue
         plain, escaped = payload.clean(nodeid)
         event = {"event": "test_started", "test": plain, "t": round(importer.t, 6)}
         yield event | ({"escaped": True} if escaped else {})
@@ -191,17 +216,23 @@ def _test_report(
     importer: Importer, open_tests: dict[str, list[Mapping[str, Any]]], record: Mapping[str, Any]
 ) -> Iterator[Event]:
     nodeid = str(record["nodeid"])
+    if record["when"] == "setup" and _retried(open_tests.get(nodeid, ())):
+        yield _of_reports(importer, nodeid, open_tests.pop(nodeid))  # a retried attempt may have no teardown
     reports = open_tests.setdefault(nodeid, [])
     reports.append(record)
-    if record["when"] == "teardown" or record["when"] not in ("setup", "call") or record["outcome"] == "rerun":
+    if record["when"] == "teardown" or record["when"] not in ("setup", "call"):
         del open_tests[nodeid]
         yield _of_reports(importer, nodeid, reports)
+
+
+def _retried(reports: Iterable[Mapping[str, Any]]) -> bool:
+    return any(report["outcome"] == "rerun" for report in reports)
 
 
 def _of_reports(importer: Importer, nodeid: str, reports: list[Mapping[str, Any]]) -> Event:
     spans = {str(r["when"]): float(r["duration"]) for r in reports if r["when"] in ("setup", "call", "teardown")}
     outcome = "passed"
-    more: Event = {}
+    more: Event = {"retried": True} if _retried(reports) else {}
     for report in reports:
         word, when = _word(nodeid, report), report["when"]
         if when not in ("setup", "call", "teardown"):
@@ -256,46 +287,155 @@ def _subtest(importer: Importer, record: Mapping[str, Any]) -> Event:
     return made | ({"escaped": True} if escaped else {})
 
 
-def from_junit(suites: Iterable[Mapping[str, Any]], keep: Keep) -> Iterator[Event]:
-    """Events of a JUnit XML file, whose test cases were read as `name`, `classname`, `file`, `time` and `problems`."""
+def junit_start(root: Element) -> datetime | None:
+    """When a JUnit report says that its run began: the earliest of its time stamps; one without a zone is of UTC."""
+    stamps = [text for suite in root.iter() if suite.tag in SUITES and (text := suite.get("timestamp"))]
+    return min((at for text in stamps if (at := _moment(text)) is not None), default=None)
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None  # gate-ok: a stamp that is none tells nothing; the file's own time is taken
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def from_junit(root: Element, keep: Keep) -> Iterator[Event]:
+    """Events of a JUnit XML file. Raises ValueError for a number that is none.
+
+    A header that counts more than the cases show makes the run one that is not whole, or that failed.
+    """
     importer = Importer(keep)
-    for case in suites:
-        words = {problem["tag"] for problem in case["problems"]}
-        outcome = next((word for tag, word in JUNIT_WORDS if tag in words), "passed")
-        first = next((p for p in case["problems"] if p["tag"] in ("failure", "error", "skipped")), None)
-        name = "::".join(part for part in (case.get("file") or case.get("classname"), case["name"]) if part)
-        more: Event = {}
-        if first is not None and outcome == "skipped":
-            more["reason"] = payload.head(payload.clean(first["message"])[0], 500)
-        elif first is not None:
-            more["error"] = importer.error(first["message"], first["text"])
-        yield importer.result(name, outcome, {"call": case["time"]}, **more)
-    yield _finished(importer, 1 if importer.bad else 0)
+    cases = list(root.iter("testcase"))
+    comma = _decimal_comma([case.get("time", "") for case in cases])
+    for suite in root.iter():
+        problem = next((child for child in suite if child.tag in ("error", "failure")), None)
+        if suite.tag in SUITES and problem is not None:
+            importer.bad += 1
+            plain, escaped = payload.clean(suite.get("name") or suite.tag)
+            made: Event = {"event": "collect_report", "t": 0, "node": plain, "outcome": "error"}
+            made |= {"error": importer.error(problem.get("message") or "", problem.text or "")}
+            yield made | ({"escaped": True} if escaped else {})
+    for case in cases:
+        yield from _junit_case(importer, case, comma)
+    missing, failures = _unlisted(root)
+    if missing:
+        yield {"event": "collected", "t": round(importer.t, 6), "selected": len(cases) + missing}
+    yield _finished(importer, 1 if importer.bad or failures else 0)
 
 
-JUNIT_WORDS = (("error", "error"), ("failure", "failed"), ("skipped", "skipped"))
+def _junit_case(importer: Importer, case: Element, comma: bool) -> Iterator[Event]:
+    """One line for each attempt of a case: what Surefire and nextest call flaky or rerun are attempts of one test."""
+    problems = {child.tag: child for child in reversed(case) if child.tag in JUNIT_WORDS}
+    outcome = next((word for tag, word in JUNIT_WORDS.items() if tag in problems), "")
+    outcome = outcome or JUNIT_STATUS.get((case.get("status") or case.get("result") or "").lower(), "passed")
+    first = next((problems[tag] for tag in JUNIT_WORDS if tag in problems), None)
+    name = "::".join(part for part in (case.get("file") or case.get("classname"), case.get("name")) if part)
+    again = [child for child in case if child.tag in FLAKY or child.tag in RERUN]
+    last: Event = {}
+    if first is not None and outcome == "skipped":
+        last["reason"] = payload.head(payload.clean(first.get("message") or "")[0], 500)
+    elif first is not None:
+        last["error"] = importer.error(first.get("message") or "", first.text or "")
+    errors = [importer.error(child.get("message") or "", child.text or "") for child in again]
+    if again and again[0].tag in RERUN and "error" in last:  # there the case's own failure was the first attempt's
+        errors, last["error"] = [last["error"], *errors[:-1]], errors[-1]
+    words = [FLAKY.get(child.tag) or RERUN[child.tag] for child in again]
+    seconds = _seconds(case.get("time") or "", comma)
+    yield from importer.attempts(name, list(zip(words, errors, strict=True)), outcome, {"call": seconds}, **last)
+
+
+def _unlisted(suite: Element) -> tuple[int, int]:
+    """How many tests, and how many failures, the headers count and no case shows."""
+    below = [_unlisted(child) for child in suite if child.tag in SUITES]
+    cases = list(suite.iter("testcase"))
+    shown = [child for one in suite.iter() for child in one if child.tag in ("failure", "error")]
+    missing = _count(suite, "tests") - len(cases)
+    failures = _count(suite, "failures") + _count(suite, "errors") - len(shown)
+    return max(missing, sum(one for one, _ in below), 0), max(failures, sum(one for _, one in below), 0)
+
+
+def _count(suite: Element, name: str) -> int:
+    text = (suite.get(name) or "0").strip()
+    if not text.isdecimal():
+        raise ValueError(f"{name}={text[:80]!r} of {suite.get('name') or suite.tag} is no number")
+    return int(text)
+
+
+def _decimal_comma(times: Sequence[str]) -> bool:
+    """Whether a report writes decimals with a comma, as in 0,160 or 1.234,5: one report has one locale."""
+    mixed = [text for text in times if "," in text and "." in text]
+    if mixed:
+        return all(text.rindex(",") > text.rindex(".") for text in mixed)
+    return not any("." in text for text in times) and all(text.count(",") < 2 for text in times)
+
+
+def _seconds(text: str, comma: bool) -> float:
+    plain = text.strip().replace("\u00a0", "").replace("\u202f", "")
+    plain = plain.replace(".", "").replace(",", ".") if comma and "," in plain else plain.replace(",", "")
+    try:
+        return float(plain or "0")
+    except ValueError as error:
+        raise ValueError(f"{text[:80]!r} is no time in seconds, as in 0.25") from error
+
+
+SUITES = ("testsuites", "testsuite")
+JUNIT_WORDS = {"error": "error", "failure": "failed", "skipped": "skipped"}  # the worst first
+JUNIT_STATUS = {  # what writers say of a case that has no element for it
+    **dict.fromkeys(("notrun", "disabled", "suppressed", "skipped", "ignored"), "skipped"),
+    "failed": "failed",
+    "failure": "failed",
+    "error": "error",
+}
+FLAKY = {"flakyFailure": "failed", "flakyError": "error"}  # attempts before one that passed
+RERUN = {"rerunFailure": "failed", "rerunError": "error"}  # attempts after a first that failed
 
 
 def from_ctrf(document: Mapping[str, Any], keep: Keep) -> Iterator[Event]:
     """Events of a CTRF report. Its `flaky` is passed on retry; here its attempts say so."""
     importer = Importer(keep)
-    for test in document["results"]["tests"]:
+    results = document["results"]
+    for test in results["tests"]:
         yield from _ctrf_test(importer, test)
-    yield _finished(importer, 1 if importer.bad else 0)
+    summary = results.get("summary") or {}
+    missing = int(summary.get("tests", 0)) - len(results["tests"])
+    if missing > 0:
+        yield {"event": "collected", "t": round(importer.t, 6), "selected": int(summary["tests"])}
+    yield _finished(importer, 1 if importer.bad or int(summary.get("failed", 0)) > importer.bad else 0)
+
+
+def ctrf_start(document: Mapping[str, Any]) -> datetime | None:
+    """When a CTRF report says that its run began (milliseconds since 1970)."""
+    results = document.get("results")
+    summary = results.get("summary") if isinstance(results, Mapping) else None
+    return _since_epoch(summary.get("start") if isinstance(summary, Mapping) else None, 1000)
+
+
+def reportlog_start(records: Iterable[Mapping[str, Any]]) -> datetime | None:
+    """When the first phase of a reportlog began (seconds since 1970)."""
+    starts = [one.get("start") for one in records if one.get("$report_type") == "TestReport"]
+    return min((at for one in starts if (at := _since_epoch(one, 1)) is not None), default=None)
+
+
+def _since_epoch(number: object, unit: int) -> datetime | None:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number / unit < LAST_SECOND:
+        return None
+    return datetime.fromtimestamp(number / unit, UTC)
+
+
+LAST_SECOND = 253402300800  # of the year 9999
 
 
 def _ctrf_test(importer: Importer, test: Mapping[str, Any]) -> Iterator[Event]:
     suite = test.get("suite") or ()
     parts = [test.get("filePath"), *(suite if isinstance(suite, list) else [suite]), test["name"]]
-    name, escaped = payload.clean("::".join(str(part) for part in parts if part))
-    number = 0
-    for number, attempt in enumerate(test.get("retryAttempts") or (), start=1):
-        spans = {"call": float(attempt.get("duration", 0)) / 1000}
-        error = importer.error(str(attempt.get("message", "")), str(attempt.get("trace", "")))
-        word = CTRF_WORDS[str(attempt["status"])]
-        yield importer.line(name, escaped, 1, number, word, spans, retried=True, error=error)
-        importer.bad -= word == "failed"
+    name = "::".join(str(part) for part in parts if part)
+    before = test.get("retryAttempts") or ()
+    words = [CTRF_WORDS[str(attempt["status"])] for attempt in before]
+    errors = [importer.error(str(one.get("message", "")), str(one.get("trace", ""))) for one in before]
+    spans = [{"call": float(one.get("duration", 0)) / 1000} for one in before]
     word = CTRF_WORDS[str(test["status"])]
-    spans = {"call": float(test["duration"]) / 1000}
-    error = importer.error(str(test.get("message", "")), str(test.get("trace", ""))) if word == "failed" else {}
-    yield importer.line(name, escaped, 1, number + 1, word, spans, error=error)
+    more = importer.error(str(test.get("message", "")), str(test.get("trace", ""))) if word == "failed" else {}
+    took = {"call": float(test["duration"]) / 1000}
+    yield from importer.attempts(name, list(zip(words, errors, strict=True)), word, took, spans, error=more)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.ledger.rules.fold import FINISHED
+from ktxkit.ledger.rules.fold import FINISHED, IMPORTED
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import RunRecord, RunRecordScope
@@ -27,6 +27,8 @@ def requested(record: Mapping[str, Any]) -> RunRecordScope:
     why = [f"{one['option']} {one['value']}".strip() for one in selection.get("narrowing", ())]
     if record.get("mode", "run") != "run":
         return {"kind": "none", "why": [f"nothing is executed: {record['mode']}"]}
+    if record.get("trigger") == IMPORTED:
+        return {"kind": "partial", "why": ["it was imported: what it left out was not seen here", *why][:WHY_SHOWN]}
     if record.get("runner", {}).get("affected", {}).get("missed"):
         return {"kind": "partial", "why": ["a proof shows that tests are needed which this selection leaves out"]}
     if selection.get("declared") == "affected" or record.get("declared") == "affected":
@@ -95,7 +97,9 @@ def against_authority(record: RunRecord) -> list[str]:
     why = []
     if record["scope"]["kind"] != "full":
         why.append(f"its scope is {record['scope']['kind']}")
-    if not record.get("managed"):
+    if record.get("trigger") == IMPORTED:
+        why.append("it was imported: anybody can write such a file")
+    elif not record.get("managed"):
         why.append("it was not started by test-run: nobody verified the preconditions")
     if record.get("parent"):
         why.append("it ran inside another run")
