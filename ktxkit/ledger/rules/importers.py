@@ -10,13 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ktxkit.ledger.rules import payload
 
 if TYPE_CHECKING:
-    from xml.etree.ElementTree import Element
-
     from ktxkit.base.documents import RunRecord
 
 STATUS = {
@@ -287,6 +285,18 @@ def _subtest(importer: Importer, record: Mapping[str, Any]) -> Event:
     return made | ({"escaped": True} if escaped else {})
 
 
+class Element(Protocol):
+    """What of an element of xml.etree is read here."""
+
+    @property
+    def tag(self) -> str: ...
+    @property
+    def text(self) -> str | None: ...
+    def get(self, key: str, /) -> str | None: ...
+    def iter(self, tag: str | None = None, /) -> Iterator[Element]: ...
+    def __iter__(self) -> Iterator[Element]: ...
+
+
 def junit_start(root: Element) -> datetime | None:
     """When a JUnit report says that its run began: the earliest of its time stamps; one without a zone is of UTC."""
     stamps = [text for suite in root.iter() if suite.tag in SUITES and (text := suite.get("timestamp"))]
@@ -297,7 +307,7 @@ def _moment(text: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
-        return None  # gate-ok: a stamp that is none tells nothing; the file's own time is taken
+        return None  # a stamp that is none tells nothing; then the time of the file is taken
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
@@ -308,7 +318,7 @@ def from_junit(root: Element, keep: Keep) -> Iterator[Event]:
     """
     importer = Importer(keep)
     cases = list(root.iter("testcase"))
-    comma = _decimal_comma([case.get("time", "") for case in cases])
+    comma = _decimal_comma([case.get("time") or "" for case in cases])
     for suite in root.iter():
         problem = next((child for child in suite if child.tag in ("error", "failure")), None)
         if suite.tag in SUITES and problem is not None:
@@ -327,7 +337,7 @@ def from_junit(root: Element, keep: Keep) -> Iterator[Event]:
 
 def _junit_case(importer: Importer, case: Element, comma: bool) -> Iterator[Event]:
     """One line for each attempt of a case: what Surefire and nextest call flaky or rerun are attempts of one test."""
-    problems = {child.tag: child for child in reversed(case) if child.tag in JUNIT_WORDS}
+    problems = {child.tag: child for child in list(case)[::-1] if child.tag in JUNIT_WORDS}
     outcome = next((word for tag, word in JUNIT_WORDS.items() if tag in problems), "")
     outcome = outcome or JUNIT_STATUS.get((case.get("status") or case.get("result") or "").lower(), "passed")
     first = next((problems[tag] for tag in JUNIT_WORDS if tag in problems), None)
