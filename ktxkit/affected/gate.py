@@ -12,7 +12,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.affected import proof as kept
 from ktxkit.affected import select
@@ -26,6 +26,9 @@ from ktxkit.ledger import asking
 from ktxkit.ledger.asking import ensure
 from ktxkit.ledger.index_file import OUTCOMES
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import AffectedProofMiss, RunRecord
 
 GOOD = ("passed", "xpassed", "xfailed", "skipped")
 NOT_RUN, NOT_PASSED = "affected-not-run", "affected-not-passed"
@@ -119,7 +122,7 @@ def recorded_on(world: World, tree: str) -> tuple[dict[str, str], bool]:
     was_full = False
     index = ensure(world)
     for run in index.rows(RUNS, tree, asking.resolve(world)):
-        record = json.loads(run["record"])
+        record: RunRecord = json.loads(run["record"])
         if record.get("treeAfter", {}).get("tree") == tree:
             was_full = was_full or record["scope"]["kind"] == "full"
             found |= {row["test"]: OUTCOMES[row["verdict"]] for row in index.rows(RESULTS, run["rid"])}
@@ -144,7 +147,7 @@ def _findings(left: list[UnpassedTest], ran: bool, base: str) -> Iterator[Findin
         yield Finding(rule, os.fsencode(path), message, reference=path, hint=hint, gate="affected")
 
 
-def _missed(miss: Mapping[str, Any], proof: str) -> Finding:
+def _missed(miss: AffectedProofMiss, proof: str) -> Finding:
     message = (
         f"{printable(miss['test'])} notices a change of {miss['unit'] or 'it'} and is not selected (proof {proof})"
     )

@@ -18,14 +18,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ktxkit.affected import select
 from ktxkit.affected.rules.decision import Touched
 from ktxkit.affected.rules.mutants import Mutant, is_data, mutants, sample, valid, values
-from ktxkit.base import contracts, files, process
+from ktxkit.base import contracts, files, kinds, process
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git import neutral, snapshot
@@ -34,10 +34,29 @@ from ktxkit.ledger.asking import new_run_id
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
+if TYPE_CHECKING:
+    from typing import NotRequired, TypedDict
+
+    from ktxkit.base.documents import AffectedProof, AffectedProofMiss, ProofVerdict
+
+    class ProvenFacts(TypedDict):
+        """What a run's record says of the proof that its selection rests on."""
+
+        proof: NotRequired[str]
+        missed: NotRequired[int]
+
+    class Told(TypedDict):
+        """What the plugin in the copy says of a run of pytest."""
+
+        ran: int
+        failed: int
+        first: str
+
+
 KIND = b'"kind":"affected-proof"'
 
 
-def newest(world: World, base: str = "", tree: str = "") -> Document | None:
+def newest(world: World, base: str = "", tree: str = "") -> AffectedProof | None:
     """The newest proof, of this change where one is named. Raises BrokenContract where its line is damaged."""
     path = world.store.path(names.LEDGER)
     if not path.exists():
@@ -48,13 +67,13 @@ def newest(world: World, base: str = "", tree: str = "") -> Document | None:
         start = end = data.rfind(b"\n", 0, at) + 1
         line = data[start : data.find(b"\n", at)]
         if KIND in line[:64] and (not tree or tree.encode("ascii") in line):
-            found: Document = contracts.loads(ledger.CONTRACT, line, str(path))["proof"]
+            found = contracts.loads(kinds.LEDGER_LINE, line, str(path))["proof"]
             if not tree or (found["base"], found.get("tree")) == (base, tree):
                 return found
     return None
 
 
-def of_change(world: World, base: str) -> tuple[str, Document]:
+def of_change(world: World, base: str) -> tuple[str, ProvenFacts]:
     """What may be said of the selection for the change from a base tree to the checkout, and the facts for a run."""
     tree = snapshot.take(world.git, world.repository).tree if world.repository.top else None
     proof = newest(world, base, tree) if tree else None
@@ -142,10 +161,10 @@ class Copy:
     def _beside(self) -> Path:
         return self.top.parent / "beside"
 
-    def _told(self) -> dict[str, Any]:
+    def _told(self) -> Told:
         """What the plugin wrote; nothing where pytest did not come to its end."""
         try:
-            found: dict[str, Any] = json.loads(files.read(self._beside / "told.json"))
+            found: Told = json.loads(files.read(self._beside / "told.json"))
         except (FileNotFoundError, ValueError):
             return {"ran": 0, "failed": 0, "first": ""}
         files.remove(self._beside / "told.json")
@@ -226,7 +245,9 @@ def roots_of(paths: Collection[str], mutated: Collection[str]) -> set[str]:
 
 LIMIT_LEAST, LIMIT_TIMES = 30.0, 4.0  # seconds; times the suite without a mutant
 MISSES_SHOWN = 200
-PROVEN, MISSED, NOTHING = "proven", "missed", "nothing"
+PROVEN: Final = "proven"
+MISSED: Final = "missed"
+NOTHING: Final = "nothing"
 Tests = Callable[[Mutant], Sequence[str]]
 ProofListener = Callable[[str], None]
 
@@ -253,18 +274,18 @@ class ProofProgress:
     unloaded: list[str] = field(default_factory=list)
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> ProofVerdict:
         if any(one.missed for one in self.met):
             return MISSED
         return PROVEN if any(one.selected.noticed for one in self.met) else NOTHING
 
-    def document(self) -> Document:
+    def document(self) -> dict[str, Any]:
         """The numbers, and every miss with its mutant and the first test that noticed."""
         killed = [one.selected for one in self.met if one.selected.noticed]
         whole = [one for one in killed if not one.late and one.failed]
         suites = [one.suite for one in self.met if one.suite is not None]
         missed = [one for one in self.met if one.missed]
-        made: Document = {
+        made: dict[str, Any] = {
             "verdict": self.verdict,
             "candidates": self.candidates,
             "mutants": len(self.met),
@@ -285,10 +306,16 @@ class ProofProgress:
         return made | ({"unloaded": self.unloaded[:MISSES_SHOWN]} if self.unloaded else {})
 
 
-def _miss(one: Met) -> Document:
+def _miss(one: Met) -> AffectedProofMiss:
     assert one.suite is not None
-    made = {"path": one.mutant.path, "unit": one.mutant.unit, "kind": one.mutant.kind, "line": one.mutant.line}
-    return made | {"text": one.mutant.text[:200], "test": one.suite.first[:4000] or "the suite as a whole"}
+    return {
+        "path": one.mutant.path,
+        "unit": one.mutant.unit,
+        "kind": one.mutant.kind,
+        "line": one.mutant.line,
+        "text": one.mutant.text[:200],
+        "test": one.suite.first[:4000] or "the suite as a whole",
+    }
 
 
 def prove(
@@ -378,7 +405,7 @@ def ask(base: str, count: int | None, seed: int | None, python: str, words: Sequ
     return ProofRequest(base, 50 if count is None else count, 1 if seed is None else seed, python, words)
 
 
-def proof(world: World, ask: ProofRequest, told: ProofListener) -> Document:
+def proof(world: World, ask: ProofRequest, told: ProofListener) -> AffectedProof:
     """Prove the selection of the change from a base to the checkout. Raises Refused where nothing can be mutated."""
     if ask.sample < 1:
         raise CannotRun(f"--sample {ask.sample}: a proof needs at least one mutant", hint="--sample 50 is the default")
@@ -427,11 +454,11 @@ def _nothing(ask: ProofRequest, left: Mapping[str, str]) -> Refused:
     )
 
 
-def _kept(world: World, ask: ProofRequest, made: select.Selection, account: ProofProgress) -> Document:
+def _kept(world: World, ask: ProofRequest, made: select.Selection, account: ProofProgress) -> AffectedProof:
     """The proof as a record of the ledger."""
     tree = snapshot.take(world.git, world.repository).tree
     now = world.clock.now()
-    document: Document = {
+    document: dict[str, Any] = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "affected-proof",
         "id": new_run_id(now),
@@ -446,11 +473,11 @@ def _kept(world: World, ask: ProofRequest, made: select.Selection, account: Proo
     }
     body = {"kind": "affected-proof", "run": document["id"], "project": document["project"], "proof": document}
     with ledger.locked(world):
-        ledger.append(world, body)
-    return document
+        ledger.append(world, body)  # judges it
+    return cast("AffectedProof", document)
 
 
-def lines(document: Document) -> list[str]:
+def lines(document: AffectedProof) -> list[str]:
     """The proof as text."""
     met = f"{document['killed']} of {document['mutants']} mutants were noticed by the selected tests"
     made = [f"{met}, {document['survived']} by nobody, {document['missed']} only by tests that were not selected"]

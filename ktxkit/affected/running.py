@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.affected import proof as proofs
 from ktxkit.affected import select, trees
@@ -21,7 +21,7 @@ from ktxkit.affected.rules.graph import Graph
 from ktxkit.affected.rules.runtime_audit import Hidden, Hole, audit
 from ktxkit.affected.runtime import HINT, latest
 from ktxkit.base import files
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import nearest, plural, printable
 from ktxkit.gates.facts import no_collection
@@ -29,11 +29,20 @@ from ktxkit.git.objects import Objects
 from ktxkit.ledger import asking
 from ktxkit.store.world import World
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import (
+        AffectedAudit,
+        AffectedAuditHidden,
+        AffectedAuditHole,
+        AffectedSelection,
+        RunnerSelection,
+    )
+
 REASONS_SHOWN = 5
 UNIT_WORDS = {"": "(loading it)", "<main>": "(run as a program)"}
 
 
-def only(document: Document, test: str) -> Document:
+def only(document: AffectedSelection, test: str) -> AffectedSelection:
     """The same answer for one test: what names it, its class or its file."""
     return {**document, "tests": [one for one in document["tests"] if covers(one["id"], test)]}
 
@@ -82,7 +91,7 @@ def covers(picked: str, test: str) -> bool:
     )
 
 
-def chains(document: Document) -> list[str]:
+def chains(document: AffectedSelection) -> list[str]:
     """Each id with the steps from the change to it, indented."""
     made: list[str] = []
     for one in document["tests"]:
@@ -100,7 +109,7 @@ def _unit(name: str) -> str:
     return UNIT_WORDS.get(name, name.rstrip("%^"))
 
 
-def notes_of(document: Document) -> list[str]:
+def notes_of(document: AffectedSelection) -> list[str]:
     """Counts, and what is not bounded."""
     counts = document["counts"]
     change = f"{plural(counts['paths'], 'path')} changed, {plural(counts['changes'], 'unit')} in them"
@@ -125,20 +134,26 @@ class Arguments(NamedTuple):
 
     paths: tuple[str, ...]
     nothing: bool
-    facts: Document
+    facts: RunnerSelection | None
     notes: list[str]
 
 
-WHATEVER = Arguments((), False, {}, [])  # another scope
+WHATEVER = Arguments((), False, None, [])  # another scope
 
 
 def arguments(world: World, base: str) -> Arguments:
     """What pytest is to run for the change from `base` to the checkout. Raises CannotRun where the base is none."""
     made = select.select(world, select.SelectionRequest(base=base))
     document = made.document
-    facts = {"base": document["base"], "verdict": document["verdict"], **_two(document["counts"])}
+    counts = document["counts"]
     said, proof = proofs.of_change(world, document["base"])
-    facts |= proof
+    facts: RunnerSelection = {
+        "base": document["base"],
+        "verdict": document["verdict"],
+        "selected": counts["selected"],
+        "total": counts["total"],
+        **proof,
+    }
     notes = [*notes_of(document), said]
     if made.decision.unbounded or not made.decision.total:
         return Arguments((), False, facts, notes)
@@ -149,10 +164,6 @@ def arguments(world: World, base: str) -> Arguments:
     if sum(map(len, ids)) > ARGUMENT_BYTES:
         return Arguments((), False, facts, [*notes, "test-run: too many to name: everything is run"])
     return Arguments(tuple(from_here(world, one) for one in ids), not ids, facts, notes)
-
-
-def _two(counts: Document) -> Document:
-    return {"selected": counts["selected"], "total": counts["total"]}
 
 
 def from_here(world: World, name: str) -> str:
@@ -177,7 +188,7 @@ def from_top(world: World, name: str, known: Collection[str]) -> str:
 SHOWN, TESTS_SHOWN = 10_000, 10
 
 
-def differential(world: World) -> Document:
+def differential(world: World) -> AffectedAudit:
     """What the newest traced run called and the map of the checkout lacks. Raises CannotRun where none was traced."""
     trace = latest(world, asking.resolve(world))
     if trace is None:
@@ -217,18 +228,26 @@ def differential(world: World) -> Document:
     }
 
 
-def _hole(one: Hole) -> Document:
+def _hole(one: Hole) -> AffectedAuditHole:
     path, unit = one.unit
     return {"path": path, "unit": unit, "count": len(one.tests), "tests": one.tests[:TESTS_SHOWN]}
 
 
-def _hidden(one: Hidden) -> Document:
-    names = {"caller": one.caller[1], "callee": one.callee[1], "how": one.how, "line": one.line}
-    made: Document = {"mechanism": one.mechanism, "path": one.caller[0], "calledPath": one.callee[0], **names}
-    return made | ({"via": one.via} if one.via else {})
+def _hidden(one: Hidden) -> AffectedAuditHidden:
+    made: AffectedAuditHidden = {
+        "mechanism": one.mechanism,
+        "path": one.caller[0],
+        "calledPath": one.callee[0],
+        "caller": one.caller[1],
+        "callee": one.callee[1],
+        "how": one.how,
+        "line": one.line,
+    }
+    made |= {"via": one.via} if one.via else {}
+    return made
 
 
-def lines(document: Document) -> list[str]:
+def lines(document: AffectedAudit) -> list[str]:
     """The audit as text: by mechanism."""
     made: list[str] = []
     for name, count in document["mechanisms"].items():
@@ -244,7 +263,7 @@ def lines(document: Document) -> list[str]:
     return made
 
 
-def notes(document: Document) -> list[str]:
+def notes(document: AffectedAudit) -> list[str]:
     """Counts."""
     holes = plural(len(document["holes"]), "hole")
     counts = f"{document['calls']} calls of run {document['run']}, {document['missing']} not in the map, {holes}"

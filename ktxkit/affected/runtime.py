@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.affected.rules.runtime_trace import Trace, TraceFold
 from ktxkit.affected.traced import begin, tracer
-from ktxkit.base import contracts, files, process
+from ktxkit.base import contracts, files, kinds, process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun
@@ -27,7 +27,9 @@ from ktxkit.ledger import ledger
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
-CONTRACT = "affected-trace"
+if TYPE_CHECKING:
+    from ktxkit.base.documents import AffectedTrace, AffectedTraceEnd, AffectedTraceHeader
+
 HINT = "make it anew: test-run --trace --scope full"
 
 
@@ -44,14 +46,14 @@ def load(path: Path) -> Trace:
     """A map whole; its records are judged when they are looked at. Raises BrokenContract where it is torn."""
     lines = files.read(path, limit=1 << 40).split(b"\n")
     lines.pop()
-    end = contracts.loads(CONTRACT, lines[-1], str(path)) if lines else {}
-    if end.get("record") != "end" or end["records"] != len(lines) - 1:
+    end = contracts.loads(kinds.AFFECTED_TRACE, lines[-1], str(path)) if lines else None
+    if end is None or end["record"] != "end" or end["records"] != len(lines) - 1:
         raise BrokenContract("the runtime map is not whole", where=str(path), hint=HINT)
     return Trace(lines, lambda line: _parse(line, path))
 
 
-def _parse(line: bytes, path: Path) -> Document:
-    return contracts.loads(CONTRACT, line, str(path))
+def _parse(line: bytes, path: Path) -> AffectedTrace:
+    return contracts.loads(kinds.AFFECTED_TRACE, line, str(path))
 
 
 KEPT = 3  # maps that stay
@@ -108,15 +110,16 @@ def _keep(world: World, run: str, raw: Path, line: Document | None) -> Kept:
     tests = [one for one in fold.contexts.values() if one.kind == "test"]
     if not tests:
         return Kept(None, why="no test was seen: the plugin or the tracer did not start")
-    header = {
-        "record": "header", "schemaVersion": 1, "kind": CONTRACT, "run": run, "at": timestamp(world.clock.now()),
-        "tree": tree, "project": record["project"], "python": record.get("environment", {}).get("python", _python()),
+    header: AffectedTraceHeader = {
+        "record": "header", "schemaVersion": 1, "kind": "affected-trace", "run": run,
+        "at": timestamp(world.clock.now()), "tree": tree, "project": record["project"],
+        "python": record.get("environment", {}).get("python", _python()),
         "contexts": len(fold.contexts), "tests": len({one.name for one in tests}), "definitions": len(fold.names),
         "edges": len(fold.edges), "faults": fold.faults,
     }  # fmt: skip
     place = world.store.path(names.affected_trace(run))
     with files.written_aside(place) as fd:
-        _write(fd, place, [header], fold.records(_blobs(world, fold.paths())))
+        _write(fd, place, header, fold.records(_blobs(world, fold.paths())))
     _prune(world)
     lacking = {one.name: one.why for one in tests if one.why}
     why = Counter(text for found in lacking.values() for text in set(found))
@@ -124,15 +127,16 @@ def _keep(world: World, run: str, raw: Path, line: Document | None) -> Kept:
     return Kept(place, len({one.name for one in tests}), len(lacking), reasons)
 
 
-def _write(fd: int, place: Path, first: list[Document], records: Iterator[Document]) -> None:
+def _write(fd: int, place: Path, first: AffectedTraceHeader, records: Iterator[AffectedTrace]) -> None:
     count, block = 0, []
-    for record in (*first, *records):
+    for record in (first, *records):
         count += 1
-        block.append(contracts.line(CONTRACT, record, f"{place}:{count}"))
+        block.append(contracts.line(kinds.AFFECTED_TRACE, record, f"{place}:{count}"))
         if len(block) >= 1000:
             files.write_all(fd, b"".join(block))
             block = []
-    block.append(contracts.line(CONTRACT, {"record": "end", "records": count}, str(place)))
+    end: AffectedTraceEnd = {"record": "end", "records": count}
+    block.append(contracts.line(kinds.AFFECTED_TRACE, end, str(place)))
     files.write_all(fd, b"".join(block))
 
 

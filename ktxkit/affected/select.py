@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.affected import configuration, trees
 from ktxkit.affected.rules import classes, decision, literals, runtime_audit
@@ -22,7 +23,7 @@ from ktxkit.affected.rules.runtime_trace import Trace
 from ktxkit.affected.rules.scopes import ANYTHING, LINK, MODULE, VERSION, Facts, UsageSink
 from ktxkit.affected.runtime import latest
 from ktxkit.affected.trees import AffectedCache, TreeSnapshot
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import path_fields, printable
 from ktxkit.gates.facts import no_collection
@@ -30,6 +31,15 @@ from ktxkit.git.objects import Objects
 from ktxkit.ledger import asking, running
 from ktxkit.store import config
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import (
+        AffectedSelection,
+        AffectedSelectionChange,
+        AffectedSelectionTarget,
+        AffectedSelectionTest,
+        AffectedSelectionTestChain,
+    )
 
 SUFFIXES = (
     ".sh", ".bash", ".zsh", ".mk", ".bat", ".cmd", ".cfg", ".ini", ".toml", ".yaml", ".yml", ".json",
@@ -114,7 +124,7 @@ class Selection:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def document(self) -> Document:
+    def document(self) -> AffectedSelection:
         return document(self)
 
 
@@ -269,16 +279,22 @@ def _links(facts: _Facts, target: TreeSnapshot) -> dict[str, str]:
     return found
 
 
-def document(made: Selection) -> Document:
+def document(made: Selection) -> AffectedSelection:
     """The answer as a document (contract `selection`)."""
     found = made.decision
-    steps: dict[object, Document] = {}
+    steps: dict[object, AffectedSelectionTestChain] = {}
+    target: AffectedSelectionTarget = {"kind": made.target.kind}
+    target |= {"tree": made.target.name} if made.target.name else {}
+    paths: list[Any] = [{**path_fields(os.fsencode(one.path)), "how": one.how} for one in made.touched[:CHANGES_SHOWN]]
+    unbounded: list[Any] = [
+        {**path_fields(os.fsencode(path)), "why": said[:500]} for path, said in found.unbounded.items()
+    ]
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "selection",
         "verdict": found.verdict,
         "base": made.base.name,
-        "target": {"kind": made.target.kind} | ({"tree": made.target.name} if made.target.name else {}),
+        "target": target,
         "counts": {
             "selected": found.selected,
             "total": found.total,
@@ -287,26 +303,27 @@ def document(made: Selection) -> Document:
             "changes": len(found.changes),
         },
         "tests": [_test(one, steps) for one in found.tests],
-        "paths": [{**path_fields(os.fsencode(one.path)), "how": one.how} for one in made.touched[:CHANGES_SHOWN]],
+        "paths": paths,
         "changes": [_change(one) for one in found.changes[:CHANGES_SHOWN]],
-        "unbounded": [{**path_fields(os.fsencode(p)), "why": said[:500]} for p, said in found.unbounded.items()],
+        "unbounded": unbounded,
         "read": {"files": made.read, "known": made.known},
         "notes": made.notes,
     }
 
 
-def _test(one: decision.Picked, known: dict[object, Document]) -> Document:
+def _test(one: decision.Picked, known: dict[object, AffectedSelectionTestChain]) -> AffectedSelectionTest:
     """One test. Steps are shared: many chains begin alike."""
     for step in one.chain[:STEPS_SHOWN]:
         if step not in known:
             (path, unit), how = step
             known[step] = {"path": _shown(path), "unit": unit, "how": how[:400]}
     steps = [known[step] for step in one.chain[:STEPS_SHOWN]]
-    made: Document = {"id": _shown(one.id), "verdict": one.verdict, "chain": steps}
-    return made | ({"why": _shown(one.why)[:500]} if one.why else {})
+    made: AffectedSelectionTest = {"id": _shown(one.id), "verdict": one.verdict, "chain": steps}
+    made |= {"why": _shown(one.why)[:500]} if one.why else {}
+    return made
 
 
-def _change(one: changes.UnitChange) -> Document:
+def _change(one: changes.UnitChange) -> AffectedSelectionChange:
     return {"path": _shown(one.path), "unit": one.unit, "kind": one.kind, "how": one.how}
 
 

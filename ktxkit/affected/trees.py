@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ktxkit.affected.rules.scopes import LINK, SUBMODULE
 from ktxkit.base.errors import CannotRun
@@ -23,6 +24,9 @@ from ktxkit.base.rules.digests import digest
 from ktxkit.git.git import Git
 from ktxkit.git.objects import Objects
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import AffectedSelectionTargetKind
 
 IDS_AT_ONCE = 500  # ids in one question
 ROWS_KEPT = 100_000
@@ -78,7 +82,7 @@ CHANGED_BYTES = 1 << 30  # of one file that is not committed; what is larger has
 class TreeSnapshot:
     """One tree. `loose`: bytes that are in no object yet, by id."""
 
-    kind: str
+    kind: AffectedSelectionTargetKind
     entries: Entries
     name: str = ""
     loose: dict[str, bytes] = field(default_factory=dict)

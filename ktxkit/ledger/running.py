@@ -24,6 +24,7 @@ from ktxkit.store.world import World
 
 if TYPE_CHECKING:
     from ktxkit.affected.runtime import Kept
+    from ktxkit.base.documents import RunnerSelection
 
 
 PRECONDITION_LIMIT = 60.0  # seconds
@@ -44,7 +45,7 @@ class RunRequest:
     python: str = ""
     project: str = ""
     paths: tuple[str, ...] = ()
-    affected: Document | None = None
+    affected: RunnerSelection | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ktxkit.affected.rules import scopes
 from ktxkit.affected.rules.graph import Graph, Unit
@@ -18,7 +18,18 @@ from ktxkit.affected.rules.project import parts_of
 from ktxkit.affected.rules.reach import Reach, Tests, beyond, tests_of
 from ktxkit.affected.rules.scopes import MAKE, MODULE, Facts
 
-ADDED, REMOVED, CHANGED, OTHER_KIND = "added", "removed", "changed", "of another kind"
+if TYPE_CHECKING:
+    from ktxkit.base.documents import (
+        AffectedSelectionChangeHow,
+        AffectedSelectionChangeKind,
+        AffectedSelectionPathHow,
+        SelectionVerdict,
+    )
+
+ADDED: Final = "added"
+REMOVED: Final = "removed"
+CHANGED: Final = "changed"
+OTHER_KIND: Final = "of another kind"
 WORDS = {"": "what runs at import", "<main>": "what runs as a program"}
 
 
@@ -27,8 +38,8 @@ class UnitChange(NamedTuple):
 
     path: str
     unit: str
-    kind: str
-    how: str
+    kind: AffectedSelectionChangeKind
+    how: AffectedSelectionChangeHow
 
 
 def between(path: str, old: Facts | None, new: Facts | None) -> list[UnitChange]:
@@ -113,7 +124,8 @@ def _star_importers(graph: Graph, path: str) -> Iterable[Unit]:
 
 
 ABSENT = "000000"
-SELECTED, UNKNOWN = "selected", "unknown"
+SELECTED: Final = "selected"
+UNKNOWN: Final = "unknown"
 Ran = Callable[[Unit], Iterable[tuple[Unit, str]]]
 Chain = list[tuple[Unit, str]]
 
@@ -126,7 +138,7 @@ class Touched:
     modes: tuple[str, str] = ("100644", "100644")
 
     @property
-    def how(self) -> str:
+    def how(self) -> AffectedSelectionPathHow:
         old, new = self.modes
         return ADDED if old == ABSENT else REMOVED if new == ABSENT else CHANGED
 
@@ -136,7 +148,7 @@ class Picked:
     """One test, or a whole file of them, that is meant."""
 
     id: str
-    verdict: str
+    verdict: SelectionVerdict
     chain: Chain
     why: str = ""
 
@@ -152,7 +164,7 @@ class Decision:
     changes: list[UnitChange] = field(default_factory=list)
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> SelectionVerdict:
         """Where no test was found at all, it is not known what would notice: a pattern may be misspelt."""
         bounded = self.total and not self.unbounded
         return SELECTED if bounded and all(one.verdict == SELECTED for one in self.tests) else UNKNOWN
@@ -279,7 +291,7 @@ def _seed_files(question: ImpactQuestion, spread: Reach) -> None:
         spread.seed(unit, f"reads files that it is told of; {data[0].path} is {data[0].how}")
 
 
-def _picked(every: Iterable[Tests], spread: Reach, verdict: str) -> list[Picked]:
+def _picked(every: Iterable[Tests], spread: Reach, verdict: SelectionVerdict) -> list[Picked]:
     """The tests that were reached: the file where all of it is, or cannot be taken apart; else class or function."""
     found: list[Picked] = []
     for tests in every:

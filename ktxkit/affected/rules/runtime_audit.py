@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.affected.rules import decision
 from ktxkit.affected.rules.decision import CHANGED, ImpactQuestion, Touched, UnitChange, decide
@@ -22,6 +22,10 @@ from ktxkit.affected.rules.graph import Graph, Unit
 from ktxkit.affected.rules.reach import Reach
 from ktxkit.affected.rules.runtime_trace import THROUGH_ANONYMOUS, Trace
 from ktxkit.affected.rules.scopes import MAIN, MODULE
+
+if TYPE_CHECKING:
+    from ktxkit.affected.rules.runtime_trace import SeenCall
+    from ktxkit.base.documents import AffectedSelectionChangeKind
 
 TracedUnit = tuple[str, str]  # path, name; an empty name is what runs when the module is loaded
 WHOLE_MODULE = ""
@@ -102,7 +106,6 @@ def unit_of(name: str) -> str:
     return WHOLE_MODULE if plain == RAN_AT_IMPORT else plain
 
 
-Call = Mapping[str, Any]
 Line = Callable[[str, int], str]
 PROTOCOLS = ("BINARY", "COMPARE", "CONTAINS", "UNARY", "GET_ITER", "FOR_ITER", "STORE_SUBSCR", "DELETE_SUBSCR", "SEND")
 RETURNED_BY_CALL = ("__init__", "__new__", "__call__", "__post_init__", "__init_subclass__", "__set_name__")
@@ -138,7 +141,7 @@ class Audit(NamedTuple):
 
 def audit(
     graph: Graph,
-    calls: Iterable[Call],
+    calls: Iterable[SeenCall],
     ran: Iterable[tuple[str, str, set[str]]],
     fresh: Callable[[str], bool],
     line: Line,
@@ -148,16 +151,16 @@ def audit(
     `ran`: definitions (path, name) with the tests that ran them; `fresh`: whether a file is as it was traced; `line`:
     the source of one line.
     """
-    by_callee: dict[Unit, dict[Unit, Call]] = defaultdict(dict)
+    by_callee: dict[Unit, dict[Unit, SeenCall]] = defaultdict(dict)
     checked = stale = 0
     for call in calls:
-        (above, caller), (path, callee) = call["caller"], call["callee"]
+        (above, caller), (path, called) = call["caller"], call["callee"]
         if not fresh(above) or not fresh(path):
             stale += 1
             continue
         checked += 1
-        one, other = known_unit(graph, above, caller), known_unit(graph, path, callee)
-        if one != other and not (above == path and _is_class(graph, path, callee)):
+        one, other = known_unit(graph, above, caller), known_unit(graph, path, called)
+        if one != other and not (above == path and _is_class(graph, path, called)):
             by_callee[other].setdefault(one, call)
     tests: dict[Unit, set[str]] = defaultdict(set)
     for path, name, found in ran:
@@ -228,9 +231,11 @@ def unreached(graph: Graph, callee: Unit, callers: Collection[Unit]) -> set[Unit
     return left
 
 
-def _kind(graph: Graph, unit: Unit) -> str:
-    found = {one[0]: one[1] for facts in graph.versions.get(unit[0], ()) for one in facts["units"]}
-    return str(found.get(unit[1], "module"))
+def _kind(graph: Graph, unit: Unit) -> AffectedSelectionChangeKind:
+    found: dict[str, AffectedSelectionChangeKind] = {
+        one[0]: one[1] for facts in graph.versions.get(unit[0], ()) for one in facts["units"]
+    }
+    return found.get(unit[1], "module")
 
 
 def _is_reached(spread: Reach, caller: Unit) -> bool:
@@ -242,7 +247,7 @@ def _is_reached(spread: Reach, caller: Unit) -> bool:
     return any((path, one) in spread.why for one in (*owners, MODULE)) or (not name and (path, MAIN) in spread.why)
 
 
-def mechanism(call: Call, line: Line) -> str:
+def mechanism(call: SeenCall, line: Line) -> str:
     """What hid a call: told from the instruction, what stood between, and the source of the caller's line."""
     path, name = call["caller"]
     how, last = call["how"].removeprefix("C:"), call["callee"][1].rpartition(".")[2]

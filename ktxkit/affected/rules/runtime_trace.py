@@ -14,9 +14,34 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-Parse = Callable[[bytes], dict[str, Any]]
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from ktxkit.base.documents import (
+        AffectedTrace,
+        AffectedTraceCalls,
+        AffectedTraceContext,
+        AffectedTraceContextKind,
+        AffectedTraceDefinition,
+        AffectedTraceFile,
+        AffectedTraceHeader,
+        AffectedTraceVariable,
+        TracedCall,
+    )
+
+    class SeenCall(TypedDict):
+        """A call between two definitions, each as path and name."""
+
+        caller: tuple[str, str]
+        callee: tuple[str, str]
+        how: str
+        line: int
+        via: str
+
+
+Parse = Callable[[bytes], Any]  # a line as one of the records of an `affected-trace`: which, its place tells
 KEYED = (b"definition", b"file", b"calls")
 
 
@@ -25,7 +50,7 @@ class Trace:
 
     def __init__(self, lines: list[bytes], parse: Parse) -> None:
         self._parse = parse
-        self.header = parse(lines[0])
+        self.header: AffectedTraceHeader = parse(lines[0])
         self._contexts: list[bytes] = []
         self._variables: list[bytes] = []
         self._keyed: dict[bytes, dict[bytes, list[bytes]]] = {kind: defaultdict(list) for kind in KEYED}
@@ -39,14 +64,18 @@ class Trace:
             else:
                 self._variables.append(line)
 
-    def _of(self, kind: bytes, path: str) -> list[dict[str, Any]]:
+    @overload
+    def _of(self, kind: Literal[b"file"], path: str) -> list[AffectedTraceFile]: ...
+    @overload
+    def _of(self, kind: Literal[b"definition"], path: str) -> list[AffectedTraceDefinition]: ...
+    def _of(self, kind: bytes, path: str) -> Any:
         found = self._keyed[kind].get(_key(path), ())
         return [record for record in map(self._parse, found) if record["path"] == path]
 
     # -- contexts and tests
 
     @cached_property
-    def contexts(self) -> list[dict[str, Any]]:
+    def contexts(self) -> list[AffectedTraceContext]:
         """Every context, at its number."""
         return [self._parse(line) for line in self._contexts]
 
@@ -94,7 +123,8 @@ class Trace:
     @property
     def paths(self) -> list[str]:
         """Every file that something is known of."""
-        return [self._parse(lines[0])["path"] for lines in self._keyed[b"file"].values()]
+        firsts: Iterable[AffectedTraceFile] = (self._parse(lines[0]) for lines in self._keyed[b"file"].values())
+        return [first["path"] for first in firsts]
 
     def definitions(self, path: str) -> dict[str, list[int]]:
         """The definitions of a file that ran, each with its contexts."""
@@ -103,7 +133,8 @@ class Trace:
     def ran(self) -> Iterator[tuple[str, str, list[int]]]:
         """Every definition that ran: path, name, contexts."""
         for lines in self._keyed[b"definition"].values():
-            for one in map(self._parse, lines):
+            records: Iterable[AffectedTraceDefinition] = map(self._parse, lines)
+            for one in records:
                 yield one["path"], one["name"], one["ran"]
 
     def tests_of(self, path: str, name: str) -> set[str]:
@@ -123,19 +154,20 @@ class Trace:
     def readers(self, path: str) -> set[tuple[str, str]]:
         """The definitions (path, name) that opened a file or listed a directory: whoever reaches them may need it."""
         found = self._of(b"file", path)
-        return {(one[0], one[1]) for file in found for key in ("openedBy", "listedBy") for one in file.get(key, ())}
+        users = [*(file.get("openedBy", ()) for file in found), *(file.get("listedBy", ()) for file in found)]
+        return {(one[0], one[1]) for some in users for one in some}
 
     @cached_property
     def _importers(self) -> dict[tuple[str, str], set[str]]:
         """What happened while a module's body ran: (kind or path, name) to the modules."""
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
         for lines in self._keyed[b"file"].values():
-            for one in map(self._parse, lines):
+            records: Iterable[AffectedTraceFile] = map(self._parse, lines)
+            for one in records:
                 for path, name in one.get("importRan", ()):
                     found[path, name].add(one["path"])
-                for key in ("importOpened", "importListed"):
-                    for path in one.get(key, ()):
-                        found["", path].add(one["path"])
+                for path in (*one.get("importOpened", ()), *one.get("importListed", ())):
+                    found["", path].add(one["path"])
         return found
 
     def modules_running(self, path: str, name: str) -> set[str]:
@@ -146,17 +178,24 @@ class Trace:
         """Modules whose import opened a file or listed a directory."""
         return self._importers.get(("", path), set())
 
-    def calls(self) -> Iterator[dict[str, Any]]:
+    def calls(self) -> Iterator[SeenCall]:
         """Every call between two definitions: `caller` and `callee` as (path, name), `how`, `line`, `via`."""
         for lines in self._keyed[b"calls"].values():
-            for record in map(self._parse, lines):
+            records: Iterable[AffectedTraceCalls] = map(self._parse, lines)
+            for record in records:
                 for call in record["calls"]:
                     caller, callee = (record["path"], call["from"]), (call["path"], call["to"])
-                    yield {"caller": caller, "callee": callee} | {k: call.get(k, "") for k in ("how", "line", "via")}
+                    yield {
+                        "caller": caller,
+                        "callee": callee,
+                        "how": call["how"],
+                        "line": call["line"],
+                        "via": call.get("via", ""),
+                    }
 
     def variables(self) -> dict[str, set[tuple[str, str]]]:
         """The environment variables that were read, each with the definitions that read it."""
-        records = [self._parse(line) for line in self._variables]
+        records: list[AffectedTraceVariable] = [self._parse(line) for line in self._variables]
         return {one["name"]: {(by[0], by[1]) for by in one["readBy"]} for one in records}
 
 
@@ -181,7 +220,8 @@ class Context:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.kind, self.name = "session", ""
+        self.kind: AffectedTraceContextKind = "session"
+        self.name = ""
         self.uses: set[int] = set()
         self.why: dict[str, None] = {}
         self.processes: dict[tuple[str, ...], None] = {}
@@ -244,7 +284,7 @@ class TraceFold:
         process.token = token
         self.started.append((process.pid, process.ppid, token, process.start, about["kind"]))
 
-    def _context(self, process: Process, token: str, kind: str, name: str) -> None:
+    def _context(self, process: Process, token: str, kind: AffectedTraceContextKind, name: str) -> None:
         found = self.context(token)
         found.kind, found.name = kind, name
 
@@ -337,7 +377,7 @@ class TraceFold:
             found |= set(known)
         return sorted(found)
 
-    def records(self, blobs: dict[str, str]) -> Iterator[Record]:
+    def records(self, blobs: dict[str, str]) -> Iterator[AffectedTrace]:
         """All records but the header and the end. `blobs`: the git id of each file as it was."""
         for context in self.contexts.values():
             yield _context_record(context)
@@ -345,10 +385,12 @@ class TraceFold:
         for number, (path, name) in enumerate(names):
             ran = sorted(set(self.ran[number]))
             yield {"record": "definition", "path": path, "name": name, "line": self.lines[number], "ran": ran}
-        calls: dict[str, list[Record]] = defaultdict(list)
+        calls: dict[str, list[TracedCall]] = defaultdict(list)
         for (above, own), (how, line, via) in self.edges.items():
-            call = {"from": names[above][1], "path": names[own][0], "to": names[own][1], "how": how, "line": line}
-            calls[names[above][0]].append(call | ({"via": via} if via else {}))
+            place, name = names[own]
+            call: TracedCall = {"from": names[above][1], "path": place, "to": name, "how": how, "line": line}
+            call |= {"via": via} if via else {}
+            calls[names[above][0]].append(call)
         for path in self.paths():
             yield self._file_record(path, blobs.get(path), names)
         for path, found in sorted(calls.items()):
@@ -356,24 +398,34 @@ class TraceFold:
         for name, by in sorted(self.by["environ"].items()):
             yield {"record": "variable", "name": name, "readBy": sorted(list(names[one]) for one in by)}
 
-    def _file_record(self, path: str, blob: str | None, names: list[tuple[str, str]]) -> Record:
-        made: Record = {"record": "file", "path": path}
+    def _file_record(self, path: str, blob: str | None, names: list[tuple[str, str]]) -> AffectedTraceFile:
+        made: AffectedTraceFile = {"record": "file", "path": path}
         made |= {"blob": blob} if blob else {}
-        for what, key in (("open", "opened"), ("list", "listed")):
-            if path in self.touched[what]:
-                made[key] = sorted(self.touched[what][path])
-                made[key + "By"] = sorted(list(names[one]) for one in self.by[what].get(path, ()))
-        for what, key in (("open", "importOpened"), ("list", "importListed"), ("environ", "importEnvironment")):
-            if path in self.at_import[what]:
-                made[key] = sorted(self.at_import[what][path])
+        if path in self.touched["open"]:
+            made["opened"] = sorted(self.touched["open"][path])
+            made["openedBy"] = sorted(list(names[one]) for one in self.by["open"].get(path, ()))
+        if path in self.touched["list"]:
+            made["listed"] = sorted(self.touched["list"][path])
+            made["listedBy"] = sorted(list(names[one]) for one in self.by["list"].get(path, ()))
+        if path in self.at_import["open"]:
+            made["importOpened"] = sorted(self.at_import["open"][path])
+        if path in self.at_import["list"]:
+            made["importListed"] = sorted(self.at_import["list"][path])
+        if path in self.at_import["environ"]:
+            made["importEnvironment"] = sorted(self.at_import["environ"][path])
         if path in self.at_import["ran"]:
             made["importRan"] = sorted(list(names[one]) for one in self.at_import["ran"][path])
         return made
 
 
-def _context_record(context: Context) -> Record:
-    made: Record = {"record": "context", "number": context.number, "kind": context.kind, "name": context.name}
-    made["complete"] = not context.why and context.kind != "session"
+def _context_record(context: Context) -> AffectedTraceContext:
+    made: AffectedTraceContext = {
+        "record": "context",
+        "number": context.number,
+        "kind": context.kind,
+        "name": context.name,
+        "complete": not context.why and context.kind != "session",
+    }
     if context.uses:
         made["uses"] = sorted(context.uses)
     if context.why:

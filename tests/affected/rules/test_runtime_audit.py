@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ktxkit.affected.rules.runtime_audit import mechanism, unit_of, unit_of_test
 from ktxkit.affected.rules.runtime_trace import TraceFold, plain_name
+
+if TYPE_CHECKING:
+    from ktxkit.affected.rules.runtime_trace import SeenCall
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "getattr": ({"source": "getattr(one, name)()"}, "getattr"),
@@ -31,7 +34,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_mechanism_is_named(name: str) -> None:
     given, expected = CASES[name]
-    call = {
+    call: SeenCall = {
         "caller": ("a.py", given.get("caller", "f")), "callee": ("b.py", given.get("callee", "g")),
         "how": given.get("how", "CALL"), "line": 3, "via": given.get("via", ""),
     }  # fmt: skip
