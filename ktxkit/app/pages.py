@@ -34,7 +34,7 @@ from ktxkit.ledger.rules.evidence import judge
 from ktxkit.ledger.rules.rows import answer, not_comparable
 from ktxkit.observer import status
 from ktxkit.observer.attempt import ObserverAttempt
-from ktxkit.observer.rules.status import attempt_name, clock_facts
+from ktxkit.observer.rules.status import clock_facts
 from ktxkit.store.leases import LEASE, LeaseLocation
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -104,7 +104,7 @@ def _observer(world: World, job: str, unit: Mapping[str, Any]) -> Document:
     )
     try:
         lease = place.read(LEASE)
-        if lease is None or not world.store.exists(names.observer_file(attempt_name(lease), "activity.jsonl")):
+        if lease is None or not world.store.exists(names.observer_journal(lease)):
             return {}
         return {"observer": clock_facts(status.clocks(ObserverAttempt.of(place, lease)))}
     except BrokenContract as error:

@@ -24,9 +24,6 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun, KtxError
 from ktxkit.base.rules.text import plural, printable
-from ktxkit.observer import observe
-from ktxkit.observer import status as observer_text
-from ktxkit.observer.rules import status as board
 from ktxkit.store import jobs
 from ktxkit.store.leases import LEASE, LeaseLocation, all_locations, lease_here
 from ktxkit.store.world import World
@@ -123,6 +120,8 @@ def watch(args: argparse.Namespace, world: World) -> cli.Result:
             last = now
     status = last[0][1] if one is not None and last else None
     if isinstance(status, dict):
+        from ktxkit.observer import status as observer_text
+
         return cli.Result(**observer_text.facts(status))
     return cli.Result(lines=[] if last else ["no worktree is open"])
 
@@ -134,6 +133,8 @@ def of_all(args: argparse.Namespace, world: World) -> bool:
 
 def once(args: argparse.Namespace, world: World) -> cli.Result:
     """Every open worktree as it is now. Raises CannotRun for an unknown job."""
+    from ktxkit.observer.rules import status as board
+
     if args.job:
         jobs.load(world, args.job)
     now = looks(world, None, args.job)
@@ -159,6 +160,8 @@ def _redrawn() -> bool:
 
 def looks(world: World, one: LeaseLocation | None, job: str | None) -> Looks:
     """Every open worktree (of the job) with its status; of one that cannot be read, why."""
+    from ktxkit.observer import observe
+
     found: Looks = []
     for place in [one] if one is not None else all_locations(world):
         if job and place.job != job:
@@ -196,6 +199,8 @@ def _screen(world: World, one: LeaseLocation | None, job: str | None) -> Iterato
     from rich.live import Live
     from rich.text import Text
 
+    from ktxkit.observer.rules import status as board
+
     console = Console()
     with Live(Text(""), console=console, screen=True, auto_refresh=False) as view:
         for now in _each(world, one, job):
@@ -206,6 +211,8 @@ def _screen(world: World, one: LeaseLocation | None, job: str | None) -> Iterato
 
 
 def _plain(world: World, one: LeaseLocation | None, job: str | None) -> Iterator[Looks]:
+    from ktxkit.observer.rules import status as board
+
     said: dict[str, str] = {}
     for now in _each(world, one, job):
         for name, status in now:

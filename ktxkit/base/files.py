@@ -13,15 +13,17 @@ from __future__ import annotations
 import errno
 import os
 import re
-import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.digests import digest
+
+if TYPE_CHECKING:
+    import sqlite3
 
 PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
@@ -256,6 +258,8 @@ class CacheFile:
     """The file, open. `tables` makes its tables, `probes` ask for every column; `version` is that of both."""
 
     def __init__(self, path: Path, version: int, tables: str, *probes: str) -> None:
+        import sqlite3  # late: most who write files have no database
+
         self.path = path
         self.lost = ""
         self._db: sqlite3.Connection | None = None
@@ -265,6 +269,8 @@ class CacheFile:
             self.lost = f"facts are not kept: {error}"
 
     def _opened(self, version: int, tables: str, probes: tuple[str, ...]) -> sqlite3.Connection:
+        import sqlite3
+
         make_dirs(self.path.parent)
         try:
             return self._checked(version, tables, probes)
@@ -275,6 +281,8 @@ class CacheFile:
             return self._checked(version, tables, probes)
 
     def _checked(self, version: int, tables: str, probes: tuple[str, ...]) -> sqlite3.Connection:
+        import sqlite3
+
         made = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)
         try:
             made.execute("PRAGMA synchronous = OFF")
@@ -302,5 +310,7 @@ class CacheFile:
 
 def is_damaged(error: sqlite3.Error) -> bool:
     """Whether a file is to blame, and not a lock, a full disk or a directory that cannot be written."""
+    import sqlite3
+
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH)

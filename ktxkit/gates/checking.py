@@ -21,10 +21,8 @@ from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import plural
-from ktxkit.gates import configuration, facts, inputs, judging
-from ktxkit.gates import inputs as gate_read
+from ktxkit.gates import inputs
 from ktxkit.gates.inputs import FileListing
-from ktxkit.gates.judging import JudgeRequest, TreeFacts
 from ktxkit.gates.rules.findings import idle
 from ktxkit.gates.rules.formats import Content, no_content
 from ktxkit.git.objects import Objects
@@ -32,7 +30,9 @@ from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
+    from ktxkit.gates import configuration
     from ktxkit.gates.facts import FactCache
+    from ktxkit.gates.judging import JudgeRequest, TreeFacts
 
 
 KIND = "verdict"
@@ -222,6 +222,8 @@ def _of_messages(names: Sequence[str]) -> bool:
 
 
 def _check(world: World, request: GateRequest, standing: CommitState | None) -> GateAnswer:
+    from ktxkit.gates import configuration, facts, judging
+
     reader = standing.objects if standing is not None else None
     notes: list[str] = []
     with facts.no_collection(), reader or Objects(world.git) as objects:
@@ -230,7 +232,7 @@ def _check(world: World, request: GateRequest, standing: CommitState | None) -> 
         load = _load(world, objects, request, now.listed, notes)
         config = configuration.make(request.options, load, trusted_name=which)
         root = config.options.root
-        others = (gate_read.tree(world, tree) for tree in (now.base, *now.heads) if tree)
+        others = (inputs.tree(world, tree) for tree in (now.base, *now.heads) if tree)
         inputs.fetch_listed(world, chain([now.listed], others), root)
         kept = judging.reader(world, objects, now.listed, root)
         after = judging.read_listed(now.listed, objects, root, kept)
@@ -252,9 +254,12 @@ def _asked(
     world: World, objects: Objects, request: GateRequest, now: CommitState, after: TreeFacts, root: bytes
 ) -> JudgeRequest:
     """What is judged, beside what."""
+    from ktxkit.gates import judging
+    from ktxkit.gates.judging import JudgeRequest
+
     kept = after.kept
-    before = judging.read_beside(gate_read.tree(world, now.base), after, objects, root) if now.base else None
-    also = [judging.read_listed(gate_read.tree(world, head), objects, root, kept) for head in now.heads]
+    before = judging.read_beside(inputs.tree(world, now.base), after, objects, root) if now.base else None
+    also = [judging.read_listed(inputs.tree(world, head), objects, root, kept) for head in now.heads]
     touched, earlier = _named(world, request, after, objects, root) if request.files else (None, None)
     unchanged = touched is None and before is not None and not request.changed_since
     unchanged = unchanged and before is not None and not judging.changed(before, after)
@@ -306,7 +311,7 @@ def _standing(world: World) -> FileListing:
     """The index; nothing in a bare repository without a commit."""
     if world.repository.top is None and world.git.resolve("HEAD", "tree") is None:
         return FileListing(b"")
-    return gate_read.index(world)
+    return inputs.index(world)
 
 
 def beside(world: World, path: bytes) -> bytes | None:
@@ -319,20 +324,20 @@ def beside(world: World, path: bytes) -> bytes | None:
 
 def _listed(world: World, revision: str | None) -> FileListing:
     """The files of a tree, or of the index that git's environment names."""
-    return gate_read.index(world) if revision is None else gate_read.tree(world, gate_read.resolved(world, revision))
+    return inputs.index(world) if revision is None else inputs.tree(world, inputs.resolved(world, revision))
 
 
 def _standing_at(world: World, request: GateRequest) -> CommitState:
     """What is looked at, and beside what."""
     base = _base(world, request)
-    heads = gate_read.merge_heads(world) if base and not request.changed_since else []
-    return CommitState(_listed(world, request.tree), base, tuple(gate_read.resolved(world, head) for head in heads))
+    heads = inputs.merge_heads(world) if base and not request.changed_since else []
+    return CommitState(_listed(world, request.tree), base, tuple(inputs.resolved(world, head) for head in heads))
 
 
 def _base(world: World, request: GateRequest) -> str | None:
     """The tree whose findings are inherited; none where everything is asked for, or there is none yet."""
     if request.changed_since:
-        return gate_read.resolved(world, request.changed_since)
+        return inputs.resolved(world, request.changed_since)
     if request.everything or request.files or request.tree:
         return None
     return world.git.resolve("HEAD", "tree")
@@ -344,6 +349,8 @@ def _named(
     """Files named on the command line, from the top of the checkout, those below a directory each; and HEAD's tree
     where one of them was there and is being deleted. Raises CannotRun for a name that is none of them.
     """
+    from ktxkit.gates import judging
+
     top = world.repository.top or world.cwd
     found: list[bytes] = []
     earlier: TreeFacts | None = None
@@ -355,7 +362,7 @@ def _named(
         below = _below(after, path)
         if not below and request.tree is None and world.git.resolve("HEAD", "tree") is not None:
             earlier = earlier or judging.read_listed(
-                gate_read.tree(world, gate_read.resolved(world, "HEAD")), objects, root, after.kept
+                inputs.tree(world, inputs.resolved(world, "HEAD")), objects, root, after.kept
             )
             below = _below(earlier, path)
         if not below:
@@ -406,6 +413,8 @@ def repair_notes(verdict: Document, tree: str | None) -> list[str]:
 
 def update_baseline(world: World, name: str, verdict: Document) -> str:
     """Take the debts that are paid out of a baseline; says how many."""
+    from ktxkit.gates import configuration
+
     old = files.read(Path(os.path.realpath(world.cwd / name)))
     new = configuration.left_of(old, name, verdict)
     if verdict["scope"] != "all":
@@ -417,4 +426,6 @@ def update_baseline(world: World, name: str, verdict: Document) -> str:
 
 def write_baseline(world: World, name: str, verdict: Document) -> Path:
     """Write the baseline that has every finding of the verdict."""
+    from ktxkit.gates import configuration
+
     return files.write_named(world.cwd, name, configuration.baseline_of(verdict))

@@ -28,16 +28,16 @@ from ktxkit.base.lock import flocked
 from ktxkit.base.unit_process import MARK
 from ktxkit.observer import manifest_file
 from ktxkit.observer.manifest_file import Stored
-from ktxkit.observer.path_policy import of_lease
 from ktxkit.observer.rules import records as r
 from ktxkit.observer.rules.clocks import ClockReading, Timeline, prove
-from ktxkit.observer.rules.paths_policy import CandidatePathPolicy
 from ktxkit.observer.rules.projection import ObserverProjection, Tracked, replay
 from ktxkit.observer.rules.records import Anchor, When, anchor_problem, link_problem
-from ktxkit.observer.rules.status import LeaseValidity, attempt_name, domain_of, lease_validity
+from ktxkit.observer.rules.status import LeaseValidity, domain_of, lease_validity
 from ktxkit.store import jobs
 from ktxkit.store.leases import LEASE, LeaseLocation, path_of
+from ktxkit.store.path_policy import of_lease
 from ktxkit.store.rules import names
+from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store.world import World
 
 CONTRACT = "observation"
@@ -224,7 +224,7 @@ class ObserverAttempt:
 
     @property
     def name(self) -> str:
-        return attempt_name(self.lease)
+        return names.attempt_name(self.lease)
 
     @cached_property
     def policy(self) -> CandidatePathPolicy:
@@ -333,8 +333,8 @@ class ObserverAttempt:
 
 
 def _newest_segment(world: World, lease: Document) -> JournalSegment:
-    number = Anchor.of(lease).segment
-    while number < SEGMENTS and world.store.exists(names.observer_file(attempt_name(lease), segment_file(number + 1))):
+    number, attempt = Anchor.of(lease).segment, names.attempt_name(lease)
+    while number < SEGMENTS and world.store.exists(names.observer_file(attempt, segment_file(number + 1))):
         number += 1
     return chain_of(world, lease, number)
 
@@ -342,13 +342,13 @@ def _newest_segment(world: World, lease: Document) -> JournalSegment:
 def chain_of(world: World, lease: Document, segment: int) -> JournalSegment:
     """A segment of the attempt's journal, not read yet."""
     return JournalSegment(
-        world.store.path(names.observer_file(attempt_name(lease), segment_file(segment))), segment, world.clock
+        world.store.path(names.observer_file(names.attempt_name(lease), segment_file(segment))), segment, world.clock
     )
 
 
 def segment_file(number: int) -> str:
     """The first one carries the plain name."""
-    return "activity.jsonl" if number == 1 else f"activity-{number}.jsonl"
+    return names.OBSERVER_JOURNAL if number == 1 else f"activity-{number}.jsonl"
 
 
 REVOKED = "the attempt's fence is revoked: this is no progress of it"

@@ -19,13 +19,13 @@ from ktxkit.observer import scan
 from ktxkit.observer.attach import Attached
 from ktxkit.observer.attempt import ObserverAttempt
 from ktxkit.observer.manifest_file import Stored
-from ktxkit.observer.path_policy import excluded_here
 from ktxkit.observer.rules import records as r
 from ktxkit.observer.rules.clocks import Timeline, deadlines, is_suspect
 from ktxkit.observer.rules.projection import ClockRuling, Sighting, rule
 from ktxkit.observer.rules.records import Anchor, Delta, When
 from ktxkit.observer.rules.status import LeaseValidity, lease_validity
 from ktxkit.observer.scanned import Hints, Level, OnDirectory, OnPruned, Scan
+from ktxkit.store.path_policy import excluded_here
 
 ROUNDS = 4  # scans that another observer may make void, one after the other
 

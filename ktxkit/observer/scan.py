@@ -25,8 +25,8 @@ from ktxkit.base.rules import manifest
 from ktxkit.base.rules.manifest import GITLINK, KEY, PATH_LIMIT, ManifestChange, ManifestEntry, entries
 from ktxkit.git.child import gitlink_id
 from ktxkit.observer.manifest_file import CLASS_AT, INODE, ROW, Cursor, Edit, Stored
-from ktxkit.observer.rules.paths_policy import Classified, PathClass
 from ktxkit.observer.scanned import Hints, Level, OnDirectory, OnPruned, Scan, ScanSubject
+from ktxkit.store.rules.paths_policy import Classified, PathClass
 
 CLASSES = tuple(PathClass)  # a key's row holds a class by its number
 _NO_KEY = bytes(manifest.KEY.size)

@@ -10,8 +10,8 @@ from functools import cached_property
 
 from ktxkit.base.rules.manifest import ManifestChange
 from ktxkit.observer.manifest_file import Stored
-from ktxkit.observer.rules.paths_policy import CandidatePathPolicy
 from ktxkit.observer.rules.projection import Tracked
+from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 
 LISTED = 1_000  # holds and unstable paths that are named; all are counted
 OnDirectory = Callable[[bytes, int], None]  # path without a slash, open descriptor

@@ -5,7 +5,6 @@ What the observer's two commands share: settings from options, a result from a s
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
@@ -21,7 +20,7 @@ from ktxkit.observer.rules.clocks import Settings, deadlines
 from ktxkit.observer.rules.projection import ObserverProjection
 from ktxkit.observer.rules.records import rfc3339
 from ktxkit.observer.rules.status import lease_validity, lines, record_line
-from ktxkit.store.leases import LEASE, LeaseLocation, path_of
+from ktxkit.store.leases import LEASE, LeaseLocation, path_of, unit_options
 
 CONTRACT = "observer-status"
 MILLISECOND = 1_000_000
@@ -57,7 +56,7 @@ def of(attempt: ObserverAttempt, damage: str = "") -> Document:
         made |= {"manifest": state.manifest, "baseline": {"baselineTime": known, "at": rfc3339(state.baseline_at)}}
     if "pathPolicyDigest" in attempt.lease:
         made["pathPolicyDigest"] = attempt.lease["pathPolicyDigest"]
-    made["next"] = told.next_action(made, who(attempt.lease))
+    made["next"] = told.next_action(made, unit_options(attempt.lease))
     return made
 
 
@@ -186,13 +185,6 @@ def _journal(attempt: ObserverAttempt, damage: str) -> Document:
         made["lost"] = {"segment": max(1, chain.segment - 1), "why": lost, "at": rfc3339(attempt.state.baseline_at)}
     problem = chain.problem or damage
     return {**made, **({"problem": problem} if problem else {})}
-
-
-def who(lease: Document) -> str:
-    """Options that name a lease's unit on a command line."""
-    if "unitKey" in lease:
-        return f"--job {lease['jobId']} --unit {shlex.quote(lease['unitKey'])}"
-    return f"-C {shlex.quote(lease['path'])}"
 
 
 BLOCKING = ("root_", "control_")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -230,3 +231,10 @@ def _ref_name(world: World, job: str, unit: str) -> str:
     except BrokenContract:
         return unit  # whoever reads the lease is told; nothing is ever done under this name
     return unit if lease is None else names.ref_part(lease["position"], lease["unitKey"])
+
+
+def unit_options(lease: Document) -> str:
+    """Options that name a lease's unit on a command line."""
+    if "unitKey" in lease:
+        return f"--job {lease['jobId']} --unit {shlex.quote(lease['unitKey'])}"
+    return f"-C {shlex.quote(lease['path'])}"

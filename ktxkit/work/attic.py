@@ -14,8 +14,8 @@ from ktxkit.git import child, snapshot
 from ktxkit.git.git import Git
 from ktxkit.git.neutral import scratch_dir
 from ktxkit.git.rules.child import Status
-from ktxkit.observer.path_policy import of_lease
 from ktxkit.store.leases import LeaseLocation, path_of, worktrees
+from ktxkit.store.path_policy import of_lease
 from ktxkit.store.rules.worktrees import HeldWork, can_be_kept, unsaved, way_out
 from ktxkit.store.worktrees import PLAIN
 from ktxkit.store.world import World

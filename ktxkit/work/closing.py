@@ -24,11 +24,19 @@ from ktxkit.base.identity import git_dir_of, identify, processes_inside
 from ktxkit.base.removal import delete
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_fields
-from ktxkit.observer.observe import sealing_hold
-from ktxkit.observer.status import who
 from ktxkit.store import jobs
 from ktxkit.store.jobs import Unit
-from ktxkit.store.leases import LEASE, SENTINEL, LeaseLocation, must_be_ours, path_of, placed, presence, worktrees
+from ktxkit.store.leases import (
+    LEASE,
+    SENTINEL,
+    LeaseLocation,
+    must_be_ours,
+    path_of,
+    placed,
+    presence,
+    unit_options,
+    worktrees,
+)
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import (
     KEPT,
@@ -151,9 +159,13 @@ def _remove(place: LeaseLocation, lease: Document, outcome: str, discard: bool) 
 
 def _must_not_be_held(place: LeaseLocation, lease: Document) -> None:
     """What was written after the attempt's end is looked at, and kept, before anything goes."""
+    if "observer" not in lease and not place.world.store.exists(names.observer_journal(lease)):
+        return  # nobody watched
+    from ktxkit.observer.observe import sealing_hold
+
     held = sealing_hold(place, lease)
     if held:
-        hint = f"worktree-watch --once --preserve {who(lease)} keeps it; then close again"
+        hint = f"worktree-watch --once --preserve {unit_options(lease)} keeps it; then close again"
         raise Blocked(f"the worktree cannot be removed: {held}", where=str(path_of(lease)), hint=hint)
 
 

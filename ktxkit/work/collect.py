@@ -25,10 +25,10 @@ from ktxkit.git.objects import Objects, flush_loose, loose_of
 from ktxkit.git.rules import child as child_core
 from ktxkit.git.rules.child import ChildState, Expected
 from ktxkit.git.rules.patch import PATCH_LIMIT, Content, Entry, blobs, documents
-from ktxkit.observer.path_policy import of_lease
-from ktxkit.observer.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store import jobs, leases
+from ktxkit.store.path_policy import of_lease
 from ktxkit.store.rules import names
+from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store.worktrees import PLAIN
 from ktxkit.store.world import World
 from ktxkit.work import selection

@@ -25,9 +25,8 @@ from ktxkit.base.lock import nonce
 from ktxkit.base.removal import delete
 from ktxkit.base.rules.text import path_fields, printable
 from ktxkit.git.git import Git
-from ktxkit.observer.path_policy import opening_facts
-from ktxkit.observer.rules.status import attempt_name
 from ktxkit.store.leases import LEASE, OPENING, LeaseLocation, must_be_ours, path_of, worktrees
+from ktxkit.store.path_policy import opening_facts
 from ktxkit.store.rules import names
 from ktxkit.store.store import ensure_ignored
 from ktxkit.store.world import World
@@ -256,7 +255,7 @@ def _drop_attempt(place: LeaseLocation, note: Document, old: Document | None) ->
     """What an undone opening had said of its attempt; that of a unit is written over by the next one."""
     if note["mode"] != "unit":
         number = 1 if old is None else old["attempt"] + 1
-        attempt = attempt_name({"leaseId": note["nonce"], "generation": 1, "attempt": number})
+        attempt = names.attempt_name({"leaseId": note["nonce"], "generation": 1, "attempt": number})
         folder = names.attempt_dir(attempt)
         delete(place.world.store.path(folder) if place.world.store.exists(folder) else None)
 

@@ -17,7 +17,7 @@ from ktxkit.git.neutral import Neutral
 from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import entries_of, parse_staged, staged
 from ktxkit.git.staging import is_plain_directory, stage
-from ktxkit.observer.rules.paths_policy import CandidatePathPolicy, PathClass
+from ktxkit.store.rules.paths_policy import CandidatePathPolicy, PathClass
 
 NAMED = 5  # names in one message
 

@@ -11,7 +11,6 @@ import pytest
 
 from ktxkit.app import pages
 from ktxkit.base import contracts
-from ktxkit.observer.rules.status import attempt_name
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from tests.support.browser import browser, violations
@@ -113,7 +112,7 @@ def test_the_observers_two_clocks(chromium: Any, repo: Repo, tmp_path: Path) -> 
     )
     assert call(*proof, cwd=tree).status == 0
     lease = json.loads((repo.path / ".ktx/jobs/j1/units/0003-torn/lease.json").read_text())
-    attempt = names.attempt_dir(attempt_name(lease))
+    attempt = names.attempt_dir(names.attempt_name(lease))
     (repo.path / ".ktx" / attempt / "worktree-observer/activity.jsonl").write_text("{}\n")
     assert call("job-report", "j1", "--html", str(tmp_path / "r.html"), cwd=repo.path).status == 0
     page = opened(chromium, tmp_path / "r.html")

@@ -16,9 +16,9 @@ from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.observer import attempt, observe
 from ktxkit.observer.loop import ObserverLoop
 from ktxkit.observer.rules.clocks import Settings
-from ktxkit.observer.rules.paths_policy import CandidatePathPolicy
 from ktxkit.observer.scanned import Hints, Level
 from ktxkit.store import jobs
+from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store.world import World
 from ktxkit.work.collect import collect_unit
 from tests.support.observed import Observed

@@ -21,10 +21,10 @@ from ktxkit.base import reading, removal
 from ktxkit.observer import manifest_file
 from ktxkit.observer import manifest_file as manifest_cursor
 from ktxkit.observer.manifest_file import ByteSpan, Stored
-from ktxkit.observer.rules.paths_policy import CandidatePathPolicy, rules_of
 from ktxkit.observer.rules.projection import Tracked
 from ktxkit.observer.scan import DEEPEST, escapes, scan
 from ktxkit.observer.scanned import Hints, Level, Scan, ScanSubject
+from ktxkit.store.rules.paths_policy import CandidatePathPolicy, rules_of
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 POLICY = CandidatePathPolicy(ignore=rules_of([(b".gitignore", b"*.ign\nigndir/\n")]))

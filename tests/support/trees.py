@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from ktxkit.observer.rules.paths_policy import volatile
+from ktxkit.store.rules.paths_policy import volatile
 from ktxkit.work.rules.policy import is_control
 
 REGULAR, EXECUTABLE, LINK = "100644", "100755", "120000"

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import plural, printable
 
 KEYS = (
@@ -54,12 +53,6 @@ def lease_validity(domain: Mapping[str, Any], lease: Mapping[str, Any] | None) -
     if newer or lease.get("processEpoch", 1) != domain["processEpoch"]:
         return LeaseValidity.STALE_OBSERVER
     return LeaseValidity.CURRENT
-
-
-def attempt_name(lease: Mapping[str, Any]) -> str:
-    """Names an attempt's directory: a digest of job, unit, generation and attempt (of the lease, without a job)."""
-    unit = [lease["jobId"], lease["unitKey"]] if "unitKey" in lease else ["adhoc", lease["leaseId"]]
-    return digest_of([*unit, lease["generation"], lease["attempt"]])[3:35]
 
 
 REOPEN_HINT = "to go on, open it again with worktree-open"

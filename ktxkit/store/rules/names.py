@@ -6,9 +6,11 @@ Every relative path of the store is made here, so that no two commands can disag
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from ktxkit.base.errors import CannotRun
-from ktxkit.base.rules.digests import digest
+from ktxkit.base.rules.digests import digest, digest_of
 
 _JOB = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z"  # compiled where it is used: a question is answered before
 _UNSAFE = r"[^A-Za-z0-9_.-]"
@@ -18,6 +20,7 @@ SLUG_LIMIT = 100  # characters of a key in a file name; longer keys end in a par
 
 FACTS = "cache/facts.sqlite"  # may be deleted at any moment
 STORE = "store.json"  # whose store it is, where it is kept elsewhere
+OBSERVER_JOURNAL = "activity.jsonl"
 STORE_LOCK = "locks/store.lock"
 
 
@@ -180,8 +183,14 @@ def events_file(run: str) -> str:
     return f"ledger/events/{run}.ndjson"
 
 
+def attempt_name(lease: Mapping[str, Any]) -> str:
+    """Names an attempt's directory: a digest of job, unit, generation and attempt (of the lease, without a job)."""
+    unit = [lease["jobId"], lease["unitKey"]] if "unitKey" in lease else ["adhoc", lease["leaseId"]]
+    return digest_of([*unit, lease["generation"], lease["attempt"]])[3:35]
+
+
 def attempt_dir(attempt: str) -> str:
-    """What is known of one attempt; `attempt` is its digest (`core.observer.domain.attempt_name`)."""
+    """What is known of one attempt; `attempt` is its digest (`attempt_name`)."""
     return f"attempts/{attempt}"
 
 
@@ -231,3 +240,8 @@ def branch_intent(ref: str) -> str:
 def branch_receipt(ref: str) -> str:
     """The last receipt of applying a file onto a branch outside any job."""
     return f"locks/{branch_lock(ref)}-receipt.json"
+
+
+def observer_journal(lease: Mapping[str, Any]) -> str:
+    """The first journal of a lease's attempt: present if somebody observed it."""
+    return observer_file(attempt_name(lease), OBSERVER_JOURNAL)

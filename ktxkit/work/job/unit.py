@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ktxkit.base import unit_process
 from ktxkit.base.clock import timestamp
@@ -19,8 +20,6 @@ from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import KtxError, Refused
 from ktxkit.base.unit_process import Stop
 from ktxkit.git.git import for_others
-from ktxkit.observer.observe import UnitObserver
-from ktxkit.observer.rules.clocks import Settings
 from ktxkit.store import jobs
 from ktxkit.store.leases import path_of
 from ktxkit.store.rules import names
@@ -29,6 +28,9 @@ from ktxkit.work import closing, collect
 from ktxkit.work.job import containment
 from ktxkit.work.job.state import JobRun
 from ktxkit.work.rules.job_file import UnitPlan
+
+if TYPE_CHECKING:
+    from ktxkit.observer.observe import UnitObserver
 
 TICK = 0.5  # seconds that one look may wait
 
@@ -56,6 +58,9 @@ def observed(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document) -> I
     if settings is None:
         yield run.stop
         return
+    from ktxkit.observer.observe import UnitObserver
+    from ktxkit.observer.rules.clocks import Settings
+
     tracer = run.tracer.bound(unitKey=plan.key)
     flag = Watched(run)
     try:

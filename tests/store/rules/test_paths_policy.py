@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktxkit.observer.rules.paths_policy import CandidatePathPolicy, PathClass, from_lease, may_hold, rules_of
+from ktxkit.store.rules.paths_policy import CandidatePathPolicy, PathClass, from_lease, may_hold, rules_of
 
 PLAIN = CandidatePathPolicy()
 IGNORING = CandidatePathPolicy(ignore=rules_of([(b".gitignore", b"*.secret\nprivate/\n")]))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ktxkit.observer.rules.paths_policy import IgnoreRules, rules_of
+from ktxkit.store.rules.paths_policy import IgnoreRules, rules_of
 from tests.support.repos import Repo
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"

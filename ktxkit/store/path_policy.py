@@ -13,9 +13,8 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import BrokenContract
 from ktxkit.git.neutral import open_objects
-from ktxkit.observer.rules.paths_policy import CandidatePathPolicy, IgnoreRules, from_lease, rules_of
-from ktxkit.observer.rules.status import attempt_name
 from ktxkit.store.rules import names
+from ktxkit.store.rules.paths_policy import CandidatePathPolicy, IgnoreRules, from_lease, rules_of
 from ktxkit.store.world import World
 
 CONTRACT, FILE = "path-policy", "policy.json"
@@ -40,7 +39,7 @@ def _write(world: World, lease: Document, policy: CandidatePathPolicy) -> None:
         "policyDigest": policy.digest,
         "policy": policy.document(),
     }
-    world.writable_store.write(CONTRACT, names.observer_file(attempt_name(lease), FILE), document)
+    world.writable_store.write(CONTRACT, names.observer_file(names.attempt_name(lease), FILE), document)
 
 
 def opening_facts(world: World, lease: Document, old: Document | None) -> Document:
@@ -49,7 +48,7 @@ def opening_facts(world: World, lease: Document, old: Document | None) -> Docume
     if old is None or "observer" not in old:
         return facts
     head = {key: old["observer"][key] for key in ("segment", "seq", "head")}
-    return {**facts, "observedBefore": {"attempt": attempt_name(old), **head}}
+    return {**facts, "observedBefore": {"attempt": names.attempt_name(old), **head}}
 
 
 def of_lease(world: World, lease: Document) -> CandidatePathPolicy:
@@ -57,7 +56,7 @@ def of_lease(world: World, lease: Document) -> CandidatePathPolicy:
 
     Raises BrokenContract where there is none of that digest any more.
     """
-    relative = names.observer_file(attempt_name(lease), FILE)
+    relative = names.observer_file(names.attempt_name(lease), FILE)
     wanted = lease.get("pathPolicyDigest", "")
     policy, problem = _read(world, relative)
     if policy is not None and wanted in ("", policy.digest):
