@@ -89,10 +89,11 @@ MARK = b".\n"  # no pair of ids: diff-tree says it back, and flushes what it had
 
 
 class TreeDiff:
-    """Compares trees by their ids. Thread-safe; close it at the end."""
+    """Compares trees by their ids. Thread-safe; close it at the end. `renewed_after`: comparisons by one process."""
 
-    def __init__(self, git: Git) -> None:
+    def __init__(self, git: Git, renewed_after: int = RENEWED_AFTER) -> None:
         self._git = git
+        self._renewed_after = renewed_after
         self._lock = threading.Lock()
         self._child = git.start(*RAW, "--stdin")
         self._answered = 0
@@ -104,7 +105,7 @@ class TreeDiff:
     def entries(self, old: str, new: str) -> list[Entry]:
         """What differs between two trees, by the paths git reports. Raises GitFailed where one cannot be read."""
         with self._lock:
-            if self._answered >= RENEWED_AFTER:
+            if self._answered >= self._renewed_after:
                 self._renew()
             self._answered += 1
             data = self._ask(old, new)

@@ -37,10 +37,14 @@ LISTED = TreeListings(LISTED_KEPT)
 
 
 class Objects:
-    """A reader of objects. Thread-safe; close it, or use it in a `with`. A killed one is replaced, and asked again."""
+    """A reader of objects. Thread-safe; close it, or use it in a `with`. A killed one is replaced, and asked again.
 
-    def __init__(self, git: Git) -> None:
+    `entries_kept`: how many entries of trees are remembered, those of the trees used last.
+    """
+
+    def __init__(self, git: Git, entries_kept: int = ENTRIES_KEPT) -> None:
         self._git = git
+        self._entries_kept = entries_kept
         self._lock = threading.Lock()
         self._start()
         self._ahead: dict[str, bytes] = {}
@@ -228,7 +232,7 @@ class Objects:
             if tree not in self._trees:
                 self._trees[tree] = known
                 self._held += len(known)
-            while self._held > ENTRIES_KEPT and len(self._trees) > 1:
+            while self._held > self._entries_kept and len(self._trees) > 1:
                 self._held -= len(self._trees.pop(next(iter(self._trees))))
         return known
 

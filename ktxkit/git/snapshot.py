@@ -61,8 +61,11 @@ class TreeState:
         return made
 
 
-def take(git: Git, repository: Repository) -> TreeState:
-    """The state of the checkout that `git` stands in. Raises GitFailed where git cannot tell its status."""
+def take(git: Git, repository: Repository, changed_bytes: int = CHANGED_BYTES) -> TreeState:
+    """The state of the checkout that `git` stands in. Raises GitFailed where git cannot tell its status.
+
+    `changed_bytes`: where changed files have more, they are not read, and there is no tree id.
+    """
     assert repository.top is not None, "a bare repository has no checkout"
     git = git.at(repository.top)
     commit, changed, ignored, inside = _status(git)
@@ -70,7 +73,7 @@ def take(git: Git, repository: Repository) -> TreeState:
     why = "a submodule has changes of its own" if inside else ""
     tree: str | None = head_tree
     if changed or head_tree is None:
-        tree, why = (None, why) if why else _tree_of(git, repository, changed)
+        tree, why = (None, why) if why else _tree_of(git, repository, changed, changed_bytes)
     return TreeState(
         commit=commit,
         tree=tree if not inside else None,
@@ -105,7 +108,7 @@ def _status(git: Git) -> tuple[str | None, list[bytes], list[bytes], bool]:
     return commit, sorted(changed), sorted(ignored), inside
 
 
-def _tree_of(git: Git, repository: Repository, changed: list[bytes]) -> tuple[str | None, str]:
+def _tree_of(git: Git, repository: Repository, changed: list[bytes], limit: int) -> tuple[str | None, str]:
     """The tree of the index plus `changed`, and why there is none."""
     import shutil
     import tempfile
@@ -118,7 +121,7 @@ def _tree_of(git: Git, repository: Repository, changed: list[bytes]) -> tuple[st
             volume += (top / os.fsdecode(path)).lstat().st_size
         except (FileNotFoundError, NotADirectoryError):
             continue  # gate-ok: deleted in the checkout
-    if volume > CHANGED_BYTES:
+    if volume > limit:
         return None, f"{volume} bytes of changed files are too many to read"
     index = Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "index"))
     with tempfile.TemporaryDirectory(prefix="ktx-tree-") as aside:

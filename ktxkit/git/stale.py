@@ -19,6 +19,7 @@ from ktxkit.base import files, process
 MARGIN = 0.2  # seconds: a process start is known to a clock tick only
 TICK = 0.01  # seconds: how coarse the times of files are
 YOUNG = 1.0  # seconds: what is younger may belong to a program that is no git
+OBSTACLE = 5.0  # seconds to wait until an obstacle's owner is done, or is proven dead
 READERS = (b"cat-file", b"daemon", b"fsmonitor--daemon", b"credential-cache--daemon")  # live long, write nothing here
 LOCKED = re.compile(rb"Unable to create '(/[^\n']+\.lock)': File exists")
 ESSENTIAL = ("gitdir", "commondir", "HEAD")  # files of a registration, each written whole by git, none atomically
@@ -92,19 +93,20 @@ def _concerns(pid: str, argv: list[bytes], roots: list[bytes]) -> bool:
     return any(cwd == root or cwd.startswith(root + b"/") for root in roots) or any(roots[0] in word for word in said)
 
 
-def is_stale(path: Path, common_dir: Path, *words: bytes) -> bool:
-    """Whether nobody can be at work on it any more: it is old enough to ask, and no git lives that is older."""
+def is_stale(path: Path, common_dir: Path, *words: bytes, age: float = YOUNG) -> bool:
+    """Whether nobody can be at work on it any more: it is old enough to ask (`age`: seconds), and no git lives that is
+    older."""
     try:
         made = os.stat(path, follow_symlinks=False).st_ctime  # noqa: PTH116
     except FileNotFoundError:
         return False
-    if time.time() - made < YOUNG:
+    if time.time() - made < age:
         return False
     starts = [started(pid) for pid in writers(common_dir, *words)]
     return not any(start is not None and start <= made + MARGIN for start in starts)
 
 
-def clear_lock(told: bytes, inside: Path) -> bool:
+def clear_lock(told: bytes, inside: Path, age: float = YOUNG) -> bool:
     """Remove the lock that git complained of, where it lies inside `inside` and is stale. True where it is gone."""
     named = LOCKED.search(told)
     if named is None:
@@ -112,20 +114,20 @@ def clear_lock(told: bytes, inside: Path) -> bool:
     path = Path(os.path.realpath(os.fsdecode(named[1])))
     if inside not in path.parents:
         return False
-    return not os.path.lexists(path) or (is_stale(path, inside) and files.remove(path))
+    return not os.path.lexists(path) or (is_stale(path, inside, age=age) and files.remove(path))
 
 
-def clear_ref_locks(git_dir: Path, common_dir: Path, ref: str, since: float) -> list[Path]:
+def clear_ref_locks(git_dir: Path, common_dir: Path, ref: str, since: float, age: float = YOUNG) -> list[Path]:
     """Remove the stale locks of a ref, and of its checkout's HEADs, that were made after `since`; those removed.
 
     `since`, in seconds since the epoch: when the process of ours began that died in moving that ref. A lock that is
     older, or that some process has open, is somebody else's.
     """
     locks = (common_dir / f"{ref}.lock", git_dir / "HEAD.lock", git_dir / "ORIG_HEAD.lock")
-    return [path for path in locks if left_behind(path, common_dir, since) and files.remove(path)]
+    return [path for path in locks if left_behind(path, common_dir, since, age) and files.remove(path)]
 
 
-def left_behind(path: Path, common_dir: Path, since: float) -> bool:
+def left_behind(path: Path, common_dir: Path, since: float, age: float = YOUNG) -> bool:
     """Whether a lock is there that was made after `since` (seconds since the epoch), that no process has open, and
     that no git lives for. git closes the lock of an index while an editor is open: that nobody has it open proves
     nothing alone."""
@@ -135,10 +137,10 @@ def left_behind(path: Path, common_dir: Path, since: float) -> bool:
         return False
     if made + TICK < since or process.has_open(path):
         return False
-    wait = made + YOUNG - time.time()
-    if 0 < wait <= YOUNG:
+    wait = made + age - time.time()
+    if 0 < wait <= age:
         time.sleep(wait)
-    return is_stale(path, common_dir)
+    return is_stale(path, common_dir, age=age)
 
 
 def named_lock(told: bytes) -> str:
@@ -147,13 +149,13 @@ def named_lock(told: bytes) -> str:
     return os.fsdecode(found[1]) if found else ""
 
 
-def clear_registrations(common_dir: Path) -> list[str]:
+def clear_registrations(common_dir: Path, age: float = YOUNG) -> list[str]:
     """Remove half-made registrations of worktrees; returns their names. No `worktree add` of ours may run meanwhile."""
     folder = common_dir / "worktrees"
     cleared = []
     for name in sorted(os.listdir(folder)) if folder.is_dir() else []:  # noqa: PTH208
         admin = folder / name
-        if _is_whole(admin) or not is_stale(admin, common_dir, b"worktree", b"add"):
+        if _is_whole(admin) or not is_stale(admin, common_dir, b"worktree", b"add", age=age):
             continue
         shutil.rmtree(admin)
         cleared.append(name)

@@ -192,10 +192,11 @@ def own_database(url: str, env: Mapping[str, str]) -> Address:
 
 
 class Mirror:
-    """Copies records to a stream. `fault` says why it stopped, where it did."""
+    """Copies records to a stream. `fault` says why it stopped, where it did; `bound` is how many may wait."""
 
-    def __init__(self, url: str, stream: str, env: Mapping[str, str]) -> None:
+    def __init__(self, url: str, stream: str, env: Mapping[str, str], bound: int = BOUND) -> None:
         self.stream = stream
+        self._bound = bound
         self.fault = ""
         self.dropped = 0
         self.sent = 0
@@ -218,7 +219,7 @@ class Mirror:
         return bool(self.fault or self.dropped)
 
     def put(self, record: str) -> None:
-        if self.fault or os.getpid() != self._pid or len(self._queue) >= BOUND:
+        if self.fault or os.getpid() != self._pid or len(self._queue) >= self._bound:
             self.dropped += 1
         else:
             self._queue.append(record)

@@ -89,14 +89,16 @@ MARGIN = PACKED.size + PATH_LIMIT  # the longest entry: one that begins in the w
 class Cursor:
     """Stands at a stored entry: `path` (None behind the last one), `index` its number, `begin` its place.
 
-    `_at` and `_next` are places in the window, `_row` is the entry's row in the window of rows.
+    `_at` and `_next` are places in the window, `_row` is the entry's row in the window of rows. `size`: bytes of packed
+    entries in a window.
     """
 
-    __slots__ = ("_at", "_base", "_next", "_row", "_rows", "_run", "_stored", "_turn", "_window", "edits", "index",
-                 "path")  # fmt: skip
+    __slots__ = ("_at", "_base", "_next", "_row", "_rows", "_run", "_size", "_stored", "_turn", "_window", "edits",
+                 "index", "path")  # fmt: skip
 
-    def __init__(self, stored: Stored) -> None:
+    def __init__(self, stored: Stored, size: int = WINDOW) -> None:
         self._stored = stored
+        self._size = size
         self.index = 0
         self.edits: list[Edit] = []
         self._run: Edit | None = None  # the last insertion
@@ -106,11 +108,11 @@ class Cursor:
     def _load(self, base: int) -> None:
         """Read the window that begins at a place, which is the current entry's."""
         self._base = base
-        self._window = window = self._stored.packed.read(base, WINDOW + MARGIN)
+        self._window = window = self._stored.packed.read(base, self._size + MARGIN)
         rows = (len(window) // PACKED.size + 1) * ROW.size
         self._rows = self._stored.rows.read(self.index * ROW.size, rows)
         more = base + len(window) < len(self._stored.packed)
-        self._turn = WINDOW if more else len(window)  # from here on the next window is needed, or nothing follows
+        self._turn = self._size if more else len(window)  # from here on the next window is needed, or nothing follows
         self._row = 0
         self._stand(0)
 

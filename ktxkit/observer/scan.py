@@ -57,7 +57,7 @@ class Entries:
 
     def __init__(self, subject: ScanSubject, stored: Stored, found: Scan, started: int) -> None:
         self.subject, self.found = subject, found
-        self.cursor = Cursor(stored)
+        self.cursor = Cursor(stored, subject.window)
         self.reader = EntryReader(subject.limit, started)
         self.aliases = Aliases()
 

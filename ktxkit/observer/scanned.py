@@ -9,7 +9,7 @@ from enum import Enum
 from functools import cached_property
 
 from ktxkit.base.rules.manifest import ManifestChange
-from ktxkit.observer.manifest_file import Stored
+from ktxkit.observer.manifest_file import WINDOW, Stored
 from ktxkit.observer.rules.projection import Tracked
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 
@@ -45,6 +45,7 @@ class ScanSubject:
     mounts: frozenset[bytes] = frozenset()  # mount points below the root
     admin: bytes = b""  # git's common directory: only below it is a submodule's HEAD read
     limit: int = 1 << 30  # bytes of a file that is still read
+    window: int = WINDOW  # bytes of the stored entries that are read at a time
 
 
 @dataclass(frozen=True)

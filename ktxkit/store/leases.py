@@ -101,7 +101,7 @@ class LeaseLocation:
 
 def worktrees(world: World) -> Worktrees:
     """The worktrees of the world's repository."""
-    return Worktrees.of(world.git, world.repository.common_dir, world.writable_store, world.clock)
+    return Worktrees.of(world)
 
 
 def path_of(document: Document, key: str = "path") -> Path:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ktxkit.base import files
 from ktxkit.base.clock import Clock
@@ -26,9 +27,11 @@ from ktxkit.git.git import Argument, Git, GitFailed, GitResult
 from ktxkit.store.rules import names
 from ktxkit.store.store import Store
 
+if TYPE_CHECKING:
+    from ktxkit.store.world import Limits, World
+
 # Many may wait for one of git's own locks at once: its defaults (100 ms and 1 s) are too short then.
 ORPHANS = 60.0  # seconds to wait for the children of a killed opening
-OBSTACLE = 5.0  # seconds to wait until an obstacle's owner is done, or is proven dead
 PATIENT = {"core.filesRefLockTimeout": "2000", "core.packedRefsTimeout": "10000"}
 # A unit sees the repository's bytes, whatever the user has configured; attributes of the repository still hold.
 PLAIN = {
@@ -60,11 +63,14 @@ class Worktrees:
     git: Git
     store: Store
     clock: Clock
+    limits: Limits
 
     @classmethod
-    def of(cls, git: Git, common_dir: Path, store: Store, clock: Clock) -> Worktrees:
-        env = {**git.env, "GIT_DIR": str(common_dir)}
-        return cls(Git(common_dir, env, {**git.config, **PATIENT}), store, clock)
+    def of(cls, world: World) -> Worktrees:
+        common_dir = world.repository.common_dir
+        env = {**world.git.env, "GIT_DIR": str(common_dir)}
+        git = Git(common_dir, env, {**world.git.config, **PATIENT})
+        return cls(git, world.writable_store, world.clock, world.limits)
 
     def at(self, path: Path) -> Git:
         """The runner in one of the worktrees."""
@@ -98,11 +104,11 @@ class Worktrees:
         registration = b"failed to read" in told and b"worktrees/" in told
         if not registration and b".lock': File exists" not in told:
             return False
-        deadline = self.clock.monotonic() + OBSTACLE
+        deadline, age = self.clock.monotonic() + self.limits.obstacle_wait, self.limits.lock_age
         while self.clock.monotonic() < deadline:
-            if registration and (stale.clear_registrations(self.git.cwd) or not stale.half_registered(self.git.cwd)):
+            if registration and (self._cleared() or not stale.half_registered(self.git.cwd)):
                 return True
-            if not registration and stale.clear_lock(told, self.git.cwd):
+            if not registration and stale.clear_lock(told, self.git.cwd, age):
                 return True
             self.clock.sleep(0.05)
         return False
@@ -110,7 +116,10 @@ class Worktrees:
     def mend(self) -> list[str]:
         """Clear half-made registrations that are proven dead; returns their names."""
         with self._alone():
-            return stale.clear_registrations(self.git.cwd)
+            return self._cleared()
+
+    def _cleared(self) -> list[str]:
+        return stale.clear_registrations(self.git.cwd, self.limits.lock_age)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

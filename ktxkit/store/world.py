@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base.errors import CannotRun
 
@@ -19,16 +19,31 @@ if TYPE_CHECKING:
     from ktxkit.store.store import Store
 
 
+class Limits(NamedTuple):
+    """What is fixed for everybody: a test of what lies beyond a limit gives its world a smaller one."""
+
+    patch_bytes: int  # of a patch; what is larger is handed over as objects
+    lock_age: float  # seconds; what is younger may belong to a program that is no git
+    obstacle_wait: float  # seconds until an obstacle's owner is done, or is proven dead
+
+
 class World:
     """What the command stands in. `cwd` is absolute; `env` is a copy of the environment."""
 
     def __init__(
-        self, cwd: Path, env: Mapping[str, str], *, ktx_dir: str | None = None, clock: Clock | None = None
+        self,
+        cwd: Path,
+        env: Mapping[str, str],
+        *,
+        ktx_dir: str | None = None,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.cwd = cwd
         self.env = dict(env)
         self._ktx_dir = ktx_dir if ktx_dir is not None else self.env.get("KTX_DIR") or None
         self._clock = clock
+        self._limits = limits
         self.pool: Pool | None = None  # a long run's neutral directories (git/neutral.py)
         self.reader: RunReader | None = None  # a long run's reader of refs and objects (git/neutral.py)
 
@@ -44,7 +59,7 @@ class World:
 
     def at(self, directory: Path) -> World:
         """The same world, standing elsewhere. An explicit store stays; a found one is found again."""
-        there = World(directory, self.env, ktx_dir=self._ktx_dir, clock=self._clock)
+        there = World(directory, self.env, ktx_dir=self._ktx_dir, clock=self._clock, limits=self._limits)
         there.pool, there.reader = self.pool, self.reader
         return there
 
@@ -53,6 +68,13 @@ class World:
         from ktxkit.base.clock import SystemClock
 
         return self._clock or SystemClock()
+
+    @cached_property
+    def limits(self) -> Limits:
+        from ktxkit.git.rules.patch import PATCH_LIMIT
+        from ktxkit.git.stale import OBSTACLE, YOUNG
+
+        return self._limits or Limits(PATCH_LIMIT, YOUNG, OBSTACLE)
 
     @property
     def git(self) -> Git:

@@ -24,7 +24,7 @@ from ktxkit.git.neutral import Neutral, open_neutral, scratch_dir
 from ktxkit.git.objects import Objects, flush_loose, loose_of
 from ktxkit.git.rules import child as child_core
 from ktxkit.git.rules.child import ChildState, Expected
-from ktxkit.git.rules.patch import PATCH_LIMIT, Content, Entry, blobs, documents
+from ktxkit.git.rules.patch import Content, Entry, blobs, documents
 from ktxkit.store import jobs, leases
 from ktxkit.store.path_policy import of_lease
 from ktxkit.store.rules import names
@@ -115,8 +115,9 @@ def _handed_over(
         unchanged()
         _keep(taken, told["commit"], entries)
 
+    limit = taken.world.limits.patch_bytes
     try:
-        digest, size = merging.write_patch(taken.neutral, base_tree, taken.tree, patch, PATCH_LIMIT, entries, keep)
+        digest, size = merging.write_patch(taken.neutral, base_tree, taken.tree, patch, limit, entries, keep)
     except merging.NoPatchError as error:
         keep()
         return {**told, "transport": "objects", "transportReason": str(error)}

@@ -80,7 +80,7 @@ def clear_own_locks(world: World, intent: Document) -> list[Path]:
         git = world.git.at(top) if top.is_dir() else git
     git_dir = Path(os.fsdecode(git.run("rev-parse", "--absolute-git-dir").out.removesuffix(b"\n")))
     since = datetime.fromisoformat(intent["at"]).timestamp()
-    return stale.clear_ref_locks(git_dir, world.repository.common_dir, intent["ref"], since)
+    return stale.clear_ref_locks(git_dir, world.repository.common_dir, intent["ref"], since, world.limits.lock_age)
 
 
 def verified_at(ref: str, intent: Document) -> tuple[str, str]:

@@ -134,7 +134,7 @@ def put_back(held: HeldBranch, git: Git, old: str, new: str, ref: str, since: fl
     behind. Raises Refused where another git holds it and something is to be put back.
     """
     lock = checkout.index_lock(git)
-    if stale.left_behind(lock, held.world.repository.common_dir, since):
+    if stale.left_behind(lock, held.world.repository.common_dir, since, held.world.limits.lock_age):
         files.remove(lock)
     with open_neutral(held.world) as neutral:
         entries = merging.changes(neutral, old, new)

@@ -207,7 +207,7 @@ def runner(world: World, held: HeldBranch, path: Path) -> Git:
 
 
 def _worktrees(world: World) -> Worktrees:
-    return Worktrees.of(world.git, world.repository.common_dir, world.writable_store, world.clock)
+    return Worktrees.of(world)
 
 
 def ready(world: World, held: HeldBranch, path: Path, commit: str) -> Git:

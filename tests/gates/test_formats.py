@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ktxkit.base.rules.text import path_fields
-from ktxkit.gates.rules import formats as sarif_format
-from ktxkit.gates.rules.formats import FORMATS, byte_column, render
+from ktxkit.gates.rules.formats import FORMATS, byte_column, ordered, render, render_sarif
 
 HOSTILE = "a%b\r\nc: d, ##[add-mask]x ::error::y \x1b[31m \u202e [click](http://x.invalid) \ud800 {0} `q`"
 
@@ -104,7 +103,11 @@ def sarif_validator() -> Any:
 
 
 def sarif(*findings: dict[str, Any]) -> Any:
-    log = json.loads("\n".join(render("sarif", verdict(*findings))))
+    return the_run(render("sarif", verdict(*findings)))
+
+
+def the_run(lines: list[str]) -> Any:
+    log = json.loads("\n".join(lines))
     sarif_validator().validate(log)
     (run,) = log["runs"]
     return run
@@ -141,9 +144,9 @@ def test_sarif_foreign_text_makes_no_link() -> None:
     assert result["message"]["text"] == "see \\[this\\](http://x.invalid) and a[0]"
 
 
-def test_sarif_keeps_the_worst_of_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sarif_format, "RESULT_LIMIT", 3)
-    run = sarif(*(finding(b"%d" % n, level="advice" if n < 3 else "error") for n in range(6)))
+def test_sarif_keeps_the_worst_of_too_many() -> None:
+    six = verdict(*(finding(b"%d" % n, level="advice" if n < 3 else "error") for n in range(6)))
+    run = the_run(render_sarif({**six, "findings": ordered(six["findings"])}, lambda path: None, result_limit=3))
     assert [one["level"] for one in run["results"]] == ["error"] * 3
     (said,) = run["invocations"][0]["toolExecutionNotifications"]
     assert said["message"]["text"].startswith("3 more findings are left out")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from ktxkit.git import listing as tree_diff
-from ktxkit.git import merging, neutral, objects
+from ktxkit.git import merging, neutral
 from ktxkit.git.git import Git, GitFailed
+from ktxkit.git.listing import TreeDiff
 from ktxkit.git.neutral import Neutral, open_neutral, pooled
+from ktxkit.git.objects import Objects
 from tests.support.integration import world_at
 from tests.support.repos import Repo
 
@@ -118,25 +120,23 @@ def test_a_comparer_that_was_killed_is_started_again(repo: Repo) -> None:
         one.differ._child.kill()
 
 
-def test_a_reader_remembers_the_trees_used_last(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "ENTRIES_KEPT", 10)
-    with open_neutral(world_at(repo.path)) as one:
+def test_a_reader_remembers_the_trees_used_last(repo: Repo) -> None:
+    with open_neutral(world_at(repo.path)) as one, Objects(one.git, entries_kept=10) as reader:
         trees = [tree_with(one, [b"%d" % n, b"x", b"y"]) for n in range(8)]
         for tree in trees:
-            assert len(one.objects.level(trees[0])) == len(one.objects.level(tree)) == 3
-        assert list(one.objects._trees) == [trees[6], trees[0], trees[7]]
-        assert one.objects._held == 9
-        assert [entry.path for entry in one.objects.tree(trees[3])] == [b"3", b"x", b"y"]
+            assert len(reader.level(trees[0])) == len(reader.level(tree)) == 3
+        assert list(reader._trees) == [trees[6], trees[0], trees[7]]
+        assert reader._held == 9
+        assert [entry.path for entry in reader.tree(trees[3])] == [b"3", b"x", b"y"]
 
 
-def test_the_reader_is_renewed_in_time(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_diff, "RENEWED_AFTER", 3)
-    with open_neutral(world_at(repo.path)) as one:
+def test_the_reader_is_renewed_in_time(repo: Repo) -> None:
+    with open_neutral(world_at(repo.path)) as one, closing(TreeDiff(one.git, renewed_after=3)) as differ:
         empty, full = tree_with(one, []), tree_with(one, [b"a"])
         children = set()
         for _ in range(8):
-            assert len(one.differ.entries(empty, full)) == 1
-            children.add(one.differ._child.pid)
+            assert len(differ.entries(empty, full)) == 1
+            children.add(differ._child.pid)
         assert len(children) == 3
 
 

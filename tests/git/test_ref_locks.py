@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.git import stale
+from ktxkit.store.world import World
 from tests.faults.test_faults_integration import collected
 from tests.support.commands import call
 from tests.support.faults import Killed, count_effects, run_killed
@@ -16,11 +16,7 @@ from tests.support.integration import Job
 from tests.support.recovering import put
 from tests.support.repos import Repo
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stale, "YOUNG", 0.3)
-    monkeypatch.setattr("ktxkit.store.worktrees.OBSTACLE", 1.5)
+QUICK = World(Path("/"), {}).limits._replace(lock_age=0.3, obstacle_wait=1.5)
 
 
 def killed_at(job: Job, tmp_path: Path, name: str, args: list[str], effect: str) -> None:
@@ -45,7 +41,7 @@ def test_of_the_integration_branch(tmp_path: Path) -> None:
     job = collected(tmp_path)
     killed_at(job, tmp_path, "patch-apply", ["--job", "j1", "--unit", "a"], "spawn git update-ref")
     left = lock(job.repo, "refs/ktx/jobs/j1/integration")
-    ran = call("patch-apply", "--job", "j1", "--unit", "a", cwd=job.repo.path)
+    ran = call("patch-apply", "--job", "j1", "--unit", "a", cwd=job.repo.path, limits=QUICK)
     assert ran.status == 0 and "accepted" in ran.out, ran
     assert not left.exists()
 
@@ -56,7 +52,7 @@ def test_of_the_target_that_a_killed_landing_was_moving(tmp_path: Path, names: l
     job.apply("a")
     killed_at(job, tmp_path, "job-land", ["--job", "j1"], "spawn git merge")
     left = [lock(job.repo, name) for name in names]
-    ran = call("job-land", "--job", "j1", cwd=job.repo.path)
+    ran = call("job-land", "--job", "j1", cwd=job.repo.path, limits=QUICK)
     assert ran.status == 0, ran
     assert not any(path.exists() for path in left)
     assert job.repo.git("rev-list", "--count", "main") == "2"
@@ -70,11 +66,11 @@ def test_somebody_elses_is_named_and_stays(tmp_path: Path, checked_out: bool) ->
         job.repo.git("switch", "-q", "-c", "elsewhere")
     left = lock(job.repo, "refs/heads/main")
     before = job.repo.git("rev-parse", "main")
-    ran = call("job-land", "--job", "j1", cwd=job.repo.path)
+    ran = call("job-land", "--job", "j1", cwd=job.repo.path, limits=QUICK)
     assert ran.status == 1 and f"{left}: refs/heads/main is locked by another git" in ran.err, ran
     assert left.exists() and job.repo.git("rev-parse", "main") == before
     left.unlink()
-    assert call("job-land", "--job", "j1", cwd=job.repo.path).status == 0
+    assert call("job-land", "--job", "j1", cwd=job.repo.path, limits=QUICK).status == 0
 
 
 def test_a_lock_that_a_living_git_may_hold_is_waited_for_and_stays(tmp_path: Path) -> None:
@@ -83,7 +79,7 @@ def test_a_lock_that_a_living_git_may_hold_is_waited_for_and_stays(tmp_path: Pat
     living = subprocess.Popen(["git", "30"], executable="/bin/sleep", cwd=job.repo.path)
     try:
         os.utime(left)  # made after it began
-        ran = call("patch-apply", "--job", "j1", "--unit", "a", cwd=job.repo.path)
+        ran = call("patch-apply", "--job", "j1", "--unit", "a", cwd=job.repo.path, limits=QUICK)
     finally:
         living.kill()
         living.wait()

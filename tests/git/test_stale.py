@@ -31,7 +31,7 @@ HALVES = {
 
 def worktrees(repo: Repo) -> Worktrees:
     world = World(repo.path, os.environ)
-    return Worktrees.of(world.git, world.repository.common_dir, world.writable_store, world.clock)
+    return Worktrees.of(world)
 
 
 def half(repo: Repo, name: str) -> Path:

@@ -13,9 +13,9 @@ from ktxkit.store.world import World
 from tests.support.repos import Repo
 
 
-def take(repo: Repo) -> TreeState:
+def take(repo: Repo, changed_bytes: int = snapshot.CHANGED_BYTES) -> TreeState:
     world = World(repo.path, os.environ)
-    return snapshot.take(world.git, world.repository)
+    return snapshot.take(world.git, world.repository, changed_bytes)
 
 
 def edit(repo: Repo, how: str) -> None:
@@ -103,7 +103,7 @@ def test_ignored_files_are_seen_but_in_no_tree(repo: Repo) -> None:
     assert take(repo).generated == third.generated, "a cache is no input"
 
 
-def test_too_much_to_read_is_not_known(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "CHANGED_BYTES", 10)
+def test_too_much_to_read_is_not_known(repo: Repo) -> None:
     repo.write("big", "x" * 100)
-    assert take(repo).tree is None and "too many" in take(repo).why
+    state = take(repo, changed_bytes=10)
+    assert state.tree is None and "too many" in state.why

@@ -288,13 +288,12 @@ def test_a_redirect_to_another_host_is_not_followed_with_the_credentials(serve: 
     assert client(server.url).get("api/x") == {"ok": 1}
 
 
-def test_answers_that_are_none(serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_that_are_none(serve: Callable[..., Server]) -> None:
     server = serve({"/api/html": b"<html>", "/api/large": ["x" * 500]})
     with pytest.raises(Unavailable, match="no JSON"):
         client(server.url).get("api/html")
-    monkeypatch.setattr("ktxkit.ingest.connectors.http.ANSWER_LIMIT", 100)
     with pytest.raises(Unavailable, match="above 100 bytes"):
-        client(server.url).get("api/large")
+        Client(server.url, {"x-api-key": "mb_secret"}, clock(), answer_limit=100).get("api/large")
 
 
 def test_time_limits(serve: Callable[..., Server]) -> None:

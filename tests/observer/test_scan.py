@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from ktxkit.base import reading, removal
 from ktxkit.observer import manifest_file
-from ktxkit.observer import manifest_file as manifest_cursor
-from ktxkit.observer.manifest_file import ByteSpan, Stored
+from ktxkit.observer.manifest_file import WINDOW, ByteSpan, Stored
 from ktxkit.observer.rules.projection import Tracked
 from ktxkit.observer.scan import DEEPEST, escapes, scan
 from ktxkit.observer.scanned import Hints, Level, Scan, ScanSubject
@@ -37,13 +36,13 @@ class Tree:
     def __init__(self, root: Path, policy: CandidatePathPolicy = POLICY) -> None:
         self.root, self.policy = root, policy
         self.fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-        self.limit = 1 << 30
+        self.limit, self.window = 1 << 30, WINDOW
         self.mounts: frozenset[bytes] = frozenset()
         self.stored = Stored.empty(policy.digest)
 
     @property
     def subject(self) -> ScanSubject:
-        return ScanSubject(self.fd, self.policy, TRACKED, mounts=self.mounts, limit=self.limit)
+        return ScanSubject(self.fd, self.policy, TRACKED, mounts=self.mounts, limit=self.limit, window=self.window)
 
     def scan(self, level: Level = Level.STAT, hints: Hints | None = None) -> Scan:
         found = scan(self.subject, self.stored, level, hints=hints)
@@ -511,9 +510,10 @@ def perform(root: Path, kind: str, one: str, other: str, number: int) -> set[byt
     return {os.fsencode(p.relative_to(root)) for p in (path.parent, second.parent)} - {b"."} | {b""}
 
 
-def run_oracle(root: Path, rounds: list[tuple[list[tuple[str, str, str]], str]]) -> None:
+def run_oracle(root: Path, rounds: list[tuple[list[tuple[str, str, str]], str]], window: int = WINDOW) -> None:
     root.mkdir()
     made = Tree(root)
+    made.window = window
     store = root.with_name(f"{root.name}.bin")
     number = 0
     try:
@@ -552,9 +552,7 @@ def test_every_level_gives_what_reading_everything_gives(
 def test_the_same_through_windows_of_any_size(
     tmp_path_factory: pytest.TempPathFactory, rounds: list[tuple[list[tuple[str, str, str]], str]], window: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(manifest_cursor, "WINDOW", window)
-        run_oracle(tmp_path_factory.mktemp("oracle") / "r", rounds)
+    run_oracle(tmp_path_factory.mktemp("oracle") / "r", rounds, window)
 
 
 def test_a_manifest_that_is_cut_while_it_is_read_is_an_error(tree: Tree, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import io
 import json
@@ -12,6 +13,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from ktxkit.app import cli
+from ktxkit.store.world import Limits, World
 
 BIN = Path(sys.executable).parent
 
@@ -51,12 +55,21 @@ def spawn(name: str, *args: str | Path, cwd: Path, env: dict[str, str] | None = 
     return Ran(done.returncode, done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode("utf-8", "replace"))
 
 
-def call(name: str, *args: str | Path, cwd: Path) -> Ran:
-    """The command's main in this process, standing in `cwd` (by -C, so that tests may run side by side)."""
+def call(name: str, *args: str | Path, cwd: Path, limits: Limits | None = None) -> Ran:
+    """The command's main in this process, standing in `cwd` (by -C, so that tests may run side by side).
+
+    `limits`: those of the world that it runs in, where they are not everybody's.
+    """
     module = importlib.import_module("ktx_" + name.replace("-", "_"))
+
+    def limited(args: argparse.Namespace, world: World) -> cli.Result:
+        result: cli.Result = module.run(args, World(world.cwd, world.env, ktx_dir=args.ktx_dir, limits=limits))
+        return result
+
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        status = module.main([*_placed(args, cwd)])
+        words = _placed(args, cwd)
+        status = module.main(words) if limits is None else cli.execute(module.parser(), limited, words)
         out.flush()
     assert isinstance(out.buffer, io.BytesIO)
     return Ran(status, out.buffer.getvalue().decode("utf-8", "surrogateescape"), err.getvalue())

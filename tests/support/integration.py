@@ -16,16 +16,17 @@ from ktxkit.base.contracts import Document
 from ktxkit.git.neutral import open_neutral
 from ktxkit.store import jobs
 from ktxkit.store.rules import names
-from ktxkit.store.world import World
+from ktxkit.store.world import Limits, World
 from ktxkit.work import bare_patches, closing, collect, integrate, land
 from tests.support.repos import Repo
 
 Edit = Callable[[Repo], object]
 
 
-def world_at(path: Path) -> World:
+def world_at(path: Path, limits: Limits | None = None) -> World:
     """The world of a checkout, with a fixed clock."""
-    return World(path, os.environ, clock=FixedClock(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), step=0.001))
+    clock = FixedClock(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), step=0.001)
+    return World(path, os.environ, clock=clock, limits=limits)
 
 
 @dataclass
@@ -38,8 +39,10 @@ class Job:
     units: dict[str, jobs.Unit] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, repo: Repo, job_id: str = "j1", target: str = "refs/heads/main") -> Job:
-        world = world_at(repo.path)
+    def begin(
+        cls, repo: Repo, job_id: str = "j1", target: str = "refs/heads/main", limits: Limits | None = None
+    ) -> Job:
+        world = world_at(repo.path, limits)
         base = repo.git("rev-parse", target)
         return cls(repo, world, jobs.create(world, job_id, target=target, base=base))
 

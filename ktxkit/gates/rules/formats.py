@@ -295,16 +295,16 @@ SARIF_LEVELS = {"error": "error", "warning": "warning", "advice": "note"}
 _LINK = re.compile(r"\[[^\]]*\]\([^)]*\)")
 
 
-def render_sarif(verdict: Mapping[str, Any], content: Content) -> list[str]:
-    """One log with one run."""
+def render_sarif(verdict: Mapping[str, Any], content: Content, result_limit: int = RESULT_LIMIT) -> list[str]:
+    """One log with one run, of at most `result_limit` results: the worst."""
     findings = unique(verdict["findings"])
-    kept = findings if len(findings) <= RESULT_LIMIT else worst_first(findings)[:RESULT_LIMIT]
+    kept = findings if len(findings) <= result_limit else worst_first(findings)[:result_limit]
     rules = sorted({finding["rule"] for finding in kept})
     numbers = {rule: number for number, rule in enumerate(rules)}
     run = {
         "tool": {"driver": _driver(rules)},
         "columnKind": "unicodeCodePoints",
-        "invocations": [{"executionSuccessful": True, **_left_out(len(findings) - len(kept))}],
+        "invocations": [{"executionSuccessful": True, **_left_out(len(findings) - len(kept), result_limit)}],
         "results": [_result(finding, numbers[finding["rule"]]) for finding in kept],
     }
     return as_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, content)
@@ -321,10 +321,10 @@ def _rule(rule: str) -> dict[str, Any]:
     return {"id": rule, "shortDescription": said, "fullDescription": said, "help": page, "defaultConfiguration": level}
 
 
-def _left_out(count: int) -> dict[str, Any]:
+def _left_out(count: int, limit: int) -> dict[str, Any]:
     if not count:
         return {}
-    said = f"{count} more findings are left out: a run may have {RESULT_LIMIT} results"
+    said = f"{count} more findings are left out: a run may have {limit} results"
     return {"toolExecutionNotifications": [{"level": "warning", "message": {"text": said}}]}
 
 

@@ -64,13 +64,17 @@ def check_address(url: str) -> None:
 
 @dataclass
 class Client:
-    """Asks one server. `request_limit`, `time_limit`: seconds for one request, and for all of them."""
+    """Asks one server.
+
+    `request_limit`, `time_limit`: seconds for one request, and for all of them. `answer_limit`: bytes of an answer.
+    """
 
     base: str
     headers: Mapping[str, str]
     clock: Clock
     request_limit: float = 30.0
     time_limit: float = 3600.0
+    answer_limit: int = ANSWER_LIMIT
     requests: int = 0
     waited: float = 0.0
     _began: float = field(default=0.0)
@@ -163,9 +167,9 @@ class Client:
         began, body = self.clock.monotonic(), bytearray()
         while piece := answer.read1(CHUNK):
             body += piece
-            if len(body) > ANSWER_LIMIT:
+            if len(body) > self.answer_limit:
                 hint = "no document of a source is so large"
-                raise Unavailable(f"an answer above {ANSWER_LIMIT} bytes", where=_shown(url), hint=hint)
+                raise Unavailable(f"an answer above {self.answer_limit} bytes", where=_shown(url), hint=hint)
             if self.clock.monotonic() - began > self.request_limit:
                 raise TimeoutError(f"not all of it within {self.request_limit:g} seconds")
         return bytes(body)

@@ -129,14 +129,17 @@ def named(bundle: Bundle, taken: Collection[str], readers: Mapping[str, str]) ->
     return names
 
 
-def project(bundle: Bundle, names: Names, connection: str) -> Projection:
-    """Every source of the snapshot, as files. Deterministic: the same snapshot and names give the same bytes."""
+def project(bundle: Bundle, names: Names, connection: str, shard_limit: int = SHARD_LIMIT) -> Projection:
+    """Every source of the snapshot, as files. Deterministic: the same snapshot and names give the same bytes.
+
+    `shard_limit`: characters of a manifest shard; a schema with more has several.
+    """
     making = MetabaseProjection(bundle, names, connection)
-    files = [*_shards(making), *_models(making), *_overlays(making)]
+    files = [*_shards(making, shard_limit), *_models(making), *_overlays(making)]
     return Projection(tuple(files), tuple(making.warnings), (), dict(making.unresolved))
 
 
-def _shards(making: MetabaseProjection) -> Iterable[Projected]:
+def _shards(making: MetabaseProjection, limit: int) -> Iterable[Projected]:
     own = [t for t in making.bundle.tables.values() if making.names.tables[t.id] not in making.names.foreign.values()]
     for schema in sorted({(table.database or 0, table.schema) for table in own}):
         mine = sorted(
@@ -144,19 +147,20 @@ def _shards(making: MetabaseProjection) -> Iterable[Projected]:
         )
         entries = [(making.names.tables[table.id], table, _table(making, table)) for table in mine]
         usable = [(name, table, entry) for name, table, entry in entries if entry is not None]
-        yield from _split(making, identifier(f"metabase {schema[0]} {schema[1] or 'default'}", "metabase"), usable)
+        stem = identifier(f"metabase {schema[0]} {schema[1] or 'default'}", "metabase")
+        yield from _split(making, stem, usable, limit)
 
 
 def _split(
-    making: MetabaseProjection, stem: str, entries: Sequence[tuple[str, Table, Mapping[str, Any]]]
+    making: MetabaseProjection, stem: str, entries: Sequence[tuple[str, Table, Mapping[str, Any]]], limit: int
 ) -> Iterable[Projected]:
-    """Files of at most SHARD_LIMIT characters, a table never parted."""
+    """Files of at most `limit` characters, a table never parted."""
     part: dict[str, Mapping[str, Any]] = {}
     origins: dict[str, tuple[str, ...]] = {}
     size, count = 0, 1
     for name, table, entry in entries:
         length = len(dump({name: entry}))
-        if part and size + length > SHARD_LIMIT:
+        if part and size + length > limit:
             yield _shard(making, stem, count, part, origins)
             part, origins, size, count = {}, {}, 0, count + 1
         part[name], size = entry, size + length

@@ -291,11 +291,10 @@ def test_a_name_that_others_declared_is_theirs() -> None:
     assert "customers:" not in shard and "to: customers" in shard
 
 
-def test_a_large_schema_has_several_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metabase_sources, "SHARD_LIMIT", 300)
+def test_a_large_schema_has_several_shards() -> None:
     found = bundle_of()
-    paths = [one.path for one in metabase_sources.project(found, metabase_sources.named(found, (), {}), "w").files]
-    assert paths == [
+    made = metabase_sources.project(found, metabase_sources.named(found, (), {}), "w", shard_limit=300)
+    assert [one.path for one in made.files] == [
         "semantic-layer/w/_schema/metabase_2_public.yaml",
         "semantic-layer/w/_schema/metabase_2_public_2.yaml",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -14,9 +15,8 @@ import pytest
 
 from ktxkit.base.errors import CannotRun
 from ktxkit.ledger import live
-from ktxkit.ledger import redis as mirror
 from ktxkit.ledger.asking import LedgerQuery
-from ktxkit.ledger.redis import Mirror, Wire, address
+from ktxkit.ledger.redis import Mirror, Wire, address, own_database
 from ktxkit.ledger.rules.fold import Fold
 from ktxkit.store.world import World
 from tests.support.commands import script
@@ -134,8 +134,6 @@ def test_a_closed_port_costs_nothing(suite: Suite) -> None:
 
 def test_one_try_and_no_storm() -> None:
     """A server that hangs up at once is called once: the file has everything anyway."""
-    import socket
-
     calls: list[int] = []
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -172,8 +170,6 @@ def test_a_server_that_dies_in_mid_run_degrades(suite: Suite, tmp_path: Path) ->
 
 
 def test_a_server_that_never_answers_is_left(suite: Suite) -> None:
-    import socket
-
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(1)
@@ -198,10 +194,10 @@ SHARED: dict[str, tuple[str, dict[str, str], bool]] = {
 def test_the_database_is_its_own(name: str) -> None:
     url, env, good = SHARED[name]
     if good:
-        assert mirror.own_database(url, env).db == 7
+        assert own_database(url, env).db == 7
     else:
         with pytest.raises(CannotRun):
-            mirror.own_database(url, env)
+            own_database(url, env)
 
 
 def test_a_suite_that_flushes_its_database_wipes_nothing(suite: Suite, redis: Server) -> None:
@@ -216,13 +212,14 @@ def test_a_suite_that_flushes_its_database_wipes_nothing(suite: Suite, redis: Se
     assert "could wipe it" in ended.out
 
 
-def test_what_overflows_is_counted(redis: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror, "BOUND", 10)
-    monkeypatch.setattr(Mirror, "_work", lambda self, where: None)
-    made = Mirror(redis.url(), "s", {})
-    for _ in range(25):
-        made.put("{}")
-    assert made.dropped == 15 and made.degraded
+def test_what_overflows_is_counted() -> None:
+    """At a server that takes the connection and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        made = Mirror(f"redis://127.0.0.1:{silent.getsockname()[1]}/3", "s", {}, bound=10)
+        for _ in range(25):
+            made.put("{}")
+        assert made.dropped == 15 and made.degraded
+    made.close()
 
 
 def test_a_password(tmp_path: Path) -> None:

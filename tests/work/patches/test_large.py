@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ktxkit.store.world import World
 from tests.support import memory
 from tests.support.commands import call
 from tests.support.integration import Job
@@ -58,10 +59,11 @@ def test_a_large_change_takes_the_memory_that_git_takes(large: Repo, tmp_path: P
 
 # -- above git's limit -------------------------------------------------------------------------------
 
+SMALL = World(Path("/"), {}).limits._replace(patch_bytes=1000)
 
-def test_above_the_limit_a_unit_hands_over_objects(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ktxkit.work.collect.PATCH_LIMIT", 1000)
-    job = Job.begin(repo)
+
+def test_above_the_limit_a_unit_hands_over_objects(repo: Repo) -> None:
+    job = Job.begin(repo, limits=SMALL)
     tree = job.open("u")
     tree.write("b.bin", random.Random(1).randbytes(2000))
     document = job.collect("u")
@@ -75,10 +77,9 @@ def test_above_the_limit_a_unit_hands_over_objects(repo: Repo, monkeypatch: pyte
     assert job.land()["outcome"] == "done"
 
 
-def test_by_hand_too(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ktxkit.work.collect.PATCH_LIMIT", 1000)
+def test_by_hand_too(repo: Repo, tmp_path: Path) -> None:
     repo.write("b.bin", random.Random(1).randbytes(2000))
-    ran = call("patch-collect", "--base", "HEAD", "-o", tmp_path / "p", cwd=repo.path)
+    ran = call("patch-collect", "--base", "HEAD", "-o", tmp_path / "p", cwd=repo.path, limits=SMALL)
     assert ran.status == 0, ran.err
     assert "by objects" in ran.err + ran.out
     assert not (tmp_path / "p").exists() and (tmp_path / "p.json").is_file()
@@ -88,10 +89,9 @@ def test_by_hand_too(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (repo.path / "b.bin").stat().st_size == 2000
 
 
-def test_objects_that_are_not_here_are_no_guess(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ktxkit.work.collect.PATCH_LIMIT", 1000)
+def test_objects_that_are_not_here_are_no_guess(repo: Repo, tmp_path: Path) -> None:
     repo.git("clone", "-q", repo.path, str(tmp_path / "there"))
     repo.write("b.bin", random.Random(1).randbytes(2000))
-    assert call("patch-collect", "--base", "HEAD", "-o", tmp_path / "p", cwd=repo.path).status == 0
+    assert call("patch-collect", "--base", "HEAD", "-o", tmp_path / "p", cwd=repo.path, limits=SMALL).status == 0
     ran = call("patch-apply", tmp_path / "p", cwd=tmp_path / "there")
     assert ran.status == 5 and "its objects are gone and it has no patch" in ran.err
