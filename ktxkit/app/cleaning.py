@@ -183,7 +183,7 @@ def _prune(world: World, place: LeaseLocation) -> Document:
                 closed(place, lease, "empty")
                 return {"pruned": True}
             done = remove(place, lease, lease.get("outcome", "crash"), discard=False)
-            return {"pruned": True, **({"atticRef": done["atticRef"]} if "atticRef" in done else {})}
+            return {"pruned": True, **{key: done[key] for key in ("atticRef", "ignored") if key in done}}
     except KtxError as error:
         return {"kept": error.message[:8000]}
 
@@ -248,9 +248,8 @@ def _worktrees(world: World, damaged: list[Document], *, do: bool) -> Iterator[D
     damaged += listed.get("damaged", ())
     for row in listed["worktrees"]:
         if "dead" in row or "kept" in row:
-            kept = {"kept": row["kept"]} if "kept" in row else {}
-            attic = {"atticRef": row["atticRef"]} if "atticRef" in row else {}
-            yield _item("worktree", row["path"], row.get("dead", NOT_OURS), **kept, **attic)
+            facts = {key: row[key] for key in ("kept", "atticRef", "ignored") if key in row}
+            yield _item("worktree", row["path"], row.get("dead", NOT_OURS), **facts)
 
 
 def _old_results(world: World, *, do: bool) -> Iterator[Document]:

@@ -63,8 +63,16 @@ def notes(lease: Document) -> list[str]:
         names = ", ".join(printable(item["path"]) for item in left["sample"][:5])
         more = ", ..." if left["count"] > 5 else ""
         said.append(f"the worktree stays: {plural(left['count'], 'untracked file')} not collected ({names}{more})")
+    said += [f"gone with it: {ignored_files(lease)}"] if "ignored" in lease and "leftOut" not in lease else []
     branch = lease.get("branch", "").removeprefix("refs/heads/")
     return said + ([f"branch {branch} stays: it has commits that nothing else has"] if lease.get("branchKept") else [])
+
+
+def ignored_files(row: Document) -> str:
+    """How many ignored files, and some of their names."""
+    account = row["ignored"]
+    names = ", ".join(printable(item["path"]) for item in account["sample"][:5])
+    return f"{plural(account['count'], 'ignored file')} ({names}{', ...' if account['count'] > 5 else ''})"
 
 
 def lines(document: Document) -> list[str]:
@@ -100,6 +108,7 @@ def _how(row: Document) -> str:
     parts += [f"in use by {', '.join(map(str, row['busy'][:5]))}"] if "busy" in row else []
     parts += [f"dead: {row['dead']}"] if "dead" in row else []
     parts += ["cleared"] if row.get("pruned") else []
+    parts += [f"gone with it: {ignored_files(row)}"] if "ignored" in row else []
     parts += [f"kept at {row['atticRef']}"] if "atticRef" in row else []
     parts += [f"stays: {printable(row['kept'])}"] if "kept" in row else []
     return ", ".join(parts)

@@ -437,6 +437,16 @@ class Checkup(TypedDict):
 CleaningItemWhat = Literal["worktree", "temporary", "refs", "records", "cache"]
 
 
+class PathEntry(TypedDict):
+    path: str
+    pathB64: NotRequired[str]
+
+
+class CleaningItemIgnored(TypedDict):
+    count: int
+    sample: list[PathEntry]
+
+
 class CleaningItem(TypedDict):
     what: CleaningItemWhat
     name: str
@@ -445,6 +455,7 @@ class CleaningItem(TypedDict):
     bytes: NotRequired[int]
     kept: NotRequired[str]
     atticRef: NotRequired[str]
+    ignored: NotRequired[CleaningItemIgnored]
 
 
 class DamagedDocument(TypedDict):
@@ -474,7 +485,7 @@ class VerifyCommand(TypedDict):
     batch: NotRequired[bool]
 
 
-class JobPolicy(TypedDict):
+class KtxConfigJobPolicy(TypedDict):
     allow: NotRequired[list[str]]
     deny: NotRequired[list[str]]
     allowControl: NotRequired[list[str]]
@@ -507,7 +518,7 @@ class KtxConfigJob(TypedDict):
     plan: NotRequired[str | list[str] | StepCommand]
     reconcile: NotRequired[str | list[str] | StepCommand]
     verify: NotRequired[str | list[str] | VerifyCommand]
-    policy: NotRequired[JobPolicy]
+    policy: NotRequired[KtxConfigJobPolicy]
     timeLimit: NotRequired[float]
     gates: NotRequired[JobGates]
     maxParallel: NotRequired[int]
@@ -719,12 +730,23 @@ class JobUnit(TypedDict):
     allowControl: NotRequired[list[str]]
     textRoots: NotRequired[list[str]]
     deliverables: NotRequired[list[str]]
+    leaveOut: NotRequired[list[str]]
     slDisallowed: NotRequired[bool]
     timeLimit: NotRequired[float]
     env: NotRequired[dict[str, str]]
     dependencyPaths: NotRequired[list[str]]
     peerFileIndex: NotRequired[list[str]]
     displayName: NotRequired[str]
+
+
+class JobPolicy(TypedDict):
+    allow: NotRequired[list[str]]
+    deny: NotRequired[list[str]]
+    allowControl: NotRequired[list[str]]
+    textRoots: NotRequired[list[str]]
+    deliverables: NotRequired[list[str]]
+    leaveOut: NotRequired[list[str]]
+    slDisallowed: NotRequired[bool]
 
 
 class JobFileObserve(TypedDict):
@@ -877,11 +899,6 @@ class LandedUnit(TypedDict):
     replayed: NotRequired[str]
 
 
-class PathEntry(TypedDict):
-    path: str
-    pathB64: NotRequired[str]
-
-
 class CheckoutState(TypedDict):
     head: str
     branch: NotRequired[str]
@@ -975,6 +992,7 @@ class LeasePolicy(TypedDict):
     slDisallowed: NotRequired[bool]
     deliverables: NotRequired[list[str]]
     generated: NotRequired[list[str]]
+    leaveOut: NotRequired[list[str]]
     maxFileBytes: NotRequired[int]
     maxPatchBytes: NotRequired[int]
 
@@ -986,6 +1004,11 @@ LeaseOutcome = Literal["success", "empty", "conflict", "crash"]
 
 
 class LeaseLeftOut(TypedDict):
+    count: int
+    sample: list[PathEntry]
+
+
+class LeaseIgnored(TypedDict):
     count: int
     sample: list[PathEntry]
 
@@ -1045,6 +1068,7 @@ class Lease(TypedDict):
     atticRef: NotRequired[str]
     branchKept: NotRequired[bool]
     leftOut: NotRequired[LeaseLeftOut]
+    ignored: NotRequired[LeaseIgnored]
     processEpoch: NotRequired[int]
     observer: NotRequired[LeaseObserver]
     observedBefore: NotRequired[JournalPosition]
@@ -2297,6 +2321,11 @@ class ReportWorkUnitPath(TypedDict):
     binary: NotRequired[bool]
 
 
+class ReportWorkUnitLeftOut(TypedDict):
+    count: int
+    sample: list[PathEntry]
+
+
 class ReportWorkUnit(TypedDict):
     position: int
     key: str
@@ -2316,6 +2345,7 @@ class ReportWorkUnit(TypedDict):
     transport: NotRequired[PatchTransport]
     breaches: NotRequired[list[dict[str, Any]]]
     ignoredCount: NotRequired[int]
+    leftOut: NotRequired[ReportWorkUnitLeftOut]
     integratedAt: NotRequired[str]
     integratedOn: NotRequired[str]
     integratedAs: NotRequired[str]
@@ -3063,6 +3093,11 @@ WorktreeRowKind = Literal["main", "linked", "unit", "adhoc", "in-place", "trash"
 WorktreeRowState = Literal["open", "closed", "opening"]
 
 
+class WorktreeRowIgnored(TypedDict):
+    count: int
+    sample: list[PathEntry]
+
+
 class WorktreeRow(TypedDict):
     path: str
     pathB64: NotRequired[str]
@@ -3079,6 +3114,7 @@ class WorktreeRow(TypedDict):
     dead: NotRequired[str]
     pruned: NotRequired[bool]
     atticRef: NotRequired[str]
+    ignored: NotRequired[WorktreeRowIgnored]
     kept: NotRequired[str]
 
 

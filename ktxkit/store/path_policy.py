@@ -93,6 +93,11 @@ def ignore_rules(world: World, base: str) -> IgnoreRules:
     return rules_of(_listed[key], exclude=excluded_here(world))
 
 
+def as_opened(world: World, base: str, policy: CandidatePathPolicy | None) -> bool:
+    """Whether the repository's own ignore rules are still those that the policy was taken with."""
+    return policy is None or ignore_rules(world, base) == policy.ignore
+
+
 def _ignore_files(world: World, base: str) -> list[tuple[bytes, bytes]]:
     """Path and content of each `.gitignore` of a commit."""
     with open_objects(world) as objects:

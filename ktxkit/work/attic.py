@@ -15,7 +15,8 @@ from ktxkit.git.git import Git
 from ktxkit.git.neutral import scratch_dir
 from ktxkit.git.rules.child import Status
 from ktxkit.store.leases import LeaseLocation, path_of, worktrees
-from ktxkit.store.path_policy import of_lease
+from ktxkit.store.path_policy import as_opened, of_lease
+from ktxkit.store.rules.paths_policy import control, volatile
 from ktxkit.store.rules.worktrees import HeldWork, can_be_kept, unsaved, way_out
 from ktxkit.store.worktrees import PLAIN
 from ktxkit.store.world import World
@@ -50,6 +51,7 @@ def work_in(place: LeaseLocation, lease: Document, path: Path) -> HeldWork:
         submodules=snapshot.submodules_at_risk(git, Path(modules)),
         unit=lease["mode"] == "unit",
         staged=held.staged,
+        ignored=held.ignored,
         pending=snapshot.pending(git, Path(modules).parent, (head, lease["base"], *KEPT)),
     )
 
@@ -61,13 +63,14 @@ def _reader(world: World, lease: Document, path: Path) -> Git:
 
 
 class WorktreeContents(NamedTuple):
-    """The tree of the work, repositories inside it that no tree can hold, what the path policy leaves out, and the
-    paths whose staged content is nowhere else."""
+    """The tree of the work, repositories inside it that no tree can hold, what the policy's patterns leave out, the
+    paths whose staged content is nowhere else, and the files that git ignores (those copied in apart)."""
 
     tree: str
     nested: tuple[bytes, ...]
     left_out: tuple[bytes, ...]
     staged: tuple[bytes, ...]
+    ignored: tuple[bytes, ...]
 
 
 def _content(place: LeaseLocation, lease: Document, git: Git, head: str) -> WorktreeContents:
@@ -76,10 +79,13 @@ def _content(place: LeaseLocation, lease: Document, git: Git, head: str) -> Work
             found = snapshot.take_snapshot(git, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ())))
             status = child.read_status(git, ignored="traditional")
             inside = {*found.nested, *_ignored_repositories(git, status, found.nested)}
-            return WorktreeContents(found.tree, tuple(sorted(inside)), (), status.staged_only)
+            ignored = _ignored_files(status, lease)
+            return WorktreeContents(found.tree, tuple(sorted(inside)), (), status.staged_only, ignored)
         reader = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
         status = child.read_status(reader, ignored="traditional")
-        chosen = selection.choose(status, {}, (), of_lease(place.world, lease))
+        policy = of_lease(place.world, lease)
+        opened = as_opened(place.world, lease["base"], policy)
+        chosen = selection.choose(status, {}, (), policy, as_opened=opened)
         nested = tuple(path for path in chosen.take if path.endswith(b"/") or _is_repository(reader, path))
         taken = tuple(path for path in chosen.take if path not in nested)
         left_out = tuple(path for path, _ in chosen.excluded)
@@ -87,9 +93,16 @@ def _content(place: LeaseLocation, lease: Document, git: Git, head: str) -> Work
         if patch is not None and head == patch["head"] == patch["base"]:
             tree = patch["tree"] if selection.is_as(reader, scratch, taken, patch) else ""
         tree = tree or selection.tree_of_worktree(reader, scratch / "index", taken, head)
-        return WorktreeContents(
-            tree, (*nested, *_ignored_repositories(git, status, nested)), left_out, status.staged_only
-        )
+        inside = {*nested, *_ignored_repositories(git, status, nested)}
+        ignored = _ignored_files(status, lease)
+        return WorktreeContents(tree, tuple(sorted(inside)), left_out, status.staged_only, ignored)
+
+
+def _ignored_files(status: Status, lease: Document) -> tuple[bytes, ...]:
+    """What git ignores and nothing else has, by name; caches and build output last, so that a sample shows the rest."""
+    copied = {os.fsencode(name) for name in lease.get("copied", ())}
+    found = [path for path in status.ignored if path not in copied and not control(path)]
+    return tuple(sorted(found, key=lambda path: (bool(volatile(path)), path)))
 
 
 def _ignored_repositories(git: Git, status: Status, known: Sequence[bytes]) -> list[bytes]:
@@ -139,7 +152,7 @@ def to_attic(
     if not can_be_kept(work):
         hint = way_out(work)
         raise Refused(f"it holds {unsaved(work)}", where=str(path), hint=hint)
-    if not unsaved(work) and not work.staged and not (work.commits and (branch_goes or not work.branch)):
+    if not (unsaved(work) or work.staged or work.left_out) and not (work.commits and (branch_goes or not work.branch)):
         return ""
     message = f"kept from {place.name}, attempt {lease['attempt']}, of {place.job}"
     copied = tuple(os.fsencode(name) for name in lease.get("copied", ()))

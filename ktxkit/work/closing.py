@@ -110,11 +110,12 @@ def _cleared(place: LeaseLocation, lease: Document) -> Document:
     path = path_of(lease)
     try:
         with place.locked(wait=0):
-            kept = to_attic(place, lease, path)
+            work = work_in(place, lease, path) if identify(path) is not None else None
+            kept = to_attic(place, lease, path, work=work)
             delete(worktrees(place.world).let_go(path))
     except KtxError as error:
         return {"kept": error.message[:8000]}
-    return {"pruned": True, **({"atticRef": kept} if kept else {})}
+    return {"pruned": True, **({"atticRef": kept} if kept else {}), **_ignored(work)}
 
 
 SAMPLE = 20  # names of an account that a lease shows
@@ -152,9 +153,17 @@ def _remove(place: LeaseLocation, lease: Document, outcome: str, discard: bool) 
             hint = way_out(work)
             raise Refused(f"closing would lose {lost}", where=str(path), hint=hint)
         if work.left_out and not discard:
-            sample = [path_fields(name) for name in work.left_out[:SAMPLE]]
-            return closed(place, lease, outcome, leftOut={"count": len(work.left_out), "sample": sample})
+            return closed(place, lease, outcome, leftOut=_account(work.left_out))
     return remove(place, lease, outcome, discard=discard, work=work)
+
+
+def _account(paths: Sequence[bytes]) -> Document:
+    return {"count": len(paths), "sample": [path_fields(name) for name in paths[:SAMPLE]]}
+
+
+def _ignored(work: HeldWork | None) -> Document:
+    """What goes with a checkout and is kept nowhere, counted and named."""
+    return {"ignored": _account(work.ignored)} if work is not None and work.ignored else {}
 
 
 def _must_not_be_held(place: LeaseLocation, lease: Document) -> None:
@@ -178,10 +187,11 @@ def remove(
     lock is held.
     """
     path, made = path_of(lease), worktrees(place.world)
+    work = work or (work_in(place, lease, path) if identify(path) is not None else None)
     kept = to_attic(place, lease, path, branch_goes=discard, work=work)
     trash = made.let_go(path)
     branch = {"branchKept": True} if _branch_stays(place, lease, discard=discard) else {}
-    done = closed(place, lease, outcome, **({"atticRef": kept} if kept else {}), **branch)
+    done = closed(place, lease, outcome, **({"atticRef": kept} if kept else {}), **branch, **_ignored(work))
     delete(trash)
     return done
 

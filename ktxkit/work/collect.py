@@ -26,7 +26,7 @@ from ktxkit.git.rules import child as child_core
 from ktxkit.git.rules.child import ChildState, Expected
 from ktxkit.git.rules.patch import Content, Entry, blobs, documents
 from ktxkit.store import jobs, leases
-from ktxkit.store.path_policy import of_lease
+from ktxkit.store.path_policy import as_opened, of_lease
 from ktxkit.store.rules import names
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store.worktrees import PLAIN
@@ -273,7 +273,8 @@ def collect(world: World, request: Request, patch: Path) -> Document:
     with open_neutral(world) as neutral, scratch_dir(world) as scratch:
         copy = child_effects.on_copy(git, here.index, scratch / "index")
         state = child_effects.read_state(git, copy, here, scratch)
-        chosen = selection.choose(state.status, request.policy, request.copied, request.paths)
+        opened = as_opened(world, request.base, request.paths)
+        chosen = selection.choose(state.status, request.policy, request.copied, request.paths, as_opened=opened)
         _require(state, request, chosen)
         base = _base(world.git, request, state)
         staging = selection.Staging(copy, chosen.take, neutral, scratch)

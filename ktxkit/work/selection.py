@@ -47,11 +47,14 @@ def choose(
     policy: Mapping[str, Any],
     copied: Sequence[str],
     attempt: CandidatePathPolicy | None = None,
+    *,
+    as_opened: bool = True,
 ) -> Chosen:
-    """What could become source by the path policy that the observer has too.
+    """What git does not ignore is work; names that look like build output say nothing here.
 
-    `attempt`: the policy of a lease, whose snapshot of the ignore rules decides; without a lease git says what is
-    ignored. What the unit staged or committed is work, whatever its class.
+    `attempt`: the policy of a lease. `as_opened`: the repository's own ignore rules are those of its snapshot; where
+    somebody changed them since, they hide nothing that the snapshot does not ignore. What is left out by the policy's
+    patterns is told; what the unit staged or committed is work, whatever git ignores.
     """
     rules = attempt or CandidatePathPolicy(
         tuple(policy.get("deliverables", ())),
@@ -60,7 +63,8 @@ def choose(
     )
     take, excluded, ignored = [], [], []
     for path, tracked, git_ignored in _all(status):
-        verdict = rules.classify(path, tracked=tracked, ignored=None if attempt else git_ignored)
+        ignored_here = git_ignored and (as_opened or rules.ignore.ignored(path))
+        verdict = rules.work(path, tracked=tracked, ignored=ignored_here)
         unkeepable = verdict.path_class is PathClass.CONTROL and not git_ignored and not path.startswith(b".ktx/")
         if verdict.candidate or unkeepable:  # a name like `.GIT`: taken, so that it is refused by name, never left out
             take.append(path)

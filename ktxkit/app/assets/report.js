@@ -266,7 +266,8 @@
         listing((unit.touched || []).map((t) => make("span", "", t.message))), unit.strays ? make("p", "soft", `Processes it left running: ${unit.strays.join(", ")}`) : null),
       pane(plural(unit.pathCount, "path"), false, listing(unit.paths.map(change)),
         unit.pathCount > unit.paths.length ? make("p", "soft", `and ${unit.pathCount - unit.paths.length} more`) : null,
-        unit.ignoredCount ? make("p", "soft", `${plural(unit.ignoredCount, "ignored file")} left in the worktree`) : null),
+        unit.ignoredCount ? make("p", "soft", `${plural(unit.ignoredCount, "ignored file")} left in the worktree`) : null,
+        unit.leftOut ? make("p", "soft", `${plural(unit.leftOut.count, "file")} left out: ${unit.leftOut.sample.map((item) => item.path).join(", ")}${unit.leftOut.count > unit.leftOut.sample.length ? ", ..." : ""}`) : null),
       pane("Time", false, (() => {
         const spans = byUnit.get(unit.key) || [];
         if (!spans.length) return null;

@@ -187,8 +187,17 @@ def _table(units: Sequence[Facts], width: int) -> list[str]:
         if _columns(key) > keyed:  # a long key has a line of its own
             lines += _wrapped(f"{unit['position']:>5}  ", key, width)
             lead = " " * (9 + keyed) + f"{unit['outcome']:<{word}}  "
-        lines += _wrapped(lead, unit["reason"], width)
+        lines += _wrapped(lead, unit["reason"] + _left_out(unit), width)
     return lines
+
+
+def _left_out(unit: Facts) -> str:
+    """What the policy's patterns kept out of the unit's change."""
+    account = unit.get("leftOut")
+    if account is None:
+        return ""
+    names = ", ".join(printable(item["path"]) for item in account["sample"][:5])
+    return f"; left out: {plural(account['count'], 'file')} ({names}{', ...' if account['count'] > 5 else ''})"
 
 
 def _listed(title: str, texts: Sequence[str], width: int) -> list[str]:

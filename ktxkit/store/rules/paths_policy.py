@@ -2,11 +2,11 @@
 
 Sources: gitignore(5) and git's dir.c and wildmatch.c; the tests compare every verdict with `git check-ignore`.
 
-Which paths could become source: one policy for the observer and the collector, so that they cannot disagree.
-
-The first that applies decides: internal control, declared deliverables, what was copied in, configured generated paths,
-tracked, volatile, git-ignored, plausible untracked. The policy is a snapshot: its document holds everything that a
-verdict depends on, its digest stands in the lease, and an edit of any configuration affects the next attempt only.
+Which paths could become source. The first that applies decides: internal control, declared deliverables, what was
+copied in, what is generated or left out by pattern, tracked, volatile, git-ignored, plausible untracked. Volatile names
+are advice to the observer alone: what is collected, kept or removed is what git does not ignore. The policy is a
+snapshot: its document holds everything that a verdict depends on, its digest stands in the lease, and an edit of any
+configuration affects the next attempt only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any
 
 from ktxkit.base.rules.digests import digest_of
-from ktxkit.base.rules.patterns import matches, text
+from ktxkit.base.rules.patterns import matches, plain_name, text
 
 _POSIX = {
     b"alnum": rb"a-zA-Z0-9", b"alpha": rb"a-zA-Z", b"blank": rb" \t", b"cntrl": rb"\x00-\x1f\x7f", b"digit": rb"0-9",
@@ -231,7 +231,7 @@ class Classified:
 
 
 _CONTROL, _TRACKED = Classified(PathClass.CONTROL, "internal_control"), Classified(PathClass.TRACKED, "tracked")
-_UNTRACKED = Classified(PathClass.UNTRACKED, "untracked")
+_UNTRACKED, _IGNORED = Classified(PathClass.UNTRACKED, "untracked"), Classified(PathClass.IGNORED, "git_ignored")
 
 # Names that mean the same in every project: they count at any depth, as a directory, a link or a file.
 _ANYWHERE: dict[bytes, str] = {
@@ -295,12 +295,17 @@ def volatile(path: bytes) -> str:
     return next((reason for pattern, reason in _FILES if pattern.match(parts[-1])), "")
 
 
+_GIT = re.compile(r"\.git\Z|git~1\Z")  # as HFS+ and NTFS read it: path.c of git, is_hfs_dotgit and is_ntfs_dotgit
+
+
 def control(path: bytes) -> bool:
-    """git's administration at any depth, and ktxkit's own store at the top."""
+    """git's administration at any depth in every spelling that git refuses, and ktxkit's own store at the top."""
     if path.startswith(b".ktx") and path.partition(b"/")[0] == b".ktx":
         return True
     lower = path.lower()
-    return b".git" in lower and b".git" in lower.split(b"/")
+    if path.isascii() and b"git" not in lower:
+        return False
+    return any(_GIT.match(plain_name(text(segment))) for segment in path.split(b"/"))
 
 
 @dataclass(frozen=True)
@@ -314,6 +319,23 @@ class CandidatePathPolicy:
 
     def classify(self, path: bytes, *, tracked: bool, ignored: bool | None = None) -> Classified:
         """The class. `tracked`: it is in the attempt's tracked set; `ignored`: None asks the snapshot's rules."""
+        declared = self._declared(path)
+        if declared is not None or tracked:
+            return declared or _TRACKED
+        reason = volatile(path)
+        if reason:
+            return Classified(PathClass.VOLATILE, reason)
+        return _IGNORED if (self.ignore.ignored(path) if ignored is None else ignored) else _UNTRACKED
+
+    def work(self, path: bytes, *, tracked: bool, ignored: bool) -> Classified:
+        """The class for whoever takes, keeps or removes: git says what is ignored, and no list of names has a say."""
+        declared = self._declared(path)
+        if declared is not None or tracked:
+            return declared or _TRACKED
+        return _IGNORED if ignored else _UNTRACKED
+
+    def _declared(self, path: bytes) -> Classified | None:
+        """What the lease says of a path, or its very name."""
         if control(path):
             return _CONTROL
         if self.deliverables and _matches_one(self.deliverables, path):
@@ -322,14 +344,7 @@ class CandidatePathPolicy:
             return Classified(PathClass.COPIED, "copied_in")
         if self.generated and _matches_one(self.generated, path):
             return Classified(PathClass.GENERATED, "generated")
-        if tracked:
-            return _TRACKED
-        reason = volatile(path)
-        if reason:
-            return Classified(PathClass.VOLATILE, reason)
-        if self.ignore.ignored(path) if ignored is None else ignored:
-            return Classified(PathClass.IGNORED, "git_ignored")
-        return _UNTRACKED
+        return None
 
     def prunes(self, directory: bytes) -> Classified | None:
         """Why no untracked path below a directory can be a candidate, or None where one could be.
@@ -346,7 +361,7 @@ class CandidatePathPolicy:
         if reason:
             return Classified(PathClass.VOLATILE, reason)
         if self.ignore.ignored(directory, is_dir=True):
-            return Classified(PathClass.IGNORED, "git_ignored")
+            return _IGNORED
         return None
 
     def document(self) -> dict[str, Any]:
@@ -387,7 +402,7 @@ def from_lease(lease: Mapping[str, Any], ignore: IgnoreRules) -> CandidatePathPo
     copied: Iterable[str] = lease.get("copied", ())
     return CandidatePathPolicy(
         tuple(policy.get("deliverables", ())),
-        tuple(policy.get("generated", ())),
+        (*policy.get("generated", ()), *policy.get("leaveOut", ())),
         frozenset(name.encode("utf-8", "surrogateescape") for name in copied),
         ignore,
     )

@@ -81,7 +81,8 @@ class HeldWork:
     uncommitted: bool = False
     nested: tuple[bytes, ...] = ()  # repositories inside, which no snapshot holds
     submodules: tuple[bytes, ...] = ()  # submodules with work that is only there
-    left_out: tuple[bytes, ...] = ()  # untracked, not ignored, and not taken by the path policy: build output, caches
+    left_out: tuple[bytes, ...] = ()  # not ignored, and not taken: the policy leaves it out by pattern
+    ignored: tuple[bytes, ...] = ()  # files that git ignores and that were not copied in
     unit: bool = False  # its work is what is in the files; what is staged is kept as well, and refuses nothing
     staged: tuple[bytes, ...] = ()  # paths whose staged content is neither in HEAD nor in the files
     pending: tuple[str, ...] = ()  # commits that only its own git directory names: a rebase that is not finished

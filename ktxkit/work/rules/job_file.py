@@ -10,7 +10,7 @@ from ktxkit.base.rules.digests import digest_of
 from ktxkit.store.rules.names import check_job, check_key
 from ktxkit.work.rules.schedule import ScheduledUnit, integration_order
 
-POLICY_KEYS = ("allow", "deny", "allowControl", "textRoots", "deliverables", "slDisallowed")
+POLICY_KEYS = ("allow", "deny", "allowControl", "textRoots", "deliverables", "leaveOut", "slDisallowed")
 INTERVALS = ("silence", "grace", "cap", "interval")  # of the observer, in seconds
 RECONCILE = "reconcile"  # the key of the unit that runs on the integrated tree
 PROJECT = "project"  # the key of the unit that runs before the base is fixed

@@ -238,7 +238,14 @@ def _patch_facts(patch: Facts | None) -> Facts:
         "changes": dict(sorted(Counter(p["change"] for p in paths).items())),
         **_copied(patch, copied | {"patchBytes": "patchBytes", "transport": "transport", "breaches": "breaches"}),
         **({"ignoredCount": patch["ignored"]["count"]} if "ignored" in patch else {}),
+        **({"leftOut": _named(patch["excluded"])} if patch.get("excluded", {}).get("sample") else {}),
     }
+
+
+def _named(account: Facts) -> Facts:
+    """Count and sample of an account, without the reasons."""
+    shown = [{key: item[key] for key in ("path", "pathB64") if key in item} for item in account["sample"]]
+    return {"count": account["count"], "sample": shown}
 
 
 def _receipt_facts(receipt: Facts | None) -> Facts:

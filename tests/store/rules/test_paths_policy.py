@@ -138,3 +138,15 @@ def test_pruning_hides_no_candidate(
     pruned = [policy.prunes(b"/".join(parts[:n])) for n in range(1, len(parts))]
     if any(found is not None for found in pruned):
         assert not policy.classify(path, tracked=False).candidate
+
+
+@pytest.mark.parametrize(
+    "name", [b".git", b".GIT", b"GIT~1", b"git~1 ", b".git.", b".git::$INDEX", ".g\u200cit".encode()]
+)
+def test_every_spelling_of_git_is_control(name: bytes) -> None:
+    assert PLAIN.classify(b"sub/" + name + b"/config", tracked=False).path_class is PathClass.CONTROL
+
+
+@pytest.mark.parametrize("name", [b"git", b".gitx", b"git~2", b"xgit~1", b".github"])
+def test_what_git_takes_is_none(name: bytes) -> None:
+    assert PLAIN.classify(b"sub/" + name + b"/config", tracked=False).path_class is PathClass.UNTRACKED

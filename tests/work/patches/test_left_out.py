@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from ktxkit.base.errors import Refused
+from ktxkit.store import jobs
 from ktxkit.work import closing
 from tests.support.commands import call
 from tests.support.integration import Job
+from tests.support.jobs import job_file, report, unit
 from tests.support.repos import Repo
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
@@ -23,21 +26,54 @@ def close(job: Job, key: str, outcome: str = "success", *, discard: bool = False
     return closing.close_unit(job.world, job.document, job.units[key], outcome, discard=discard)
 
 
-def test_what_the_path_policy_leaves_out_is_listed_and_keeps_the_worktree(repo: Repo) -> None:
+LOOKS_MADE = [
+    *("build/out.js", "dist/a/b.css", "logs/day.md", "pkg/__pycache__/a.pyc", "node_modules/x/i.js", "run.log"),
+    *("model.obj", "notes.tmp", "target/debug/x", ".cache/page", "a.egg-info", "half~", "tmp/x"),
+]
+
+
+@pytest.mark.parametrize("how", ["left", "staged", "committed"])
+def test_names_that_look_like_build_output_are_work(repo: Repo, how: str) -> None:
     job = Job.begin(repo)
     tree = job.open("u")
+    for name in LOOKS_MADE:
+        tree.write(name, f"{name}\n")
+    if how != "left":
+        tree.git("add", "-A")
+    if how == "committed":
+        tree.git("commit", "-qm", "all of it")
+    document = job.collect("u")
+    assert [item["path"] for item in document["paths"]] == sorted(LOOKS_MADE)
+    assert "excluded" not in document
+    assert job.apply("u")["outcome"] == "accepted"
+    assert repo.show(job.head, "dist/a/b.css") == b"dist/a/b.css\n"
+    assert "leftOut" not in close(job, "u") and not tree.path.exists()
+
+
+@pytest.mark.parametrize("outcome", ["success", "empty"])
+def test_what_looks_like_build_output_is_not_closed_away(repo: Repo, outcome: str) -> None:
+    job = Job.begin(repo)
+    tree = job.open("u")
+    tree.write("build/only-here", "x\n")
+    with pytest.raises(Refused, match="uncommitted work"):
+        close(job, "u", outcome)
+    lease = close(job, "u", outcome, discard=True)
+    assert repo.show(str(lease["atticRef"]), "build/only-here") == b"x\n"
+
+
+def test_what_the_job_leaves_out_by_pattern_is_listed_and_keeps_the_worktree(repo: Repo) -> None:
+    job = Job.begin(repo)
+    tree = job.open("u", policy={"leaveOut": ["build/", "*.log", "**/*.tmp"]})
     tree.write("page.md", "work\n")
-    for name in ("build/out.js", "pkg/__pycache__/a.pyc", "run.log", b"\xff.tmp"):
+    for name in ("build/out.js", "run.log", b"\xff.tmp"):
         tree.write(name, "x")
     document = job.collect("u")
     assert [item["path"] for item in document["paths"]] == ["page.md"]
-    told = {item["path"]: item["reason"] for item in document["excluded"]["sample"]}
-    assert document["excluded"]["count"] == 4 == len(told)
-    assert (told["build/out.js"], told["run.log"]) == ("volatile_build", "volatile_log")
+    assert document["excluded"]["count"] == 3 == len(document["excluded"]["sample"])
     assert job.apply("u")["outcome"] == "accepted"
     lease = close(job, "u")
     assert lease["state"] == "closed" and lease["leftOut"] == {
-        "count": 4, "sample": [{"path": item["path"], **_raw(item)} for item in document["excluded"]["sample"]],
+        "count": 3, "sample": [{"path": item["path"], **_raw(item)} for item in document["excluded"]["sample"]],
     }  # fmt: skip
     assert (tree.path / "run.log").read_text() == "x"
     again = job.repo.at(Path(str(reopened(job, "u")["path"])))
@@ -52,20 +88,74 @@ def reopened(job: Job, key: str) -> dict[str, object]:
     return closing.open_unit(job.world, job.document, job.units[key], base=job.document["base"])
 
 
-@pytest.mark.parametrize("how", ["discard", "prune", "ignored"])
-def test_it_goes_when_somebody_says_so(repo: Repo, how: str) -> None:
-    if how == "ignored":
-        repo.write(".gitignore", "*.log\n")
-        repo.commit()
+@pytest.mark.parametrize("how", ["discard", "prune"])
+def test_it_goes_to_the_attic_when_somebody_says_so(repo: Repo, how: str) -> None:
     job = Job.begin(repo)
-    tree = job.open("u")
-    tree.write("run.log", "x")
+    tree = job.open("u", policy={"leaveOut": ["*.log"]})
+    tree.write("run.log", "x\n")
     job.collect("u")
     lease = close(job, "u", "empty", discard=how == "discard")
     if how == "prune":
         assert "leftOut" in lease and tree.path.exists()
         assert call("worktree-open", "--prune", cwd=repo.path).status == 0
     assert not tree.path.exists()
+    refs = repo.git("for-each-ref", "--format=%(refname)", "refs/ktx/attic").split()
+    assert [repo.show(ref, "run.log") for ref in refs] == [b"x\n"]
+
+
+@pytest.mark.parametrize("how", ["close", "prune"])
+def test_ignored_files_are_counted_and_named_before_they_go(repo: Repo, how: str) -> None:
+    repo.write(".gitignore", ".env\nresults/\n__pycache__/\n")
+    repo.commit()
+    job = Job.begin(repo)
+    tree = job.open("u")
+    for name in (".env", "results/run-1.csv", "__pycache__/a.pyc"):
+        tree.write(name, "x\n")
+    job.collect("u")
+    if how == "close":
+        said = call("worktree-close", "--job", "j1", "--unit", "u", "--outcome", "empty", cwd=repo.path)
+        lease = job.doc("u", "lease")
+        assert lease is not None
+        assert [item["path"] for item in lease["ignored"]["sample"]] == [
+            ".env", "results/run-1.csv", "__pycache__/a.pyc",
+        ], "caches last"  # fmt: skip
+    else:
+        jobs.change(job.world, "j1", lambda document: document.update(state="aborted"))
+        said = call("worktree-open", "--prune", cwd=repo.path)
+    assert "3 ignored files (.env, results/run-1.csv, __pycache__/a.pyc)" in said.out + said.err
+    assert not tree.path.exists()
+
+
+def test_a_rule_that_somebody_adds_meanwhile_hides_no_work(repo: Repo) -> None:
+    job = Job.begin(repo)
+    tree = job.open("u")
+    tree.write("page.md", "work\n")
+    with (repo.path / ".git/info/exclude").open("a") as stream:
+        stream.write("*.md\n")
+    assert [item["path"] for item in job.collect("u")["paths"]] == ["page.md"]
+
+
+def test_the_unit_says_itself_what_git_ignores(repo: Repo) -> None:
+    """As a commit of everything would have it: its own rules hold for its own files."""
+    job = Job.begin(repo)
+    tree = job.open("u", policy={"allowControl": [".gitignore"]})
+    tree.write(".gitignore", "made/\n")
+    tree.write("made/x", "x\n")
+    tree.write("page.md", "work\n")
+    document = job.collect("u")
+    assert [item["path"] for item in document["paths"]] == [".gitignore", "page.md"]
+    assert [item["path"] for item in document["ignored"]["sample"]] == ["made/x"]
+
+
+def test_what_a_job_file_leaves_out_is_in_the_line_and_in_the_document(repo: Repo) -> None:
+    more = {"leaveOut": ["build/"]}
+    file = job_file(repo, {"units": [unit("a", "mkdir build; echo x > build/bundle.js; echo 1 > page", **more)]})
+    ran = call("job-run", str(file), "--job", "j1", cwd=repo.path)
+    assert ran.status == 0, ran.err
+    assert "left out: 1 file (build/bundle.js)" in " ".join(ran.out.split())
+    assert report(repo)["workUnits"][0]["leftOut"] == {"count": 1, "sample": [{"path": "build/bundle.js"}]}
+    page = call("job-report", "--job", "j1", "--html", "-", cwd=repo.path).out
+    assert '"leftOut":{"count":1,"sample":[{"path":"build/bundle.js"}]}' in page.replace(" ", "")
 
 
 def test_a_declared_deliverable_is_collected_though_it_is_ignored(repo: Repo) -> None:
