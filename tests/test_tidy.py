@@ -248,6 +248,32 @@ def test_options_end_in_the_command() -> None:
     assert wrong_imports(below, {"argparse"}) == []
 
 
+def test_gates_remember_nothing_in_a_module() -> None:
+    """What they know of a repository lives in the command's GateCache; what is kept for the process is listed."""
+    kept = {
+        "ktxkit/gates/plugin.py:named": "what is installed",
+        "ktxkit/gates/rule_pages.py:directory": "the package's own pages",
+        "ktxkit/gates/version.py:version_of": "what is installed",
+        "ktxkit/gates/version.py:distributions": "what is installed",
+        "ktxkit/gates/version.py:version": "what is installed",
+    }
+    found = set()
+    for path in LIBRARY:
+        if wing_of(module_of(path)) != "gates" or "rules" in path.parts:
+            continue
+        for node in tree_of(path).body:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict | ast.List | ast.Set):
+                found |= set() if ast.unparse(node.value) not in ("{}", "[]") else {f"{name_of(path)}:{node.lineno}"}
+        for function in ast.walk(tree_of(path)):
+            if isinstance(function, ast.FunctionDef) and "cache" in " ".join(map(ast.unparse, function.decorator_list)):
+                found |= set() if _is_property(function) else {f"{name_of(path)}:{function.name}"}
+    assert found == set(kept)
+
+
+def _is_property(function: ast.FunctionDef) -> bool:
+    return [ast.unparse(one) for one in function.decorator_list] == ["cached_property"]
+
+
 def test_no_library_file_imports_a_command() -> None:
     assert [
         f"{name_of(path)}:{line}: {module}"

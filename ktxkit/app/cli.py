@@ -204,7 +204,7 @@ def execute(parser: Parser, run: Run, argv: Sequence[str] | None) -> int:
         from ktxkit.store.world import World
 
         world = World.here(args.directory, args.ktx_dir, os.environ)
-        result = run(args, world)
+        result = _ran(run, args, world)
         _print_result(parser.prog, result, as_json=args.json, quiet=args.quiet)
         status = result.exit_status
     except SystemExit as done:
@@ -224,6 +224,13 @@ def execute(parser: Parser, run: Run, argv: Sequence[str] | None) -> int:
     except OSError as error:
         status = _unsaid(parser.prog, error, result)
     return status
+
+
+def _ran(run: Run, args: argparse.Namespace, world: World) -> Result:
+    try:
+        return run(args, world)
+    finally:
+        world.close()
 
 
 def _unsaid(prog: str, error: OSError, result: Result | None) -> int:

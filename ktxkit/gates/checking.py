@@ -168,9 +168,9 @@ def _cache(world: World) -> FactCache | None:
     place = world.store.path(names.FACTS)
     if not place.is_file():
         return None
-    from ktxkit.gates.facts import FactCache
+    from ktxkit.gates.facts import GateCache
 
-    return FactCache(place)
+    return world.shared(GateCache).table(place)
 
 
 def _name(world: World, request: GateRequest, standing: CommitState) -> str:
@@ -235,7 +235,7 @@ def _check(world: World, request: GateRequest, standing: CommitState | None) -> 
         others = (inputs.tree(world, tree) for tree in (now.base, *now.heads) if tree)
         inputs.fetch_listed(world, chain([now.listed], others), root)
         kept = judging.reader(world, objects, now.listed, root)
-        after = judging.read_listed(now.listed, objects, root, kept)
+        after = judging.read_listed(world, now.listed, objects, root, kept)
         asked = _asked(world, objects, request, now, after, root)
         if request.prune:
             from ktxkit.gates import pruning
@@ -258,8 +258,8 @@ def _asked(
     from ktxkit.gates.judging import JudgeRequest
 
     kept = after.kept
-    before = judging.read_beside(inputs.tree(world, now.base), after, objects, root) if now.base else None
-    also = [judging.read_listed(inputs.tree(world, head), objects, root, kept) for head in now.heads]
+    before = judging.read_beside(world, inputs.tree(world, now.base), after, objects, root) if now.base else None
+    also = [judging.read_listed(world, inputs.tree(world, head), objects, root, kept) for head in now.heads]
     touched, earlier = _named(world, request, after, objects, root) if request.files else (None, None)
     unchanged = touched is None and before is not None and not request.changed_since
     unchanged = unchanged and before is not None and not judging.changed(before, after)
@@ -362,7 +362,7 @@ def _named(
         below = _below(after, path)
         if not below and request.tree is None and world.git.resolve("HEAD", "tree") is not None:
             earlier = earlier or judging.read_listed(
-                inputs.tree(world, inputs.resolved(world, "HEAD")), objects, root, after.kept
+                world, inputs.tree(world, inputs.resolved(world, "HEAD")), objects, root, after.kept
             )
             below = _below(earlier, path)
         if not below:

@@ -260,8 +260,45 @@ def other(kind: str, mode: str) -> Facts:
 
 
 Entry = tuple[str, str, inputs.Entry]  # what its facts follow from, kind, file
+FACTS_KEPT = 200_000  # facts held in memory
 FEWEST = 200  # artifacts of a tree for which a cache is made: fewer are read in no time
 PAGES, OTHERS = 64, 16  # groups
+
+
+class GateCache:
+    """What a command or job remembers for its gates (`world.shared`): facts by kind and blob id, the facts of the base
+    that was judged last, and the file of facts and verdicts, opened once.
+    """
+
+    def __init__(self) -> None:
+        self._facts: dict[str, Facts] = {}
+        self._base: tuple[tuple[bytes, str], Mapping[bytes, Facts]] | None = None  # replaced whole: threads ask
+        self._table: FactCache | None = None
+
+    @property
+    def facts(self) -> MutableMapping[str, Facts]:
+        if len(self._facts) > FACTS_KEPT:
+            self._facts.clear()
+        return self._facts
+
+    def base(self, root: bytes, tree: str, read: Callable[[], Mapping[bytes, Facts]]) -> Mapping[bytes, Facts]:
+        """The facts of a base tree: candidates are judged against the same one, one after the other."""
+        known = self._base
+        if known is None or known[0] != (root, tree):
+            self._base = known = ((root, tree), read())
+        return known[1]
+
+    def table(self, path: Path) -> FactCache:
+        """The file, made if absent; one that was lost is opened again."""
+        if self._table is None or self._table.lost or self._table.path != path:
+            self.close()
+            self._table = FactCache(path)
+        return self._table
+
+    def close(self) -> None:
+        if self._table is not None:
+            self._table.close()
+            self._table = None
 
 
 def open_cache(world: World, listed: FileListing, root: bytes) -> FactCache | None:
@@ -270,7 +307,7 @@ def open_cache(world: World, listed: FileListing, root: bytes) -> FactCache | No
     if next(islice(artifacts, FEWEST - 1, None), None) is None:
         return None
     try:
-        return FactCache(world.writable_store.path(names.FACTS))
+        return world.shared(GateCache).table(world.writable_store.path(names.FACTS))
     except CannotRun:  # a store that cannot be made is no reason not to judge
         return None
 

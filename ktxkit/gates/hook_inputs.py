@@ -72,8 +72,8 @@ def _judged(world: World, objects: Objects, tree: str, base: str, options: Mappi
     listed = gate_read.tree(world, tree)
     trees = (gate_read.tree(world, one) for one in (tree, base) if one)
     inputs.fetch_listed(world, trees, root)
-    after = judging.read_listed(listed, objects, root, judging.reader(world, objects, listed, root))
-    before = judging.read_beside(gate_read.tree(world, base), after, objects, root) if base else None
+    after = judging.read_listed(world, listed, objects, root, judging.reader(world, objects, listed, root))
+    before = judging.read_beside(world, gate_read.tree(world, base), after, objects, root) if base else None
     return judging.verdict(world, objects, JudgeRequest(after, before, everything=before is None), config)
 
 

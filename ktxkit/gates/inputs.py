@@ -8,8 +8,8 @@ Suppressions in the files that the gates beside the one of artifacts looked at, 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,7 @@ class FileListing:
 
     raw: bytes
     tree: str = ""
+    _differences: dict[FileListing, list[bytes]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def lines(self) -> list[bytes]:
@@ -79,12 +80,10 @@ class FileListing:
 
     def without(self, other: FileListing) -> list[bytes]:
         """The lines that the other one does not have."""
-        return _without(self, other)
-
-
-@lru_cache(maxsize=8)
-def _without(one: FileListing, other: FileListing) -> list[bytes]:
-    return [] if one.raw == other.raw else list(set(one.lines).difference(other.lines))
+        if other not in self._differences:
+            same = self.raw == other.raw
+            self._differences[other] = [] if same else list(set(self.lines).difference(other.lines))
+        return self._differences[other]
 
 
 def path_of(line: bytes) -> bytes:

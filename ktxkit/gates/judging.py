@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.contracts import Document
-from ktxkit.gates import configuration, version
+from ktxkit.gates import configuration
 from ktxkit.gates import facts as gate_facts
 from ktxkit.gates.configuration import ARTIFACTS, Config, options_of
-from ktxkit.gates.facts import NOT_A_FILE, FactReader, open_cache
+from ktxkit.gates.facts import NOT_A_FILE, FactReader, GateCache, open_cache
 from ktxkit.gates.inputs import Comments, FileListing, Files, fetch_artifacts, path_of
 from ktxkit.gates.rules import findings as core_verdict
 from ktxkit.gates.rules import scope as narrow
@@ -131,11 +131,7 @@ __all__ = [
 ]  # fmt: skip
 
 CONTRACT = "verdict"
-FACTS_KEPT = 200_000  # facts held in memory
 Entries = Sequence[tuple[str, bytes, str]]  # mode, path, object id
-
-_memory: dict[str, dict[str, Any]] = {}
-_bases: dict[tuple[str, bytes, str], TreeFacts] = {}
 
 
 @dataclass(frozen=True)
@@ -184,8 +180,8 @@ def check_tree(
         config = configuration.make({**(options or {}), **more}, lambda path: _file(objects, base_tree or tree, path))
         root, trees = config.options.root, [tree, *([base_tree] if base_tree else [])]
         fetch_artifacts(world, trees, (entry for one in trees for entry in artifacts_of(objects, one, root)), root)
-        after = read_tree(tree, objects, root)
-        before = _base(base_tree, objects, root) if base_tree else None
+        after = read_tree(world, tree, objects, root)
+        before = _base(world, base_tree, objects, root) if base_tree else None
         return verdict(world, objects, JudgeRequest(after, before, touched, everything), config)
 
 
@@ -195,32 +191,22 @@ def _file(objects: Objects, tree: str, path: bytes) -> bytes | None:
     return objects.read(found.oid) if found is not None and found.mode not in ("040000", "160000") else None
 
 
-def _base(tree: str, objects: Objects, root: bytes) -> TreeFacts:
+def _base(world: World, tree: str, objects: Objects, root: bytes) -> TreeFacts:
     """A base tree, from memory where the candidate before this one was judged against it too."""
-    key = (version.version(), root, tree)
-    if key not in _bases:
-        _bases.clear()
-        _bases[key] = read_tree(tree, objects, root)
-    return replace(_bases[key], files=TreeFiles(objects, tree))
+    facts = world.shared(GateCache).base(root, tree, lambda: read_tree(world, tree, objects, root).facts)
+    return TreeFacts(TreeFiles(objects, tree), facts, tree)
 
 
-def read_tree(tree: str, objects: Objects, root: bytes) -> TreeFacts:
+def read_tree(world: World, tree: str, objects: Objects, root: bytes) -> TreeFacts:
     """The facts of a tree of the object store. Raises BrokenContract where an object is missing."""
-    read = read_entries(artifacts_of(objects, tree, root), objects, root, tree)
+    read = read_entries(world, artifacts_of(objects, tree, root), objects, root, tree)
     return replace(read, files=TreeFiles(objects, tree))
 
 
 def reader(world: World, objects: Objects, listed: FileListing, root: bytes) -> FactReader | None:
     """A reader that keeps the facts of a repository with many artifacts on the disk; None where they are few."""
     cache = open_cache(world, listed, root)
-    return FactReader(cache, objects, _remembered(), root) if cache is not None else None
-
-
-def _remembered() -> dict[str, dict[str, Any]]:
-    cache = _memory.setdefault(version.version(), {})
-    if len(cache) > FACTS_KEPT:
-        cache.clear()
-    return cache
+    return FactReader(cache, objects, world.shared(GateCache).facts, root) if cache is not None else None
 
 
 def entries_of(objects: Objects, tree: str) -> Entries:
@@ -240,24 +226,25 @@ def artifacts_of(objects: Objects, tree: str, root: bytes) -> Entries:
     return found
 
 
-def read_entries(entries: Entries, objects: Objects, root: bytes, tree: str = "") -> TreeFacts:
+def read_entries(world: World, entries: Entries, objects: Objects, root: bytes, tree: str = "") -> TreeFacts:
     """A tree's facts, from memory where its blobs were read before."""
-    gate_facts.remember(entries, root, objects.each, _remembered())
-    facts = gate_facts.of_tree(entries, root, objects.read, _remembered())
+    known = world.shared(GateCache).facts
+    gate_facts.remember(entries, root, objects.each, known)
+    facts = gate_facts.of_tree(entries, root, objects.read, known)
     return TreeFacts({path: (mode, oid) for mode, path, oid in entries}, facts, tree)
 
 
-def read_listed(listed: FileListing, objects: Objects, root: bytes, kept: FactReader | None) -> TreeFacts:
+def read_listed(world: World, listed: FileListing, objects: Objects, root: bytes, kept: FactReader | None) -> TreeFacts:
     """The facts of an index or tree that git listed, from what `kept` keeps where there is such."""
     if kept is None:
-        return read_entries(listed.entries, objects, root, listed.tree)
+        return read_entries(world, listed.entries, objects, root, listed.tree)
     return TreeFacts(listed.files, kept.read(listed), listed.tree, kept)
 
 
-def read_beside(listed: FileListing, after: TreeFacts, objects: Objects, root: bytes) -> TreeFacts:
+def read_beside(world: World, listed: FileListing, after: TreeFacts, objects: Objects, root: bytes) -> TreeFacts:
     """The facts of a tree beside the one that was read last: of what is the same in both nothing is looked at again."""
     if after.kept is None or not isinstance(after.files, Files):
-        return read_entries(listed.entries, objects, root, listed.tree)
+        return read_entries(world, listed.entries, objects, root, listed.tree)
     there = after.files.listed
     return TreeFacts(
         listed.files, after.kept.beside(there.without(listed), listed.without(there)), listed.tree, after.kept

@@ -42,8 +42,8 @@ def prune_tree(
             {**(options or {}), **more}, lambda path: objects.read(trusted[path]) if path in trusted else None
         )
         root = config.options.root
-        before = judging.read_tree(base_tree, objects, root) if base_tree else None
-        asked = JudgeRequest(judging.read_tree(tree, objects, root), before)
+        before = judging.read_tree(world, base_tree, objects, root) if base_tree else None
+        asked = JudgeRequest(judging.read_tree(world, tree, objects, root), before)
         return mended(world, objects, asked, config)[0]
 
 
@@ -76,7 +76,7 @@ def _with(world: World, objects: Objects, read: TreeFacts, made: Pruned, config:
         else:
             listed[path] = (listed[path][0], world.git.run("hash-object", "-w", "--stdin", stdin=data).text)
     entries = [(mode, path, oid) for path, (mode, oid) in listed.items()]
-    return judging.read_entries(entries, objects, config.options.root)
+    return judging.read_entries(world, entries, objects, config.options.root)
 
 
 def _write_tree(world: World, read: TreeFacts) -> str:

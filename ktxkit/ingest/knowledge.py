@@ -48,7 +48,7 @@ class Knowledge:
 def of_tree(world: World, tree: str) -> Knowledge:
     """Read a tree. Files that are not UTF-8 have no text."""
     with Objects(world.git) as objects:
-        read = judging.read_tree(tree, objects, b"")
+        read = judging.read_tree(world, tree, objects, b"")
         texts = {}
         for path, (mode, oid) in read.files.items():
             if path.startswith(b"semantic-layer/") and mode.startswith("100"):
@@ -64,7 +64,7 @@ def _text(path: bytes) -> str:
 def index(world: World, job_id: str, tree: str) -> Document:
     """The index that workers get: pages with their summaries, sources with what they have."""
     with Objects(world.git) as objects:
-        read = judging.read_tree(tree, objects, b"")
+        read = judging.read_tree(world, tree, objects, b"")
         pages = [_page(objects, path, read.files[path][1]) for path in sorted(read.facts) if _is_page(path)]
     sources, unreadable = [], []
     for path in sorted(read.facts):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from ktxkit.base.errors import CannotRun
 
@@ -27,6 +27,13 @@ class Limits(NamedTuple):
     obstacle_wait: float  # seconds until an obstacle's owner is done, or is proven dead
 
 
+class Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+Shared = TypeVar("Shared", bound=Closeable)
+
+
 class World:
     """What the command stands in. `cwd` is absolute; `env` is a copy of the environment."""
 
@@ -44,8 +51,22 @@ class World:
         self._ktx_dir = ktx_dir if ktx_dir is not None else self.env.get("KTX_DIR") or None
         self._clock = clock
         self._limits = limits
+        self._shared: dict[type, Closeable] = {}
         self.pool: Pool | None = None  # a long run's neutral directories (git/neutral.py)
         self.reader: RunReader | None = None  # a long run's reader of refs and objects (git/neutral.py)
+
+    def shared(self, kind: type[Shared]) -> Shared:
+        """What a command or job keeps as one object, wherever it stands: made at the first question, closed with it."""
+        if kind not in self._shared:
+            self._shared[kind] = kind()
+        found = self._shared[kind]
+        assert isinstance(found, kind)
+        return found
+
+    def close(self) -> None:
+        """Close what is shared; a later question makes it anew."""
+        while self._shared:
+            self._shared.popitem()[1].close()
 
     @classmethod
     def here(cls, directory: str | None, ktx_dir: str | None, environ: Mapping[str, str]) -> World:
@@ -60,6 +81,7 @@ class World:
     def at(self, directory: Path) -> World:
         """The same world, standing elsewhere. An explicit store stays; a found one is found again."""
         there = World(directory, self.env, ktx_dir=self._ktx_dir, clock=self._clock, limits=self._limits)
+        there._shared = self._shared
         there.pool, there.reader = self.pool, self.reader
         return there
 

@@ -19,8 +19,7 @@ import pytest
 from ktxkit.gates import checking, inputs, version
 from ktxkit.gates import facts as gate_facts
 from ktxkit.gates import facts as gate_groups
-from ktxkit.gates import judging as gates
-from ktxkit.gates.judging import options_of
+from ktxkit.gates.judging import check_tree, options_of
 from ktxkit.gates.rules.artifacts import judge
 from ktxkit.gates.rules.groups import TEXTS, Group, marks_of, said_of, summarized
 from ktxkit.gates.rules.scope import close
@@ -36,9 +35,8 @@ PLACE = ".ktx/cache/facts.sqlite"
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache for small trees too, and nothing that this process remembers."""
+    """A cache for small trees too."""
     monkeypatch.setattr(gate_groups, "FEWEST", 1)
-    monkeypatch.setattr(gates, "_memory", {})
 
 
 @pytest.mark.parametrize("seed", range(60 if FULL else 8))
@@ -86,7 +84,6 @@ def wiki(repo: Repo) -> Repo:
 
 
 def verdict(repo: Repo, *args: str) -> dict[str, Any]:
-    gates._memory.clear()
     ran = call("gate-check", "--json", *(args or ("--all",)), cwd=repo.path)
     assert ran.status in (0, 1), ran.out + ran.err
     document: dict[str, Any] = ran.document
@@ -268,7 +265,6 @@ def test_the_version_of_the_readers_counts(wiki: Repo, monkeypatch: pytest.Monke
 
 
 def said(repo: Repo, *args: str) -> tuple[int, str]:
-    gates._memory.clear()
     ran = call("gate-check", "--json", *args, cwd=repo.path)
     return ran.status, ran.out
 
@@ -448,3 +444,37 @@ def test_what_a_merge_left_open_is_not_listed(repo: Repo) -> None:
     repo.git("merge", "-q", "other", check=False)
     found = inputs.index(World(repo.path, os.environ)).files
     assert b"both" not in found and list(found) == [b"README", b"page 2\t"] and found[b"page 2\t"][0] == "100644"
+
+
+def test_a_command_opens_its_file_once_and_closes_it(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict(wiki)
+    opened: list[gate_groups.FactCache] = []
+    plain = gate_groups.FactCache
+
+    def opening(path: Path) -> gate_groups.FactCache:
+        opened.append(plain(path))
+        return opened[-1]
+
+    monkeypatch.setattr(gate_groups, "FactCache", opening)
+    forget(wiki.path / PLACE)
+    wiki.write("wiki/global/p7.md", "---\nsummary: another\n---\n")
+    wiki.git("add", "-A")
+    verdict(wiki, "--index")
+    assert len(opened) == 1
+    assert vars(opened[0])["_db"] is None
+
+
+def test_one_base_is_read_once_in_a_world_and_forgotten_with_it(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(wiki.path, os.environ)
+    wiki.write("wiki/global/p7.md", "---\nsummary: another\n---\n`s1.gone`\n")
+    tree = wiki.commit("a change") and wiki.tree
+    base = wiki.git("rev-parse", "HEAD~^{tree}")
+    read = spied(monkeypatch)
+    first = check_tree(world, tree, base_tree=base)
+    count = len(read)
+    assert count > 40
+    assert check_tree(world.at(wiki.path), tree, base_tree=base) == first
+    assert len(read) == count
+    world.close()
+    assert check_tree(world, tree, base_tree=base) == first
+    assert len(read) == 2 * count
