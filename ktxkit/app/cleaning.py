@@ -275,7 +275,10 @@ def _finished(world: World, damaged: list[Document]) -> Iterator[tuple[Document,
         damaged += [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
         if "problems" in made:
             continue
-        if made.get("outcome") == "done":
+        gone = report.no_longer_in(world, job)
+        if gone:
+            yield job, gone
+        elif made.get("outcome") == "done":
             yield job, "every unit of the job is in"
         elif job["state"] != "landed" and "failure" in job and not made["workUnits"]:
             yield job, f"it ended in {job['failure']['phase']}: no unit of it ran"
@@ -301,6 +304,9 @@ def _job(world: World, job: Document, why: str, *, do: bool, records: bool) -> I
     git = world.git.at(world.repository.place)
     listed = git.text("for-each-ref", "--format=%(refname) %(objectname)", *names.job_refs(job_id))
     refs = [line.split(" ") for line in listed.splitlines()]
+    if why == report.no_longer_in(world, job):
+        yield _item("refs", job_id, why, count=len(refs), kept=f"job-land --job {job_id} lands it again")
+        return
     beside = _beside(world, job) if refs else []
     if beside:
         left = f"collected work that has not landed: {', '.join(beside)}"

@@ -77,6 +77,9 @@ def _job(world: World, job: Document, damaged: list[Document]) -> Document:
 
 
 def _next_of_job(world: World, job: Document, made: Document, running: bool) -> str:
+    gone = report.no_longer_in(world, job)
+    if gone:
+        return f"{gone}: job-land --job {job['jobId']} lands it again"
     if job["state"] != "open" and job["state"] not in ("failed", "aborted"):
         return ""
     if running:

@@ -15,6 +15,7 @@ from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import LEVELS
 from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
+from ktxkit.work.report import no_longer_in
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import LedgerAnswer
@@ -56,8 +57,10 @@ def job_by_id(world: World, ask: LedgerQuery) -> LedgerAnswer:
     facts = {key: job.get(key) for key in ("state", "target", "targetAtStart", "base", "landed")}
     facts["trace"] = names.trace_file(job_id) if world.store.exists(names.trace_file(job_id)) else None
     rows = [_unit_row(world, job_id, unit) for unit in jobs.units(job)]
-    verdict = LANDED.get(job["state"], "false")
+    gone = no_longer_in(world, job)
+    verdict = "false" if gone else LANDED.get(job["state"], "false")
     reason = "" if verdict != "unknown" else "the job is open: whether it lands is not decided"
+    reason = f"it {gone}: job-land --job {job_id} lands it again" if gone else reason
     return answer("job", rows, subject=[job_id], verdict=verdict, reason=reason, facts=facts)
 
 

@@ -31,7 +31,7 @@ from ktxkit.store.world import World
 from ktxkit.work import candidate, integrate, recover, target, verification
 from ktxkit.work import integrate as control
 from ktxkit.work.candidate import CandidateVerdict, Offer
-from ktxkit.work.report import naming_what_moved
+from ktxkit.work.report import naming_what_moved, no_longer_in
 from ktxkit.work.rules.job_file import JobCommand, plan_of
 from ktxkit.work.target import FreeCheckout
 
@@ -216,7 +216,8 @@ class Landing:
 def land(world: World, job: Document, *, message: str = "", rebase: bool = False) -> Document:
     """Squash what was accepted onto the target; returns the receipt of the landing.
 
-    A job that has landed has its receipt returned. Raises Refused (`target_moved`, `dirty_target`): nothing moved.
+    A job that has landed has its receipt returned where the target still has it, and lands again where it has not.
+    Raises Refused (`target_moved`, `dirty_target`): nothing moved.
     """
     began = world.clock.monotonic()
     if message:
@@ -229,9 +230,12 @@ def land(world: World, job: Document, *, message: str = "", rebase: bool = False
         if old is None:
             recover.settle_lost(world, held, job)
             old = world.store.read_optional(CONTRACT, names.job_part(job["jobId"], CONTRACT))
-        if old is not None:
+        gone = no_longer_in(world, job) if old is not None else ""
+        if old is not None and not gone:
             recover.mark_landed(world, job, old)
             return old
+        if old is not None:
+            _put_by(world, job, old)
         head = recover.expected_head(world, job, inner)
         _require_not_failed(world, job, head)
         intent, again = names.job_part(job["jobId"], "landing-intent"), f"job-land --job {job['jobId']}"
@@ -242,6 +246,16 @@ def land(world: World, job: Document, *, message: str = "", rebase: bool = False
             made = _land(world, job, (held, inner), message, head, began, rebase=rebase)
             told |= {"outcome": made["outcome"], "commit": made.get("commit"), "before": made["before"]}
         return made
+
+
+def _put_by(world: World, job: Document, old: Document) -> None:
+    """Keep the record of a landing that the target lost, under a number of its own, before another one follows."""
+    number = 1
+    while world.store.exists(place := names.job_part(job["jobId"], f"landing-{number}")):
+        if world.store.read_optional(CONTRACT, place) == old:
+            return
+        number += 1
+    world.writable_store.write(CONTRACT, place, old)
 
 
 def units_in(landing: Document) -> set[str]:

@@ -58,6 +58,32 @@ def has_moved(git: Git, intent: Document) -> bool:
     return "commit" in intent and git.ok("merge-base", "--is-ancestor", intent["commit"], intent["ref"])
 
 
+def is_in(git: Git, target: str, commit: str, before: str) -> bool:
+    """Whether a landing is in its target now: contained in it, or a commit since `before` has exactly its tree (an
+    amended message, a squash). A document does not say so, the branch does."""
+    if git.resolve(target) is None:
+        return False
+    if git.ok("merge-base", "--is-ancestor", commit, target):
+        return True
+    tree = git.resolve(commit, "tree")
+    since = [f"^{before}"] if git.resolve(before) is not None else []
+    return tree is not None and tree in git.run("log", "--format=%T", target, *since, "--").lines
+
+
+def no_longer_in(world: World, job: Document) -> str:
+    """What a job landed as and where it is not any more, in words; empty where it is in, or never landed.
+
+    Raises BrokenContract for a damaged landing document.
+    """
+    landing = world.store.read_optional("landing", names.job_part(job["jobId"], "landing"))
+    if landing is None or "commit" not in landing:
+        return ""
+    git, target = world.git.at(world.repository.place), landing["target"]
+    if is_in(git, target, landing["commit"], landing["before"]):
+        return ""
+    return f"landed as {landing['commit'][:12]}, no longer on {target.removeprefix('refs/heads/')}"
+
+
 def landed_of(world: World, job: Document, problems: list[Document]) -> Document:
     """What landed of a job whose own document does not say so (yet): by its receipt, or by the target itself.
 
@@ -122,11 +148,25 @@ def build(world: World, job: Document, more: Mapping[str, Any] | None = None) ->
     pruned = [one for unit in units if unit.receipt for one in unit.receipt.get("pruned", ())]
     if pruned:
         facts["prunedReferences"] = pruned
+    gone = _gone(world, job, problems)
+    if gone:
+        told: list[str] = facts.get("warnings") or job.get("warnings") or []
+        facts["warnings"] = [*told, f"{gone}: job-land --job {job['jobId']} lands it again"]
     if problems:
         facts["problems"] = problems
     if world.store.exists(names.integration_dir(job["jobId"])):
         facts["isolatedDiff"] = {"integrationWorktreePath": str(world.store.path(names.integration_dir(job["jobId"])))}
     return assemble(job, units, events, facts)
+
+
+def _gone(world: World, job: Document, problems: list[Document]) -> str:
+    """`no_longer_in`; a damaged landing document is named in `problems`."""
+    try:
+        return no_longer_in(world, job)
+    except BrokenContract as error:
+        if error.where not in [problem["where"] for problem in problems]:
+            problems.append({"where": error.where, "message": error.message})
+        return ""
 
 
 def _ingestion(world: World, job: Document, problems: list[Document]) -> Document:
