@@ -24,6 +24,7 @@ from ktxkit.base.lock import flocked
 from ktxkit.base.removal import delete
 from ktxkit.base.rules.text import path_fields
 from ktxkit.git import neutral
+from ktxkit.git.checkout import locked
 from ktxkit.git.neutral import sweep
 from ktxkit.ingest.rules import places
 from ktxkit.store import jobs, leases
@@ -147,6 +148,7 @@ def _seen(
         job_state=job["state"] if job is not None else "",
         busy=bool(busy),
         resumable=job is not None and bool(jobs.command(world, job)),
+        locked=locked(world.repository.common_dir, path_of(about)),
     )
     return seen, busy
 

@@ -288,6 +288,19 @@ def start_time(pid: int) -> int | None:
     return int(fields[19])
 
 
+def ancestors(pid: int) -> list[int]:
+    """The process itself and those it descends from, as far as they can be asked. Source: proc(5), /proc/PID/stat."""
+    found: list[int] = []
+    while pid > 0 and pid not in found:
+        found.append(pid)
+        try:
+            told = Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:
+            break  # gate-ok: it ended meanwhile, or may not be asked
+        pid = int(told[told.rindex(b")") + 1 :].split()[1])
+    return found
+
+
 @cache
 def this_owner() -> Owner:
     """This process; a child that is forked asks anew."""

@@ -24,22 +24,74 @@ FAST_FORWARD = (
 
 
 @dataclass(frozen=True)
-class Worktree:
-    """An entry of `git worktree list`."""
+class BranchHome:
+    """A worktree that has a branch, and how; `present`: its directory is there; `locked`: git is told to leave it."""
 
     path: Path
-    branch: str | None
+    how: str
+    present: bool
+    locked: bool
 
 
-def worktrees(git: Git) -> list[Worktree]:
-    """Every checkout that is there. Source: git-worktree(1), porcelain format."""
-    found: list[Worktree] = []
+CHECKED_OUT = "checked out"
+
+
+def homes(git: Git, common_dir: Path, ref: str) -> list[BranchHome]:
+    """Where a branch lives, with git's whole notion of it (branch.c, prepare_checked_out_branches): checked out, being
+    rebased or bisected, or named by `rebase --update-refs`, in any worktree that is registered, missing ones too."""
+    found = []
     for block in git.run("worktree", "list", "--porcelain", "-z").out.split(b"\0\0"):
         facts = dict(line.partition(b" ")[::2] for line in block.strip(b"\0").split(b"\0") if line)
-        if b"worktree" in facts and b"bare" not in facts and b"prunable" not in facts:
-            branch = facts.get(b"branch")
-            found.append(Worktree(Path(os.fsdecode(facts[b"worktree"])), os.fsdecode(branch) if branch else None))
+        if b"worktree" not in facts:
+            continue
+        path, locked = Path(os.fsdecode(facts[b"worktree"])), b"locked" in facts
+        if facts.get(b"branch") == os.fsencode(ref) and b"bare" not in facts:
+            found.append(BranchHome(path, CHECKED_OUT, path.is_dir(), locked))
+    for admin in (common_dir, *_registrations(common_dir)):
+        how = _under_way(admin, os.fsencode(ref))
+        if how:
+            path = _stands_at(admin) if admin != common_dir else _main(git)
+            found.append(BranchHome(path, how, path.is_dir(), (admin / "locked").exists()))
     return found
+
+
+def _main(git: Git) -> Path:
+    listed = git.run("worktree", "list", "--porcelain", "-z").out
+    return Path(os.fsdecode(listed.partition(b"\0")[0].removeprefix(b"worktree ")))
+
+
+def _registrations(common_dir: Path) -> list[Path]:
+    folder = common_dir / "worktrees"
+    return [folder / name for name in sorted(os.listdir(folder))] if folder.is_dir() else []  # noqa: PTH208
+
+
+def _stands_at(admin: Path) -> Path:
+    """The worktree of a registration, by its `gitdir` file."""
+    return Path(os.fsdecode(_content(admin / "gitdir"))).parent
+
+
+def _under_way(admin: Path, ref: bytes) -> str:
+    """What a git that is not finished will do to a branch; empty where nothing. Files: wt-status.c, sequencer.c."""
+    short = ref.removeprefix(b"refs/heads/")
+    if ref in (_content(admin / "rebase-merge/head-name"), _content(admin / "rebase-apply/head-name")):
+        return "being rebased"
+    if _content(admin / "BISECT_START") in (ref, short) and (admin / "BISECT_LOG").exists():
+        return "being bisected"
+    if ref in _content(admin / "rebase-merge/update-refs").split(b"\n"):
+        return "to be moved by a rebase (--update-refs)"
+    return ""
+
+
+def locked(common_dir: Path, path: Path) -> bool:
+    """Whether git is told to leave the worktree at `path` alone (`git worktree lock`), there or not."""
+    wanted = os.path.realpath(path)
+    found = (admin for admin in _registrations(common_dir) if (admin / "locked").exists())
+    return any(os.path.realpath(_stands_at(admin)) == wanted for admin in found)
+
+
+def _content(path: Path) -> bytes:
+    """A small file of a git directory without its last line break; empty where there is none."""
+    return path.read_bytes().removesuffix(b"\n") if path.is_file() else b""
 
 
 def in_the_way(git: Git, entries: Sequence[Entry], status: Status) -> list[Obstacle]:

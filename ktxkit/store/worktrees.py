@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from ktxkit.base import files
 from ktxkit.base.clock import Clock
-from ktxkit.base.errors import Refused
+from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.identity import processes_inside
 from ktxkit.base.lock import flocked
 from ktxkit.base.removal import delete, nothing_mounted
 from ktxkit.base.rules.text import printable
 from ktxkit.git import stale
+from ktxkit.git.checkout import locked
 from ktxkit.git.git import Argument, Git, GitFailed, GitResult
 from ktxkit.store.rules import names
 from ktxkit.store.store import Store
@@ -148,9 +149,24 @@ class Worktrees:
                 raise elsewhere(branch, answer.err)
             if answer.status != 0:
                 raise GitFailed(answer)
+            admin = self._isolated(path)
             if sparse:  # writes shared configuration (extensions.worktreeConfig), once
                 self.at(path).run("sparse-checkout", "set", "--cone", *sparse)
-        return Path(os.path.realpath(self.at(path).text("rev-parse", "--absolute-git-dir")))
+        return admin
+
+    def _isolated(self, path: Path) -> Path:
+        """The git directory of a new worktree, before anything runs there. Raises CannotRun where git, standing in it,
+        works on another one."""
+        told = self.at(path).run("rev-parse", "--absolute-git-dir", "--show-toplevel").out.removesuffix(b"\n")
+        admin, _, top = told.partition(b"\n")
+        if os.path.realpath(top) != os.path.realpath(os.fsencode(path)):
+            raise CannotRun(
+                f"git takes {printable(top)} for the top of a new worktree: nothing in it would be isolated",
+                where=str(path),
+                hint="core.worktree in the shared configuration does that: `git config --worktree core.worktree DIR` in"
+                " the main checkout, then `git config --unset core.worktree`",
+            )
+        return Path(os.path.realpath(os.fsdecode(admin)))
 
     def populate(self, path: Path, env: Mapping[str, str], *, plain: bool) -> None:
         """Write the files of HEAD and the index. `env` goes to git's filters (GIT_LFS_SKIP_SMUDGE)."""
@@ -165,6 +181,9 @@ class Worktrees:
         mounted inside: deleting would go into it.
         """
         nothing_mounted(path)
+        if locked(self.git.cwd, path):
+            hint = "`git worktree unlock` it, then do it again"
+            raise Refused("git is told to leave this worktree alone: it is locked", where=str(path), hint=hint)
         trash = self._into_trash(path)
         self.forget(path)
         return trash

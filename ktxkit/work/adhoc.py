@@ -15,6 +15,7 @@ from ktxkit.base.errors import Blocked, CannotRun, Refused
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import printable
 from ktxkit.git import repository as remote
+from ktxkit.git.checkout import CHECKED_OUT, homes
 from ktxkit.store.leases import LEASE, OPENING, LeaseLocation, lease_here, path_of, presence, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import base_candidates, isolated
@@ -112,10 +113,22 @@ def _new_branch(world: World, mode: str, name: str, commit: str, notes: list[str
     ref = f"refs/heads/{name}"
     if name in ("HEAD", "@") or name.startswith(("-", "refs/")) or not world.git.ok("check-ref-format", ref):
         raise CannotRun(f"{name!r} cannot be a branch name", hint="see git-check-ref-format(1)")
+    _must_have_room(world, name)
     if world.git.resolve(ref) is not None:
         _must_be_free(world, Aim(mode, commit, ref))
         raise Refused(f"branch {name} exists already", hint=f"open it with --ref {name}, or take another name")
     return Aim(mode, commit, ref, True, name, notes)
+
+
+def _must_have_room(world: World, name: str) -> None:
+    """No branch can lie below another: refs are files. Raises Refused that names the branch in the way."""
+    parts = name.split("/")
+    above = [f"refs/heads/{'/'.join(parts[:depth])}" for depth in range(1, len(parts))]
+    found = world.git.run("for-each-ref", "--format=%(refname)", *above, f"refs/heads/{name}/").lines
+    other = next((ref for ref in found if ref in above or ref.startswith(f"refs/heads/{name}/")), "")
+    if other:
+        said = f"no branch can be called {name} beside branch {other.removeprefix('refs/heads/')}"
+        raise Refused(said, hint="one name is a folder of the other: take another name, or rename that branch")
 
 
 def _default_base(world: World, asked: WorktreeRequest, notes: list[str]) -> str:
@@ -171,14 +184,16 @@ def _pull_request(world: World, asked: WorktreeRequest) -> Aim:
 
 def _must_be_free(world: World, aim: Aim) -> None:
     """A branch lives in one worktree. Raises Refused that says where."""
-    for entry in worktrees(world).listed():
-        if entry.branch == aim.branch:
-            name = aim.branch.removeprefix("refs/heads/")
-            if not entry.path.is_dir():
-                hint = "its directory is gone: `worktree-open --prune` or `git worktree prune` forgets it"
-                raise Refused(f"branch {name} is registered elsewhere", where=printable(str(entry.path)), hint=hint)
-            hint = f"work there, or open a worktree at the same commit: --detach --base {name}"
-            raise Refused(f"branch {name} is checked out already", where=printable(str(entry.path)), hint=hint)
+    name = aim.branch.removeprefix("refs/heads/")
+    for home in homes(worktrees(world).git, world.repository.common_dir, aim.branch):
+        where = printable(str(home.path))
+        if home.how == CHECKED_OUT and not home.present:
+            gone = "its directory is gone: `worktree-open --prune` or `git worktree prune` forgets it"
+            hint = "its worktree is locked: bring it back, or `git worktree unlock` it" if home.locked else gone
+            raise Refused(f"branch {name} is registered elsewhere", where=where, hint=hint)
+        hint = f"work there, or open a worktree at the same commit: --detach --base {name}"
+        said = "checked out already" if home.how == CHECKED_OUT else home.how
+        raise Refused(f"branch {name} is {said}", where=where, hint=hint)
 
 
 def _free_place(world: World, asked: WorktreeRequest, aim: Aim) -> tuple[LeaseLocation, Path]:

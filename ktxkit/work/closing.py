@@ -69,6 +69,7 @@ def row(world: World, entry: Registered, *, prune: bool) -> Document | None:
         outcome="crash",
         job_state=job["state"],
         busy=bool(busy),
+        locked=entry.locked,
         resumable=bool(jobs.command(world, job)),
     )
     made: Document = {
@@ -147,6 +148,7 @@ def _remove(place: LeaseLocation, lease: Document, outcome: str, discard: bool) 
         raise Blocked("another directory stands where the lease's worktree was", where=str(path), hint="move it away")
     if found.present:
         _must_not_be_held(place, lease)
+        _must_be_left(path)
         work = work_in(place, lease, path)
         lost = unsaved(work)
         if lost and (not discard or not can_be_kept(work)):
@@ -164,6 +166,15 @@ def _account(paths: Sequence[bytes]) -> Document:
 def _ignored(work: HeldWork | None) -> Document:
     """What goes with a checkout and is kept nowhere, counted and named."""
     return {"ignored": _account(work.ignored)} if work is not None and work.ignored else {}
+
+
+def _must_be_left(path: Path) -> None:
+    """Nobody works there but whoever closes it. Raises Refused that names the processes."""
+    mine, us = os.getpid(), process.ancestors(os.getpid())
+    others = [pid for pid in processes_inside(path) if pid not in us and mine not in process.ancestors(pid)]
+    if others:
+        shown = ", ".join(map(str, others[:SAMPLE]))
+        raise Refused(f"processes stand in it: {shown}", where=str(path), hint="end them, then close again")
 
 
 def _must_not_be_held(place: LeaseLocation, lease: Document) -> None:

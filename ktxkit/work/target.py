@@ -25,8 +25,18 @@ SHOWN = 10  # obstacles in a message; all of them are in its data
 
 
 def checked_out_at(world: World, ref: str) -> Path | None:
-    """The checkout that has a branch, or None. Raises Refused where several do."""
-    here = [tree.path for tree in checkout.worktrees(world.git.at(world.repository.place)) if tree.branch == ref]
+    """The checkout that has a branch, or None. Raises Refused where several do, where a rebase or a bisect would take
+    back what lands, and where the checkout cannot follow: it is locked, and not there."""
+    homes = checkout.homes(world.git.at(world.repository.place), world.repository.common_dir, ref)
+    for home in homes:
+        if home.how != checkout.CHECKED_OUT:
+            hint = "finish it first, or abort it: it would take the change away again"
+            raise Refused(f"{ref} is {home.how}", where=str(home.path), hint=hint, outcome="dirty_target")
+        if home.locked and not home.present:
+            hint = "bring it back, or `git worktree unlock` and `git worktree prune`: it could not follow its branch"
+            said = f"{ref} is checked out in a locked worktree that is not there"
+            raise Refused(said, where=str(home.path), hint=hint, outcome="dirty_target")
+    here = [home.path for home in homes if home.present]
     if len(here) > 1:
         raise Refused(
             f"{ref} is checked out {len(here)} times: {', '.join(map(str, here))}",

@@ -180,6 +180,10 @@ def test_a_directory_that_is_gone_is_closed_and_its_commits_are_kept(repo: Repo,
     unit.commit()
     repo.git("worktree", "lock", unit.path)
     unit.path.rename(repo.path.parent / "away")
+    locked = close(repo)
+    assert locked.status == 1 and "locked" in locked.out
+    assert len(repo.git("worktree", "list").splitlines()) == 2
+    repo.git("worktree", "unlock", unit.path)
     done = close(repo)
     assert done.status == 0, done.out
     assert repo.show(done.document["atticRef"], "new") == b"x\n"

@@ -136,6 +136,7 @@ class LeaseFacts:
     job_state: str = ""
     busy: bool = False
     resumable: bool = False  # a command continues its job
+    locked: bool = False  # `git worktree lock`: git leaves it alone, and so do we
 
 
 OVER = ("landed", "aborted", "closed")  # states of a job after which none of its units can be at work
@@ -147,7 +148,7 @@ def why_dead(seen: LeaseFacts) -> str:
     A job that failed, or was killed or interrupted, can be resumed: its units are not dead. A process inside is alive,
     whatever the documents say.
     """
-    if seen.busy:
+    if seen.busy or seen.locked:
         return ""
     if seen.in_place:  # someone else's: only the lease can be over
         return "" if seen.present or seen.state != "open" else "its directory is gone"
