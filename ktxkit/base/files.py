@@ -213,6 +213,8 @@ def read(path: Path, limit: int = DOCUMENT_LIMIT) -> bytes:
                 where=str(path),
                 hint="put the file itself there: a link could lead anywhere",
             ) from error
+        if error.errno == errno.ENXIO:  # a socket
+            raise BrokenContract("it is not a regular file", where=str(path), hint="move it away") from error
         raise
     with open(fd, "rb") as stream:
         info = os.fstat(fd)

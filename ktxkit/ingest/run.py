@@ -60,7 +60,8 @@ class Ingestion(Hooks):
             self.told = ending.ReportNotes.of(self.snapshot)
         elif not self._plan(run):
             return False
-        document = store.read("job-file", places.job_file(run.job_id))
+        document = jobs.file_of(run.world, run.job)
+        assert document is not None, "it was planned just now, or on record"
         run.plan = plan_of(document)
         return True
 
@@ -101,7 +102,7 @@ class Ingestion(Hooks):
         if planned.nothing:
             run.tracer.emit("plan", "nothing_to_do", {"diffSummary": found.summary()}, level="info")
             return False
-        if not world.store.exists(places.job_file(run.job_id)):
+        if "jobFileDigest" not in run.job:
             self._write_plan(run, planned)
         return True
 
@@ -120,10 +121,11 @@ class Ingestion(Hooks):
 
     def _write_plan(self, run: JobRun, planned: Planned) -> None:
         document = planning.job_file(self.asked, run.job, planned)
-        run.update(units=planning.units_of(document), jobFileDigest=digest_of(document))
+        run.update(units=planning.units_of(document))
         assert self.known is not None, "a plan is made of what the tree knows"
         planning.write_units(run.world, self.asked, run.job, planned, self.baseline, self.known)
         run.world.writable_store.write("job-file", places.job_file(run.job_id), document)
+        run.update(jobFileDigest=digest_of(document))  # last: a job that names a file has one
         facts = {"units": len(document["units"]), "evictions": list(planned.evictions.paths)[:100]}
         reasons = {one.proposal.key: list(one.reasons[:3]) for one in planned.selected[:100]}
         run.tracer.emit("plan", "work_units_planned", {**facts, "reasons": reasons}, level="info")
@@ -317,7 +319,7 @@ def _run(world: World, asked: IngestRequest, job: Document, override: str, how: 
     known = account.load(world, asked.connection, asked.source, job["targetAtStart"])
     hooks = Ingestion(asked, known, override)
     empty = {"connectionId": asked.connection, "sourceKey": asked.source, "units": []}
-    planned = world.store.read_optional("job-file", places.job_file(job["jobId"])) or empty
+    planned = jobs.file_of(world, job) or empty
     return job_run.execute(world, plan_of(planned), job, replace(how, hooks=hooks), resumed=resumed)
 
 

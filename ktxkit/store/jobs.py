@@ -24,6 +24,7 @@ from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.base.identity import Identity, identify
 from ktxkit.base.lock import flocked
+from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import nearest, path_bytes, path_fields, printable
 from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
@@ -228,13 +229,28 @@ def _entry(unit: Unit) -> Document:
     return {"position": unit.position, "key": unit.key, **({"after": list(unit.after)} if unit.after else {})}
 
 
-def change(world: World, job_id: str, edit: Callable[[Document], None]) -> Document:
-    """Change the job's document in place, under its lock; returns the new one, which is on the disk."""
+FIXED = ("target", "targetAtStart", "integrationRef", "base", "jobFileDigest")  # said once, and never otherwise
+
+
+def change(world: World, job_id: str, edit: Callable[[Document], None], held: Document | None = None) -> Document:
+    """Change the job's document in place, under its lock; returns the new one, which is on the disk.
+
+    `held`: as the running job knows it. What is said once is what that one says, and it stands in for a damaged one.
+    """
     with locked(world, job_id):
-        document = load(world, job_id)
+        document = _as_held(world, job_id, held) if held is not None else load(world, job_id)
         edit(document)
         world.writable_store.write(CONTRACT, names.job_doc(job_id), document)
         return document
+
+
+def _as_held(world: World, job_id: str, held: Document) -> Document:
+    try:
+        document = world.store.read_optional(CONTRACT, names.job_doc(job_id)) or dict(held)
+    except BrokenContract:
+        document = dict(held)  # what is on the disk is nobody's: the process that runs the job writes its own
+    new = [entry for entry in document["units"] if entry["position"] > len(held["units"])]
+    return {**document, **{key: held[key] for key in FIXED if key in held}, "units": [*held["units"], *new]}
 
 
 def add_unit(world: World, job_id: str, key: str, after: Sequence[str] = ()) -> Unit:
@@ -248,6 +264,36 @@ def add_unit(world: World, job_id: str, key: str, after: Sequence[str] = ()) -> 
             document["units"].append(_entry(Unit(position, key, tuple(after))))
 
     return unit_of(change(world, job_id, edit), key)
+
+
+_FILES: dict[str, Document] = {}  # job files by their digest: what was proven once cannot be another one
+FILES_KEPT = 8
+
+
+def file_of(world: World, job: Document) -> Document | None:
+    """The job file: policy, verification, gates and order are what it says. None for a job that was made without one.
+
+    `job` says whether there is one, and its digest. Raises BrokenContract where it is gone, or is another one.
+    """
+    digest = job.get("jobFileDigest")
+    if digest is None:
+        return None
+    known = _FILES.get(digest)
+    if known is not None:
+        return known
+    place = names.job_part(job["jobId"], "job-file")
+    document = world.store.read_optional("job-file", place)
+    if document is None or digest_of(document) != digest:
+        what = "gone" if document is None else "not the one that the job was begun with"
+        raise BrokenContract(
+            f"the job's file is {what}",
+            where=str(world.store.path(place)),
+            hint=f"put it back (job.json names its digest, {digest}), or give the work a job of its own",
+        )
+    while len(_FILES) >= FILES_KEPT:
+        _FILES.pop(next(iter(_FILES)))
+    _FILES[digest] = document
+    return document
 
 
 def require_not_landed(world: World, job: Document) -> None:

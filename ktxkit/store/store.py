@@ -73,6 +73,7 @@ class Store:
     def read_optional(self, contract: Name, relative: str) -> Any:
         """Read a document, or None where there is none. Raises BrokenContract where it is not valid."""
         from ktxkit.base import contracts, files
+        from ktxkit.store.rules import names
 
         path = self.path(relative)
         try:
@@ -83,7 +84,12 @@ class Store:
             raise BrokenContract(
                 "a directory stands where a document is expected", where=str(path), hint="move it away"
             ) from error
-        return contracts.loads(str(contract), data, str(path))
+        document = contracts.loads(str(contract), data, str(path))
+        wrong = names.misplaced(relative, document)
+        if wrong:
+            hint = "it was altered, or copied from elsewhere: put back the one that was written there"
+            raise BrokenContract(f"the document is not of this place: {wrong}", where=str(path), hint=hint)
+        return document
 
     def remove(self, relative: str) -> bool:
         """Remove a document. False where it was not there."""

@@ -15,6 +15,7 @@ from typing import Any
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import BrokenContract, CannotRun, Refused
+from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.git import child as child_effects
 from ktxkit.git import merging, staging
@@ -32,6 +33,7 @@ from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store.worktrees import PLAIN
 from ktxkit.store.world import World
 from ktxkit.work import selection
+from ktxkit.work.rules.job_file import PROJECT, plan_of
 from ktxkit.work.rules.policy import BREACHES_KEPT, Breach, Policy, TreeContents, collisions, judge, policy_digest
 
 SAMPLE = 20  # paths of an account that a document shows
@@ -239,6 +241,38 @@ def collect_unit(world: World, job: Document, unit: jobs.Unit, *, include_uncomm
     return document
 
 
+_POLICIES: dict[str, dict[str, Document]] = {}  # of the last job file, by its digest
+
+
+def _policies(digest: str, document: Document) -> dict[str, Document]:
+    """The policy of each unit of a job file; what is projected is judged by the final gates."""
+    if digest not in _POLICIES:
+        plan = plan_of(document)
+        _POLICIES.clear()
+        own: dict[str, Document] = {PROJECT: {}} if plan.project else {}
+        _POLICIES[digest] = own | {unit.key: dict(unit.policy) for unit in plan.units}
+    return _POLICIES[digest]
+
+
+def policy_of(world: World, job: Document, unit: jobs.Unit, lease: Document | None) -> Document:
+    """What a unit may do: by the job file, where the job has one and the unit is in it, else by its lease.
+
+    Raises BrokenContract where the lease, which the unit can write, says otherwise.
+    """
+    said: Document = lease.get("policy", {}) if lease is not None else {}
+    document = jobs.file_of(world, job)
+    policy = None if document is None else _policies(job["jobFileDigest"], document).get(unit.key)
+    if policy is None:
+        return said
+    if lease is not None and (said != policy or lease.get("policyDigest", digest_of(said)) != digest_of(said)):
+        raise BrokenContract(
+            f"the lease of unit {unit.key} has another policy than the job file: it was altered",
+            where=str(world.store.path(names.unit_doc(job["jobId"], unit.position, unit.key, "lease"))),
+            hint="look at what the unit did; its worktree is kept",
+        )
+    return policy
+
+
 def request_of(
     world: World, job: Document, unit: jobs.Unit, lease: Document, *, require_clean: bool = False
 ) -> Request:
@@ -251,7 +285,7 @@ def request_of(
         top=top,
         base=lease["base"],
         expected=Expected(branch=full, require_clean=require_clean),
-        policy=lease.get("policy", {}),
+        policy=policy_of(world, job, unit, lease),
         integration=job["integrationRef"],
         copied=lease.get("copied", ()),
         identity={"jobId": job["jobId"], "unitKey": unit.key, "position": unit.position, **identity},

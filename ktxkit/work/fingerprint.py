@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ktxkit.base import files
+from ktxkit.base.errors import BrokenContract
 from ktxkit.base.rules.digests import digest, digest_of
 from ktxkit.base.rules.text import printable
 from ktxkit.git.child import git_dir
@@ -238,8 +239,8 @@ class Fingerprinter:
                 self._memory[path] = (sign, read(path))
             except FileNotFoundError:
                 return {}  # it went away between the look and the read
-            except PermissionError:
-                return {"unreadable": sign}
+            except (PermissionError, BrokenContract):
+                return {"unreadable": sign}  # whoever needs it is told; a look at it ends nobody's work
         return self._memory[path][1]
 
 

@@ -34,6 +34,7 @@ from ktxkit.store.tracing import Tracer
 from ktxkit.store.world import World
 from ktxkit.work import candidate, recover, target, verification
 from ktxkit.work.candidate import CandidateVerdict, Offer
+from ktxkit.work.collect import policy_of
 from ktxkit.work.report import naming_what_moved
 from ktxkit.work.verification import Check
 
@@ -333,7 +334,8 @@ def offer_of(step: Application, neutral: Neutral) -> Offer:
     """What the unit hands over, proven. Raises BrokenContract (`invalid_patch`, `missing_base`)."""
     lease = step.world.store.read_optional("lease", step.doc("lease"))
     path = step.world.store.path(names.patch_file(*step.place))
-    return candidate.offer_of(step.world, neutral, step.patch, path, lease.get("policy", {}) if lease else {})
+    policy = policy_of(step.world, step.job, step.unit, lease)
+    return candidate.offer_of(step.world, neutral, step.patch, path, policy)
 
 
 def judge(step: Application, neutral: Neutral, objects: Objects, offer: Offer, onto: str) -> CandidateVerdict:

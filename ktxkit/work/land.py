@@ -38,7 +38,7 @@ from ktxkit.work.target import FreeCheckout
 
 def wanted(world: World, job: Document) -> JobCommand | None:
     """The verification of the job file; None where it has none, and for a job that was made by hand."""
-    document = world.store.read_optional("job-file", names.job_part(job["jobId"], "job-file"))
+    document = jobs.file_of(world, job)
     return plan_of(document).verify if document is not None else None
 
 
@@ -157,7 +157,7 @@ def _owners(world: World, job: Document) -> dict[str, str]:
 
 def gate_options(world: World, job: Document) -> Mapping[str, Any]:
     """How the gates run for this job, by its job file; nothing for a job that was made by hand."""
-    document = world.store.read_optional("job-file", names.job_part(job["jobId"], "job-file"))
+    document = jobs.file_of(world, job)
     if document is None:
         return {}
     plan = plan_of(document)

@@ -123,9 +123,9 @@ class Look:
         return found
 
     def _collected(self, unit: jobs.Unit, patch: Document, lease: Document | None) -> Live:
-        policy = lease.get("policy", {}) if lease else {}
         path = self.world.store.path(names.patch_file(self.job["jobId"], unit.position, unit.key))
         try:
+            policy = collect.policy_of(self.world, self.job, unit, lease)
             return Live(unit, "collected", candidate.offer_of(self.world, self.neutral, patch, path, policy))
         except KtxError as error:
             return Live(unit, "collected", problem=error.message)

@@ -164,7 +164,7 @@ def mark_landed(world: World, job: Document, landing: Document) -> None:
         if "commit" in landing:
             document["landed"] = {"commit": landing["commit"], "at": landing["at"]}
 
-    job.update(jobs.change(world, job["jobId"], edit))
+    job.update(jobs.change(world, job["jobId"], edit, job))
 
 
 def forget_move(held: HeldBranch, intent: Document, place: str) -> None:

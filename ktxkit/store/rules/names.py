@@ -89,6 +89,21 @@ def unit_doc(job: str, position: int, key: str, name: str) -> str:
     return f"{unit_dir(job, position, key)}/{name}.json"
 
 
+def misplaced(relative: str, document: Mapping[str, object]) -> str:
+    """Why a document cannot be the one of its place below `jobs/`: it names another job or unit. Empty where it can."""
+    parts = relative.split("/")
+    if parts[0] != "jobs" or len(parts) < 3:
+        return ""
+    job, position, key = document.get("jobId"), document.get("position"), document.get("unitKey")
+    if job is not None and job != parts[1]:
+        return f"it is of job {job!r}, and lies with those of {parts[1]!r}"
+    if len(parts) != 5 or parts[2] != "units" or not (isinstance(position, int) and isinstance(key, str)):
+        return ""
+    if position < 1 or unit_name(position, key) != parts[3]:
+        return f"it is of unit {key!r} (position {position}), and lies with those of {parts[3]}"
+    return ""
+
+
 def adhoc_dir(name: str) -> str:
     """Documents of a worktree without a job."""
     return f"leases/{slug(name)}"

@@ -6,11 +6,14 @@ process wrote it. So it is prevented where a job asks for it and the kernel can 
 Files that lie among the documents of jobs and are none: found before anything lands, named, and left where they are.
 
 Nothing reads them; but whoever put them there could have meant to be read.
+
+What a unit, or a stray process of one, wrote over its documents: put aside, and what the job itself wrote is put back.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,13 +22,14 @@ from pathlib import Path
 
 from ktxkit.base import files, landlock
 from ktxkit.base.contracts import Document
-from ktxkit.base.errors import CannotRun
+from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git.neutral import scratch_dir
 from ktxkit.store import jobs
 from ktxkit.store.leases import path_of
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
+from ktxkit.work.integrate import DONE
 from ktxkit.work.job.state import JobRun
 from ktxkit.work.rules import shared_state
 from ktxkit.work.rules.shared_state import DOCUMENT
@@ -151,3 +155,105 @@ def _children(folder: Path) -> list[str]:
         return sorted(os.listdir(folder))  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+PAPERS = {
+    "lease": "lease",
+    "patch": "patch",
+    "receipt": "receipt",
+    "intent": "intent",
+    "verdict": "verdict",
+    "sentinel": "sentinel",
+    "result": "unit-result",
+}
+# What a lease gets while it is open, by its closing or the observer.
+OURS_LATER = ("state", "closedAt", "outcome", "atticRef", "leftOut", "branchKept", "observer")
+
+
+def put_right(run: JobRun, unit: jobs.Unit) -> str:
+    """Make a unit's folder hold what the job wrote there, before anything of it is read; the job holds the truth.
+
+    What cannot be read is put aside, a lease or receipt of ours is put back, a receipt of nobody's decision goes: the
+    unit is judged all the same. Returns what was wrong; empty where nothing was.
+    """
+    place = names.unit_dir(run.job_id, unit.position, unit.key)
+    aside = _Aside(run, unit)
+    aside.other_than_directory(place)
+    patch = run.world.store.path(names.patch_file(run.job_id, unit.position, unit.key))
+    if os.path.lexists(patch) and not stat.S_ISREG(os.lstat(patch).st_mode):
+        aside.move(patch, "it is not a regular file")
+    found = {name: aside.read(f"{place}/{name}.json", contract) for name, contract in PAPERS.items()}
+    _lease_as_it_was(run, unit, found["lease"], aside)
+    _receipt_as_it_was(run, unit, found, aside)
+    if aside.wrong:
+        facts = {"unitKey": unit.key, "documents": aside.wrong, "keptAt": str(aside.place)}
+        run.tracer.emit("work_unit", "work_unit_documents_put_right", facts, level="error")
+    return f"documents of the unit were altered while it ran: {'; '.join(aside.wrong)}" if aside.wrong else ""
+
+
+def _lease_as_it_was(run: JobRun, unit: jobs.Unit, now: Document | None, aside: _Aside) -> None:
+    held = run.leases.get(unit.key)
+    if held is None or (now is not None and _fixed(now) == _fixed(held)):
+        return
+    place = names.unit_doc(run.job_id, unit.position, unit.key, "lease")
+    aside.move(run.world.store.path(place), "the lease says otherwise than the job" if now else "the lease was gone")
+    run.world.writable_store.write("lease", place, held)
+
+
+def _fixed(lease: Document) -> Document:
+    return {key: value for key, value in lease.items() if key not in OURS_LATER}
+
+
+def _receipt_as_it_was(run: JobRun, unit: jobs.Unit, found: Mapping[str, Document | None], aside: _Aside) -> None:
+    held, now = run.receipts.get(unit.key), found["receipt"]
+    place = names.unit_doc(run.job_id, unit.position, unit.key, "receipt")
+    if held is not None:
+        if now != held:
+            aside.move(run.world.store.path(place), "the receipt says otherwise than the job")
+            run.world.writable_store.write("receipt", place, held)
+        return
+    if now is not None and now["outcome"] in DONE and not _is_on_the_branch(run, unit, now):
+        aside.move(run.world.store.path(place), "a receipt of what was never applied")
+        now = None
+    if now is None and found["intent"] is not None:
+        aside.move(run.world.store.path(place).with_name("intent.json"), "an intent of what was never begun")
+
+
+def _is_on_the_branch(run: JobRun, unit: jobs.Unit, receipt: Document) -> bool:
+    """A unit may have called `patch-apply` itself; then its commit is there, and names it."""
+    ours = f"{run.job['targetAtStart']}..{run.job['integrationRef']}"
+    commit = receipt.get("commit")
+    if commit is None or commit not in run.git.run("rev-list", "--first-parent", ours, "--", ok=None).lines:
+        return False
+    return f"Ktx-Unit: {unit.key}" in run.git.text("show", "--no-patch", "--format=%B", commit).splitlines()
+
+
+class _Aside:
+    """Moves what does not belong there into the quarantine of the job, and keeps what was wrong with each."""
+
+    def __init__(self, run: JobRun, unit: jobs.Unit) -> None:
+        self.store = run.world.writable_store
+        self.wrong: list[str] = []
+        mark = f"documents-{unit.position}-{os.urandom(4).hex()}"
+        self.place = self.store.path(names.quarantine_dir(run.job_id, mark))
+
+    def read(self, relative: str, contract: str) -> Document | None:
+        try:
+            return self.store.read_optional(contract, relative)
+        except (BrokenContract, PermissionError) as error:
+            self.move(self.store.path(relative), getattr(error, "message", "") or str(error))
+            return None
+
+    def other_than_directory(self, relative: str) -> None:
+        """What stands where a unit's folder was: a link there would lead every write of ours out of the store."""
+        path = self.store.path(relative)
+        if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
+            self.move(path, "it is no directory any more")
+            files.make_dirs(path)
+
+    def move(self, path: Path, why: str) -> None:
+        self.wrong.append(f"{path.name}: {why}"[:1000])
+        if not os.path.lexists(path):
+            return
+        files.make_dirs(self.place)
+        os.rename(path, self.place / f"{len(self.wrong)}-{path.name}")  # noqa: PTH104

@@ -15,6 +15,7 @@ from ktxkit.base.errors import Blocked, KtxError
 from ktxkit.store import jobs
 from ktxkit.store.rules import names
 from ktxkit.work import batch, closing, integrate
+from ktxkit.work.job import containment
 from ktxkit.work.job.state import JobRun
 from ktxkit.work.job.unit import UnitEnd, close_or_keep, work
 from ktxkit.work.rules.job_file import UnitPlan, inputs_digest
@@ -102,6 +103,8 @@ class JobLoop:
             except BaseException:
                 self.run.stop.set()  # the pool waits for its threads: they end their commands and return
                 raise
+        for plan in self.run.plan.units:
+            containment.put_right(self.run, self.run.unit(plan))
         return dict(self.schedule.outcomes)
 
     def _start(self, pool: ThreadPoolExecutor) -> None:
@@ -185,6 +188,7 @@ class JobLoop:
         end = self.waiting.pop(node.key)
         if end.receipt is not None:
             outcome = str(end.receipt["outcome"])
+            self.run.receipts[node.key] = end.receipt
             self._close_if_open(self.plans[node.key], outcome)
             self.schedule.settled(node.key, outcome, str(end.receipt.get("after") or end.receipt["before"]))
         else:
@@ -211,6 +215,8 @@ class JobLoop:
                 break
             keys.append(node.key)
         units = [self.run.unit(self.plans[key]) for key in keys]
+        for unit in units:
+            containment.put_right(self.run, unit)
         try:
             self.batched = dict(batch.apply_batch(self.run.world, self.run.job, units, self._options()))
         except Blocked:
@@ -253,8 +259,10 @@ class JobLoop:
         unit = self.run.unit(plan)
         facts = {"unitKey": plan.key, "reason": end.problem, "message": end.message}
         self.run.tracer.emit("work_unit", "work_unit_not_integrated", facts, level="info")
+        containment.put_right(self.run, unit)
         lease = names.unit_doc(self.run.job_id, unit.position, unit.key, "lease")
         if self.run.world.store.exists(lease):
+            self.run.leases.pop(unit.key, None)
             closing.close_unit(self.run.world, self.run.job, unit, "crash")
 
     def _integrate(self, plan: UnitPlan) -> str:
@@ -262,6 +270,8 @@ class JobLoop:
         if self.run.watch:
             self.run.watch.handling(unit)
         self.run.phase = "integration"
+        if plan.key not in self.batched:
+            containment.put_right(self.run, unit)
         try:
             decided = self.batched.get(plan.key)
             if isinstance(decided, KtxError):
@@ -270,6 +280,7 @@ class JobLoop:
                 decided = integrate.apply_unit(self.run.world, self.run.job, unit, options=self._options())
                 self.batched[plan.key] = decided
             outcome = str(decided["outcome"])
+            self.run.receipts[plan.key] = decided
         except Blocked:
             raise
         except KtxError as error:

@@ -273,7 +273,10 @@ def resume(world: World, job_id: str, how: RunOptions) -> JobEnd:
         raise Refused(f"job {job_id} has landed already", where=job["target"], hint=f"job-report --job {job_id}")
     if world.store.exists(names.job_part(job_id, "ingest")):
         raise Refused(f"job {job_id} is an ingestion", hint=f"ingest-run --resume {job_id} continues it")
-    document = world.store.read(FILE, names.job_part(job_id, "job-file"))
+    document = jobs.file_of(world, job)
+    if document is None:
+        hint = f"its units are opened, collected and applied one by one: job-report --job {job_id} shows them"
+        raise CannotRun(f"job {job_id} was made without a job file: there is nothing to resume", hint=hint)
     return execute(world, plan_of(document), job, how, resumed=True)
 
 
@@ -296,6 +299,7 @@ def _executed(world: World, plan: JobPlan, job: Document, how: RunOptions, *, re
     watch = Watch(printer, Guard(world, job["jobId"]))
     run = JobRun(world, plan, job, jobs.tracer(world, job), limit, how.notify, watch, hooks=how.hooks)
     containment.check(world, plan.isolate)
+    jobs.file_of(world, job)  # held from here on, whatever units do to it
     lock = world.writable_store.path(f"locks/run-{run.job_id}.lock")
     with flocked(lock, clock=world.clock, wait=0, what=f"job {run.job_id}"), stopping(run.stop), watch.guarding():
         facts = {"resumed": resumed, "units": len(plan.units), "target": job["target"], "maxParallel": limit}

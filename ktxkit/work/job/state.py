@@ -93,6 +93,8 @@ class JobRun:
     stopped_by: str = ""  # the outcome that stopped the job
     phase: str = "recovery"  # what a failure is reported with
     hooks: Hooks = field(default_factory=Hooks)
+    leases: dict[str, Document] = field(default_factory=dict)  # of open units, as this process wrote them
+    receipts: dict[str, Document] = field(default_factory=dict)  # what this process knows to be decided
 
     @property
     def job_id(self) -> str:
@@ -116,7 +118,7 @@ class JobRun:
                 else:
                     document[key] = value
 
-        self.job = jobs.change(self.world, self.job_id, edit)
+        self.job = jobs.change(self.world, self.job_id, edit, self.job)
 
     def reload(self) -> None:
         """Take the job's document as others have written it."""

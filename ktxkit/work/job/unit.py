@@ -164,6 +164,7 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, diges
     folder = store.path(names.unit_dir(run.job_id, unit.position, unit.key))
     out, err = folder / "stdout.log", folder / "stderr.log"
     began, started = run.world.clock.monotonic(), timestamp(run.world.clock.now())
+    run.leases[unit.key] = lease
     run.notify("unit_started", {"unit": plan.key})
     since = run.watch.started(unit) if run.watch else 0
     with observed(run, plan, unit, lease) as stop, containment.behind(run, unit, lease) as walls:
@@ -177,6 +178,7 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, diges
             limit=plan.step.time_limit,
             stop=stop,
         )
+    altered = containment.put_right(run, unit)
     if ended.reason == "interrupted" and not run.stop.is_set():
         ended = replace(ended, message="it was suspect, without proven progress, and the job file says to stop it")
     place = path_of(lease)
@@ -193,6 +195,10 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, diges
         **({"touched": touched} if touched else {}),
     }
     store.write(RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
+    return UnitEnd(plan.key, "broken_contract", altered) if altered else _judged(run, plan, ended)
+
+
+def _judged(run: JobRun, plan: UnitPlan, ended: unit_process.CommandEnd) -> UnitEnd:
     if ended.reason == "finished":
         problem = run.hooks.judge(run, plan)
         return UnitEnd(plan.key, "failed" if problem else "", problem)
@@ -243,6 +249,7 @@ def _plain(word: str) -> str:
 
 def close_or_keep(run: JobRun, unit: jobs.Unit, outcome: str) -> None:
     """Close a worktree whose change was collected; one that was written to after that is kept, and said."""
+    run.leases.pop(unit.key, None)
     try:
         lease = closing.close_unit(run.world, run.job, unit, outcome)
         if "leftOut" in lease:

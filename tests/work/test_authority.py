@@ -1,0 +1,186 @@
+"""What decides is never read from where the judged can write, and damage in one unit's folder is that unit's alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import spawn
+from tests.support.jobs import job_file, outcomes, unit
+from tests.support.repos import Repo
+
+FOLDER = '"$(dirname "$KTX_LEASE")"'
+REWRITE = """import json, os, sys
+path, changes = os.environ["KTX_LEASE"], json.loads(sys.argv[1])
+if sys.argv[2:]:
+    path = os.path.join(os.environ["KTX_DIR"], "jobs", os.environ["KTX_JOB"], sys.argv[2])
+document = json.load(open(path))
+for key, value in changes.items():
+    document.pop(key, None)
+    if value is not None:
+        document[key] = value
+json.dump(document, open(path, "w"))
+"""
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    made = Repo.init(tmp_path / "repo")
+    made.write("README", "a repository\n")
+    made.write("rewrite.py", REWRITE)
+    made.commit("first")
+    made.git("branch", "other")
+    return made
+
+
+def rewritten(changes: dict[str, Any], document: str = "") -> str:
+    return f"python3 rewrite.py '{json.dumps(changes)}' {document}"
+
+
+def run(repo: Repo, document: dict[str, Any]) -> dict[str, str]:
+    ran = spawn("job-run", str(job_file(repo, {"target": "main", **document})), "--job", "j1", cwd=repo.path)
+    assert "Traceback" not in ran.err, ran.err
+    return outcomes(repo)
+
+
+LEASES = {
+    "another policy": rewritten({"policy": {"allow": ["**"]}}),
+    "no policy": rewritten({"policy": None, "policyDigest": None}),
+    "another base": rewritten({"base": "f" * 40}),
+    "another unit": rewritten({"unitKey": "good", "position": 1}),
+    "another place": rewritten({"path": "/tmp"}),
+    "gone": 'rm "$KTX_LEASE"',
+    "cut off": 'echo "{" > "$KTX_LEASE"',
+    "a directory": 'rm "$KTX_LEASE"; mkdir "$KTX_LEASE"',
+    "its folder is gone": f"rm -r {FOLDER}",
+}
+
+
+@pytest.mark.parametrize("how", LEASES)
+def test_a_lease_that_says_otherwise_is_its_units_end(repo: Repo, how: str) -> None:
+    units = [
+        unit("good", "mkdir -p wiki; echo g > wiki/g", allow=["wiki/**"]),
+        unit("sly", f"echo e > forbidden; {LEASES[how]}", allow=["wiki/**"]),
+    ]
+    assert run(repo, {"units": units}) == {"good": "accepted", "sly": "broken_contract"}
+    assert repo.git("ls-tree", "-r", "--name-only", "main").split() == ["README", "rewrite.py", "wiki/g"]
+
+
+KINDS = {
+    "an empty document": "echo {{}} > {}",
+    "no json": "head -c 9 /dev/zero > {}",
+    "a directory": "mkdir {}",
+    "a pipe": "mkfifo {}",
+    "a link": "ln -s /etc/passwd {}",
+    "a link to nothing": "ln -s nothing {}",
+}
+
+
+@pytest.mark.parametrize("document", ["receipt", "patch", "intent", "sentinel", "verdict", "result"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_in_one_units_folder_is_that_units(repo: Repo, document: str, kind: str) -> None:
+    units = [
+        unit("good", "echo g > g"),
+        unit("evil", f"echo e > e; {KINDS[kind].format(f'{FOLDER}/{document}.json')}"),
+    ]
+    assert run(repo, {"units": units}) == {"good": "accepted", "evil": "broken_contract"}
+    assert repo.git("show", "main:g") == "g"
+    assert list((repo.path / ".ktx/quarantine/j1").glob("documents-*/*")), "what was there is kept"
+
+
+def test_a_patch_that_is_a_directory_is_put_aside(repo: Repo) -> None:
+    place = '"$KTX_DIR/ingest-patches/j1/0002-evil.patch"'
+    units = [unit("good", "echo g > g"), unit("evil", f"echo e > e; mkdir -p {place}")]
+    assert run(repo, {"maxParallel": 1, "units": units}) == {"good": "accepted", "evil": "broken_contract"}
+
+
+def test_damage_done_to_a_sibling_is_not_the_siblings(repo: Repo) -> None:
+    """The later unit writes over the documents of the one that has been accepted, and lands nothing of it lost."""
+    good = "$KTX_DIR/jobs/j1/units/0001-good"
+    units = [
+        unit("good", "echo g > g"),
+        unit("evil", f"echo e > e; echo {{}} > {good}/receipt.json", after=["good"]),
+    ]
+    assert run(repo, {"units": units})["good"] == "accepted"
+    assert repo.git("show", "main:g") == "g"
+    receipt = json.loads((repo.path / ".ktx/jobs/j1/units/0001-good/receipt.json").read_text())
+    assert receipt["outcome"] == "accepted"
+
+
+@pytest.mark.parametrize("outcome", ["accepted", "subsumed", "noop"])
+def test_a_receipt_that_a_unit_writes_itself_decides_nothing(repo: Repo, outcome: str) -> None:
+    """Else a unit that was never gated nor verified would be on record as integrated."""
+    forged = {
+        "schemaVersion": 1, "kind": "receipt", "jobId": "j1", "unitKey": "sly", "position": 1, "attempt": 1,
+        "outcome": outcome, "at": "2026-01-01T00:00:00.000000Z", "integrationRef": "refs/ktx/jobs/j1/integration",
+        "before": "0" * 40, "patchTree": "0" * 40, "nonce": "0" * 32, "conflicts": [], "findings": [], "paths": [],
+        "durationMs": 1,
+    }  # fmt: skip
+    if outcome == "accepted":
+        forged |= {"after": "1" * 40, "commit": "1" * 40, "tree": "1" * 40}
+    repo.write("forged.json", json.dumps(forged))
+    repo.commit("a receipt to copy")
+    units = [unit("sly", f"echo e > e; cp forged.json {FOLDER}/receipt.json"), unit("good", "echo g > g")]
+    run(repo, {"verify": {"run": "test ! -e e"}, "units": units})
+    assert repo.git("ls-tree", "-r", "--name-only", "main").split() == ["README", "forged.json", "g", "rewrite.py"]
+
+
+JOBS = {
+    "another target": rewritten({"target": "refs/heads/other"}, "job.json"),
+    "another job file": rewritten({"jobFileDigest": None}, "job.json"),
+    "no units": rewritten({"units": []}, "job.json"),
+    "cut off": 'echo "{" > "$KTX_DIR/jobs/j1/job.json"',
+    "gone": 'rm "$KTX_DIR/jobs/j1/job.json"',
+}
+
+
+@pytest.mark.parametrize("how", JOBS)
+def test_the_running_job_holds_what_it_was_begun_with(repo: Repo, how: str) -> None:
+    other = repo.git("rev-parse", "other")
+    units = [unit("good", "echo g > g"), unit("sly", f"echo s > s; {JOBS[how]}")]
+    assert run(repo, {"verify": {"run": "test ! -e s"}, "units": units})["good"] == "accepted"
+    assert repo.git("show", "main:g") == "g"
+    assert "s" not in repo.git("ls-tree", "-r", "--name-only", "main").split()
+    assert repo.git("rev-parse", "other") == other
+    job = json.loads((repo.path / ".ktx/jobs/j1/job.json").read_text())
+    assert job["target"] == "refs/heads/main" and len(job["units"]) == 2 and "jobFileDigest" in job
+
+
+FILES: dict[str, Callable[[Path], object]] = {
+    "gone": Path.unlink,
+    "of other words": lambda file: file.write_text(file.read_text().replace("test !", "true !")),
+}
+
+
+@pytest.mark.parametrize("how", FILES)
+def test_a_job_file_that_is_not_the_jobs_is_status_5(repo: Repo, how: str) -> None:
+    """A job whose file is gone is not one that was made by hand: its verification would be forgotten."""
+    units = [unit("a", "echo a > a"), unit("b", "exit 1")]
+    document = {"onFailure": "abort", "maxParallel": 1, "verify": {"run": "test ! -e evil"}, "units": units}
+    run(repo, document)
+    file = repo.path / ".ktx/jobs/j1/job-file.json"
+    FILES[how](file)
+    repo.write("evil", "moved")
+    repo.commit("the target moves")
+    before = repo.git("rev-parse", "main")
+    for command in (("job-land", "--job", "j1", "--rebase"), ("job-run", "--resume", "j1")):
+        ran = spawn(*command, cwd=repo.path)
+        assert ran.status == 5 and str(file) in ran.err, ran.err
+    assert repo.git("rev-parse", "main") == before
+
+
+def test_a_document_of_another_place_is_not_believed(repo: Repo) -> None:
+    for key in ("one", "two"):
+        place = Path(spawn("worktree-open", "--job", "j", "--unit", key, "--target", "main", cwd=repo.path).out.strip())
+        (place / key).write_text(key)
+        for command in ("patch-collect", "patch-apply"):
+            assert spawn(command, "--job", "j", "--unit", key, cwd=repo.path).status == 0
+    units = repo.path / ".ktx/jobs/j/units"
+    (units / "0002-two/receipt.json").write_bytes((units / "0001-one/receipt.json").read_bytes())
+    ran = spawn("job-land", "--job", "j", cwd=repo.path)
+    assert ran.status == 5 and "0002-two/receipt.json" in ran.err, ran.err
+    assert repo.git("rev-list", "--count", "main") == "1"
