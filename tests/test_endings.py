@@ -48,11 +48,10 @@ def alive(mark: Path) -> bool:
     return not endings.ended(int(mark.read_text()))
 
 
-@pytest.mark.parametrize("args", [[], ["-n", "1"]], ids=["alone", "xdist"])
 def test_a_daemon_that_a_test_leaves_fails_it_and_is_killed(
-    inner: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, args: list[str]
+    inner: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    done = inner("def test_a(): daemon('mark')\ndef test_b(): pass\n", *args)
+    done = inner("def test_a(): daemon('mark')\ndef test_b(): pass\n")
     assert "2 passed, 1 error" in done.stdout, done
     assert "the test left processes behind" in done.stdout and "time.sleep(600)" in done.stdout
     assert "ERROR test_inner.py::test_a" in done.stdout and done.returncode == 1

@@ -18,7 +18,7 @@ from ktxkit.app.commands import scripts
 from ktxkit.app.introspection import all_parsers, man_pages
 from ktxkit.base import contracts
 from tests.support.browser import need
-from tests.support.install import ROOT, checked, export, once, venv
+from tests.support.install import ROOT, checked, export, once, pip, venv
 from tests.support.repos import Repo
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -149,14 +149,14 @@ def test_a_gate_of_an_installed_package_is_found(wheel: Path, repo: Repo, tmp_pa
         "    return Answer([Finding('shout', path, 'not so loud', 1, 1, gate='shout') for path in loud], len(paths))\n"
     )
     bin = venv(tmp_path / "venv", wheel)
-    checked(bin / "python", "-m", "pip", "install", "-q", "--no-deps", package)
+    pip(bin, "install", "--no-deps", package)
     repo.write("ktx-gates.yaml", "gates:\n  - gate: shout\n")
     repo.write("a.txt", "LOUD")
     repo.write("b.txt", "soft")
     repo.commit("words")
     done = subprocess.run([bin / "gate-check", "--all"], cwd=repo.path, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "a.txt:1:1: error shout not so loud" in done.stdout + done.stderr, done
-    checked(bin / "python", "-m", "pip", "uninstall", "-q", "-y", "shout")
+    pip(bin, "uninstall", "-y", "shout")
     gone = subprocess.run([bin / "gate-check", "--all"], cwd=repo.path, capture_output=True, text=True, check=False)
     assert gone.returncode == 2 and "no gate named 'shout'" in gone.stderr, gone
 

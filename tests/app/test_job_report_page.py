@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,12 @@ from ktxkit.app import pages
 from ktxkit.base import contracts
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
-from tests.support.browser import browser, violations
+from tests.support.browser import violations
 from tests.support.commands import call
 from tests.support.report_job import report
 from tests.support.repos import Repo
 
 HOSTILE = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,12 @@ import pytest
 
 from ktxkit.base import contracts
 from tests.app.test_job_report_page import opened, shown
-from tests.support.browser import browser, violations
+from tests.support.browser import violations
 from tests.support.commands import Ran, call
 from tests.support.ledgers import PROJECT, Past
 
 HOSTILE = "t.py::x[<img src=x onerror=alert(1)></script>]"
 SCOPED = {"argsSource": "args", "args": ["t.py"], "paths": ["t.py"], "narrowing": []}
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def browser() -> Iterator[Any]:
 
     chromium = need(shutil.which("chromium"), "Debian's chromium")
     with sync_playwright() as driver:
-        flags = ["--no-sandbox", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND"]
+        flags = ["--disable-gpu", "--no-sandbox", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND"]
         opened = driver.chromium.launch(executable_path=chromium, args=flags)
         try:
             yield opened

@@ -68,6 +68,11 @@ def checked(*argv: str | Path, cwd: Path | None = None, env: dict[str, str] | No
 
 def venv(place: Path, *packages: str | Path) -> Path:
     """A fresh environment with these packages installed; returns its bin directory."""
-    checked(sys.executable, "-m", "venv", place)
-    checked(place / "bin" / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages)
+    checked(sys.executable, "-m", "venv", "--without-pip", place)
+    pip(place / "bin", "install", *packages)
     return place / "bin"
+
+
+def pip(bin: Path, *args: str | Path) -> None:
+    """Our pip on an environment that has none: installing one there would take longer than all that it installs."""
+    checked(sys.executable, "-m", "pip", "--python", bin / "python", *args, "-q", "--disable-pip-version-check")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import Ran, spawn
+from tests.support.commands import Ran, call
 from tests.support.data import CASES as FOLDER
 
 CASES = sorted((FOLDER / "patch").glob("[0-9A-Z]*.sh"))
@@ -63,8 +63,10 @@ def run(built: Built, where: str, name: str, *args: str) -> Ran:
     """The command as the user of the case would run it: own HOME and configuration, exported variables and all."""
     home = built.work / "home"
     env = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "GIT_CONFIG_GLOBAL": str(home / ".gitconfig")}
-    place = built.work / where / built.subdir
-    return spawn(name, "-C", place, "--json", *args, cwd=place, env={**env, **built.env})
+    with pytest.MonkeyPatch.context() as patched:
+        for variable, value in {**env, **built.env}.items():
+            patched.setenv(variable, value)
+        return call(name, "--json", *args, cwd=built.work / where / built.subdir)
 
 
 def collect(built: Built) -> Ran:
