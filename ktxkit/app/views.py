@@ -16,7 +16,7 @@ import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.app import cli
 from ktxkit.app.cli import Result
@@ -27,6 +27,9 @@ from ktxkit.base.rules.text import plural, printable
 from ktxkit.store import jobs
 from ktxkit.store.leases import LEASE, LeaseLocation, all_locations, lease_here
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import ObserverStatus
 
 
 def location(world: World, name: str, job: str | None, unit: str | None) -> LeaseLocation:
@@ -115,7 +118,7 @@ def _how(row: Document) -> str:
 
 
 TICK = 1.0  # seconds between two looks
-Looks = list[tuple[str, Mapping[str, Any] | str]]
+Looks = list[tuple[str, "ObserverStatus | str"]]
 
 
 def watch(args: argparse.Namespace, world: World) -> cli.Result:
@@ -128,7 +131,7 @@ def watch(args: argparse.Namespace, world: World) -> cli.Result:
         for now in _screen(world, one, args.job) if _redrawn() else _plain(world, one, args.job):
             last = now
     status = last[0][1] if one is not None and last else None
-    if isinstance(status, dict):
+    if status is not None and not isinstance(status, str):
         from ktxkit.observer import status as observer_text
 
         return cli.Result(**observer_text.facts(status))

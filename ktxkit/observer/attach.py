@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ktxkit.base import files, removal
 from ktxkit.base.clock import timestamp
@@ -34,6 +35,9 @@ from ktxkit.observer.rules.status import LeaseValidity, lease_validity
 from ktxkit.observer.scanned import Level, Scan, ScanSubject
 from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of
 from ktxkit.store.rules import names
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import ObserverBaseline, ObserverStatusProcess
 
 MISSING, LINK, REPLACED, CONTROL = "root_missing", "root_is_a_link", "root_replaced", "control_mismatch"
 
@@ -109,7 +113,7 @@ class ScanBasis:
     because: str = ""
 
 
-def snapshot_of(attempt: ObserverAttempt, baseline: Document) -> ScanBasis:
+def snapshot_of(attempt: ObserverAttempt, baseline: ObserverBaseline) -> ScanBasis:
     """From the baseline's documents. Raises BrokenContract where they do not fit each other."""
     gitlinks = {path_bytes(item): item["commit"] for item in baseline["gitlinks"]}
     remote = _remote(attempt)
@@ -177,7 +181,7 @@ class Liveness:
     def alive(self) -> bool:
         return self.count > 0
 
-    def document(self) -> dict[str, int | bool]:
+    def document(self) -> ObserverStatusProcess:
         return {"alive": self.alive, "count": self.count, "cpuMs": self.cpu_ms}
 
 
@@ -225,7 +229,7 @@ class Attached:
 
     attempt: ObserverAttempt
     taken: ScanBasis
-    baseline: Document
+    baseline: ObserverBaseline
     fresh: bool
     damage: str = ""
     scan: Scan | None = None
@@ -258,7 +262,7 @@ def attach(
     return Attached(attempt, snapshot_of(attempt, baseline), baseline, fresh, damage, found)
 
 
-def trusted_baseline(attempt: ObserverAttempt) -> Document | None:
+def trusted_baseline(attempt: ObserverAttempt) -> ObserverBaseline | None:
     """The baseline's document, or None: where there is none yet, and where (`because`) something cannot be trusted."""
     attempt.because = attempt.chain.problem
     if attempt.because or not attempt.chain.records:
@@ -285,7 +289,7 @@ def _new_segment(attempt: ObserverAttempt) -> ObserverAttempt:
     return made
 
 
-def _found(attempt: ObserverAttempt) -> Document:
+def _found(attempt: ObserverAttempt) -> ObserverBaseline:
     baseline = attempt.read_baseline()
     if baseline is None:
         raise BrokenContract(
@@ -331,7 +335,7 @@ def _must_be_whole(attempt: ObserverAttempt) -> None:
         )
 
 
-def _first(attempt: ObserverAttempt, settings: Settings) -> tuple[Document, Scan | None]:
+def _first(attempt: ObserverAttempt, settings: Settings) -> tuple[ObserverBaseline, Scan | None]:
     """Take the baseline: manifest, tracked set, document, record, anchor; in this order, each flushed.
 
     Returns its document, and its scan where nothing moved in it.
@@ -386,10 +390,12 @@ def _whole_scan(attempt: ObserverAttempt, taken: ScanBasis) -> Scan:
     raise AssertionError("the last try returns")
 
 
-def _document(attempt: ObserverAttempt, taken: ScanBasis, found: Scan, line: Timeline, *, known: bool) -> Document:
+def _document(
+    attempt: ObserverAttempt, taken: ScanBasis, found: Scan, line: Timeline, *, known: bool
+) -> ObserverBaseline:
     policy = attempt.policy
     clock = {"boot": line.reading.boot, "bootNs": line.reading.boot_ns, "wallNs": line.reading.wall_ns}
-    made = {
+    made: dict[str, Any] = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": BASELINE,
         "at": timestamp(attempt.world.clock.now()),
@@ -410,13 +416,13 @@ def _document(attempt: ObserverAttempt, taken: ScanBasis, found: Scan, line: Tim
         made |= {"partial": True, "unstable": [path_fields(path) for path in found.unstable]}
     if found.holds:
         made["holds"] = [{**path_fields(hold.path), "reason": hold.reason} for hold in found.holds]
-    return made
+    return cast("ObserverBaseline", made)  # writing judges it
 
 
-def _body(attempt: ObserverAttempt, document: Document, known: bool) -> Document:
+def _body(attempt: ObserverAttempt, document: ObserverBaseline, known: bool) -> dict[str, Any]:
     """What the baseline's record says of it, and of the journal before it."""
-    same = ("settings", "pathPolicyDigest", "trackedDigest", "entries", "baselineTime", "partial")
-    body = {key: document[key] for key in same if key in document}
+    same: Final = ("settings", "pathPolicyDigest", "trackedDigest", "entries", "baselineTime", "partial")
+    body: dict[str, Any] = {key: document[key] for key in same if key in document}
     anchor = Anchor.of(attempt.lease)
     if not known:
         body["holds"] = [f"journal_{attempt.because or 'missing'}", "baseline_time_unknown"]

@@ -18,11 +18,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ktxkit.base import contracts, files
+from ktxkit.base import contracts, files, kinds
 from ktxkit.base.clock import Clock
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked, BrokenContract, Refused
 from ktxkit.base.lock import flocked
 from ktxkit.base.unit_process import MARK
@@ -40,6 +40,9 @@ from ktxkit.store.rules import names
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store.world import World
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import ActivityRecord, ObserverBaseline, ObserverDomain, ObserverState
+
 CONTRACT = "observation"
 FAILED = ".flush-failed"
 
@@ -51,7 +54,7 @@ class JournalSegment:
     path: Path
     segment: int
     clock: Clock
-    records: list[Document] = field(default_factory=list)
+    records: list[ActivityRecord] = field(default_factory=list)
     problem: str = ""
     where: str = ""
     _offset: int = 0  # bytes that were read and checked
@@ -112,7 +115,7 @@ class JournalSegment:
         if not line.endswith(b"\n"):
             return "no end of line"
         try:
-            record = contracts.loads(CONTRACT, line[:-1], f"{self.path}:{len(self.records) + 1}")
+            record = contracts.loads(kinds.OBSERVATION, line[:-1], f"{self.path}:{len(self.records) + 1}")
         except BrokenContract as error:
             return error.message
         problem = link_problem(record, len(self.records) + 1, self.head)
@@ -125,13 +128,13 @@ class JournalSegment:
     def _wrong(self, problem: str, where: str) -> None:
         self.problem, self.where = problem, where
 
-    def append(self, made: Sequence[Document]) -> None:
+    def append(self, made: Sequence[ActivityRecord]) -> None:
         """Append linked records and flush them. The lock is held and there is no problem.
 
         Raises OSError where nothing was written, Blocked where it cannot be known whether it is on the disk.
         """
         assert not self.problem, self.problem
-        block = b"".join(contracts.line(CONTRACT, record, str(self.path)) for record in made)
+        block = b"".join(contracts.line(kinds.OBSERVATION, record, str(self.path)) for record in made)
         self._cut_torn()
         fresh = not self.path.exists()
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, files.PRIVATE_FILE)
@@ -244,7 +247,7 @@ class ObserverAttempt:
         return self.state
 
     @property
-    def domain(self) -> dict[str, Any]:
+    def domain(self) -> ObserverDomain:
         return domain_of(self.lease, self.epoch or self.state.epoch)
 
     def lease_now(self) -> Document | None:
@@ -270,13 +273,15 @@ class ObserverAttempt:
 
     # -- records ----------------------------------------------------------------------------------------------------
 
-    def record(self, event: str, when: When, body: Document, after: Document | None = None) -> Document:
+    def record(
+        self, event: str, when: When, body: Mapping[str, Any], after: ActivityRecord | None = None
+    ) -> ActivityRecord:
         """A record for the end of the chain, or behind another one that is not appended yet."""
         seq, prev = (after["seq"], after["hash"]) if after else (len(self.chain.records), self.chain.head)
         full = {"event": event, "domain": self.domain, **when.document(), **body}
         return r.linked(full, seq + 1, prev, self.chain.segment)
 
-    def append(self, made: list[Document]) -> None:
+    def append(self, made: list[ActivityRecord]) -> None:
         """Append under the chain's lock (which is held), and take it into the state."""
         self.chain.append(made)
         self.fold()
@@ -302,21 +307,20 @@ class ObserverAttempt:
 
     # -- files ------------------------------------------------------------------------------------------------------
 
-    def read_baseline(self) -> Document | None:
-        return self.world.store.read_optional(BASELINE, names.observer_file(self.name, "baseline.json"))
+    def read_baseline(self) -> ObserverBaseline | None:
+        return self.world.store.read_optional(kinds.OBSERVER_BASELINE, names.observer_file(self.name, "baseline.json"))
 
-    def read_state(self) -> Document | None:
+    def read_state(self) -> ObserverState | None:
         """What the observer saw last, or None where that is damaged: it is derived, and made anew."""
         try:
-            return self.world.store.read_optional(STATE, names.observer_file(self.name, "state.json"))
+            return self.world.store.read_optional(kinds.OBSERVER_STATE, names.observer_file(self.name, "state.json"))
         except BrokenContract:
             return None
 
-    def write_state(self, document: Document) -> None:
-        full = {"schemaVersion": SCHEMA_VERSION, "kind": STATE, **document}
-        self.world.writable_store.write(STATE, names.observer_file(self.name, "state.json"), full)
+    def write_state(self, document: ObserverState) -> None:
+        self.world.writable_store.write(kinds.OBSERVER_STATE, names.observer_file(self.name, "state.json"), document)
 
-    def tracked(self, baseline: Document) -> Tracked:
+    def tracked(self, baseline: ObserverBaseline) -> Tracked:
         """The tracked set of the baseline. Raises BrokenContract where it is not the one that the baseline names."""
         found = Tracked(files.read(self.path("tracked")))
         if found.digest != baseline["trackedDigest"]:
@@ -365,7 +369,7 @@ def record_proof(
     phase: str = "",
     nonce: str | None = None,
     fence: int | None = None,
-) -> Document | None:
+) -> ActivityRecord | None:
     """Record proven progress; returns the record, or None where the attempt is not observed or the receipt is known.
 
     `receipt` identifies what happened (1 to 200 characters): the same one counts once. The caller shows that it is the
@@ -381,7 +385,7 @@ def record_proof(
         return None
     said = {key: text[:TEXT] for key, text in {"id": receipt, "what": what, "phase": phase}.items() if text}
 
-    def made(attempt: ObserverAttempt, when: When) -> Document | None:
+    def made(attempt: ObserverAttempt, when: When) -> ActivityRecord | None:
         state = attempt.state
         is_leased = lease_validity(attempt.domain, attempt.lease_now()) is LeaseValidity.CURRENT
         if state.authority != "current" or not is_leased:
@@ -420,10 +424,10 @@ def _must_be_the_attempt(
         )
 
 
-Make = Callable[[ObserverAttempt, When], Document | None]
+Make = Callable[[ObserverAttempt, When], "ActivityRecord | None"]
 
 
-def append(attempt: ObserverAttempt, make: Make, source: str = "lifecycle") -> Document | None:
+def append(attempt: ObserverAttempt, make: Make, source: str = "lifecycle") -> ActivityRecord | None:
     """Append one record, made under the chain's lock from its last state; anchor it."""
     with attempt.chain.locked(Anchor.of(attempt.lease_now())):
         attempt.fold()
@@ -456,5 +460,7 @@ def preserved(attempt: ObserverAttempt, ref: str) -> None:
     append(attempt, lambda a, when: _once(a, a.state.quarantined, r.PRESERVED, when, body))
 
 
-def _once(attempt: ObserverAttempt, wanted: bool, event: str, when: When, body: Mapping[str, Any]) -> Document | None:
+def _once(
+    attempt: ObserverAttempt, wanted: bool, event: str, when: When, body: Mapping[str, Any]
+) -> ActivityRecord | None:
     return attempt.record(event, when, dict(body)) if wanted else None

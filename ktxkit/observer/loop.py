@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import process
 from ktxkit.observer import attach as root_
@@ -14,6 +14,10 @@ from ktxkit.observer.rules.clocks import deadlines
 from ktxkit.observer.rules.status import LeaseValidity
 from ktxkit.observer.scanned import Level
 from ktxkit.observer.watch import Churn, Watcher, WatchFailed
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import ChurnCount
+    from ktxkit.observer.reconcile import ObserverOfState
 
 MILLISECOND = 1_000_000
 EVENT_GAP = 500 * MILLISECOND  # between two looks that events ask for: a busy writer gets two records a second
@@ -40,7 +44,7 @@ class ObserverLoop:
     def __post_init__(self) -> None:
         self.reconciler = Reconciler(self.attached, self.describe, self._on_directory, self._on_pruned)
         self._policy = self.attempt.policy
-        self._owner = process.this_owner().document()
+        self._owner: Any = process.this_owner().document()
         if not self.attached.taken.reliable:
             self.degraded = self.attached.taken.because
         elif not self.wanted:
@@ -95,16 +99,16 @@ class ObserverLoop:
         found = self._policy.classify(path, tracked=path in tracked)
         return "" if found.candidate else found.reason
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> ObserverOfState:
         """What the state document says of this observer."""
-        made: dict[str, Any] = {"owner": self._owner, "mode": "poll-only" if self.degraded else "event+reconcile"}
+        made: ObserverOfState = {"owner": self._owner, "mode": "poll-only" if self.degraded else "event+reconcile"}
         if self.degraded:
             made["modeReason"] = self.degraded[:400]
         if self.watcher is not None and self.churn is not None:
-            counts = {reason: {"count": count} for reason, count in self.watcher.churn.items()}
+            counts: dict[str, ChurnCount] = {reason: {"count": count} for reason, count in self.watcher.churn.items()}
             for reason, found in self.churn.counts.items():
-                total = counts.get(reason, {"count": 0})["count"] + found.count
-                counts[reason] = {"count": total, **({"atLeast": True} if found.at_least else {})}
+                total = (counts[reason]["count"] if reason in counts else 0) + found.count
+                counts[reason] = {"count": total, "atLeast": True} if found.at_least else {"count": total}
             made |= {"churn": counts, "overflows": self.watcher.overflows}
         return made
 

@@ -24,6 +24,7 @@ from ktxkit.store.leases import LeaseLocation, path_of
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
+    from ktxkit.base.documents import ActivityRecord, ObserverStatus
     from ktxkit.observer.loop import ObserverLoop
 
 __all__ = ["UnitObserver", "once", "preserve", "record_proof", "sealing_hold", "status", "watch"]
@@ -31,14 +32,14 @@ __all__ = ["UnitObserver", "once", "preserve", "record_proof", "sealing_hold", "
 STEP = 1.0  # seconds that one step of a watch may wait
 
 
-def status(place: LeaseLocation, lease: Document) -> Document:
+def status(place: LeaseLocation, lease: Document) -> ObserverStatus:
     """The attempt's status document; nothing is changed."""
     attempt = ObserverAttempt.of(place, lease)
     trusted_baseline(attempt)
     return observer_status.of(attempt, attempt.because)
 
 
-def _told(attached: Attached) -> Document:
+def _told(attached: Attached) -> ObserverStatus:
     """The status at the end of a look; damage that it found is marked, though a new segment has begun."""
     made = observer_status.of(attached.attempt)
     if attached.damage and "lost" in made["journal"]:
@@ -48,7 +49,7 @@ def _told(attached: Attached) -> Document:
 
 def once(
     place: LeaseLocation, lease: Document, level: Level, settings: Settings | None = None
-) -> tuple[Document, Reconciliation]:
+) -> tuple[ObserverStatus, Reconciliation]:
     """Reconcile once: attach where nobody has, look, and return the status with what was seen."""
     attached = attach(place, lease, settings, bump=False)
     seen = Reconciler(attached).begin("manual", level)
@@ -59,12 +60,12 @@ def watch(
     place: LeaseLocation,
     lease: Document,
     stop: threading.Event,
-    tell: Callable[[Document], None],
+    tell: Callable[[ActivityRecord], None],
     *,
     settings: Settings | None = None,
     native: bool = True,
     seconds: float | None = None,
-) -> Document:
+) -> ObserverStatus:
     """Watch until `stop`, the attempt is over, another observer takes over, or `seconds` have passed.
 
     `tell` gets each record that was appended. Returns the status at the end.
@@ -128,12 +129,12 @@ class UnitObserver:
             attempt = self.loop.attempt
             return observer_status.verdict(attempt, self.loop.now)
 
-    def status(self) -> Document:
+    def status(self) -> ObserverStatus:
         """The status document."""
         with self._lock:
             return observer_status.of(self.loop.attempt)
 
-    def stop(self, *, reaped: bool = True, reason: str = "command_ended") -> Document:
+    def stop(self, *, reaped: bool = True, reason: str = "command_ended") -> ObserverStatus:
         """Read everything a last time, end the attempt's authority, and let go; returns the status.
 
         `reaped`: every process of the command is proven to have ended. What changes after this is late.
@@ -169,7 +170,7 @@ def sealing_hold(place: LeaseLocation, lease: Document) -> str:
     return ""
 
 
-def preserve(place: LeaseLocation, lease: Document) -> tuple[Document, str]:
+def preserve(place: LeaseLocation, lease: Document) -> tuple[ObserverStatus, str]:
     """Keep what is in the worktree at an attic ref, so that late writes may be let go; returns the status and the ref.
 
     Raises Refused where something in it cannot be kept. Nothing is credited to anybody by this.

@@ -7,11 +7,11 @@ anything of it, so that a crash between them repeats neither its sequence nor it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ktxkit.base.contracts import Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract
 from ktxkit.base.rules.text import path_fields
 from ktxkit.observer import attach as root_
@@ -27,6 +27,37 @@ from ktxkit.observer.rules.status import LeaseValidity, lease_validity
 from ktxkit.observer.scanned import Hints, Level, OnDirectory, OnPruned, Scan
 from ktxkit.store.path_policy import excluded_here
 
+if TYPE_CHECKING:
+    from typing import NotRequired, TypedDict
+
+    from ktxkit.base.documents import (
+        ActivityRecord,
+        ChurnCount,
+        HeldPaths,
+        ObserverState,
+        ObserverStateMode,
+        OwnerProcess,
+        UnstablePaths,
+    )
+
+    class ObserverOfState(TypedDict):
+        """The part of a state that tells of the observer itself."""
+
+        mode: ObserverStateMode
+        modeReason: NotRequired[str]
+        owner: NotRequired[OwnerProcess]
+        overflows: NotRequired[int]
+        churn: NotRequired[dict[str, ChurnCount]]
+
+    class FoundOfState(TypedDict):
+        """The part of a state that tells what a scan found."""
+
+        entries: int
+        holds: HeldPaths
+        excluded: dict[str, int]
+        unstable: NotRequired[UnstablePaths]
+
+
 ROUNDS = 4  # scans that another observer may make void, one after the other
 
 
@@ -38,7 +69,7 @@ class Reconciliation:
     ruling: ClockRuling | None = None
     found: Scan | None = None
     problem: str = ""
-    appended: list[Document] = field(default_factory=list)
+    appended: list[ActivityRecord] = field(default_factory=list)
 
 
 @dataclass
@@ -46,7 +77,7 @@ class Reconciler:
     """Reconciles one attempt. `describe` gives what the caller's observer says of itself for the state document."""
 
     attached: Attached
-    describe: Callable[[], Mapping[str, Any]] = lambda: {"mode": "once"}
+    describe: Callable[[], ObserverOfState] = lambda: {"mode": "once"}
     on_directory: OnDirectory | None = None
     on_pruned: OnPruned | None = None
     last_look: int | None = None
@@ -156,7 +187,7 @@ class Reconciler:
         attempt, state = self.attempt, self.attempt.state
         seen.standing = self._standing()
         when = When(attempt.line_now(), source, level.value)
-        made: list[Document] = []
+        made: list[ActivityRecord] = []
         if seen.standing is LeaseValidity.REVOKED and state.authority == "current":
             made.append(attempt.record(r.FENCE, When(when.line, "lifecycle"), {"reason": seen.standing.value}))
         made += self._holds(seen, when, made)
@@ -167,7 +198,7 @@ class Reconciler:
             attempt.append(made)
         seen.appended = made
 
-    def _holds(self, seen: Reconciliation, when: When, before: list[Document]) -> list[Document]:
+    def _holds(self, seen: Reconciliation, when: When, before: list[ActivityRecord]) -> list[ActivityRecord]:
         """That the attempt as a whole cannot be judged, or can be again; journal problems stay."""
         state = self.attempt.state
         kept = [hold for hold in state.holds if hold.startswith(("journal_", "baseline_"))]
@@ -177,7 +208,7 @@ class Reconciler:
             return []
         return [self.attempt.record(r.HOLD, when, {"holds": now}, before[-1] if before else None)]
 
-    def _change(self, seen: Reconciliation, when: When, before: list[Document]) -> list[Document]:
+    def _change(self, seen: Reconciliation, when: When, before: list[ActivityRecord]) -> list[ActivityRecord]:
         attempt, state, found = self.attempt, self.attempt.state, seen.found
         assert found is not None
         sighting = Sighting(
@@ -209,7 +240,7 @@ class Reconciler:
         changes = found.changes if exact or len(stored) else []  # against nothing, everything would be new
         return Delta(self.attempt.state.manifest, found.stored.digest, changes, exact)
 
-    def _suspect(self, seen: Reconciliation, when: When, before: list[Document]) -> list[Document]:
+    def _suspect(self, seen: Reconciliation, when: When, before: list[ActivityRecord]) -> list[ActivityRecord]:
         """That the deadline has come: once for each deadline, and only after everything was read."""
         state = self.attempt.state
         window = seen.ruling.window if seen.ruling else state.window
@@ -237,10 +268,13 @@ class Reconciler:
         attempt.anchor_if_free()
         attempt.write_state(self._state(seen, line, level))
 
-    def _state(self, seen: Reconciliation, line: Timeline, level: Level) -> Document:
+    def _state(self, seen: Reconciliation, line: Timeline, level: Level) -> ObserverState:
         attempt, reading = self.attempt, line.reading
-        old = attempt.read_state() or {}
-        made: Document = {
+        old = attempt.read_state()
+        own = self._described(old)
+        made: ObserverState = {
+            "schemaVersion": SCHEMA_VERSION,
+            "kind": "observer-state",
             "segment": attempt.chain.segment,
             "seq": len(attempt.chain.records),
             "head": attempt.chain.head,
@@ -252,22 +286,31 @@ class Reconciler:
             "sinceContent": self.since_content,
             "lastLevel": level.value,
             "drift": self._drift(),
-            **self._described(old),
+            "mode": own["mode"],
         }
+        for key in ("modeReason", "owner", "overflows", "churn"):
+            if key in own:
+                made[key] = own[key]
         if self.last_look is not None:
             made["lastReconcileNs"] = self.last_look
         if seen.found is not None:
-            made |= _found_document(seen.found, old, line.at)
-        else:
-            made |= {key: old[key] for key in ("entries", "holds", "unstable", "excluded") if key in old}
+            found = _found_document(seen.found, old, line.at)
+            for part in ("entries", "holds", "unstable", "excluded"):
+                if part in found:
+                    made[part] = found[part]
+        elif old is not None:
+            for before in ("entries", "holds", "unstable", "excluded"):
+                if before in old:
+                    made[before] = old[before]
         return made
 
-    def _described(self, old: Document) -> Document:
+    def _described(self, old: ObserverState | None) -> ObserverOfState:
         """What the observer says of itself. One look does not take a watcher's place."""
-        own = dict(self.describe())
-        if own["mode"] == "once":
-            kept = ("mode", "modeReason", "owner", "overflows", "churn")
-            return own | {key: old[key] for key in kept if key in old}
+        own = self.describe().copy()
+        if own["mode"] == "once" and old is not None:
+            for key in ("mode", "modeReason", "owner", "overflows", "churn"):
+                if key in old:
+                    own[key] = old[key]
         return own
 
     def _drift(self) -> list[str]:
@@ -279,23 +322,24 @@ class Reconciler:
         return [] if had or (not now and not then) else ["info_exclude_changed"]
 
 
-def _found_document(found: Scan, old: Document, now: int) -> Document:
-    made: Document = {
+def _found_document(found: Scan, old: ObserverState | None, now: int) -> FoundOfState:
+    held: list[Any] = [{**path_fields(hold.path), "reason": hold.reason} for hold in found.holds]
+    made: FoundOfState = {
         "entries": len(found.stored),
-        "holds": {
-            "count": found.held,
-            "paths": [{**path_fields(hold.path), "reason": hold.reason} for hold in found.holds],
-        },
+        "holds": {"count": found.held, "paths": held},
         "excluded": dict(sorted(found.excluded.items())),
     }
-    if found.level is Level.HINT:
-        made |= {key: old[key] for key in ("holds", "excluded") if key in old}
+    if found.level is Level.HINT and old is not None:
+        for key in ("holds", "excluded"):
+            if key in old:
+                made[key] = old[key]
     if found.partial:
-        before = old.get("unstable", {"sinceNs": now, "scans": 0})
+        before = old.get("unstable") if old is not None else None
+        unstable: list[Any] = [path_fields(path) for path in found.unstable]
         made["unstable"] = {
             "count": found.unstable_count,
-            "paths": [path_fields(path) for path in found.unstable],
-            "sinceNs": before["sinceNs"],
-            "scans": before["scans"] + 1,
+            "paths": unstable,
+            "sinceNs": before["sinceNs"] if before is not None else now,
+            "scans": before["scans"] + 1 if before is not None else 1,
         }
     return made

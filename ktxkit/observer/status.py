@@ -6,7 +6,7 @@ What the observer's two commands share: settings from options, a result from a s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ktxkit.base import process
 from ktxkit.base.clock import timestamp
@@ -22,20 +22,38 @@ from ktxkit.observer.rules.records import rfc3339
 from ktxkit.observer.rules.status import lease_validity, lines, record_line
 from ktxkit.store.leases import LEASE, LeaseLocation, path_of, unit_options
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import (
+        ActivityRecord,
+        BaselineTime,
+        LateWrite,
+        ObserverState,
+        ObserverStatus,
+        ObserverStatusActivity,
+        ObserverStatusDeadlines,
+        ObserverStatusJournal,
+        ObserverStatusLateWrites,
+        ObserverStatusObserver,
+        ObserverStatusObserverMode,
+        ObserverStatusProven,
+        ObserverStatusVerdict,
+    )
+    from ktxkit.observer.rules.status import ObserverClocks
+
 CONTRACT = "observer-status"
 MILLISECOND = 1_000_000
 
 
-def of(attempt: ObserverAttempt, damage: str = "") -> Document:
+def of(attempt: ObserverAttempt, damage: str = "") -> ObserverStatus:
     """The status document. A chain with a problem is told; its last trusted state is not taken for the present.
 
     `damage`: what is wrong beside the chain, as with the baseline's own files.
     """
     state, now = attempt.state, attempt.line_now().at
     seen = attempt.read_state()
-    made: Document = {
+    made: ObserverStatus = {
         "schemaVersion": SCHEMA_VERSION,
-        "kind": CONTRACT,
+        "kind": "observer-status",
         "at": timestamp(attempt.world.clock.now()),
         "verdict": "unknown" if damage else verdict(attempt, now),
         "authority": state.authority,
@@ -48,11 +66,12 @@ def of(attempt: ObserverAttempt, damage: str = "") -> Document:
         "lateWrites": _late(state),
         "journal": _journal(attempt, damage),
         "process": attach.look(attempt.lease["nonce"], path_of(attempt.lease)).document(),
+        "next": {"action": ""},  # it follows from the rest
     }
     if state.holds:
         made["attemptHolds"] = list(state.holds)
     if state.seq:
-        known = "known" if state.baseline_known else "unknown"
+        known: BaselineTime = "known" if state.baseline_known else "unknown"
         made |= {"manifest": state.manifest, "baseline": {"baselineTime": known, "at": rfc3339(state.baseline_at)}}
     if "pathPolicyDigest" in attempt.lease:
         made["pathPolicyDigest"] = attempt.lease["pathPolicyDigest"]
@@ -60,12 +79,16 @@ def of(attempt: ObserverAttempt, damage: str = "") -> Document:
     return made
 
 
-def clocks(attempt: ObserverAttempt) -> Document:
+def clocks(attempt: ObserverAttempt) -> ObserverClocks:
     """Both clocks as they stood at the last record, with what moved them: for a report of what is over."""
     state, now = attempt.state, attempt.line_now().at
-    made: Document = {"authority": state.authority, "activity": _activity(state, now), "proven": _proven(state, now)}
-    made["observer"] = _observer(attempt, attempt.read_state(), now)
-    made["lateWrites"] = _late(state)
+    made: ObserverClocks = {
+        "authority": state.authority,
+        "activity": _activity(state, now),
+        "proven": _proven(state, now),
+        "observer": _observer(attempt, attempt.read_state(), now),
+        "lateWrites": _late(state),
+    }
     if state.suspect_since is not None:
         made["suspectSince"] = rfc3339(state.suspect_since)
     if attempt.chain.problem:
@@ -73,7 +96,7 @@ def clocks(attempt: ObserverAttempt) -> Document:
     return made
 
 
-def verdict(attempt: ObserverAttempt, now: int) -> str:
+def verdict(attempt: ObserverAttempt, now: int) -> ObserverStatusVerdict:
     """`suspect` only where it was judged after everything was read; `unknown` where there is nothing to judge by."""
     state = attempt.state
     if attempt.chain.problem or not state.seq or not state.window.known:
@@ -84,33 +107,43 @@ def verdict(attempt: ObserverAttempt, now: int) -> str:
     return "suspect" if state.suspect_since == due else "unknown"
 
 
-def _activity(state: ObserverProjection, now: int) -> Document:
-    made: Document = {"contentSeq": state.content_seq, "label": "observed/unproven"}
+def _activity(state: ObserverProjection, now: int) -> ObserverStatusActivity:
+    made: ObserverStatusActivity = {"contentSeq": state.content_seq, "label": "observed/unproven"}
     record = state.last_activity
     if record is None:
         return made
-    same = ("changedCount", "changes", "byteDelta", "counted", "reason", "source")
-    return {**made, **{key: record[key] for key in same if key in record}, **_when(record, now)}
+    for key in ("changedCount", "changes", "byteDelta", "counted", "reason", "source"):
+        if key in record:
+            made[key] = record[key]
+    made |= {"at": rfc3339(record["timelineNs"]), "agoMs": _ago(record, now)}
+    return made
 
 
-def _when(record: Any, now: int) -> Document:
-    return {"at": rfc3339(record["timelineNs"]), "agoMs": max(0, now - record["timelineNs"]) // MILLISECOND}
+def _ago(record: ActivityRecord, now: int) -> int:
+    return max(0, now - record["timelineNs"]) // MILLISECOND
 
 
-def _proven(state: ObserverProjection, now: int) -> Document:
-    made: Document = {"proofSeq": state.window.proof_seq if state.window.known else 0, "label": "proven"}
+def _proven(state: ObserverProjection, now: int) -> ObserverStatusProven:
+    made: ObserverStatusProven = {"proofSeq": state.window.proof_seq if state.window.known else 0, "label": "proven"}
     record = state.last_proof
     if record is None:
         return made
     receipt = record["receipt"]
-    made |= {"receipt": receipt["id"], **({"what": receipt["what"]} if "what" in receipt else {})}
-    return {**made, **_when(record, now)}
+    made["receipt"] = receipt["id"]
+    if "what" in receipt:
+        made["what"] = receipt["what"]
+    made |= {"at": rfc3339(record["timelineNs"]), "agoMs": _ago(record, now)}
+    return made
 
 
-def deadline_facts(state: ObserverProjection, now: int) -> Document:
+def deadline_facts(state: ObserverProjection, now: int) -> ObserverStatusDeadlines:
     """Settings, and where the window stands."""
     settings: Settings = state.settings
-    made: Document = {"silenceMs": settings.silence_ms, "graceMs": settings.grace_ms, "capMs": settings.cap_ms}
+    made: ObserverStatusDeadlines = {
+        "silenceMs": settings.silence_ms,
+        "graceMs": settings.grace_ms,
+        "capMs": settings.cap_ms,
+    }
     if not state.window.known:
         return made
     found = deadlines(state.window, settings)
@@ -131,60 +164,73 @@ def _milliseconds(nanoseconds: int) -> int:
     return nanoseconds // MILLISECOND if nanoseconds >= 0 else -(-nanoseconds // MILLISECOND)
 
 
-def _observer(attempt: ObserverAttempt, seen: Document | None, now: int) -> Document:
+def _observer(attempt: ObserverAttempt, seen: ObserverState | None, now: int) -> ObserverStatusObserver:
     if seen is None:
         return {"health": "unwatched", "mode": "poll-only", "reason": "no observer has looked yet"}
-    same = ("lastLevel", "overflows", "unstable", "holds", "excluded", "drift", "entries")
-    made = {key: seen[key] for key in same if key in seen} | {"epoch": attempt.state.epoch}
+    made = _health(attempt, seen, now)
+    for key in ("lastLevel", "overflows", "unstable", "holds", "excluded", "drift", "entries"):
+        if key in seen:
+            made[key] = seen[key]
+    made["epoch"] = attempt.state.epoch
     if "lastReconcileNs" in seen:
         made["lastReconcileAt"] = rfc3339(seen["lastReconcileNs"])
         made["lastReconcileAgoMs"] = max(0, now - seen["lastReconcileNs"]) // MILLISECOND
-    return {**made, **_health(attempt, seen, now)}
+    return made
 
 
-def _health(attempt: ObserverAttempt, seen: Document, now: int) -> Document:
+def _health(attempt: ObserverAttempt, seen: ObserverState, now: int) -> ObserverStatusObserver:
     """A watcher is healthy while its process is alive and its last look is near. A dead one never looks healthy."""
     owner = seen.get("owner")
     if owner is None:
         return {"health": "unwatched", "mode": "poll-only", "reason": "only single looks so far"}
     if process.is_dead(process.Owner(owner["bootId"], owner["pid"], owner["startTime"])):
         return {"health": "unwatched", "mode": "poll-only", "reason": "the watcher is dead"}
-    facts = {"pid": owner["pid"], "mode": seen["mode"], **({"churn": seen["churn"]} if "churn" in seen else {})}
+    mode: ObserverStatusObserverMode = "poll-only" if seen["mode"] == "poll-only" else "event+reconcile"
+    made: ObserverStatusObserver = {"health": "healthy", "mode": mode, "pid": owner["pid"]}
+    if "churn" in seen:
+        made["churn"] = seen["churn"]
     late = now - seen.get("lastReconcileNs", 0) > 3 * attempt.state.settings.interval
     if late:
-        return {**facts, "health": "degraded", "reason": "the watcher is alive, and has not looked for long"}
-    if seen["mode"] == "poll-only":
-        return {**facts, "health": "degraded", "reason": seen.get("modeReason", "no native watching")}
-    return {**facts, "health": "healthy"}
+        made |= {"health": "degraded", "reason": "the watcher is alive, and has not looked for long"}
+    elif mode == "poll-only":
+        made |= {"health": "degraded", "reason": seen.get("modeReason", "no native watching")}
+    return made
 
 
-def _late(state: ObserverProjection) -> Document:
-    made: Document = {"quarantined": state.quarantined, "count": state.late_count}
+def _late(state: ObserverProjection) -> ObserverStatusLateWrites:
+    made: ObserverStatusLateWrites = {"quarantined": state.quarantined, "count": state.late_count}
     if state.late:
-        same = ("lateKind", "changedCount", "changes", "seq")
-        made["late"] = [
-            {
-                **{key: record[key] for key in same if key in record},
-                "at": rfc3339(record["timelineNs"]),
-                "notBefore": rfc3339(record["notBeforeNs"]),
-            }
-            for record in state.late
-        ]
+        made["late"] = [_late_write(record) for record in state.late]
     if state.preserved is not None and "atticRef" in state.preserved:
         made["preservedRef"] = state.preserved["atticRef"]
     return made
 
 
-def _journal(attempt: ObserverAttempt, damage: str) -> Document:
+def _late_write(record: ActivityRecord) -> LateWrite:
+    made: LateWrite = {
+        "lateKind": record["lateKind"],
+        "at": rfc3339(record["timelineNs"]),
+        "notBefore": rfc3339(record["notBeforeNs"]),
+        "seq": record["seq"],
+    }
+    for key in ("changedCount", "changes"):
+        if key in record:
+            made[key] = record[key]
+    return made
+
+
+def _journal(attempt: ObserverAttempt, damage: str) -> ObserverStatusJournal:
     chain = attempt.chain
-    made: Document = {"segment": chain.segment, "seq": len(chain.records), "attempt": attempt.name}
+    made: ObserverStatusJournal = {"segment": chain.segment, "seq": len(chain.records), "attempt": attempt.name}
     if chain.head:
         made["head"] = chain.head
     lost = attempt.state.lost
     if lost:
         made["lost"] = {"segment": max(1, chain.segment - 1), "why": lost, "at": rfc3339(attempt.state.baseline_at)}
     problem = chain.problem or damage
-    return {**made, **({"problem": problem} if problem else {})}
+    if problem:
+        made["problem"] = problem
+    return made
 
 
 BLOCKING = ("root_", "control_")
@@ -204,7 +250,7 @@ def settings(seconds: Mapping[str, float | None]) -> Settings | None:
     return Settings(**given) if given else None
 
 
-def outcome(status: Document) -> str:
+def outcome(status: ObserverStatus) -> str:
     """The outcome word of a status: what cannot be trusted or is quarantined is for a person to look at."""
     journal = status["journal"]
     if journal.get("problem") or journal.get("lost", {}).get("foundNow"):
@@ -213,7 +259,7 @@ def outcome(status: Document) -> str:
     return "blocked" if foreign or status["lateWrites"]["quarantined"] else "done"
 
 
-def facts(status: Document, notes: Sequence[str] = ()) -> dict[str, Any]:
+def facts(status: ObserverStatus, notes: Sequence[str] = ()) -> dict[str, Any]:
     """The fields of a command's result."""
     return {
         "outcome": outcome(status),
@@ -224,10 +270,10 @@ def facts(status: Document, notes: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def teller(stream: IO[str] | None) -> Callable[[Document], None]:
+def teller(stream: IO[str] | None) -> Callable[[ActivityRecord], None]:
     """Writes one line for each record that a person would want to see, at once."""
 
-    def tell(record: Document) -> None:
+    def tell(record: ActivityRecord) -> None:
         if stream is not None and record["event"] not in (r.BASELINE, r.ATTACH):
             stream.write(f"{record['at']} {record_line(record)}\n")
             stream.flush()

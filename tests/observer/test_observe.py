@@ -7,11 +7,10 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.observer import attempt, observe
 from ktxkit.observer.loop import ObserverLoop
@@ -24,6 +23,9 @@ from ktxkit.work.collect import collect_unit
 from tests.support.observed import Observed
 from tests.support.repos import Repo
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import ActivityRecord
+
 
 @pytest.fixture
 def o(repo: Repo) -> Observed:
@@ -35,7 +37,7 @@ def o(repo: Repo) -> Observed:
     return Observed.open(repo)
 
 
-def activities(o: Observed) -> list[Document]:
+def activities(o: Observed) -> list[ActivityRecord]:
     return [record for record in o.records if record["event"] == "activity"]
 
 
@@ -51,8 +53,8 @@ def test_every_record_carries_the_whole_tuple(o: Observed) -> None:
     for record in o.records:
         for key in ("jobId", "unitKey", "generation", "attempt", "fence", "leaseEpoch", "worktreeId", "path"):
             assert record["domain"][key] == lease[key]
-        for key in ("device", "inode", "birthTimeNs", "nonce", "adminDir"):
-            assert record["domain"][key] == lease[key]
+        for fact in ("device", "inode", "birthTimeNs", "nonce", "adminDir"):
+            assert record["domain"][fact] == lease[fact]
         assert (record["domain"]["processEpoch"], record["domain"]["observerEpoch"]) == (1, 1)
 
 

@@ -11,12 +11,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ktxkit.base import process, removal
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked, BrokenContract, KtxError
 from ktxkit.observer import attach
 from ktxkit.observer.rules.records import linked
@@ -25,6 +24,9 @@ from ktxkit.store.world import World
 from tests.support import data
 from tests.support.observed import Observed
 from tests.support.repos import Repo
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import ActivityRecord
 
 Case = Callable[[Observed, pytest.MonkeyPatch], None]
 CASES: dict[str, Case] = {}
@@ -61,11 +63,11 @@ def advances(o: Observed) -> int:
     return int(o.attempt.state.content_seq)
 
 
-def last(o: Observed) -> Document:
+def last(o: Observed) -> ActivityRecord:
     return o.records[-1]
 
 
-def operations(record: Document) -> list[tuple[str, str]]:
+def operations(record: ActivityRecord) -> list[tuple[str, str]]:
     return [(change["path"], change["operation"]) for change in record.get("changes", [])]
 
 
@@ -511,11 +513,11 @@ def a_pid_is_reused(o: Observed, _m: pytest.MonkeyPatch) -> None:
     o.look()
     state = o.attempt.read_state()
     assert state is not None
-    me = process.this_owner().document()
-    plain = {key: value for key, value in state.items() if key not in ("schemaVersion", "kind")}
-    o.attempt.write_state({**plain, "mode": "event+reconcile", "owner": me})
+    me: Any = process.this_owner().document()
+    o.attempt.write_state({**state, "mode": "event+reconcile", "owner": me})
     assert o.status()["observer"]["health"] == "healthy"
-    o.attempt.write_state({**plain, "mode": "event+reconcile", "owner": {**me, "startTime": me["startTime"] - 1}})
+    me["startTime"] -= 1
+    o.attempt.write_state({**state, "mode": "event+reconcile", "owner": me})
     assert o.status()["observer"]["health"] == "unwatched"
 
 

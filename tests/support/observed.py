@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.contracts import Document
 from ktxkit.observer import observe
@@ -21,6 +21,9 @@ from ktxkit.store.world import World
 from ktxkit.work.bare_patches import UnitRequest, open_by_hand
 from tests.support.clocks import TurnedClock
 from tests.support.repos import Repo
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import ActivityRecord, ObserverStatus
 
 
 @dataclass
@@ -75,7 +78,7 @@ class Observed:
         return ObserverAttempt.of(self.place, self.lease)
 
     @property
-    def records(self) -> list[Document]:
+    def records(self) -> list[ActivityRecord]:
         return self.attempt.chain.records
 
     def events(self) -> list[str]:
@@ -97,10 +100,10 @@ class Observed:
         """The observer is gone; the next look is by a new one."""
         self.reconciler = None
 
-    def status(self) -> Document:
+    def status(self) -> ObserverStatus:
         return observe.status(self.place, self.lease)
 
-    def proof(self, receipt: str = "r1", **more: Any) -> Document | None:
+    def proof(self, receipt: str = "r1", **more: Any) -> ActivityRecord | None:
         world = World(self.tree.path, os.environ, ktx_dir=str(self.world.store.root), clock=self.clock)
         return observe.record_proof(world, self.job, jobs.unit_of(self.job, self.unit), receipt=receipt, **more)
 

@@ -7,15 +7,18 @@ The state of an attempt, folded from its records: the same records give the same
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ktxkit.base.rules.digests import digest
 from ktxkit.observer.rules import records as r
 from ktxkit.observer.rules.clocks import ClockReading, Observation, Settings, Timeline, Window, observe, was_watched
 from ktxkit.observer.rules.status import LeaseValidity
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import ActivityRecord, ObserverStatusAuthority
 
 
 @dataclass(frozen=True)
@@ -133,15 +136,15 @@ class ObserverProjection:
     lost: str = ""  # why the segment before this one was given up
     window: Window = field(default_factory=lambda: Window(0, known=False))
     line: Timeline = field(default_factory=lambda: Timeline(0, ClockReading("", 0, 0)))
-    authority: str = "current"  # current, revoked, reaped
+    authority: ObserverStatusAuthority = "current"
     revoked_because: str = ""
     observed_at: int | None = None  # the last change, whether it defers or not
-    last_activity: Mapping[str, Any] | None = None
-    last_proof: Mapping[str, Any] | None = None
+    last_activity: ActivityRecord | None = None
+    last_proof: ActivityRecord | None = None
     holds: tuple[str, ...] = ()  # reasons that keep the whole attempt from being judged
-    late: list[Mapping[str, Any]] = field(default_factory=list)
+    late: list[ActivityRecord] = field(default_factory=list)
     late_count: int = 0
-    preserved: Mapping[str, Any] | None = None
+    preserved: ActivityRecord | None = None
     suspect_since: int | None = None
     seen: set[str] = field(default_factory=set)
     receipts: set[str] = field(default_factory=set)
@@ -155,7 +158,7 @@ class ObserverProjection:
     def late_after_reap(self) -> bool:
         return any(record["lateKind"] == r.LATE_AFTER_REAP for record in self.late)
 
-    def apply(self, record: Mapping[str, Any]) -> None:
+    def apply(self, record: ActivityRecord) -> None:
         """Take one record. Records come in order; each has been checked."""
         self.segment, self.seq, self.head = record["segment"], record["seq"], record["hash"]
         clock = record["clock"]
@@ -165,7 +168,7 @@ class ObserverProjection:
         if handler is not None:
             handler(record)
 
-    def _baseline(self, record: Mapping[str, Any]) -> None:
+    def _baseline(self, record: ActivityRecord) -> None:
         self.settings = Settings.of(record["settings"])
         self.manifest = record["after"]
         self.seen = {record["after"]}
@@ -177,10 +180,10 @@ class ObserverProjection:
         given_up = (hold.removeprefix("journal_") for hold in self.holds if hold.startswith("journal_"))
         self.lost = next(given_up, "")
 
-    def _attach(self, record: Mapping[str, Any]) -> None:
+    def _attach(self, record: ActivityRecord) -> None:
         self.epoch = record["domain"]["observerEpoch"]
 
-    def _activity(self, record: Mapping[str, Any]) -> None:
+    def _activity(self, record: ActivityRecord) -> None:
         self.content_seq = record["contentSeq"]
         self.manifest = record["after"]
         self.seen.add(record["after"])
@@ -188,12 +191,12 @@ class ObserverProjection:
         self.last_activity = record
         self._take_window(record)
 
-    def _proof(self, record: Mapping[str, Any]) -> None:
+    def _proof(self, record: ActivityRecord) -> None:
         self.receipts.add(record["receipt"]["id"])
         self.last_proof = record
         self._take_window(record)
 
-    def _take_window(self, record: Mapping[str, Any]) -> None:
+    def _take_window(self, record: ActivityRecord) -> None:
         """The window as it was persisted: nothing is counted again."""
         found = record.get("deadline")
         if not found:
@@ -204,28 +207,28 @@ class ObserverProjection:
         if record["timelineNs"] < found["suspectAtNs"]:
             self.suspect_since = None
 
-    def _fence(self, record: Mapping[str, Any]) -> None:
+    def _fence(self, record: ActivityRecord) -> None:
         self.authority, self.revoked_because = "revoked", record["reason"]
 
-    def _reap(self, _record: Mapping[str, Any]) -> None:
+    def _reap(self, _record: ActivityRecord) -> None:
         self.authority = "reaped"
 
-    def _late(self, record: Mapping[str, Any]) -> None:
+    def _late(self, record: ActivityRecord) -> None:
         self.manifest = record["after"]
         self.late_count += 1
         self.late = [*self.late, record][-LATE_SHOWN:]
 
-    def _preserved(self, record: Mapping[str, Any]) -> None:
+    def _preserved(self, record: ActivityRecord) -> None:
         self.preserved = record
 
-    def _hold(self, record: Mapping[str, Any]) -> None:
+    def _hold(self, record: ActivityRecord) -> None:
         self.holds = tuple(record.get("holds", ()))
 
-    def _suspect(self, record: Mapping[str, Any]) -> None:
+    def _suspect(self, record: ActivityRecord) -> None:
         self.suspect_since = record["deadline"]["suspectAtNs"]
 
 
-def replay(chain: Iterable[Mapping[str, Any]]) -> ObserverProjection:
+def replay(chain: Iterable[ActivityRecord]) -> ObserverProjection:
     """The state after every record of a chain."""
     made = ObserverProjection()
     for record in chain:

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.manifest import ManifestChange
 from ktxkit.base.rules.text import path_fields
 from ktxkit.observer.rules.clocks import Deadlines, Settings, Timeline, Window, deadlines
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import ActivityRecord
+
 CHANGES_KEPT = 64
-Record = dict[str, Any]
 
 BASELINE, ATTACH, ACTIVITY, PROOF, FENCE, REAP = "baseline", "attach", "activity", "proof", "fence", "reap"
 LATE, STALE, HOLD, SUSPECT, PRESERVED = "late", "stale", "hold", "suspect", "preserved"
@@ -31,16 +33,16 @@ def rfc3339(nanoseconds: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds // 1_000_000 % 1000:03d}Z"
 
 
-def linked(body: Mapping[str, Any], seq: int, prev: str, segment: int) -> Record:
+def linked(body: Mapping[str, Any], seq: int, prev: str, segment: int) -> ActivityRecord:
     """The record, in its place of the chain."""
-    made: Record = {"schemaVersion": 1, "kind": "observation", "segment": segment, "seq": seq}
+    made: dict[str, Any] = {"schemaVersion": 1, "kind": "observation", "segment": segment, "seq": seq}
     if prev:
         made["prev"] = prev
     made |= body
-    return {**made, "hash": digest_of(made)}
+    return cast("ActivityRecord", {**made, "hash": digest_of(made)})  # who appends it judges it
 
 
-def link_problem(record: Mapping[str, Any], seq: int, prev: str) -> str:
+def link_problem(record: ActivityRecord, seq: int, prev: str) -> str:
     """Why a record cannot stand at this place; `""` where it can."""
     body = {key: value for key, value in record.items() if key != "hash"}
     if record["seq"] != seq:
@@ -70,7 +72,7 @@ class Anchor:
         return {"segment": self.segment, "seq": self.seq, "head": self.head, "epoch": self.epoch}
 
 
-def anchor_problem(records: Sequence[Mapping[str, Any]], anchor: Anchor) -> str:
+def anchor_problem(records: Sequence[ActivityRecord], anchor: Anchor) -> str:
     """`rollback` or `fork` where a whole chain is not the one that was anchored, else `""`."""
     if len(records) < anchor.seq:
         return "rollback" if records else "missing"

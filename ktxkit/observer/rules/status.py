@@ -12,9 +12,38 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ktxkit.base.rules.text import plural, printable
+
+if TYPE_CHECKING:
+    from typing import NotRequired, TypedDict
+
+    from ktxkit.base.documents import (
+        ActivityRecord,
+        HeldPaths,
+        ObserverDomain,
+        ObserverStatus,
+        ObserverStatusActivity,
+        ObserverStatusAuthority,
+        ObserverStatusJournal,
+        ObserverStatusLateWrites,
+        ObserverStatusNext,
+        ObserverStatusObserver,
+        ObserverStatusProven,
+    )
+
+    class ObserverClocks(TypedDict):
+        """The part of a status that tells of both clocks."""
+
+        authority: ObserverStatusAuthority
+        activity: ObserverStatusActivity
+        proven: ObserverStatusProven
+        observer: ObserverStatusObserver
+        lateWrites: ObserverStatusLateWrites
+        suspectSince: NotRequired[str]
+        problem: NotRequired[str]
+
 
 KEYS = (
     "jobId", "unitKey", "leaseId", "generation", "attempt", "fence", "leaseEpoch", "processEpoch", "worktreeId",
@@ -33,10 +62,11 @@ class LeaseValidity(Enum):
     SUPERSEDED = "lease_superseded"  # another attempt has this very worktree: its bytes are not ours to judge
 
 
-def domain_of(lease: Mapping[str, Any], observer_epoch: int) -> dict[str, Any]:
+def domain_of(lease: Mapping[str, Any], observer_epoch: int) -> ObserverDomain:
     """The tuple, as it stands in every record."""
     made = {key: lease[key] for key in KEYS if key in lease}
-    return {**made, "processEpoch": lease.get("processEpoch", 1), "observerEpoch": observer_epoch}
+    epochs = {"processEpoch": lease.get("processEpoch", 1), "observerEpoch": observer_epoch}
+    return cast("ObserverDomain", made | epochs)
 
 
 def lease_validity(domain: Mapping[str, Any], lease: Mapping[str, Any] | None) -> LeaseValidity:
@@ -86,7 +116,7 @@ def size(count: int) -> str:
     raise AssertionError("GiB is the last")
 
 
-def lines(status: Mapping[str, Any]) -> list[str]:
+def lines(status: ObserverStatus) -> list[str]:
     """The text form of an `observer-status` document."""
     return [
         f"Worktree activity: {_activity(status['activity'])}",
@@ -98,7 +128,7 @@ def lines(status: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _journal(found: Mapping[str, Any]) -> list[str]:
+def _journal(found: ObserverStatusJournal) -> list[str]:
     """A line where something of it was lost, or cannot be trusted."""
     if found.get("problem"):
         return [f"Journal: segment {found['segment']} cannot be trusted ({found['problem'].replace('_', ' ')})"]
@@ -110,10 +140,12 @@ def _journal(found: Mapping[str, Any]) -> list[str]:
     return [f"Journal: {what}; segment {found['segment']} claims nothing of the time before"]
 
 
-def clock_facts(clocks: Mapping[str, Any]) -> dict[str, str]:
+def clock_facts(clocks: ObserverClocks) -> dict[str, str]:
     """What a report says of a unit's two clocks, by name; no length of time, since it is read whenever."""
     activity, proven, observer = clocks["activity"], clocks["proven"], clocks["observer"]
-    seen = f"{activity.get('at', '')} {_activity({k: v for k, v in activity.items() if k != 'agoMs'})}".strip()
+    undated = activity.copy()
+    undated.pop("agoMs", None)
+    seen = f"{activity.get('at', '')} {_activity(undated)}".strip()
     proof = printable(f"{proven.get('at', '')} seq={proven['proofSeq']} {proven.get('what', 'receipt')}".strip())
     made = {
         "activity": seen,
@@ -154,13 +186,13 @@ def _ago(found: Mapping[str, Any]) -> str:
     return f"{span(found['agoMs'])} ago" if "agoMs" in found else "at an unknown time"
 
 
-def _proven(found: Mapping[str, Any]) -> str:
+def _proven(found: ObserverStatusProven) -> str:
     if not found["proofSeq"]:
         return "none yet"
     return f"proven seq={found['proofSeq']} {printable(found.get('what', 'receipt'))} ({_ago(found)})"
 
 
-def _deadlines(status: Mapping[str, Any]) -> str:
+def _deadlines(status: ObserverStatus) -> str:
     found = status["deadlines"]
     if status["authority"] != "current":
         return f"over: the attempt's authority is {status['authority']}"
@@ -183,7 +215,7 @@ def _until(what: str, milliseconds: int) -> str:
     return f"{what} in {span(milliseconds)}" if milliseconds > 0 else f"{what} passed {span(-milliseconds)} ago"
 
 
-def _observer(status: Mapping[str, Any]) -> str:
+def _observer(status: ObserverStatus) -> str:
     found = status["observer"]
     parts = [f"{found['mode']} {found['health']}{_because(found)}"]
     if "lastReconcileAgoMs" in found:
@@ -200,15 +232,15 @@ def _observer(status: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _because(found: Mapping[str, Any]) -> str:
+def _because(found: ObserverStatusObserver) -> str:
     return f" ({found['reason']})" if found.get("reason") else ""
 
 
-def _reasons(holds: Mapping[str, Any]) -> str:
+def _reasons(holds: HeldPaths) -> str:
     return ", ".join(sorted({item["reason"] for item in holds["paths"]}))
 
 
-def _churn(found: Mapping[str, Any]) -> str:
+def _churn(found: ObserverStatusObserver) -> str:
     if "churn" not in found:
         return "ignored churn not counted (nobody watches)"
     counted = {reason: item for reason, item in found["churn"].items() if item["count"] or item.get("atLeast")}
@@ -221,11 +253,11 @@ def _churn(found: Mapping[str, Any]) -> str:
     return f"ignored churn {' '.join(told)}"
 
 
-def _next(found: Mapping[str, Any]) -> str:
+def _next(found: ObserverStatusNext) -> str:
     return f"{found['action']}: {found['command']}" if "command" in found else str(found["action"])
 
 
-def next_action(status: Mapping[str, Any], who: str) -> dict[str, str]:
+def next_action(status: ObserverStatus, who: str) -> ObserverStatusNext:
     """The next safe action. `who` names the attempt in options of a command (`--job j1 --unit a`)."""
     journal, late, observer = status["journal"], status["lateWrites"], status["observer"]
     over = status["standing"] in ("lease_revoked", "lease_superseded")
@@ -252,11 +284,11 @@ def next_action(status: Mapping[str, Any], who: str) -> dict[str, str]:
     return _act("none needed")
 
 
-def _act(action: str, command: str = "") -> dict[str, str]:
-    return {"action": action, **({"command": command.strip()} if command else {})}
+def _act(action: str, command: str = "") -> ObserverStatusNext:
+    return {"action": action, "command": command.strip()} if command else {"action": action}
 
 
-def record_line(record: Mapping[str, Any]) -> str:
+def record_line(record: ActivityRecord) -> str:
     """One line of a journal's record, for those who watch."""
     event = record["event"]
     if event == "activity":
@@ -274,7 +306,7 @@ def record_line(record: Mapping[str, Any]) -> str:
     return f"{event}: {record.get('reason', '')}".rstrip(": ")
 
 
-Shown = Sequence[tuple[str, Mapping[str, Any] | str]]  # name and status, or what kept it from being read
+Shown = Sequence[tuple[str, "ObserverStatus | str"]]  # name and status, or what kept it from being read
 WIDTHS = (8, 9, 9, 10, 10)  # of the columns after the name
 HEADS = ("unit", "verdict", "proven", "activity", "suspect in", "observer")
 BESIDE = 6  # lines of the screen that are not worktrees
@@ -286,7 +318,7 @@ def screen(shown: Shown, at: str, columns: int, height: int) -> list[str]:
     head = f"{plural(len(shown), 'worktree')} at {clock}Z".ljust(columns - 12)[: columns - 12] + "Ctrl-C ends"
     if len(shown) == 1:
         name, status = shown[0]
-        told = lines(status) if isinstance(status, Mapping) else [status]
+        told = [status] if isinstance(status, str) else lines(status)
         wrapped = [part for line in told for part in textwrap.wrap(line, columns, subsequent_indent="  ") or [""]]
         return [head, "", printable(name), "", *wrapped]
     room = max(1, height - BESIDE)
@@ -311,7 +343,7 @@ def _row(cells: Sequence[str], wide: int) -> str:
     return "  ".join([short.ljust(wide), *(cell[:n].ljust(n) for cell, n in zip(rest, WIDTHS, strict=True))]).rstrip()
 
 
-def _cells(name: str, status: Mapping[str, Any] | str) -> tuple[str, ...]:
+def _cells(name: str, status: ObserverStatus | str) -> tuple[str, ...]:
     if isinstance(status, str):
         return printable(name), "damaged", "", "", "", ""
     due = status["deadlines"].get("suspectInMs")
@@ -329,24 +361,24 @@ def _since(found: Mapping[str, Any]) -> str:
     return f"{span(found['agoMs'])} ago" if "agoMs" in found else "none"
 
 
-def is_held(status: Mapping[str, Any]) -> bool:
+def is_held(status: ObserverStatus) -> bool:
     """A person must look before anything of it is closed."""
     return bool(status["lateWrites"]["quarantined"] or status.get("attemptHolds") or status["journal"].get("problem"))
 
 
-def _urgency(status: Mapping[str, Any] | str) -> tuple[int, float]:
+def _urgency(status: ObserverStatus | str) -> tuple[int, float]:
     if isinstance(status, str) or is_held(status):
         return 0, 0
     order = {"suspect": 1, "unknown": 2}.get(status["verdict"], 3)
     return order, status["deadlines"].get("suspectInMs", 0)
 
 
-def event(name: str, status: Mapping[str, Any] | str) -> tuple[str, str]:
+def event(name: str, status: ObserverStatus | str) -> tuple[str, str]:
     """What must have changed for a new plain line, and the line: no length of time is in the first."""
     if isinstance(status, str):
         return status, f"{printable(name)}: {status}"
     word = "held" if is_held(status) else status["verdict"]
-    activity, proven = (status[key] for key in ("activity", "proven"))
+    activity, proven = status["activity"], status["proven"]
     parts = (word, status["authority"], activity["contentSeq"], proven["proofSeq"], status["observer"]["health"])
     told = lines(status)
     return repr(parts), f"{status['at']} {printable(name)}: {word}; {told[0]}; {told[1]}"

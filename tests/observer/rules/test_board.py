@@ -14,7 +14,7 @@ SAMPLE: dict[str, Any] = json.loads(sorted(SAMPLES.glob("*.json"))[0].read_text(
 AT = "2026-01-02T03:04:05.678Z"
 
 
-def status(verdict: str = "working", suspect_in: int = 300_000, **more: Any) -> dict[str, Any]:
+def status(verdict: str = "working", suspect_in: int = 300_000, **more: Any) -> Any:
     deadlines = {**SAMPLE["deadlines"], "suspectInMs": suspect_in}
     calm = {"lateWrites": {"quarantined": False, "count": 0}, "attemptHolds": [], "journal": {"segment": 1, "seq": 3}}
     return {**SAMPLE, **calm, "verdict": verdict, "deadlines": deadlines, **more}
