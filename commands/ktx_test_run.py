@@ -3,9 +3,11 @@
 reads    .ktx-config.yaml (ledger.preconditions: commands that must hold before a run can be relied upon)
 writes   .ktx/ledger/events/RUN.ndjson, .ktx/ledger/test-runs.ndjson; with --cprofile .ktx/ledger/profiles/RUN.prof,
          with --trace .ktx/affected/traces/RUN.ndjson
-exits    the status of pytest (128 + N where signal N ended it; 0 where no test is affected), 2 usage; with --guard 2
-         where the command is refused; under --json pytest's stdout goes to stderr
-example  test-run --scope full -- -q -n 4
+exits    the status of pytest (128 + N where signal N ended it; 0 where no test is affected; 1 where pytest says 0 and
+         a test is recorded as failed, but for --status child), 2 usage; with --guard 2 where the command is refused;
+         under --json pytest's stdout goes to stderr
+example  test-run pytest -q
+         test-run --scope full -- -q -n 4
          test-run --scope affected --base main -- -q
          test-run --scope tests/test_a.py -- -x
 """
@@ -19,8 +21,10 @@ from collections.abc import Sequence
 from ktxkit.app import cli
 from ktxkit.base.errors import CannotRun
 from ktxkit.ledger.rules.rows import run_row
+from ktxkit.ledger.rules.scope import separated
 from ktxkit.store.world import World
 
+VALUED = {"--scope", "--base", "--env-profile", "--trigger", "--python", "--project", "--status", "-C", "--ktx-dir"}
 QUIET = {"-q", "-qq", "--quiet"}  # asked of pytest, it is asked of us
 
 
@@ -34,6 +38,7 @@ def parser() -> cli.Parser:
     made.add_argument("--trigger", default="", metavar="WHO", help="who asked: gate:NAME, hook, ci, agent:ID, ...")
     made.add_argument("--python", default="", metavar="EXE", help="the interpreter (default: the active environment's)")
     made.add_argument("--project", default="", metavar="P", help="the project, instead of the repository's own")
+    made.add_argument("--status", choices=("record", "child"), default="record", help="whose word the status is")
     made.add_argument("--guard", action="store_true", help="judge a PreToolUse document on stdin: no bare pytest")
     return made
 
@@ -53,17 +58,19 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     picked = running.arguments(world, args.base) if args.scope == ["affected"] else running.WHATEVER
     if picked.nothing:
         return cli.Result(notes=[*picked.notes, "test-run: nothing is run"], data={"affected": picked.facts})
+    python, words = test_run.plain(world, args.command)
     wish = test_run.RunRequest(
-        pytest=tuple(args.command),
+        pytest=words,
         scope=tuple(args.scope),
         cprofile=args.cprofile,
         trace=args.trace,
         profile=args.env_profile,
         trigger=args.trigger,
-        python=args.python,
+        python=args.python or python,
         project=args.project,
         paths=picked.paths,
         affected=picked.facts or None,
+        child_status=args.status == "child",
     )
     if not args.quiet and not QUIET & set(args.command):
         sys.stderr.write("\n".join(["test-run: what may be said of this run", *answers.reminder(), ""]))
@@ -81,7 +88,7 @@ def _data(ran: object) -> dict[str, object]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return cli.execute(parser(), run, argv)
+    return cli.execute(parser(), run, separated(sys.argv[1:] if argv is None else argv, VALUED))
 
 
 if __name__ == "__main__":

@@ -73,10 +73,7 @@ def still_open(picked: Iterable[str], recorded: Mapping[str, str], *, was_full: 
 
 
 SHOWN = 5
-RUNS = (
-    "SELECT rid, record FROM runs WHERE tree = ? AND project = ? AND closed = 1 AND parent IS NULL"
-    " ORDER BY started, seq"
-)
+RUNS = "SELECT rid, record FROM runs WHERE tree = ? AND project = ? AND closed = 1 AND parent IS NULL ORDER BY rid"
 RESULTS = "SELECT test, verdict FROM results JOIN tests USING (tid) WHERE rid = ? AND verdict IS NOT NULL"
 
 

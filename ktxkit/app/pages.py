@@ -202,8 +202,8 @@ def _movers(world: World, index: Index, ask: LedgerQuery) -> LedgerAnswer:
     if now is None:
         return answer("compare", [], verdict="unknown", reason="no run is recorded")
     marks = ", ".join("?" for _ in ask.projects)
-    sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND {LAST} AND ingested = 1 AND scope = ? AND seq < ?"
-    earlier = index.rows(f"{sql} ORDER BY seq DESC LIMIT {TRIED}", *ask.projects, now["scope"], now["seq"])
+    sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND {LAST} AND ingested = 1 AND scope = ? AND rid < ?"
+    earlier = index.rows(f"{sql} ORDER BY rid DESC LIMIT {TRIED}", *ask.projects, now["scope"], now["rid"])
     record = record_of(now)
     for was in earlier:
         if not not_comparable(record_of(was), record):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
-from ktxkit.ledger import index_file
+from ktxkit.ledger import asking, index_file
 from ktxkit.ledger.asking import FULL, LAST, SCOPED, LedgerQuery, ensure, find, pick, record_of, running, source
 from ktxkit.ledger.index_file import EXECUTIONS, FEW, OUTCOMES, PASSED, Index
 from ktxkit.ledger.rules import evidence
@@ -75,7 +75,7 @@ def executions(index: Index, projects: tuple[str, ...], tests: list[str] | None)
         "SELECT t.test, r.occurrence, r.attempt, r.outcome, r.verdict, runs.run, runs.started, runs.tree,"
         " runs.environment, runs.selection, runs.workers, runs.scheduling, runs.ordering, runs.generated, runs.load"
         f" {EXECUTIONS} WHERE t.project IN ({marks}) {some} {mixed}"
-        " ORDER BY runs.seq, r.occurrence, r.attempt",
+        " ORDER BY runs.rid, r.occurrence, r.attempt",
         *projects,
         *(tests or ()),
     )
@@ -267,7 +267,9 @@ def runs(world: World, ask: LedgerQuery) -> LedgerAnswer:
     marks = ", ".join("?" for _ in ask.projects)
     where = f"project IN ({marks})"
     total = index.rows(f"SELECT count(*) AS n FROM runs WHERE {where}", *ask.projects)[0]["n"]
-    found = index.rows(f"SELECT * FROM runs WHERE {where} ORDER BY seq DESC LIMIT ?", *ask.projects, ask.limit or 20)
+    found = index.rows(
+        f"SELECT * FROM runs WHERE {where} ORDER BY {asking.NEWEST} LIMIT ?", *ask.projects, ask.limit or 20
+    )
     rows = [
         run_row(json.loads(row["record"]), source(row), f"inside {row['parent']}" if row["parent"] else "")
         if row["closed"]
@@ -384,7 +386,7 @@ def history(world: World, ask: LedgerQuery) -> LedgerAnswer:
     sql = (
         "SELECT run, started, commit_id, tree, runs.scope, r.*, t.test"
         f" {EXECUTIONS} WHERE t.project IN ({marks}) AND t.test = ?"
-        " ORDER BY runs.seq DESC, r.occurrence, r.attempt LIMIT ?"
+        f" ORDER BY {asking.NEWEST}, r.occurrence, r.attempt LIMIT ?"
     )
     found = index.rows(sql, *ask.projects, ask.subject[0], ask.limit or 1_000_000)
     rows = [

@@ -114,6 +114,7 @@ class LedgerQuery(NamedTuple):
         return ", ".join(self.projects)
 
 
+NEWEST = "runs.rid DESC"  # in the order in which they were opened: no step of a clock changes that
 LAST = "closed = 1 AND parent IS NULL AND mode = 'run'"
 SCOPED = f"{LAST} AND scope != 'full'"
 FULL = f"{LAST} AND scope = 'full'"
@@ -126,7 +127,7 @@ def source(line: dict[str, Any]) -> str:
 def pick(index: Index, ask: LedgerQuery, where: str) -> dict[str, Any] | None:
     """The newest run of the asked projects that fits."""
     marks = ", ".join("?" for _ in ask.projects)
-    sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND {where} ORDER BY started DESC, seq DESC LIMIT 1"
+    sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND {where} ORDER BY {NEWEST} LIMIT 1"
     found = index.rows(sql, *ask.projects)
     return found[0] if found else None
 

@@ -102,7 +102,7 @@ class Evidence:
     def runs(self) -> Sequence[Record]:
         rows = self.index.rows(
             "SELECT record FROM runs WHERE project = ? AND closed = 1 AND parent IS NULL AND mode = 'run'"
-            " ORDER BY started DESC, seq DESC LIMIT ?",
+            f" ORDER BY {asking.NEWEST} LIMIT ?",
             self.project,
             RUNS_LIMIT,
         )
@@ -149,7 +149,7 @@ class Evidence:
     def outcomes(self, test: str) -> list[tuple[Record, str]]:
         rows = self.index.rows(
             f"SELECT record, r.verdict {EXECUTIONS} WHERE t.project = ?"
-            " AND t.test = ? AND r.verdict IS NOT NULL ORDER BY runs.started DESC, runs.seq DESC LIMIT ?",
+            f" AND t.test = ? AND r.verdict IS NOT NULL ORDER BY {asking.NEWEST} LIMIT ?",
             self.project,
             test,
             RUNS_LIMIT,

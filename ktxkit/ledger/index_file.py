@@ -93,7 +93,10 @@ CREATE INDEX fixtures_by_run ON fixtures (rid);
 
 # Of a test, in each run: a look-up by primary key, in the order that CROSS JOIN fixes. An index by test answered no
 # sooner (both are one look-up for each run) and took a quarter of what adding a run costs.
-EXECUTIONS = "FROM tests t CROSS JOIN runs CROSS JOIN results r ON r.rid = runs.rid AND r.tid = t.tid"
+# A plan, or a setup without its tests, executes nothing.
+EXECUTIONS = (
+    "FROM tests t CROSS JOIN runs CROSS JOIN results r ON r.rid = runs.rid AND r.tid = t.tid AND runs.mode = 'run'"
+)
 RESULT = "INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 PLAIN = f"INSERT OR REPLACE INTO results VALUES (?1, ?2, 1, 1, {PASSED}, {PASSED}, ?3, ?4, ?5, ?6, NULL, NULL, NULL)"
 NONE: Mapping[bytes, tuple[bytes, bytes, bytes]] = MappingProxyType({})

@@ -296,6 +296,8 @@ def settle(world: World, run: str, *, imported: bool = False) -> Document | None
     size = whole_size(path)
     data = files.read(path, limit=1 << 40)[:size]
     fold = fold_of(data, path, aside=True)
+    if not fold.start and not imported:
+        fold.start = _unstarted(world, run)  # it ended before its first event
     life: Life = "dead" if imported else life_of(fold)
     if not fold.end and life != "dead":
         return None
@@ -310,6 +312,22 @@ def settle(world: World, run: str, *, imported: bool = False) -> Document | None
         if is_closed(world, run):
             return None
         return append(world, body | {"record": {"run": run, **record}})
+
+
+OPENED = ("run", "project", "owner", "parent", "at")  # what an opening line says of its run
+
+
+def _unstarted(world: World, run: str) -> Document:
+    """What the opening line says of a run that has no event which does."""
+    path = world.store.path(names.LEDGER)
+    if path.exists():
+        with open(path, "rb") as stream:
+            for raw in stream:
+                if line_head(raw) == ("run-opened", run):
+                    line = contracts.loads(CONTRACT, raw, str(path))
+                    known: Document = {key: line[key] for key in OPENED if key in line}
+                    return known | {"event": "run_started", "mode": "run"}
+    return {}
 
 
 def runner_lives(fold: Fold) -> bool:

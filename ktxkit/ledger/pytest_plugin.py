@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,28 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(Recorder(config, world), "ktxkit-recorder")
     except Exception as error:  # noqa: BLE001 - a fault of the recording must not stop the tests; it is said
         sys.stderr.write(f"ktxkit: this run is not recorded: {error}\n")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, Any, Any]:
+    """A conftest that cannot be imported ends pytest before `pytest_configure`: that run is recorded, too."""
+    try:
+        return (yield)
+    except Exception as error:
+        if not (os.environ.get("PYTEST_XDIST_WORKER") and "execnet" in sys.modules and sys.argv[:1] == ["-c"]):
+            _unopened(early_config, error)
+        raise
+
+
+def _unopened(config: pytest.Config, error: Exception) -> None:
+    try:
+        world = _world(config)
+        if world is not None:
+            from ktxkit.ledger.recording.opening import unopened
+
+            unopened(config, world, error)
+    except Exception as fault:  # noqa: BLE001 - as in `pytest_configure`
+        sys.stderr.write(f"ktxkit: this run is not recorded: {fault}\n")
 
 
 def _follow(config: pytest.Config) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from ktxkit.ledger import asking, ledger
 from ktxkit.ledger.asking import ensure, new_run_id
 from ktxkit.ledger.event_log import EventWriter
 from ktxkit.ledger.rules.payload import clean, head
+from ktxkit.ledger.rules.scope import after_pytest
 from ktxkit.store import config as settings
 from ktxkit.store.world import World
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ktxkit.base.documents import RunnerSelection
 
 
+FAILED = 1  # pytest's status where tests failed
 PRECONDITION_LIMIT = 60.0  # seconds
 PROFILES = "ledger/profiles"
 WHOLE = (("full",), ("affected",))  # scopes that are no paths
@@ -46,11 +48,15 @@ class RunRequest:
     project: str = ""
     paths: tuple[str, ...] = ()
     affected: RunnerSelection | None = None
+    child_status: bool = False
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """How it ended: the child's status as a shell has it, and the closing line where the run was recorded."""
+    """How it ended: the child's status as a shell has it, and the closing line where the run was recorded.
+
+    The status is 1 where the child's is 0 and the record says that a test failed.
+    """
 
     run: str
     status: int
@@ -90,9 +96,12 @@ def run(world: World, wish: RunRequest, *, stdout: int | None = None) -> RunResu
         env |= runtime.environment(world, run_id)
     began = world.clock.monotonic()
     status = process.attached(argv(world, wish, run_id), cwd=world.cwd, env=env, stdout=stdout)
+    ended = status
     line = _close(world, run_id, status, world.clock.monotonic() - began)
     kept = runtime.keep(world, run_id, line) if wish.trace else None
-    return RunResult(run_id, 128 - status if status < 0 else status, line, preconditions, kept)
+    if ended == 0 and line is not None and line["record"]["verdict"] == "failed" and not wish.child_status:
+        ended = FAILED  # what ran says so, whatever became of pytest's own status
+    return RunResult(run_id, 128 - ended if ended < 0 else ended, line, preconditions, kept)
 
 
 def argv(world: World, wish: RunRequest, run_id: str) -> list[str]:
@@ -105,6 +114,18 @@ def argv(world: World, wish: RunRequest, run_id: str) -> list[str]:
         profiled = ["-m", "cProfile", "-o", str(place)]
     paths = wish.paths if wish.scope in WHOLE else wish.scope
     return [python, *profiled, "-m", "pytest", "-p", "ktxkit", *wish.pytest, *paths]
+
+
+def plain(world: World, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The interpreter that a command line names by its path, and the arguments of pytest: it may name pytest first.
+
+    A file or directory called pytest is what is to be run.
+    """
+    count = after_pytest(words)
+    if count == 1 and "/" not in words[0] and (world.cwd / words[0]).exists():
+        count = 0
+    python = words[0] if count == 3 and "/" in words[0] else ""
+    return python, tuple(words[count:])
 
 
 def python_of(world: World) -> str:

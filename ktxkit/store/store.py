@@ -117,8 +117,8 @@ def prepare(store: Store, repository: Repository, git: Git) -> Store:
     if store.root.is_symlink():
         hint = "set KTX_DIR to where it leads, or remove the link"
         raise CannotRun("the store is a symbolic link; git looks behind none", where=str(store.root), hint=hint)
-    if store.root.is_dir():
-        return store
+    if store.root.is_dir() and any(store.root.iterdir()):
+        return store  # one that somebody made by mkdir is not ignored before it is used
     try:
         _exclude(store, repository, git)
         files.make_dirs(store.root)

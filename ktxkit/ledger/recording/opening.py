@@ -11,7 +11,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -23,7 +23,9 @@ from ktxkit.git import snapshot
 from ktxkit.ledger import asking, ledger
 from ktxkit.ledger.asking import new_run_id
 from ktxkit.ledger.event_log import Artifacts, EventWriter
+from ktxkit.ledger.rules.fold import USAGE
 from ktxkit.ledger.rules.payload import clean
+from ktxkit.store import config as settings
 from ktxkit.store.rules import names
 from ktxkit.store.store import Store
 from ktxkit.store.world import World
@@ -290,7 +292,7 @@ class Opening:
             "argv": [clean(arg)[0][:4000] for arg in self.config.invocation_params.args][:ARGUMENTS_SHOWN],
             "directory": directory(self.config),
             "selection": self._selection(),
-            "environment": environment(os.environ, self.runner.get("variables", ())),
+            "environment": environment(os.environ, self._variables()),
             "workers": count,
             "scheduling": dist,
             "order": order(self.config),
@@ -304,6 +306,16 @@ class Opening:
         if parent:
             made["parent"] = parent
         return made | self._tree("tree")
+
+    def _variables(self) -> Iterable[str]:
+        """The variables that the configuration names, whoever reads it: the runner, or we where there is none."""
+        if self.runner:
+            return cast(Iterable[str], self.runner.get("variables", ()))
+        try:
+            return cast(Iterable[str], settings.ledger(self.world).get("environment", ()))
+        except KtxError as error:
+            self.trouble = self.trouble or f"its environment is not known: {_said(error)}"
+            return ()
 
     def _selection(self) -> dict[str, Any]:
         made = selection(self.config) | {"paths": paths(self.config)}
@@ -368,6 +380,35 @@ def open_run(config: pytest.Config, world: World) -> Opening:
     runner = json.loads(os.environ.pop(RUNNER_VARIABLE, "{}"))
     run = runner.get("run") or new_run_id(world.clock.now())
     return Opening(config, world, run, runner)
+
+
+def unopened(config: pytest.Config, world: World, error: BaseException) -> None:
+    """Record a run that ends before pytest is configured: a conftest that cannot be imported, options that are none.
+
+    pytest ends with its status for wrong usage.
+    """
+    opening = open_run(config, world)
+    facts: dict[str, Any] = {
+        "event": "run_started",
+        "schemaVersion": 1,
+        "t": 0,
+        "run": opening.run,
+        "at": timestamp(world.clock.now()),
+        "project": opening.project,
+        "trigger": opening.runner.get("trigger", "unmanaged"),
+        "managed": bool(opening.runner),
+        "mode": "run",
+        "argv": [clean(arg)[0][:4000] for arg in config.invocation_params.args][:ARGUMENTS_SHOWN],
+        "owner": process.this_owner().document() | {"machine": process.machine_id()},
+        **{key: opening.runner[key] for key in ("declared", "preconditions", "runner") if key in opening.runner},
+    }
+    said = clean(str(error).strip() or type(error).__name__)[0]
+    end = {"event": "run_finished", "t": 0, "at": facts["at"], "exitStatus": USAGE, "stop": said[:500]}
+    opening.put(json.dumps(facts))
+    opening.put_last(json.dumps(end))
+    told = opening.end(0, "")
+    if told:
+        sys.stderr.write(told + "\n")
 
 
 def _said(error: BaseException) -> str:

@@ -29,6 +29,7 @@ from ktxkit.base.rules.digests import digest_of
 from ktxkit.ledger.recording.attempts import Attempts, FixtureCosts
 from ktxkit.ledger.recording.opening import Opening, open_run
 from ktxkit.ledger.rules import payload
+from ktxkit.ledger.rules.fold import INTERNAL, INTERRUPTED
 from ktxkit.ledger.rules.payload import clean
 from ktxkit.store.world import World
 
@@ -39,28 +40,35 @@ class WorkerRecorder:
     def __init__(self, config: Any) -> None:
         self.config = config
         self.fixtures = FixtureCosts()
-        self.deselected = 0
-        self.before = 0
+        self.deselected: list[str] = []
+        self.before: list[str] = []
         config.pluginmanager.register(self.fixtures, "ktxkit-fixtures")
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        self.deselected += len(items)
+        self.deselected += [item.nodeid for item in items]
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, Any, Any]:
-        self.before = len(items)
+        self.before = [item.nodeid for item in items]
         return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        selected = len(getattr(session, "items", ()))
+        selected = [item.nodeid for item in getattr(session, "items", ())]
         self.config.workeroutput["ktxkit"] = {
-            "selected": selected,
-            "collected": self.before,
-            "deselected": self.deselected,
-            "removed": max(0, self.before - selected - self.deselected),
+            "selected": len(selected),
+            "collected": len(self.before),
+            "deselected": len(self.deselected),
+            "removed": removed(self.before, selected, self.deselected),
         }
         self.config.workeroutput["ktxkit-fixtures"] = self.fixtures.rows()
+
+
+def removed(before: list[str], selected: list[str], deselected: list[str]) -> int:
+    """How many collected tests are neither selected nor deselected, by their ids: no double makes up for one."""
+    if not deselected and before == selected:
+        return 0  # as in most runs
+    return (Counter(before) - Counter(selected) - Counter(deselected)).total()
 
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
@@ -93,8 +101,12 @@ class Recorder:
         self.faults = 0
         self.first_fault = ""
         self.warnings: Counter[str] = Counter()
-        self.deselected = 0
-        self.collected_before: int | None = None
+        self.deselected: list[str] = []
+        self.collected_before: list[str] | None = None
+        self.session: pytest.Session | None = None
+        self.started = self.finished = False
+        self.early_status = INTERNAL  # of an end before there is a session that has one
+        self.attempts.begin(self._now())
         self.said_ids = False
         self._outer_run = os.environ.get(RUN_VARIABLE)
         config.pluginmanager.register(self.fixtures, "ktxkit-fixtures")
@@ -117,6 +129,14 @@ class Recorder:
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self.session = session
+        self._begin()
+
+    def _begin(self) -> None:
+        """The first event, before the session where pytest does not come so far."""
+        if self.started:
+            return
+        self.started = True
         self.attempts.begin(self._now())
         self.attempts.each = getattr(self.config.option, "dist", "no") == "each"
         os.environ[RUN_VARIABLE] = self.opening.run
@@ -147,11 +167,11 @@ class Recorder:
 
     @guarded
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        self.deselected += len(items)
+        self.deselected += [item.nodeid for item in items]
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, Any, Any]:
-        self.collected_before = len(items)
+        self.collected_before = [item.nodeid for item in items]
         return (yield)
 
     @guarded
@@ -177,10 +197,10 @@ class Recorder:
         before = self.collected_before
         self.emit(
             "collected",
-            collected=before,
+            collected=None if before is None else len(before),
             selected=len(ids),
-            deselected=None if before is None else self.deselected,
-            removed=None if before is None else max(0, before - len(ids) - self.deselected),
+            deselected=None if before is None else len(self.deselected),
+            removed=None if before is None else removed(before, ids, self.deselected),
             ids=self.opening.artifacts.keep(body),
             orderDigest=digest_of(plain),
         )
@@ -259,10 +279,13 @@ class Recorder:
 
     @guarded
     def pytest_internalerror(self, excrepr: Any) -> None:
+        self._begin()
         self.emit("internal_error", text=payload.describe(str(excrepr), self.opening.artifacts.keep))
 
     @guarded
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        self._begin()
+        self.early_status = INTERRUPTED if (code := getattr(excinfo.value, "returncode", None)) is None else int(code)
         message = payload.head(payload.clean(str(excinfo.value))[0], 500)
         self.emit("interrupted", by=excinfo.type.__name__[:100], message=message or None)
 
@@ -271,21 +294,21 @@ class Recorder:
         try:
             return (yield)
         finally:
-            self._finish(session)
+            self._finish(int(session.exitstatus), str(session.shouldfail or session.shouldstop or ""))
 
     @guarded
-    def _finish(self, session: pytest.Session) -> None:
+    def _finish(self, status: int, stop: str) -> None:
+        self.finished = True
         rows = self.fixtures.rows()
         if rows:
             self.emit("fixtures", rows=rows)
-        stop = str(session.shouldfail or session.shouldstop or "")
         self.opening.put_last(
             self.encode(
                 {
                     "event": "run_finished",
                     "t": round(self.attempts.elapsed, 6),
                     "at": timestamp(self.world.clock.now()),
-                    "exitStatus": int(session.exitstatus),
+                    "exitStatus": status,
                     **({"stop": payload.head(payload.clean(stop)[0], 500)} if stop else {}),
                     **({"warnings": sum(self.warnings.values())} if self.warnings else {}),
                     **self.opening.health(self.faults, self.first_fault),
@@ -295,6 +318,8 @@ class Recorder:
         )
 
     def pytest_unconfigure(self) -> None:
+        if not self.finished:
+            self._finish_early()
         if os.environ.get(RUN_VARIABLE) == self.opening.run:
             if self._outer_run is None:
                 del os.environ[RUN_VARIABLE]
@@ -307,6 +332,12 @@ class Recorder:
         if said:
             sys.stdout.flush()  # both may be one pipe: the line is not to stand in the middle of pytest's summary
             sys.stderr.write(said + "\n")
+
+    @guarded
+    def _finish_early(self) -> None:
+        """An end before the session's: `pytest_configure` or `pytest_sessionstart` raised, pytest.exit among them."""
+        self._begin()
+        self._finish(self.early_status if self.session is None else int(self.session.exitstatus), "")
 
     def pytest_report_header(self) -> str:
         return f"ktxkit: run {self.opening.run}"

@@ -130,7 +130,7 @@ def worst(one: str, other: str) -> str:
 RUNNING: Final = "running"
 FINISHED: Final = "finished"
 IMPORTED: Final = "imported"  # the trigger of a run that nobody here saw
-NO_TESTS, USAGE, INTERNAL = 5, 4, 3  # pytest's exit statuses
+NO_TESTS, USAGE, INTERNAL, INTERRUPTED = 5, 4, 3, 2  # pytest's exit statuses
 TOLD = (
     *("selected", "passed", "failed", "errors", "crashed"),
     *("skipped", "xfailed", "xpassed", "unknown", "interrupted"),
@@ -337,7 +337,7 @@ class Fold:
 
     def counts(self, ended: bool) -> RunRecordCounts:
         """Tests by their verdict; they sum to `selected` once the run has ended."""
-        words = Counter(COUNTED.get(word, word) for word in map(self.verdict, self.last.values()))
+        words = Counter(COUNTED.get(word, word) for word in self._verdicts())
         in_flight = words.pop("running", 0)
         words["passed"] += len(self.plain)
         if in_flight:
@@ -356,8 +356,23 @@ class Fold:
             "retries": sum(one.retried for one in self.attempts.values()) or None,
         }
         if ended and "selected" in self.collected:
-            found["notRun"] = max(0, self.collected["selected"] - len(self.last) - len(self.plain)) or None
+            found["notRun"] = max(0, self.collected["selected"] - self._begun()) or None
         return cast("RunRecordCounts", {key: value for key, value in found.items() if value is not None})
+
+    def _verdicts(self) -> Iterable[str]:
+        """The verdict of each test; where each worker runs each test (`--dist each`) the worst of its executions."""
+        if self.start.get("scheduling") != "each":
+            return map(self.verdict, self.last.values())
+        found: dict[str, str] = {}
+        for one in self.last.values():
+            word = self.verdict(one)
+            found[one.test] = worst(word, found.get(one.test, word))
+        return found.values()
+
+    def _begun(self) -> int:
+        """How many tests have begun."""
+        each = self.start.get("scheduling") == "each"
+        return (len({test for test, _ in self.last}) if each else len(self.last)) + len(self.plain)
 
     def _of_workers(self, key: str) -> int | None:
         """A number that only workers know: None until one of them has said it, and where they disagree."""

@@ -9,7 +9,7 @@ Whether a shell command runs pytest without the runner. Only what is a command c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.ledger.rules.fold import FINISHED, IMPORTED
@@ -229,6 +229,23 @@ def _runs_pytest(words: list[str]) -> bool:
     if _PYTEST.fullmatch(first):
         return True
     return bool(_PYTHON.fullmatch(first)) and _module(words[1:]) in ("pytest", "py.test")
+
+
+def after_pytest(words: Sequence[str]) -> int:
+    """How many words name pytest at the beginning: `pytest`, `python -m pytest`; 0 where they are its arguments."""
+    if words and _PYTEST.fullmatch(words[0]):
+        return 1
+    named = len(words) > 2 and _PYTHON.fullmatch(words[0]) and words[1] == "-m" and words[2] in ("pytest", "py.test")
+    return 3 if named else 0
+
+
+def separated(words: Sequence[str], valued: Container[str]) -> list[str]:
+    """A command line with the `--` that `test-run pytest -q` leaves out; `valued` are options that take a value."""
+    if "--" not in words:
+        for at in range(len(words)):
+            if after_pytest(words[at:]) and not (at and (words[at - 1] == "-m" or words[at - 1] in valued)):
+                return [*words[:at], "--", *words[at:]]
+    return list(words)
 
 
 def _module(words: list[str]) -> str:
