@@ -19,11 +19,10 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract
 from ktxkit.base.lock import flocked
-from ktxkit.base.rules.digests import digest
+from ktxkit.base.rules.digests import checked, digest, link
 from ktxkit.ledger import event_log
 from ktxkit.ledger.event_log import Artifacts
 from ktxkit.ledger.index_file import Index
-from ktxkit.ledger.rules import fold as chain
 from ktxkit.ledger.rules import scan
 from ktxkit.ledger.rules.evidence import key_of
 from ktxkit.ledger.rules.fold import Fold, Life, TestAttempt
@@ -87,7 +86,7 @@ def new_lines(path: Path, start: int, previous: Mapping[str, Any] | None) -> Ite
                 line: LedgerLine = contracts.parse(raw, where)
                 if not check(line):
                     contracts.validate(CONTRACT, line, where)
-                list(chain.checked([line], previous))
+                list(checked([line], previous))
             except BrokenContract as error:
                 hint = f"{error.hint}; {MEND}" if error.hint else MEND
                 raise BrokenContract(error.message, where=error.where, hint=hint) from error
@@ -150,7 +149,7 @@ def locked(world: World) -> AbstractContextManager[int]:
 def append(world: World, body: Mapping[str, Any]) -> Document:
     """Link a line to the last one and append it, durably. The caller holds the lock."""
     lines = journal(world)
-    line = chain.link(lines.last(), {"schemaVersion": 1, **body, "at": timestamp(world.clock.now())})
+    line = link(lines.last(), {"schemaVersion": 1, **body, "at": timestamp(world.clock.now())})
     lines.append([line], durable=True)
     return line
 
@@ -167,7 +166,7 @@ def lines(world: World) -> Iterator[Document]:
     """Every line, its contract and its link checked. Raises BrokenContract."""
     path = world.store.path(names.LEDGER)
     try:
-        yield from cast(Iterator[Document], chain.checked(journal(world).records()))
+        yield from cast(Iterator[Document], checked(journal(world).records()))
     except ValueError as error:
         raise BrokenContract(str(error), where=str(path), hint=MEND) from error
 

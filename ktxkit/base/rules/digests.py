@@ -1,7 +1,11 @@
-"""Digests: `b3:` plus the hex BLAKE3 of the bytes. git ids stay git ids."""
+"""Digests: `b3:` plus the hex BLAKE3 of the bytes. git ids stay git ids.
+
+Linked lines: each names the digest of the one before, so that no line can be changed or taken out unseen.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
@@ -25,3 +29,32 @@ def canonical(value: Any) -> bytes:
 def digest_of(value: Any) -> str:
     """Digest of a JSON value's canonical form."""
     return digest(canonical(value))
+
+
+def link(previous: Mapping[str, Any] | None, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The line after `previous` (None: the first)."""
+    made: dict[str, Any] = {**body, "seq": previous["seq"] + 1 if previous else 1}
+    if previous:
+        made["prev"] = previous["hash"]
+    return made | {"hash": digest_of(made)}
+
+
+def own_hash(line: Mapping[str, Any]) -> str:
+    """The digest that a line must carry."""
+    return digest_of({key: value for key, value in line.items() if key != "hash"})
+
+
+Line = Mapping[str, Any]
+
+
+def checked(lines: Iterable[Line], previous: Line | None = None) -> Iterator[Line]:
+    """The lines, each after it was checked. Raises ValueError that says which one is broken and how."""
+    for line in lines:
+        if line["hash"] != own_hash(line):
+            raise ValueError(f"line {line['seq']} is not what its digest says: it was changed")
+        if line.get("prev") != (previous["hash"] if previous else None):
+            raise ValueError(f"line {line['seq']} does not follow the one before it: a line is missing or was put in")
+        if line["seq"] != (previous["seq"] + 1 if previous else 1):
+            raise ValueError(f"line {line['seq']} has a wrong number")
+        yield line
+        previous = line

@@ -1,6 +1,4 @@
-"""Linked lines: each names the digest of the one before, so that no line can be changed or taken out unseen.
-
-One execution of one test, as the fold sees it.
+"""One execution of one test, as the fold sees it.
 
 How a run ended, and what that allows to be said of it. No exit status turns an unfinished run into a pass.
 
@@ -13,10 +11,8 @@ Nothing here knows a clock or a file; whether the process lives is told to `Fold
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
-
-from ktxkit.base.rules.digests import digest_of
 
 if TYPE_CHECKING:
     from typing import NotRequired, TypedDict
@@ -60,35 +56,6 @@ if TYPE_CHECKING:
         by: NotRequired[str]
 
     Marked = Literal["internal_error", "collection_error", "stopped_early", "exited", "interrupted"]
-
-
-def link(previous: Mapping[str, Any] | None, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The line after `previous` (None: the first)."""
-    made: dict[str, Any] = {**body, "seq": previous["seq"] + 1 if previous else 1}
-    if previous:
-        made["prev"] = previous["hash"]
-    return made | {"hash": digest_of(made)}
-
-
-def own_hash(line: Mapping[str, Any]) -> str:
-    """The digest that a line must carry."""
-    return digest_of({key: value for key, value in line.items() if key != "hash"})
-
-
-Line = Mapping[str, Any]
-
-
-def checked(lines: Iterable[Line], previous: Line | None = None) -> Iterator[Line]:
-    """The lines, each after it was checked. Raises ValueError that says which one is broken and how."""
-    for line in lines:
-        if line["hash"] != own_hash(line):
-            raise ValueError(f"line {line['seq']} is not what its digest says: it was changed")
-        if line.get("prev") != (previous["hash"] if previous else None):
-            raise ValueError(f"line {line['seq']} does not follow the one before it: a line is missing or was put in")
-        if line["seq"] != (previous["seq"] + 1 if previous else 1):
-            raise ValueError(f"line {line['seq']} has a wrong number")
-        yield line
-        previous = line
 
 
 BAD = ("failed", "error", "crashed")
