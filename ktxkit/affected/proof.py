@@ -150,7 +150,7 @@ class Copy:
         with self._ids(tests or ()) as ids:
             argv = [self.python, "-m", "pytest", "-q", "--tb=no", f"--rootdir={self.top}", *PLUGINS]
             words = [*argv, *(["-x"] if first else []), *self.words, *ids]
-            done = process.run(words, cwd=self.top, env=self._environment(), timeout=limit)
+            done = process.run(process.Command(words, self.top, self._environment(), limit))
         seconds = clock.monotonic() - began
         told = self._told()
         said = (done.err or done.out)[-2000:].decode("utf-8", "backslashreplace").strip()

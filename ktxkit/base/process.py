@@ -91,40 +91,51 @@ class Owner:
         return {"bootId": self.boot_id, "pid": self.pid, "startTime": self.start_time}
 
 
+@dataclass(frozen=True)
+class Command:
+    """A command to start: its words, directory, whole environment, and `limit` in seconds (None: it may take long).
+
+    `pass_fds` stay open in it: a lock's descriptor keeps the lock until the child has ended too.
+    """
+
+    argv: Sequence[str | bytes | os.PathLike[str]]
+    cwd: Path
+    env: Mapping[str, str]
+    limit: float | None = None
+    pass_fds: Collection[int] = ()
+
+
 def start(
-    argv: Sequence[str | bytes | os.PathLike[str]],
+    command: Command,
     *,
-    cwd: Path,
-    env: Mapping[str, str],
     stdin: int | IO[bytes] = subprocess.DEVNULL,
     stdout: int | IO[bytes] = subprocess.PIPE,
     stderr: int | IO[bytes] = subprocess.PIPE,
-    pass_fds: Collection[int] = (),
     pipesize: int = -1,
 ) -> subprocess.Popen[bytes]:
     """Start a child as the leader of its own process group. Raises CannotRun where it cannot be started.
 
-    `pass_fds` stay open in it: a lock's descriptor keeps the lock until the child has ended too. `pipesize`: bytes that
-    it may say before it has to wait until somebody reads (-1: what the system gives).
+    `pipesize`: bytes that it may say before it has to wait until somebody reads (-1: what the system gives). Whoever
+    waits for it keeps its limit.
     """
     try:
         return subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=env,
+            command.argv,
+            cwd=command.cwd,
+            env=command.env,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             process_group=0,
             close_fds=True,
-            pass_fds=pass_fds,
+            pass_fds=command.pass_fds,
             pipesize=pipesize,
         )
     except (OSError, ValueError) as error:
-        name = os.fsdecode(argv[0])
+        name = os.fsdecode(command.argv[0])
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise CannotRun(
-            f"cannot start {name}: {reason}", where=str(cwd), hint="check the command's name and PATH"
+            f"cannot start {name}: {reason}", where=str(command.cwd), hint="check the command's name and PATH"
         ) from error
 
 
@@ -147,29 +158,22 @@ def end_reader(child: Child) -> None:
 
 
 def run(
-    argv: Sequence[str | bytes | os.PathLike[str]],
+    command: Command,
     *,
-    cwd: Path,
-    env: Mapping[str, str],
     stdin: bytes | None = None,
     stdout: int | IO[bytes] = subprocess.PIPE,
     stderr: int | IO[bytes] = subprocess.PIPE,
-    timeout: float | None = None,
-    pass_fds: Collection[int] = (),
 ) -> Completed:
-    """Run a child to its end; at `timeout` seconds its group is ended. Raises CannotRun where it cannot be started."""
+    """Run a child to its end; at its limit its group is ended. Raises CannotRun where it cannot be started."""
     child = start(
-        argv,
-        cwd=cwd,
-        env=env,
+        command,
         stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
         stdout=stdout,
         stderr=stderr,
-        pass_fds=pass_fds,
     )
     late = False
     try:
-        out, err = child.communicate(stdin, timeout=timeout)
+        out, err = child.communicate(stdin, timeout=command.limit)
     except subprocess.TimeoutExpired:
         late = True
         end_group(child)
@@ -177,7 +181,7 @@ def run(
     except BaseException:
         end_group(child)
         raise
-    return Completed(tuple(os.fsdecode(a) for a in argv), child.returncode, out or b"", err or b"", late)
+    return Completed(tuple(os.fsdecode(a) for a in command.argv), child.returncode, out or b"", err or b"", late)
 
 
 def attached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: int | None) -> int:

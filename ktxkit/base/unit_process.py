@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Protocol
@@ -126,22 +126,19 @@ class CommandEnd:
 
 
 def run_unit(
-    argv: Sequence[str],
+    command: process.Command,
     *,
-    cwd: Path,
-    env: Mapping[str, str],
     out: Path,
     err: Path,
     clock: Clock,
-    limit: float | None,
     stop: Stop,
 ) -> CommandEnd:
-    """Run to the end, the time limit in seconds, or until `stop` is set."""
+    """Run to the end, its limit, or until `stop` is set."""
     logs = (UnitLog(out), UnitLog(err))
     try:
-        child = process.start(argv, cwd=cwd, env=env)
+        child = process.start(command)
         try:
-            reason, strays = _watched(child, logs, clock, limit, stop, env.get(MARK, ""))
+            reason, strays = _watched(child, logs, clock, command.limit, stop, command.env.get(MARK, ""))
         except BaseException:
             process.end_group(child)
             raise
@@ -151,7 +148,7 @@ def run_unit(
         for log in logs:
             log.drain()
             log.close()
-    told = _told(reason, child.returncode, limit)
+    told = _told(reason, child.returncode, command.limit)
     lost = "; ".join(f"its output could not be kept: {log.problem}" for log in logs if log.problem)
     message = "; ".join(text for text in (told.message, lost) if text)
     printed, cut = (logs[0].total, logs[1].total), (logs[0].cut, logs[1].cut)

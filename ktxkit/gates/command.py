@@ -46,7 +46,7 @@ def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], limit: float)
     out, err = (cwd.parent / f"{name}-{nonce[:8]}" for name in ("out", "err"))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(out, flags, files.PRIVATE_FILE), "wb") as one, open(os.open(err, flags, 0o600), "wb") as other:
-        child = process.start(argv, cwd=cwd, env={**env, MARK: nonce}, stdout=one, stderr=other)
+        child = process.start(process.Command(argv, cwd, {**env, MARK: nonce}), stdout=one, stderr=other)
         in_time = process.wait_or_end(child, limit)
     end_strays(nonce)
     told = tuple(os.fsdecode(word) for word in argv)

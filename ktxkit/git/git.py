@@ -222,7 +222,7 @@ class Git:
     ) -> GitResult:
         """Run git to its end. Raises GitFailed where the status is not in `ok` (None: any), or at `timeout` seconds."""
         full = {**self.environment(), **(env or {})}
-        done = process.run(["git", *args], cwd=self.cwd, env=full, stdin=stdin, timeout=timeout, pass_fds=self.fds)
+        done = process.run(process.Command(["git", *args], self.cwd, full, timeout, self.fds), stdin=stdin)
         answer = GitResult(done.argv, self.cwd, done.status, done.out, done.err)
         if done.timed_out:
             raise GitFailed(answer, hint=f"it did not end within {timeout} seconds")
@@ -231,7 +231,7 @@ class Git:
     def begin(self, *args: Argument) -> Begun:
         """Start a git that needs no input, and go on; what it says waits in a pipe."""
         argv = ("git", *args)
-        child = process.start(argv, cwd=self.cwd, env=self.environment(), pass_fds=self.fds, pipesize=ROOM)
+        child = process.start(process.Command(argv, self.cwd, self.environment(), pass_fds=self.fds), pipesize=ROOM)
         return Begun(tuple(os.fsdecode(word) for word in argv), self.cwd, child)
 
     def text(self, *args: Argument, env: Mapping[str, str] | None = None) -> str:
@@ -265,7 +265,9 @@ class Git:
 
     def start(self, *args: Argument, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
         """A git that goes on while we talk to it (`cat-file --batch` and its kin)."""
-        return process.start(["git", *args], cwd=self.cwd, env=self.environment(), stdin=stdin, pass_fds=self.fds)
+        return process.start(
+            process.Command(["git", *args], self.cwd, self.environment(), pass_fds=self.fds), stdin=stdin
+        )
 
 
 def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
@@ -286,7 +288,7 @@ def for_others(environ: Mapping[str, str]) -> dict[str, str]:
 
 def version(environ: Mapping[str, str]) -> tuple[int, ...]:
     """git's version, the leading numbers of it. Raises CannotRun where there is no git."""
-    answer = process.run(["git", "--version"], cwd=Path("/"), env=scrubbed(environ))
+    answer = process.run(process.Command(["git", "--version"], Path("/"), scrubbed(environ)))
     words = answer.out.split()
     numbers: list[int] = []
     for part in words[2].split(b".") if len(words) > 2 else []:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ktxkit.base import files, process
@@ -81,17 +81,14 @@ def _sign(top: bytes, path: bytes, found: dict[bytes, Signature]) -> None:
 
 
 def run_command(
-    argv: Sequence[str],
+    command: process.Command,
     *,
-    cwd: Path,
-    env: Mapping[str, str],
     log: Path,
     nonce: str,
-    limit: float | None,
     clock: Callable[[], float],
     started: Callable[[int], None],
 ) -> VerificationResult:
-    """Run to its end or `limit` seconds, stdin closed, both streams in `log`; its group and strays are ended then.
+    """Run to its end or its limit, stdin closed, both streams in `log`; its group and strays are ended then.
 
     `started` is told the process group. The nonce in its environment lets recovery find what it left.
     """
@@ -100,11 +97,11 @@ def run_command(
     with open(os.open(log, flags, files.PRIVATE_FILE), "wb", buffering=0) as stream:
         began = clock()
         try:
-            child = process.start(argv, cwd=cwd, env={**env, MARK: nonce}, stdout=stream, stderr=stream)
+            child = process.start(replace(command, env={**command.env, MARK: nonce}), stdout=stream, stderr=stream)
         except CannotRun as error:
             stream.write(f"{error.message}\n".encode("utf-8", "backslashreplace"))
             return VerificationResult(process.NOT_STARTED, False, clock() - began)
-        in_time = process.wait_or_end(child, limit, started)
+        in_time = process.wait_or_end(child, command.limit, started)
     return VerificationResult(child.returncode, not in_time, clock() - began, end_strays(nonce))
 
 

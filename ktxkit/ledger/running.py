@@ -152,7 +152,7 @@ def verify(world: World, precondition: Mapping[str, Any]) -> Document:
     limit = float(precondition.get("timeLimit", PRECONDITION_LIMIT))
     made: Document = {"name": precondition["name"]}
     try:
-        done = process.run(words, cwd=cwd, env=world.env, timeout=limit)
+        done = process.run(process.Command(words, cwd, world.env, limit))
     except CannotRun as error:
         return made | {"verified": False, "said": error.message[:500]}
     said = printable((done.err or done.out).strip()[:500]) or (f"no answer in {limit:g} s" if done.timed_out else "")

@@ -11,6 +11,7 @@ from ktxkit.base import files, process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import Blocked
+from ktxkit.base.process import Command
 from ktxkit.base.removal import delete
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_fields, printable
@@ -93,12 +94,9 @@ def _asked(world: World, held: HeldBranch, check: Check, commit: str, tree: str)
     log = world.writable_store.path(f"{check.logs}/{_log_name(held.nonce, tree)}.log")
     files.remove(log)
     ran = verifying.run_command(
-        check.argv,
-        cwd=check.checkout,
-        env=env,
+        Command(check.argv, check.checkout, env, check.limit),
         log=log,
         nonce=held.nonce,
-        limit=check.limit,
         clock=world.clock.monotonic,
         started=lambda pgid: held.note(verification=_recorded(pgid)),
     )

@@ -30,11 +30,11 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     start = process.start
 
-    def noted(argv: Any, **how: Any) -> Any:
-        words = [os.fsdecode(word) for word in argv]
+    def noted(command: process.Command, **how: Any) -> Any:
+        words = [os.fsdecode(word) for word in command.argv]
         if words[0] == "git":
             found.append(" ".join(words[1:3]) if words[1] == "worktree" else words[1])
-        return start(argv, **how)
+        return start(command, **how)
 
     monkeypatch.setattr(process, "start", noted)
     return found

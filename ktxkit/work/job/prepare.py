@@ -12,6 +12,7 @@ from typing import Any
 from ktxkit.base import contracts, files, landlock, unit_process
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun, Conflict, KtxError
+from ktxkit.base.process import Command
 from ktxkit.git.git import for_others
 from ktxkit.git.neutral import scratch_dir
 from ktxkit.store import config, jobs, leases
@@ -74,13 +75,15 @@ def planned_units(world: World, step: JobCommand, job_id: str) -> list[Document]
     """
     with scratch_dir(world) as place:
         ended = unit_process.run_unit(
-            step.argv,
-            cwd=world.repository.place,
-            env={**for_others(world.env), "KTX_JOB": job_id},
+            Command(
+                step.argv,
+                world.repository.place,
+                {**for_others(world.env), "KTX_JOB": job_id},
+                step.time_limit or PLAN_LIMIT,
+            ),
             out=place / "stdout",
             err=place / "stderr",
             clock=world.clock,
-            limit=step.time_limit or PLAN_LIMIT,
             stop=threading.Event(),
         )
         said = files.read(place / "stderr").decode("utf-8", "replace").strip()[-2000:]

@@ -87,11 +87,13 @@ def _tell(world: World, command: str, notice: Document) -> str:
     mine = {key: value for key, value in world.env.items() if not key.startswith(("GIT_", "KTX_"))}
     try:
         done = process.run(
-            ["/bin/sh", "-c", command],
-            cwd=world.repository.place,
-            env={**mine, "KTX_EVENT": notice["event"], "KTX_JOB": notice["jobId"]},
+            process.Command(
+                ["/bin/sh", "-c", command],
+                world.repository.place,
+                {**mine, "KTX_EVENT": notice["event"], "KTX_JOB": notice["jobId"]},
+                TIME_LIMIT,
+            ),
             stdin=contracts.line(CONTRACT, notice),
-            timeout=TIME_LIMIT,
         )
     except (KtxError, OSError) as error:
         return f"the notify command was not told of {notice['event']}: {error}"

@@ -18,6 +18,7 @@ from ktxkit.base import unit_process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import KtxError, Refused
+from ktxkit.base.process import Command
 from ktxkit.base.unit_process import Stop
 from ktxkit.git.git import for_others
 from ktxkit.store import jobs
@@ -168,16 +169,9 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, diges
     run.notify("unit_started", {"unit": plan.key})
     since = run.watch.started(unit) if run.watch else 0
     with observed(run, plan, unit, lease) as stop, containment.behind(run, unit, lease) as walls:
-        ended = unit_process.run_unit(
-            [*walls.before, *plan.step.argv],
-            cwd=path_of(lease),
-            env={**_environment(run, plan, unit, lease), **walls.env},
-            out=out,
-            err=err,
-            clock=run.world.clock,
-            limit=plan.step.time_limit,
-            stop=stop,
-        )
+        env = {**_environment(run, plan, unit, lease), **walls.env}
+        command = Command([*walls.before, *plan.step.argv], path_of(lease), env, plan.step.time_limit)
+        ended = unit_process.run_unit(command, out=out, err=err, clock=run.world.clock, stop=stop)
     altered = containment.put_right(run, unit)
     if ended.reason == "interrupted" and not run.stop.is_set():
         ended = replace(ended, message="it was suspect, without proven progress, and the job file says to stop it")
