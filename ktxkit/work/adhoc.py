@@ -121,14 +121,14 @@ def _new_branch(world: World, mode: str, name: str, commit: str, notes: list[str
 
 
 def _must_have_room(world: World, name: str) -> None:
-    """No branch can lie below another: refs are files. Raises Refused that names the branch in the way."""
+    """No branch can lie below another: refs are files. Raises CannotRun that names the branch in the way."""
     parts = name.split("/")
     above = [f"refs/heads/{'/'.join(parts[:depth])}" for depth in range(1, len(parts))]
     found = world.git.run("for-each-ref", "--format=%(refname)", *above, f"refs/heads/{name}/").lines
     other = next((ref for ref in found if ref in above or ref.startswith(f"refs/heads/{name}/")), "")
     if other:
         said = f"no branch can be called {name} beside branch {other.removeprefix('refs/heads/')}"
-        raise Refused(said, hint="one name is a folder of the other: take another name, or rename that branch")
+        raise CannotRun(said, hint="one name is a folder of the other: take another name, or rename that branch")
 
 
 def _default_base(world: World, asked: WorktreeRequest, notes: list[str]) -> str:

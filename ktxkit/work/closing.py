@@ -119,6 +119,8 @@ def _cleared(place: LeaseLocation, lease: Document) -> Document:
     return {"pruned": True, **({"atticRef": kept} if kept else {}), **_ignored(work)}
 
 
+INTERRUPTED = "the job was interrupted"  # why a worktree is kept that nothing went wrong in
+WOULD_LOSE = "closing would lose"
 SAMPLE = 20  # names of an account that a lease shows
 SAME = ("jobId", "unitKey", "position", "attempt", "base", "path", "pathB64", "branch")
 
@@ -133,6 +135,9 @@ def close(place: LeaseLocation, outcome: str, *, discard: bool = False, reason: 
         if lease["state"] == "closed":
             if lease.get("outcome") == outcome:
                 return lease
+            if _was_interrupted(place, lease) and outcome not in KEPT:  # the job went on with what was collected of it
+                must_be_ours(place.world, lease)
+                return _remove(place, lease, outcome, discard)
             said = f"it was closed as {lease.get('outcome', 'unknown')} already"
             raise Refused(said, where=str(path_of(lease)), hint="worktree-open opens the unit again")
         if lease["mode"] == "in-place":
@@ -153,7 +158,7 @@ def _remove(place: LeaseLocation, lease: Document, outcome: str, discard: bool) 
         lost = unsaved(work)
         if lost and (not discard or not can_be_kept(work)):
             hint = way_out(work)
-            raise Refused(f"closing would lose {lost}", where=str(path), hint=hint)
+            raise Refused(f"{WOULD_LOSE} {lost}", where=str(path), hint=hint)
         if work.left_out and not discard:
             return closed(place, lease, outcome, leftOut=_account(work.left_out))
     return remove(place, lease, outcome, discard=discard, work=work)
@@ -166,6 +171,14 @@ def _account(paths: Sequence[bytes]) -> Document:
 def _ignored(work: HeldWork | None) -> Document:
     """What goes with a checkout and is kept nowhere, counted and named."""
     return {"ignored": _account(work.ignored)} if work is not None and work.ignored else {}
+
+
+def _was_interrupted(place: LeaseLocation, lease: Document) -> bool:
+    """Whether a closed worktree is kept for an interruption only: who resumes the job needs it, nobody after that."""
+    sentinel = place.read(SENTINEL)
+    if sentinel is None or sentinel.get("reason") != INTERRUPTED:
+        return False
+    return bool(sentinel.get("attempt") == lease["attempt"] and lease.get("outcome") in KEPT)
 
 
 def _must_be_left(path: Path) -> None:
@@ -271,6 +284,8 @@ def open_unit(
         if what is Open.REUSE:
             assert old is not None
             return old
+        if what is Open.BESIDE and old is not None and _was_interrupted(place, old):
+            what = Open.LEFTOVER
         path = make_way(place, what, old, usual)
         facts = _facts(job, unit, policy)
         if owned:

@@ -16,7 +16,7 @@ from ktxkit.base import contracts
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, KtxError
-from ktxkit.base.rules.text import printable
+from ktxkit.base.rules.text import path_fields, printable
 from ktxkit.git.git import Git
 from ktxkit.store import jobs
 from ktxkit.store.branch_lock import HeldBranch
@@ -205,7 +205,26 @@ def _unit(world: World, job: str, unit: jobs.Unit, problems: list[Document]) -> 
         except BrokenContract as error:
             broken = broken or f"{name}.json: {error.message}"
             problems.append({"where": error.where, "message": error.message, "unitKey": unit.key})
+    read["patch"] = _as_received(world, read["patch"], read["receipt"])
     return UnitDocs(unit.position, unit.key, unit.after, broken=broken, files=_files(world, job, unit), **read)
+
+
+CHANGES = {b"A": "added", b"M": "modified", b"D": "deleted", b"T": "typechange"}
+
+
+def _as_received(world: World, patch: Document | None, receipt: Document | None) -> Document | None:
+    """The patch that the receipt speaks of. Where the unit was collected again after it was accepted, its paths are
+    those of the commit that was made of it."""
+    if patch is None or receipt is None or receipt["outcome"] != "accepted" or "commit" not in receipt:
+        return patch
+    if receipt.get("patchTree", patch["tree"]) == patch["tree"]:
+        return patch
+    git, commit = world.git.at(world.repository.place), receipt["commit"]
+    found = git.run("diff-tree", "-r", "-z", "--no-renames", "--name-status", f"{commit}^", commit, ok=None)
+    told = found.nul if found.status == 0 else []
+    paths = [{**path_fields(path), "change": CHANGES[word]} for word, path in zip(told[::2], told[1::2], strict=True)]
+    kept = {key: patch[key] for key in ("base",) if key in patch}
+    return {**kept, "paths": paths, "tree": receipt["patchTree"]}
 
 
 def _files(world: World, job: str, unit: jobs.Unit) -> dict[str, str]:

@@ -123,7 +123,7 @@ def test_what_git_is_told_to_leave_alone_is_left_alone(repo: Repo, present: bool
 def test_the_branch_in_the_way_of_a_name_is_named(repo: Repo, there: str, asked: str) -> None:
     repo.git("branch", there)
     refused = call("worktree-open", asked, cwd=repo.path)
-    assert refused.status == 1
+    assert refused.status == 2
     assert f"beside branch {there}" in refused.err and "fsck" not in refused.err
 
 

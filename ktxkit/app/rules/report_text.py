@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ktxkit.base.rules.text import plural, printable
+from ktxkit.work.rules.report import COUNTED, WAITING
 
 
 def page(template: str, style: str, script: str, title: str, data: Mapping[str, Any]) -> bytes:
@@ -119,6 +120,9 @@ def counts(isolated: Facts) -> str:
         number = isolated.get(key, 0)
         if number or key in ALWAYS:
             found.append(f"{number} {one if number == 1 else many}")
+    for word, number in isolated.get("outcomes", {}).items():  # every unit is in one of the numbers
+        if word not in COUNTED and word not in WAITING:
+            found.append(f"{number} {word.replace('_', ' ')}")
     return ", ".join(found)
 
 

@@ -263,7 +263,8 @@ class JobLoop:
         lease = names.unit_doc(self.run.job_id, unit.position, unit.key, "lease")
         if self.run.world.store.exists(lease):
             self.run.leases.pop(unit.key, None)
-            closing.close_unit(self.run.world, self.run.job, unit, "crash")
+            why = closing.INTERRUPTED if self.run.aborting == "interrupted" else ""
+            closing.close_unit(self.run.world, self.run.job, unit, "crash", reason=why)
 
     def _integrate(self, plan: UnitPlan) -> str:
         unit = self.run.unit(plan)

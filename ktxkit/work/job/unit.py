@@ -241,6 +241,13 @@ def _plain(word: str) -> str:
     return word.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def _why_kept(error: Refused) -> str:
+    """Only what holds more than was collected was written to after that; all else is said as it is."""
+    if error.message.startswith(closing.WOULD_LOSE):
+        return "its worktree was written to after its work was collected"
+    return f"its worktree cannot be removed: {error.message}"
+
+
 def close_or_keep(run: JobRun, unit: jobs.Unit, outcome: str) -> None:
     """Close a worktree whose change was collected; one that was written to after that is kept, and said."""
     run.leases.pop(unit.key, None)
@@ -253,6 +260,6 @@ def close_or_keep(run: JobRun, unit: jobs.Unit, outcome: str) -> None:
         told = {"unitKey": unit.key, "reason": error.message}
         run.tracer.emit("work_unit", "work_unit_late_work_kept", told, level="error", error=error)
         place = names.worktree_dir(run.job_id, unit.position, unit.key)
-        late = f"{unit.key}: its worktree was written to after its work was collected; .ktx/{place} is kept"
+        late = f"{unit.key}: {_why_kept(error)}; .ktx/{place} is kept"
         run.update(warnings=[*run.job.get("warnings", ()), late][:10_000])
         closing.close_unit(run.world, run.job, unit, "crash", reason=error.message)

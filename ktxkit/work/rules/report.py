@@ -129,7 +129,14 @@ def outcome_of(docs: UnitDocs, left: Mapping[str, str]) -> str:
         return ended
     if docs.patch:
         return str(docs.patch["outcome"])
-    return ended or ("open" if docs.lease else "pending")
+    return ended or _of_lease(docs.lease)
+
+
+def _of_lease(lease: Facts | None) -> str:
+    """How far a unit got of which there is nothing but its lease: what it says, not that it is there."""
+    if lease is None or lease.get("state") != "closed":
+        return "open" if lease else "pending"
+    return str(lease["outcome"]) if lease.get("outcome") in ("crash", "conflict") else "closed"
 
 
 def reason_of(docs: UnitDocs, outcome: str, left: Mapping[str, str]) -> str:
@@ -160,7 +167,10 @@ def _of_conflicts(receipt: Facts) -> str:
 
 def _of_breaches(receipt: Facts, patch: Facts) -> str:
     found = receipt.get("breaches") or patch.get("breaches") or ()
-    return f"{found[0]['message']}{_more(found)}" if found else ""
+    if not found:
+        return ""
+    path, message = found[0]["path"], found[0]["message"]
+    return f"{message if path in message else f'{path}: {message}'}{_more(found)}"
 
 
 def _of_result(result: Facts | None) -> str:
@@ -185,11 +195,17 @@ def _plain_reason(docs: UnitDocs, outcome: str) -> str:
         "subsumed": "what it changed was there already",
         "pending": "not started",
         "open": "its worktree is open",
+        **{word: _closed(docs) for word in ("crash", "conflict", "closed")},
         "finished": "its command ended; not collected yet",
         "collected": f"{plural(count, 'path')} collected, not applied yet",
         "accepted": plural(count, "path") if docs.patch else "applied",
     }
     return known.get(outcome, outcome.replace("_", " "))
+
+
+def _closed(docs: UnitDocs) -> str:
+    why = (docs.sentinel or {}).get("reason", "")
+    return f"its worktree was closed as {(docs.lease or {}).get('outcome', 'closed')}{f': {why}' if why else ''}"
 
 
 def unit_entry(docs: UnitDocs, left: Mapping[str, str], timed: Mapping[str, float]) -> Facts:
