@@ -63,6 +63,9 @@ def open_adhoc(world: World, asked: WorktreeRequest) -> tuple[Document, list[str
     if isolated(str(repository.git_dir), str(repository.common_dir), str(repository.superproject or "")):
         return _in_place(world, asked)
     _finish_killed(world)
+    known = _open_already(world, asked)
+    if known is not None:
+        return known, [f"it is open already: {printable(str(path_of(known)))}"]
     aim = _aim(world, asked)
     if aim.branch:
         _must_be_free(world, aim)
@@ -78,6 +81,25 @@ def open_adhoc(world: World, asked: WorktreeRequest) -> tuple[Document, list[str
         wanted = Wanted(path, aim.mode, aim.base, {}, aim.branch, aim.creates, asked.copy, asked.sparse)
         lease = make(place, wanted, old)
         return lease, aim.notes + [f"nothing to copy is named {name}" for name in lease.get("copyUnmatched", ())]
+
+
+def _open_already(world: World, asked: WorktreeRequest) -> Document | None:
+    """The lease of the worktree that a name, or a branch, means already: the same words lead to the same place.
+
+    None where more is asked than that (a base, a path, files), or where it is on another branch by now.
+    """
+    name = asked.name or asked.ref.removeprefix("refs/heads/")
+    if not name or asked.pr or asked.base or asked.path or asked.copy or asked.sparse or asked.detach:
+        return None
+    for known in (name, f"{name}-{digest(name.encode())[3:9]}"):
+        lease = LeaseLocation.adhoc(world, known).read(LEASE)
+        if lease is None or lease["state"] != "open" or lease.get("branch") != f"refs/heads/{name}":
+            continue
+        path = path_of(lease)
+        entry = worktrees(world).registered(path)
+        if entry is not None and entry.branch == lease["branch"] and presence(world, lease, path).same:
+            return lease
+    return None
 
 
 def _finish_killed(world: World) -> None:

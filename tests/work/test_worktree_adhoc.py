@@ -147,7 +147,7 @@ def test_a_pull_request_that_went_on_is_followed(repo: Repo, cloned: Repo) -> No
 
 def test_a_branch_lives_in_one_worktree(repo: Repo) -> None:
     tree, _ = opened(repo, "work")
-    for args in (("work",), ("--ref", "work")):
+    for args in (("work", "--base", "HEAD"), ("--ref", "work", "--path", "../other")):
         error = refused(repo, *args)
         assert "checked out already" in error["message"] and error["where"] == str(tree.path)
     assert refused(repo, "--ref", "main")["where"] == str(repo.path)
@@ -281,6 +281,16 @@ def test_two_names_with_one_slug(repo: Repo) -> None:
     assert first.git("symbolic-ref", "HEAD") == "refs/heads/feat/a"
     assert close(repo, "feat-a", "--outcome", "empty").status == 0
     assert second.path.is_dir() != first.path.is_dir()
+
+
+@pytest.mark.parametrize("args", [("feat/a",), ("--ref", "feat/a")])
+def test_on_the_second_day_the_same_name_leads_to_the_same_place(repo: Repo, args: tuple[str, ...]) -> None:
+    tree, _ = opened(repo, "feat/a")
+    tree.write("half", "x")
+    again, _ = opened(repo, *args)
+    assert again.path == tree.path and (again.path / "half").exists()
+    tree.git("switch", "-q", "-c", "other")
+    assert refused(repo, "feat/a")["message"] == "branch feat/a exists already"
 
 
 def test_evidence_of_work_without_a_job_is_kept(repo: Repo) -> None:
