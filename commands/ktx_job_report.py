@@ -21,7 +21,7 @@ from ktxkit.app import cli
 from ktxkit.base.errors import CannotRun
 
 if TYPE_CHECKING:
-    from ktxkit.base.contracts import Document
+    from ktxkit.base.documents import Report
     from ktxkit.store.world import World
 
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     )
 
 
-def _page(args: argparse.Namespace, world: World, report: Document) -> tuple[bytes | None, list[str]]:
+def _page(args: argparse.Namespace, world: World, report: Report) -> tuple[bytes | None, list[str]]:
     """The page for stdout, or what to say of the file it was written to."""
     if args.html is None:
         return None, []

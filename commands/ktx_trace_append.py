@@ -65,7 +65,8 @@ def _append(args: argparse.Namespace, world: World, to: Tracer) -> cli.Result:
 
     if args.command:
         return _timed(args, world, to)
-    events = appending.from_lines(to, sys.stdin.buffer) if args.stdin else _one(args, to)
+    words = (args.phase, args.event, args.level, appending.data_of(args.data), args.duration_ms, args.error)
+    events = appending.from_lines(to, sys.stdin.buffer) if args.stdin else appending.from_options(to, *words)
     notes = requests.prove(args, world, events)
     torn = to.journal.append(events, validated=True) if events else 0
     notes += ["a torn record of a killed process was set aside beside the trace"] if torn else []
@@ -83,13 +84,6 @@ def _timed(args: argparse.Namespace, world: World, to: Tracer) -> cli.Result:
     notes += requests.prove(args, world, status=ended.status)
     outcome = "failed" if ended.status else "done"
     return cli.Result(outcome, status=ended.status, notes=notes, data={"trace": str(to.path)})
-
-
-def _one(args: argparse.Namespace, to: Tracer) -> list[dict[str, object]]:
-    from ktxkit.work import appending
-
-    data = appending.data_of(args.data)
-    return appending.from_options(to, args.phase, args.event, args.level, data, args.duration_ms, args.error)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -106,9 +106,8 @@ class Types:
             union = list(dict.fromkeys(inner))
             lines = "    " + "\n    | ".join(union)
             return self._add(name, shape, f"{name} = (\n{lines}\n)\n") if title else " | ".join(union)
-        if inner:
-            return f"list[{inner[0]}]" if "items" in shape else f"dict[str, {inner[0]}]"
-        return str(shape.get("scalar", "Any"))
+        form = "list[{}]" if "items" in shape else "Mapping[str, {}]" if inner == ["Any"] else "dict[str, {}]"
+        return form.format(*inner) if inner else str(shape.get("scalar", "Any"))
 
     def _add(self, name: str, shape: Shape, text: str, title: str = "") -> str:
         if self.shapes.setdefault(name, shape) != shape:

@@ -21,15 +21,16 @@ from ktxkit.affected.rules.runtime_trace import Trace, TraceFold
 from ktxkit.affected.traced import begin, tracer
 from ktxkit.base import contracts, files, kinds, process
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.ledger import ledger
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import AffectedTrace, AffectedTraceEnd, AffectedTraceHeader
+    from ktxkit.base.documents import AffectedTrace, AffectedTraceEnd, AffectedTraceHeader, LedgerLine
 
+
+CONTRACT = "affected-trace"
 HINT = "make it anew: test-run --trace --scope full"
 
 
@@ -88,7 +89,7 @@ def environment(world: World, run: str) -> dict[str, str]:
     return told | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
-def keep(world: World, run: str, line: Document | None) -> Kept:
+def keep(world: World, run: str, line: LedgerLine | None) -> Kept:
     """Fold what the processes wrote, keep the map, and remove what they wrote."""
     raw = world.store.path(names.affected_raw(run))
     try:
@@ -97,10 +98,10 @@ def keep(world: World, run: str, line: Document | None) -> Kept:
         _remove(raw)
 
 
-def _keep(world: World, run: str, raw: Path, line: Document | None) -> Kept:
-    record = line["record"] if line else {}
-    tree, after = record.get("tree", {}).get("tree"), record.get("treeAfter", {}).get("tree")
-    if tree is None or tree != after:
+def _keep(world: World, run: str, raw: Path, line: LedgerLine | None) -> Kept:
+    record = line["record"] if line else None
+    tree = record.get("tree", {}).get("tree") if record is not None else None
+    if record is None or tree is None or tree != record.get("treeAfter", {}).get("tree"):
         return Kept(None, why="the tree that it ran on is not known, or changed while it ran")
     fold = TraceFold()
     for place in sorted(raw.glob("*.ndjson")):

@@ -14,31 +14,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from ktxkit.base import files
+from ktxkit.base import files, kinds
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, KtxError, Refused
 from ktxkit.base.identity import processes_inside
 from ktxkit.base.lock import flocked
 from ktxkit.base.removal import delete
-from ktxkit.base.rules.text import path_fields
+from ktxkit.base.rules.text import path_b64, path_text
 from ktxkit.git import neutral
 from ktxkit.git.checkout import locked
 from ktxkit.git.neutral import sweep
 from ktxkit.ingest.rules import places
 from ktxkit.store import jobs, leases
-from ktxkit.store.leases import (
-    LEASE,
-    OPENING,
-    LeaseLocation,
-    all_locations,
-    foreign,
-    holder_is_dead,
-    path_of,
-    presence,
-    worktrees,
-)
+from ktxkit.store.leases import LeaseLocation, all_locations, foreign, holder_is_dead, path_of, presence, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import LeaseFacts, why_dead
 from ktxkit.store.worktrees import Registered
@@ -47,96 +38,116 @@ from ktxkit.work import closing, report
 from ktxkit.work.closing import closed, remove
 from ktxkit.work.opening import recover_opening
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import DamagedDocument, Lease, WorktreeList, WorktreeOpening, WorktreeRow
+    from ktxkit.work.closing import Pruning
+
+
 CONTRACT = "worktrees"
+OF_LEASE: Final = ("jobId", "unitKey", "attempt", "outcome")
 NOT_OURS = "it belongs to another repository"
 
 
-def listing(world: World, *, prune: bool = False) -> Document:
+def listing(world: World, *, prune: bool = False) -> WorktreeList:
     """The document of `--list`; with `prune`, what is dead is cleared and each row says what became of it."""
     if prune:
         worktrees(world).mend()
         sweep(world.writable_store.path("tmp"))
     registered = {os.path.realpath(entry.path): entry for entry in worktrees(world).listed()}
-    rows, damaged = list[Document](), list[Document]()
+    rows: list[WorktreeRow] = []
+    damaged: list[DamagedDocument] = []
     for place in all_locations(world):
         try:
             row = _row(world, place, registered, prune=prune)
         except BrokenContract as error:  # it is named, and never touched; the others have nothing to do with it
             damaged.append({"where": error.where, "message": error.message})
             continue
-        rows += [row] if row else []
+        rows += [row] if row is not None else []
     leased = {os.path.realpath(row["path"]) for row in rows if row["present"] or row.get("state") != "closed"}
     others = [entry for path, entry in registered.items() if path not in leased]
     plain = [_plain_row(entry, main=True) for entry in others[:1]]
     rows = [*plain, *(_unleased(world, entry, prune=prune) for entry in others[1:]), *rows]
     rows += list(_trash(world, prune=prune))
-    made: Document = {"schemaVersion": SCHEMA_VERSION, "kind": CONTRACT, "worktrees": rows}
-    return {**made, **({"damaged": each_once(damaged)} if damaged else {})}
+    made: WorktreeList = {"schemaVersion": SCHEMA_VERSION, "kind": "worktrees", "worktrees": rows}
+    made |= {"damaged": each_once(damaged)} if damaged else {}
+    return made
 
 
-def each_once(damaged: Sequence[Document]) -> list[Document]:
+def each_once(damaged: Sequence[DamagedDocument]) -> list[DamagedDocument]:
     """Each damaged document once, however many looked at it."""
     return list({row["where"]: row for row in reversed(damaged)}.values())[::-1]
 
 
-def _unleased(world: World, entry: Registered, *, prune: bool) -> Document:
+def _unleased(world: World, entry: Registered, *, prune: bool) -> WorktreeRow:
     try:
         return closing.row(world, entry, prune=prune) or _plain_row(entry, main=False)
     except BrokenContract:  # its place is named among the damaged ones
         return _plain_row(entry, main=False)
 
 
-def _plain_row(entry: Registered, *, main: bool) -> Document:
-    head = {"head": entry.head} if entry.head.strip("0") else {}
-    branch = {"branch": entry.branch} if entry.branch else {}
-    kind = "main" if main else "linked"
-    return {**path_fields(bytes(entry.path)), "kind": kind, **head, **branch, "present": entry.path.is_dir()}
+def _plain_row(entry: Registered, *, main: bool) -> WorktreeRow:
+    path = bytes(entry.path)
+    row: WorktreeRow = {
+        "path": path_text(path),
+        "kind": "main" if main else "linked",
+        "present": entry.path.is_dir(),
+    }
+    row |= {"pathB64": exact} if (exact := path_b64(path)) else {}
+    row |= {"head": entry.head} if entry.head.strip("0") else {}
+    row |= {"branch": entry.branch} if entry.branch else {}
+    return row
 
 
-def _row(world: World, place: LeaseLocation, registered: dict[str, Registered], *, prune: bool) -> Document:
-    """What is known of one place; empty where it holds no worktree any more."""
+def _row(world: World, place: LeaseLocation, registered: dict[str, Registered], *, prune: bool) -> WorktreeRow | None:
+    """What is known of one place; None if it holds no worktree any more."""
     if prune:
         place.settle()
-    lease, note = place.read(LEASE), place.read(OPENING)
+    lease, note = place.lease(), place.read(kinds.OPENING)
     if lease is None and note is None:
-        return {}
+        return None
     if prune and note is not None and lease is not None and lease["nonce"] == note["nonce"]:
         _drop_note(place)
     seen, busy = _seen(world, place, lease, note)
     about = lease or note
     assert about is not None
     if seen.state == "closed" and not seen.present and not seen.noted:
-        return {}
+        return None
     entry = registered.get(os.path.realpath(path_of(about)))
-    row: Document = {
-        **{key: about[key] for key in ("path", "pathB64", "jobId", "unitKey", "attempt", "outcome") if key in about},
-        "kind": about["mode"] if about["mode"] in ("unit", "in-place") else "adhoc",
+    mode = about["mode"]
+    row: WorktreeRow = {
+        "path": about["path"],
+        "kind": mode if mode == "unit" or mode == "in-place" else "adhoc",
         "state": "opening" if seen.noted or lease is None else lease["state"],
         "present": seen.present,
-        **({"head": entry.head} if entry is not None and entry.head.strip("0") else {}),
-        **({"branch": entry.branch} if entry is not None and entry.branch else {}),
-        **({"busy": busy} if busy else {}),
     }
+    row |= {"pathB64": about["pathB64"]} if "pathB64" in about else {}
+    for key in OF_LEASE:
+        if lease is not None and key in lease:
+            row[key] = lease[key]
+    row |= {"head": entry.head} if entry is not None and entry.head.strip("0") else {}
+    row |= {"branch": entry.branch} if entry is not None and entry.branch else {}
+    row |= {"busy": busy} if busy else {}
     theirs = foreign(world, about)
     if theirs:
-        return {**row, "kept": f"{NOT_OURS}: {theirs}"}
+        row["kept"] = f"{NOT_OURS}: {theirs}"
+        return row
     why = why_dead(seen)
     if why:
         row["dead"] = why
         if prune:
-            row |= _prune(world, place)
+            row = {**row, **_prune(world, place)}
     return row
 
 
 def _seen(
-    world: World, place: LeaseLocation, lease: Document | None, note: Document | None
+    world: World, place: LeaseLocation, lease: Lease | None, note: WorktreeOpening | None
 ) -> tuple[LeaseFacts, list[int]]:
     about = lease or note
     assert about is not None
     found = presence(world, lease, path_of(about))
     busy = processes_inside(path_of(about)) if found.present else []
     noted = note is not None and (lease is None or lease["nonce"] != note["nonce"]) and _nobody_holds(place)
-    job = world.store.read_optional(jobs.CONTRACT, names.job_doc(place.job)) if lease and "jobId" in lease else None
+    job = world.store.read_optional(kinds.JOB, names.job_doc(place.job)) if lease and "jobId" in lease else None
     seen = LeaseFacts(
         noted=noted,
         state=lease["state"] if lease is not None else "",
@@ -171,12 +182,12 @@ def _drop_note(place: LeaseLocation) -> None:
         return  # gate-ok: it is just being removed
 
 
-def _prune(world: World, place: LeaseLocation) -> Document:
+def _prune(world: World, place: LeaseLocation) -> Pruning:
     """Clear one dead worktree; what was found before is looked at again under the lock."""
     try:
         with place.locked(wait=0):
             cut_short = recover_opening(place)
-            lease = place.read(LEASE)
+            lease = place.lease()
             if lease is None or cut_short:
                 return {"pruned": True}
             if not why_dead(_seen(world, place, lease, None)[0]):
@@ -185,18 +196,23 @@ def _prune(world: World, place: LeaseLocation) -> Document:
                 closed(place, lease, "empty")
                 return {"pruned": True}
             done = remove(place, lease, lease.get("outcome", "crash"), discard=False)
-            return {"pruned": True, **{key: done[key] for key in ("atticRef", "ignored") if key in done}}
+            pruned: Pruning = {"pruned": True}
+            pruned |= {"atticRef": done["atticRef"]} if "atticRef" in done else {}
+            pruned |= {"ignored": done["ignored"]} if "ignored" in done else {}
+            return pruned
     except KtxError as error:
         return {"kept": error.message[:8000]}
 
 
-def _trash(world: World, *, prune: bool) -> Iterator[Document]:
+def _trash(world: World, *, prune: bool) -> Iterator[WorktreeRow]:
     """Checkouts that were let go and whose deletion was cut short: what of them matters is kept already."""
     folder = world.store.path(names.TRASH)
     for name in sorted(os.listdir(folder)) if folder.is_dir() else []:  # noqa: PTH208
         path = folder / name
         busy = processes_inside(path)
-        row = {**path_fields(bytes(path)), "kind": "trash", "present": True, **({"busy": busy} if busy else {})}
+        row: WorktreeRow = {"path": path_text(bytes(path)), "kind": "trash", "present": True}
+        row |= {"pathB64": exact} if (exact := path_b64(bytes(path))) else {}
+        row |= {"busy": busy} if busy else {}
         if not busy:
             row["dead"] = "its deletion was cut short"
             if prune:
@@ -204,14 +220,28 @@ def _trash(world: World, *, prune: bool) -> Iterator[Document]:
         yield row
 
 
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    from ktxkit.base.documents import Cleaning, CleaningItem, CleaningItemWhat
+
+    class ItemFacts(TypedDict, total=False):
+        """How much it is, or why it stays."""
+
+        count: int
+        bytes: int
+        kept: str
+
+    from ktxkit.base.documents import DamagedDocument, Job
+
 CLEANING = "cleaning"
 CACHE_KEPT = 30 * 86_400  # seconds that a cached unit's result is kept
 
 
-def clean(world: World, *, do: bool, records: bool) -> Document:
+def clean(world: World, *, do: bool, records: bool) -> Cleaning:
     """What can be cleared, and with `do` what was. `records`: also the cache, and documents of finished jobs."""
     jobs.require_ours(world)
-    damaged: list[Document] = []
+    damaged: list[DamagedDocument] = []
     items = [*_worktrees(world, damaged, do=do)]
     if do and world.store.root.is_dir():
         jobs.sweep_unbegun(world)
@@ -221,21 +251,23 @@ def clean(world: World, *, do: bool, records: bool) -> Document:
     items += _old_results(world, do=do)
     for job, why in _finished(world, damaged):
         items += _job(world, job, why, do=do, records=records or "failure" in job)
-    return {
+    made: Cleaning = {
         "schemaVersion": SCHEMA_VERSION,
-        "kind": CLEANING,
+        "kind": "cleaning",
         "at": timestamp(world.clock.now()),
         "done": do,
         "items": items,
-        **({"damaged": each_once(damaged)} if damaged else {}),
     }
+    made |= {"damaged": each_once(damaged)} if damaged else {}
+    return made
 
 
-def _item(what: str, name: str, why: str, **facts: object) -> Document:
-    return {"what": what, "name": name, "why": why, **facts}
+def _item(what: CleaningItemWhat, name: str, why: str, **facts: Unpack[ItemFacts]) -> CleaningItem:
+    item: CleaningItem = {"what": what, "name": name, "why": why}
+    return {**item, **facts}
 
 
-def _cache(world: World, *, do: bool) -> Iterator[Document]:
+def _cache(world: World, *, do: bool) -> Iterator[CleaningItem]:
     """What is kept to answer the same again; it is made anew where it is needed."""
     place = world.store.path(os.path.dirname(names.FACTS))  # noqa: PTH120 - a relative path of the store
     if place.is_dir():
@@ -243,18 +275,21 @@ def _cache(world: World, *, do: bool) -> Iterator[Document]:
         yield item if not do or delete(place) else {**item, "kept": "some of it will not go"}
 
 
-def _worktrees(world: World, damaged: list[Document], *, do: bool) -> Iterator[Document]:
+def _worktrees(world: World, damaged: list[DamagedDocument], *, do: bool) -> Iterator[CleaningItem]:
     if not world.store.root.is_dir():
         return
     listed = listing(world, prune=do)
     damaged += listed.get("damaged", ())
     for row in listed["worktrees"]:
         if "dead" in row or "kept" in row:
-            facts = {key: row[key] for key in ("kept", "atticRef", "ignored") if key in row}
-            yield _item("worktree", row["path"], row.get("dead", NOT_OURS), **facts)
+            item = _item("worktree", row["path"], row.get("dead", NOT_OURS))
+            item |= {"kept": row["kept"]} if "kept" in row else {}
+            item |= {"atticRef": row["atticRef"]} if "atticRef" in row else {}
+            item |= {"ignored": row["ignored"]} if "ignored" in row else {}
+            yield item
 
 
-def _old_results(world: World, *, do: bool) -> Iterator[Document]:
+def _old_results(world: World, *, do: bool) -> Iterator[CleaningItem]:
     """Results of units of ingestions that nobody is likely to need again; the work would be done anew."""
     before = world.clock.now().timestamp() - CACHE_KEPT
     entries = [path for path in world.store.path("ingest-cache").glob("*/*.json") if path.lstat().st_mtime < before]
@@ -267,7 +302,7 @@ def _old_results(world: World, *, do: bool) -> Iterator[Document]:
         yield _item("cache", "ingest-cache", why, count=len(entries), bytes=size)
 
 
-def _finished(world: World, damaged: list[Document]) -> Iterator[tuple[Document, str]]:
+def _finished(world: World, damaged: list[DamagedDocument]) -> Iterator[tuple[Job, str]]:
     """Jobs that have ended, every unit of which is in, or that ended before they had any; and which of the two. A
     damaged one is none of them, and is named."""
     for job in jobs.readable(world, damaged):
@@ -286,22 +321,22 @@ def _finished(world: World, damaged: list[Document]) -> Iterator[tuple[Document,
             yield job, f"it ended in {job['failure']['phase']}: no unit of it ran"
 
 
-def _beside(world: World, job: Document) -> list[str]:
+def _beside(world: World, job: Job) -> list[str]:
     """Units whose collected work is not what was integrated, and the job itself where more was than has landed."""
     git = world.git.at(world.repository.place)
-    landing = world.store.read_optional("landing", names.job_part(job["jobId"], "landing"))
+    landing = world.store.read_optional(kinds.LANDING, names.job_part(job["jobId"], "landing"))
     head = git.resolve(job["integrationRef"])
-    found = [] if landing is None or head in (None, landing["integrationHead"]) else ["the integration branch"]
+    found = [] if landing is None or head in (None, landing.get("integrationHead")) else ["the integration branch"]
     for unit in jobs.units(job):
         place = (job["jobId"], unit.position, unit.key)
-        receipt = world.store.read_optional("receipt", names.unit_doc(*place, "receipt"))
+        receipt = world.store.read_optional(kinds.RECEIPT, names.unit_doc(*place, "receipt"))
         tree = git.resolve(names.unit_ref(*place), "tree")
         if tree is not None and (receipt is None or receipt.get("patchTree") != tree):
             found.append(unit.key)
     return found
 
 
-def _job(world: World, job: Document, why: str, *, do: bool, records: bool) -> Iterator[Document]:
+def _job(world: World, job: Job, why: str, *, do: bool, records: bool) -> Iterator[CleaningItem]:
     job_id = str(job["jobId"])
     git = world.git.at(world.repository.place)
     listed = git.text("for-each-ref", "--format=%(refname) %(objectname)", *names.job_refs(job_id))
@@ -325,7 +360,7 @@ def _job(world: World, job: Document, why: str, *, do: bool, records: bool) -> I
         yield from _records(world, job, why, do=do)
 
 
-def _verified_in(world: World, job: Document, *, do: bool) -> Iterator[Document]:
+def _verified_in(world: World, job: Job, *, do: bool) -> Iterator[CleaningItem]:
     """The checkout that candidates of the job were verified in. What lies there, verifications have made."""
     path = world.store.path(names.integration_dir(job["jobId"]))
     if not path.is_dir() or leases.foreign(world, {"path": str(path)}):
@@ -337,17 +372,14 @@ def _verified_in(world: World, job: Document, *, do: bool) -> Iterator[Document]
             with flocked(lock, clock=world.clock, wait=0, what=job["target"]):
                 inside = processes_inside(path)
                 gone = not inside and delete(leases.worktrees(world).let_go(path))
-            item |= (
-                {}
-                if gone
-                else {"kept": f"processes are at work in it: {inside}" if inside else "some of it will not go"}
-            )
+            kept = f"processes are at work in it: {inside}" if inside else "some of it will not go"
+            item |= {} if gone else {"kept": kept}
         except Refused as error:
             item |= {"kept": error.message}
     yield item
 
 
-def _records(world: World, job: Document, why: str, *, do: bool) -> Iterator[Document]:
+def _records(world: World, job: Job, why: str, *, do: bool) -> Iterator[CleaningItem]:
     job_id = str(job["jobId"])
     waiting = places.pending_doc(job["connectionId"], job["sourceKey"], job_id)
     if world.store.exists(waiting):

@@ -199,9 +199,9 @@ def _state(world: World) -> Iterator[Diagnosis]:
             yield Diagnosis(
                 "locks", level, f"{row['ref']} is {row['standing']}: {row['why']}", row["next"], row["where"]
             )
-    for row in made.get("damaged", ()):
+    for lost in made.get("damaged", ()):
         yield Diagnosis(
-            "documents", "error", row["message"], "it was damaged from outside, or by a full disk", row["where"]
+            "documents", "error", lost["message"], "it was damaged from outside, or by a full disk", lost["where"]
         )
     yield from _worktrees(world, made["worktrees"]["dead"])
 

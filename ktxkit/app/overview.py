@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
 from ktxkit.app import cleaning
-from ktxkit.base import process
+from ktxkit.base import kinds, process
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, Refused
 from ktxkit.base.lock import flocked
 from ktxkit.store import jobs
@@ -17,51 +17,67 @@ from ktxkit.store.world import World
 from ktxkit.work import report
 from ktxkit.work.rules.report import LANDED, WAITING
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import (
+        BranchLock,
+        DamagedDocument,
+        Job,
+        Overview,
+        OverviewBranch,
+        OverviewJob,
+        OverviewSuspect,
+        OverviewWorktrees,
+        OverviewWorktreesRow,
+        Report,
+        ReportFailedWorkUnit,
+        WorktreeRow,
+    )
+
 CONTRACT = "overview"
+OF_ROW: Final = ("pathB64", "jobId", "unitKey", "state", "outcome")
 JOBS_SHOWN = 200  # jobs whose units are counted, newest first
 LOCK_DOCS = ".json"
 DAMAGED = "look at its damaged documents, named below: what they said is not guessed"
 
 
-def overview(world: World) -> Document:
+def overview(world: World) -> Overview:
     """Everything at once. Damaged documents are rows of `damaged`, never an end. Writes nothing."""
     jobs.require_ours(world)
-    damaged: list[Document] = []
+    damaged: list[DamagedDocument] = []
     found = list(_jobs(world, damaged))
-    made: Document = {
+    made: Overview = {
         "schemaVersion": SCHEMA_VERSION,
-        "kind": CONTRACT,
+        "kind": "overview",
         "at": timestamp(world.clock.now()),
         "store": str(world.store.root),
         "present": world.store.root.is_dir(),
-        "jobs": found,
+        "jobs": [job for job, _ in found],
         "worktrees": _worktrees(world, damaged),
         "branches": list(_branches(world, damaged)),
-        "suspects": [row for job in found for row in job.pop("suspects")],
+        "suspects": [suspect for _, suspects in found for suspect in suspects],
     }
     once = [one for number, one in enumerate(damaged) if one not in damaged[:number]]
-    return {**made, **({"damaged": once} if once else {})}
+    made |= {"damaged": once} if once else {}
+    return made
 
 
-def _jobs(world: World, damaged: list[Document]) -> Iterator[Document]:
+def _jobs(world: World, damaged: list[DamagedDocument]) -> Iterator[tuple[OverviewJob, list[OverviewSuspect]]]:
     """Every job, newest first."""
     read = sorted(jobs.readable(world, damaged), key=lambda job: (job["createdAt"], job["jobId"]), reverse=True)
     for job in read[:JOBS_SHOWN]:
         yield _job(world, job, damaged)
 
 
-def _job(world: World, job: Document, damaged: list[Document]) -> Document:
+def _job(world: World, job: Job, damaged: list[DamagedDocument]) -> tuple[OverviewJob, list[OverviewSuspect]]:
     made = report.build(world, job)
-    told = [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
+    told: list[DamagedDocument] = [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
     told += damage.of_job(world, job["jobId"])
     damaged += told
     running = _is_held(world, f"locks/run-{job['jobId']}.lock")
     words = made["isolatedDiff"]["outcomes"]
     suspect = [unit for unit in made["failedWorkUnits"] if unit["outcome"] in ("suspect_revert", "blocked")]
     next_step = DAMAGED if told and not running else _next_of_job(world, job, made, running)
-    failure = job.get("failure")
-    ended = {"endedIn": failure["phase"]} if failure else {}
-    return {
+    row: OverviewJob = {
         "jobId": job["jobId"],
         "state": job["state"],
         "running": running,
@@ -69,14 +85,14 @@ def _job(world: World, job: Document, damaged: list[Document]) -> Document:
         "target": job["target"],
         "units": len(made["workUnits"]),
         "outcomes": words,
-        **({"outcome": made["outcome"]} if "outcome" in made else {}),
-        **ended,
-        **({"next": next_step} if next_step else {}),
-        "suspects": [{"jobId": job["jobId"], **unit, "next": _next_of_suspect(job, unit)} for unit in suspect],
     }
+    row |= {"outcome": made["outcome"]} if "outcome" in made else {}
+    row |= {"endedIn": job["failure"]["phase"]} if "failure" in job else {}
+    row |= {"next": next_step} if next_step else {}
+    return row, [{"jobId": job["jobId"], **unit, "next": _next_of_suspect(job, unit)} for unit in suspect]
 
 
-def _next_of_job(world: World, job: Document, made: Document, running: bool) -> str:
+def _next_of_job(world: World, job: Job, made: Report, running: bool) -> str:
     gone = report.no_longer_in(world, job)
     if gone:
         return f"{gone}: job-land --job {job['jobId']} lands it again"
@@ -106,67 +122,78 @@ def _next_of_job(world: World, job: Document, made: Document, running: bool) -> 
     return f"{command} --job {job['jobId']} --unit {waiting[0]['key']}"
 
 
-def _next_of_suspect(job: Document, unit: Document) -> str:
+def _next_of_suspect(job: Job, unit: ReportFailedWorkUnit) -> str:
     if unit["outcome"] == "blocked":
         return f"job-report {job['jobId']}: look at what it names, then run the step again"
     return f"look whether {unit['key']} was synced from an old tree; run it again from {job['target']}"
 
 
-def _worktrees(world: World, damaged: list[Document]) -> Document:
-    listed = cleaning.listing(world) if world.store.root.is_dir() else {"worktrees": []}
-    damaged += listed.get("damaged", ())
-    rows = listed["worktrees"]
+def _worktrees(world: World, damaged: list[DamagedDocument]) -> OverviewWorktrees:
+    listed = cleaning.listing(world) if world.store.root.is_dir() else None
+    damaged += listed.get("damaged", ()) if listed is not None else ()
+    rows = listed["worktrees"] if listed is not None else []
     ours = [row for row in rows if row["kind"] not in ("main", "linked")]
     dead = [row for row in ours if "dead" in row]
     opened = [row for row in ours if row.get("state") in ("open", "opening") and "dead" not in row]
     kept = [row for row in ours if row.get("state") == "closed" and row["present"] and "dead" not in row]
-    return {
+    made: OverviewWorktrees = {
         "open": len(opened),
         "kept": len(kept),
         "dead": len(dead),
-        "rows": [_worktree(row) for row in (*dead, *opened, *kept)][:1000],
-        **({"next": "worktree-open --prune"} if dead else {}),
+        "rows": [_worktree(row) for row in [*dead, *opened, *kept][:1000]],
     }
+    made |= {"next": "worktree-open --prune"} if dead else {}
+    return made
 
 
-def _worktree(row: Document) -> Document:
-    shown: Document = {
-        key: row[key] for key in ("path", "pathB64", "jobId", "unitKey", "state", "outcome") if key in row
-    }
-    return {**shown, **({"why": row["dead"]} if "dead" in row else {}), "busy": bool(row.get("busy"))}
+def _worktree(row: WorktreeRow) -> OverviewWorktreesRow:
+    shown: OverviewWorktreesRow = {"path": row["path"], "busy": bool(row.get("busy"))}
+    for key in OF_ROW:
+        if key in row:
+            shown[key] = row[key]
+    shown |= {"why": row["dead"]} if "dead" in row else {}
+    return shown
 
 
-def _branches(world: World, damaged: list[Document]) -> Iterator[Document]:
+def _branches(world: World, damaged: list[DamagedDocument]) -> Iterator[OverviewBranch]:
     """Branches that somebody holds, that a dead process left in the middle of a step, or that a person must look at."""
     for name in world.store.children("locks"):
         if not name.startswith("branch-") or not name.endswith(LOCK_DOCS) or name.count("-") > 1:
             continue
         try:
-            document = world.store.read_optional("lock", f"locks/{name}")
+            document = world.store.read_optional(kinds.LOCK, f"locks/{name}")
         except BrokenContract as error:
             damaged.append({"where": error.where, "message": error.message})
             continue
         if document is not None:
             row = _branch(world, name, document)
-            if row:
+            if row is not None:
                 yield row
 
 
-def _branch(world: World, name: str, document: Document) -> Document:
-    where = str(world.store.path(f"locks/{name}"))
-    facts: Document = {"ref": document["ref"], "phase": document["phase"], "since": document["since"], "where": where}
+def _branch(world: World, name: str, document: BranchLock) -> OverviewBranch | None:
+    row: OverviewBranch = {
+        "ref": document["ref"],
+        "phase": document["phase"],
+        "since": document["since"],
+        "where": str(world.store.path(f"locks/{name}")),
+        "standing": "held",
+        "next": "wait for it to end",
+    }
     if _is_held(world, f"locks/{name.removesuffix(LOCK_DOCS)}.lock"):
-        return {**facts, "standing": "held", "pid": document["owner"]["pid"], "next": "wait for it to end"}
-    if document["phase"] == "blocked":
-        why = document.get("blocked", "the state could not be proven")
-        step = "look at what is named; when it is as it should be, remove that document and run the step again"
-        return {**facts, "standing": "blocked", "why": why, "next": step}
-    if "pending" in document or document["phase"] != "idle":
-        owner = process.Owner(*(document["owner"][key] for key in ("bootId", "pid", "startTime")))
-        ended = "a process died in it" if process.is_dead(owner) else "it was cut off"
-        step = "the next patch-apply, job-land or job-run --resume on it finishes or forgets it, exactly once"
-        return {**facts, "standing": "interrupted", "why": ended, "next": step}
-    return {}
+        row["pid"] = document["owner"]["pid"]
+    elif document["phase"] == "blocked":
+        row["standing"] = "blocked"
+        row["why"] = document.get("blocked", "the state could not be proven")
+        row["next"] = "look at what is named; when it is as it should be, remove that document and run the step again"
+    elif "pending" in document or document["phase"] != "idle":
+        owner = process.Owner.of(document["owner"])
+        row["standing"] = "interrupted"
+        row["why"] = "a process died in it" if process.is_dead(owner) else "it was cut off"
+        row["next"] = "the next patch-apply, job-land or job-run --resume on it finishes or forgets it, exactly once"
+    else:
+        return None
+    return row
 
 
 def _is_held(world: World, lock: str) -> bool:
@@ -181,17 +208,17 @@ def _is_held(world: World, lock: str) -> bool:
         return True
 
 
-def needs_a_person(made: Document) -> bool:
+def needs_a_person(made: Overview) -> bool:
     """Whether anything waits for a decision."""
     stuck = any(row["standing"] == "blocked" for row in made["branches"])
     return bool(stuck or made["suspects"] or made.get("damaged"))
 
 
-def last_ended(made: Document) -> dict[str, Any] | None:
+def last_ended(made: Overview) -> OverviewJob | None:
     """The newest job that has ended."""
     return next((job for job in made["jobs"] if job["state"] != "open"), None)
 
 
-def went_in(job: Document) -> int:
+def went_in(job: OverviewJob) -> int:
     """How many of its units are in."""
     return sum(count for word, count in job["outcomes"].items() if word in LANDED)

@@ -35,12 +35,13 @@ from ktxkit.ledger.rules.rows import answer, not_comparable
 from ktxkit.observer import status
 from ktxkit.observer.attempt import ObserverAttempt
 from ktxkit.observer.rules.status import clock_facts
-from ktxkit.store.leases import LEASE, LeaseLocation
+from ktxkit.store.leases import LeaseLocation
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import LedgerAnswer
+    from ktxkit.base.documents import LedgerAnswer, Report, ReportWorkUnit
+
 
 BUDGET = 12_000_000  # characters of evidence in one page
 PATCH_LIMIT = 200_000  # characters of one patch
@@ -51,7 +52,7 @@ BINARY = "(binary)"
 SIDES = {"base": "base", "ours": "integratedOn", "theirs": "patchCommit"}  # and the commit that holds each
 
 
-def render_report(world: World, report: Document) -> bytes:
+def render_report(world: World, report: Report) -> bytes:
     """The page. Evidence that is not there any more is left out."""
     share = BUDGET // max(1, len(report["workUnits"]))
     evidence = {}
@@ -83,11 +84,11 @@ def asset(name: str) -> str:
     return resources.files("ktxkit.app").joinpath("assets", name).read_text("utf-8")
 
 
-def _evidence(world: World, unit: Mapping[str, Any], share: int, conflicts_left: int) -> Document:
+def _evidence(world: World, unit: ReportWorkUnit, share: int, conflicts_left: int) -> Document:
     found: Document = {}
-    limits = {"stdout": (OUTPUT_LIMIT, tail), "stderr": (OUTPUT_LIMIT, tail), "patch": (PATCH_LIMIT, head)}
-    for name, (limit, cut) in limits.items():
-        found |= _text(name, unit.get(f"{name}Path"), min(limit, share // 3), cut)
+    found |= _text("stdout", unit.get("stdoutPath"), min(OUTPUT_LIMIT, share // 3), tail)
+    found |= _text("stderr", unit.get("stderrPath"), min(OUTPUT_LIMIT, share // 3), tail)
+    found |= _text("patch", unit.get("patchPath"), min(PATCH_LIMIT, share // 3), head)
     conflicts = unit.get("conflicts", ())
     if conflicts and conflicts_left:
         found["conflicts"] = [
@@ -97,13 +98,13 @@ def _evidence(world: World, unit: Mapping[str, Any], share: int, conflicts_left:
     return found
 
 
-def _observer(world: World, job: str, unit: Mapping[str, Any]) -> Document:
+def _observer(world: World, job: str, unit: ReportWorkUnit) -> Document:
     """The two clocks of a unit that was observed. What cannot be read of them is named, it is no reason for no page."""
     place = LeaseLocation(
         world, names.unit_dir(job, unit["position"], unit["key"]), job, names.ref_part(unit["position"], unit["key"])
     )
     try:
-        lease = place.read(LEASE)
+        lease = place.lease()
         if lease is None or not world.store.exists(names.observer_journal(lease)):
             return {}
         return {"observer": clock_facts(status.clocks(ObserverAttempt.of(place, lease)))}
@@ -151,7 +152,8 @@ def summary(world: World, ask: LedgerQuery) -> LedgerAnswer:
     rows = found["rows"]
     words = word_answers.flaky(world, ask)["facts"]["tests"]
     verdicts = Counter(row["verdict"] for row in rows if "verdict" in row)
-    facts = found["facts"] | {
+    facts = {
+        **found["facts"],
         "full": sum(row.get("scope") == "full" for row in rows),
         "authoritative": sum(bool(row.get("authoritative")) for row in rows),
         "verdicts": dict(sorted(verdicts.items())) or None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ktxkit.base.errors import CannotRun
 
 if TYPE_CHECKING:  # each is imported by its own command alone
-    from ktxkit.base.contracts import Document
+    from ktxkit.base.documents import TraceEvent
     from ktxkit.gates.checking import GateRequest
     from ktxkit.ingest.request import IngestRequest
     from ktxkit.store.world import World
@@ -134,7 +134,7 @@ def _policy(args: Namespace) -> dict[str, Any]:
     return made | {key: value for key, value in (("allow", args.allow), ("deny", args.deny)) if value}
 
 
-def prove(args: Namespace, world: World, events: Sequence[Document] = (), status: int | None = None) -> list[str]:
+def prove(args: Namespace, world: World, events: Sequence[TraceEvent] = (), status: int | None = None) -> list[str]:
     """Record the progress that `trace-append --proof` proves; returns what a person should know.
 
     `events`: what was appended, empty if its level is not written. `status`: how the timed command ended.

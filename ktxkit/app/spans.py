@@ -16,17 +16,20 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit import __version__
-from ktxkit.base.contracts import Document
+from ktxkit.base import kinds
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.digests import digest
 from ktxkit.store.rules import names
-from ktxkit.store.tracing import CONTRACT as TRACE
 from ktxkit.store.tracing import Journal, Tracer
 from ktxkit.store.world import World
 from ktxkit.work.rules.report import milliseconds, stem
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Report, TraceEvent
+
 
 Facts = Mapping[str, Any]
 INTERNAL = 1  # SPAN_KIND_INTERNAL
@@ -222,7 +225,7 @@ AT_ONCE = 2000  # spans of one request
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 
 
-def export(world: World, report: Document, url: str) -> int:
+def export(world: World, report: Report, url: str) -> int:
     """Send every span of a job; returns how many. Raises CannotRun where the collector does not take them."""
     return _send(world, spans(report), url)
 
@@ -236,12 +239,12 @@ def _send(world: World, rest: Iterator[dict[str, Any]], url: str) -> int:
     return sent
 
 
-class _Kept(Journal):
+class _Kept(Journal["TraceEvent"]):
     """A journal that remembers what went through it."""
 
-    kept: list[Document]
+    kept: list[TraceEvent]
 
-    def append(self, records: Sequence[Document], *, durable: bool = False, validated: bool = False) -> int:
+    def append(self, records: Sequence[TraceEvent], *, durable: bool = False, validated: bool = False) -> int:
         torn = super().append(records, durable=durable, validated=validated)
         self.kept.extend(records)
         return torn
@@ -253,7 +256,7 @@ class Sending:
     def __init__(self, to: Tracer, url: str) -> None:
         self.url = url
         endpoint(url)
-        self._journal = _Kept(to.path, TRACE, to.clock)
+        self._journal = _Kept(to.path, kinds.TRACE_EVENT, to.clock)
         self._journal.kept = []
         self.to = to._replace(journal=self._journal)
 
@@ -262,7 +265,7 @@ class Sending:
         events = [event for event in self._journal.kept if not event["event"].endswith("_started")]
         if not events:
             return f"no spans for {self.url}"
-        job = world.store.read_optional("job", names.job_doc(events[0]["jobId"])) if self._of_store(world) else None
+        job = world.store.read_optional(kinds.JOB, names.job_doc(events[0]["jobId"])) if self._of_store(world) else None
         try:
             sent = _send(world, of_events(events, job["createdAt"] if job else ""), self.url)
         except CannotRun as error:

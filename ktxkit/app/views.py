@@ -16,20 +16,32 @@ import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ktxkit.app import cli
 from ktxkit.app.cli import Result
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun, KtxError
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.store import jobs
-from ktxkit.store.leases import LEASE, LeaseLocation, all_locations, lease_here
+from ktxkit.store.leases import LeaseLocation, all_locations, lease_here
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import ObserverStatus
+    from ktxkit.base.documents import (
+        LandingReceipt,
+        Lease,
+        ObserverStatus,
+        Patch,
+        PathAccount,
+        Preview,
+        PreviewClash,
+        PreviewUnit,
+        Receipt,
+        Verification,
+        WorktreeList,
+        WorktreeRow,
+    )
 
 
 def location(world: World, name: str, job: str | None, unit: str | None) -> LeaseLocation:
@@ -42,7 +54,7 @@ def location(world: World, name: str, job: str | None, unit: str | None) -> Leas
             return here[0]
     document, found = jobs.need_unit(world, job, unit)
     made = LeaseLocation.of_unit(world, document, found)
-    if made.read(LEASE) is None:
+    if made.lease() is None:
         raise CannotRun(f"unit {found.key!r} of {document['jobId']} has no worktree", hint="open it with worktree-open")
     return made
 
@@ -50,7 +62,7 @@ def location(world: World, name: str, job: str | None, unit: str | None) -> Leas
 def _named(world: World, name: str) -> LeaseLocation:
     """A worktree without a job: by the name of its documents, or by its branch."""
     for found in all_locations(world):
-        lease = found.read(LEASE)
+        lease = found.lease()
         if lease is None or "jobId" in lease:
             continue
         if found.directory == LeaseLocation.adhoc(world, name).directory or lease.get("branch") == f"refs/heads/{name}":
@@ -58,7 +70,7 @@ def _named(world: World, name: str) -> LeaseLocation:
     raise CannotRun(f"no worktree named {name!r}", hint="`worktree-open --list` shows those there are")
 
 
-def notes(lease: Document) -> list[str]:
+def notes(lease: Lease) -> list[str]:
     """What was kept, and where."""
     said = [f"kept at {lease['atticRef']}"] if "atticRef" in lease else []
     if "leftOut" in lease:
@@ -66,19 +78,20 @@ def notes(lease: Document) -> list[str]:
         names = ", ".join(printable(item["path"]) for item in left["sample"][:5])
         more = ", ..." if left["count"] > 5 else ""
         said.append(f"the worktree stays: {plural(left['count'], 'untracked file')} not collected ({names}{more})")
-    said += [f"gone with it: {ignored_files(lease)}"] if "ignored" in lease and "leftOut" not in lease else []
+    said += (
+        [f"gone with it: {ignored_files(lease['ignored'])}"] if "ignored" in lease and "leftOut" not in lease else []
+    )
     branch = lease.get("branch", "").removeprefix("refs/heads/")
     return said + ([f"branch {branch} stays: it has commits that nothing else has"] if lease.get("branchKept") else [])
 
 
-def ignored_files(row: Document) -> str:
+def ignored_files(account: PathAccount) -> str:
     """How many ignored files, and some of their names."""
-    account = row["ignored"]
     names = ", ".join(printable(item["path"]) for item in account["sample"][:5])
     return f"{plural(account['count'], 'ignored file')} ({names}{', ...' if account['count'] > 5 else ''})"
 
 
-def lines(document: Document) -> list[str]:
+def lines(document: WorktreeList) -> list[str]:
     """Path, what it is, how it stands; the last line counts what is dead and what was cleared."""
     rows = document["worktrees"]
     said = [f"{printable(row['path'])}  {_what(row)}  {_how(row)}" for row in rows]
@@ -88,30 +101,30 @@ def lines(document: Document) -> list[str]:
     return [*said, total, *damaged_lines(document)]
 
 
-def damaged_lines(document: Document) -> list[str]:
+def damaged_lines(document: Mapping[str, Any]) -> list[str]:
     """Documents that cannot be read, and what they would say is not known."""
     return [f"Damaged: {printable(row['where'])}: {printable(row['message'])}" for row in document.get("damaged", ())]
 
 
-def outcome(document: Document) -> str:
+def outcome(document: Mapping[str, Any]) -> str:
     """The word of a list: what could be read is shown, but a damaged document is status 5."""
     return "broken_contract" if "damaged" in document else "done"
 
 
-def _what(row: Document) -> str:
+def _what(row: WorktreeRow) -> str:
     if "unitKey" in row:
         return printable(f"unit {row['unitKey']} of {row['jobId']}, attempt {row['attempt']}")
     branch = row.get("branch", "").removeprefix("refs/heads/")
     return printable(f"{row['kind']} {branch}" if branch else str(row["kind"]))
 
 
-def _how(row: Document) -> str:
+def _how(row: WorktreeRow) -> str:
     parts = [row.get("state", "present" if row["present"] else "gone")]
     parts += [f"as {row['outcome']}"] if "outcome" in row else []
     parts += [f"in use by {', '.join(map(str, row['busy'][:5]))}"] if "busy" in row else []
     parts += [f"dead: {row['dead']}"] if "dead" in row else []
     parts += ["cleared"] if row.get("pruned") else []
-    parts += [f"gone with it: {ignored_files(row)}"] if "ignored" in row else []
+    parts += [f"gone with it: {ignored_files(row['ignored'])}"] if "ignored" in row else []
     parts += [f"kept at {row['atticRef']}"] if "atticRef" in row else []
     parts += [f"stays: {printable(row['kept'])}"] if "kept" in row else []
     return ", ".join(parts)
@@ -179,7 +192,7 @@ def looks(world: World, one: LeaseLocation | None, job: str | None) -> Looks:
         if job and place.job != job:
             continue
         try:
-            lease = place.read(LEASE)
+            lease = place.lease()
             if lease is None or (one is None and lease["state"] != "open"):
                 continue
             name = f"{place.job} {lease['unitKey']}" if "unitKey" in lease else place.name
@@ -193,7 +206,7 @@ def _over(now: Looks, one: LeaseLocation | None) -> bool:
     """Nothing is open any more; a damaged document is for a person, not to be waited on."""
     if one is None or not now or isinstance(now[0][1], str):
         return not now or one is not None
-    lease = one.read(LEASE)
+    lease = one.lease()
     return lease is None or lease["state"] != "open" or now[0][1]["authority"] != "current"
 
 
@@ -312,7 +325,7 @@ def block(row: Mapping[str, Any]) -> list[str]:
 SHOWN = 20  # reasons in the text form; all of them are in the document
 
 
-def collected(document: Document) -> Result:
+def collected(document: Patch) -> Result:
     """The answer of patch-collect."""
     what = document["outcome"]
     size = f", {document['patchBytes']} bytes" if "patchBytes" in document else ""
@@ -324,7 +337,7 @@ def collected(document: Document) -> Result:
     return Result(outcome=outcome, document=document, contract="patch", lines=lines, notes=notes)
 
 
-def _account(document: Document, key: str) -> str:
+def _account(document: Patch, key: Literal["excluded", "ignored"]) -> str:
     account = document[key]
     names = ", ".join(printable(item["path"]) for item in account["sample"][:5])
     return (
@@ -332,11 +345,11 @@ def _account(document: Document, key: str) -> str:
     )
 
 
-def _breaches(document: Document) -> list[str]:
+def _breaches(document: Patch | Receipt) -> list[str]:
     return [f"  {item['path']}: {item['rule']}: {item['message']}" for item in document.get("breaches", ())[:SHOWN]]
 
 
-def applied(receipt: Document) -> Result:
+def applied(receipt: Receipt) -> Result:
     """The answer of patch-apply."""
     commit = f" {receipt['commit']}" if "commit" in receipt else ""
     how = ", by objects" if "transport" in receipt else ""
@@ -350,7 +363,7 @@ def applied(receipt: Document) -> Result:
     return Result(outcome=receipt["outcome"], document=receipt, contract="receipt", lines=lines)
 
 
-def landed(landing: Document, left: Sequence[str] = ()) -> Result:
+def landed(landing: LandingReceipt, left: Sequence[str] = ()) -> Result:
     """The answer of job-land. `left`: keys of units that are not in it."""
     where = f"{landing['commit']} on {landing['target']}" if "commit" in landing else "nothing to land"
     count = sum(1 for unit in landing["units"] if unit["outcome"] == "accepted")
@@ -359,7 +372,7 @@ def landed(landing: Document, left: Sequence[str] = ()) -> Result:
     return Result(outcome=landing["outcome"], document=landing, contract="landing", lines=lines, notes=notes)
 
 
-def verified(made: Document) -> Result:
+def verified(made: Verification) -> Result:
     """The answer of job-verify."""
     from ktxkit.work.verification import why_not
 
@@ -375,7 +388,7 @@ def verified(made: Document) -> Result:
     return Result(outcome=made["outcome"], document=made, contract="verification", lines=lines, notes=notes)
 
 
-def previewed(made: Document) -> Result:
+def previewed(made: Preview) -> Result:
     """The answer of job-preview: what was looked at, then each unit and pair that will not do."""
     live, met = plural(len(made["units"]), "live unit"), plural(made["pairsMet"], "pair")
     lines = [f"{live}, {met} merged, {plural(len(made['clashes']), 'clash', 'clashes')}"]
@@ -386,8 +399,9 @@ def previewed(made: Document) -> Result:
     return Result(outcome=made["outcome"], document=made, contract="preview", lines=lines)
 
 
-def _why(item: Document) -> str:
+def _why(item: PreviewUnit | PreviewClash) -> str:
     told = [f"{clash['path']} ({clash['reason']})" for clash in item.get("conflicts", ())[:3]]
     told += [f"{finding['path']}: {finding['message']}" for finding in item.get("findings", ())[:3]]
-    told += [item["message"]] if "message" in item else []
+    message = item.get("message")
+    told += [str(message)] if message else []
     return f": {'; '.join(told)}" if told else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
 # From here on written by `make documents`, from schemas/.
@@ -35,7 +36,7 @@ class AffectedAudit(TypedDict):
     calls: int
     stale: int
     missing: int
-    mechanisms: dict[str, Any]
+    mechanisms: Mapping[str, Any]
     hidden: list[AffectedAuditHidden]
     tests: int
     incomplete: int
@@ -205,8 +206,8 @@ class LedgerAnswer(TypedDict):
     project: NotRequired[str]
     verdict: NotRequired[LedgerAnswerVerdict]
     reason: NotRequired[str]
-    facts: NotRequired[dict[str, Any]]
-    rows: list[dict[str, Any]]
+    facts: NotRequired[Mapping[str, Any]]
+    rows: list[Mapping[str, Any]]
 
 
 JoinRelationship = Literal["many_to_one", "one_to_many", "one_to_one"]
@@ -260,7 +261,7 @@ class ArtifactOverlayColumn(TypedDict):
     role: NotRequired[ColumnRole]
     visibility: NotRequired[ColumnVisibility]
     natural_granularity: NotRequired[str]
-    constraints: NotRequired[dict[str, Any]]
+    constraints: NotRequired[Mapping[str, Any]]
     enum_values: NotRequired[Any]
     tests: NotRequired[Any]
     tags: NotRequired[Any]
@@ -287,7 +288,7 @@ class ArtifactOverlay(TypedDict):
     source_type: NotRequired[str]
     grain: NotRequired[list[str]]
     columns: NotRequired[list[ArtifactOverlayColumn]]
-    column_overrides: NotRequired[dict[str, Any] | list[dict[str, Any]]]
+    column_overrides: NotRequired[Mapping[str, Any] | list[Mapping[str, Any]]]
     exclude_columns: NotRequired[list[str]]
     disable_joins: NotRequired[list[str]]
 
@@ -346,7 +347,7 @@ class ArtifactColumn(TypedDict):
     role: NotRequired[ColumnRole]
     visibility: NotRequired[ColumnVisibility]
     natural_granularity: NotRequired[str]
-    constraints: NotRequired[dict[str, Any]]
+    constraints: NotRequired[Mapping[str, Any]]
     enum_values: NotRequired[Any]
     tests: NotRequired[Any]
     tags: NotRequired[Any]
@@ -442,7 +443,7 @@ class PathEntry(TypedDict):
     pathB64: NotRequired[str]
 
 
-class CleaningItemIgnored(TypedDict):
+class PathAccount(TypedDict):
     count: int
     sample: list[PathEntry]
 
@@ -455,7 +456,7 @@ class CleaningItem(TypedDict):
     bytes: NotRequired[int]
     kept: NotRequired[str]
     atticRef: NotRequired[str]
-    ignored: NotRequired[CleaningItemIgnored]
+    ignored: NotRequired[PathAccount]
 
 
 class DamagedDocument(TypedDict):
@@ -591,7 +592,7 @@ class GateConfigGate(TypedDict):
     output: NotRequired[GateConfigGateOutput]
     timeLimit: NotRequired[float]
     skip: NotRequired[str]
-    settings: NotRequired[dict[str, Any]]
+    settings: NotRequired[Mapping[str, Any]]
 
 
 class GateConfig(TypedDict):
@@ -715,7 +716,7 @@ class Intent(TypedDict):
     patchDigest: NotRequired[str]
     checkout: NotRequired[str]
     checkoutB64: NotRequired[str]
-    prepared: NotRequired[dict[str, Any]]
+    prepared: NotRequired[Mapping[str, Any]]
 
 
 class JobUnit(TypedDict):
@@ -807,7 +808,7 @@ class JobFailure(TypedDict):
     phase: str
     message: str
     outcome: NotRequired[str]
-    details: NotRequired[dict[str, Any]]
+    details: NotRequired[Mapping[str, Any]]
 
 
 class JobProjectionResult(TypedDict):
@@ -1003,16 +1004,6 @@ LeaseState = Literal["open", "closed"]
 LeaseOutcome = Literal["success", "empty", "conflict", "crash"]
 
 
-class LeaseLeftOut(TypedDict):
-    count: int
-    sample: list[PathEntry]
-
-
-class LeaseIgnored(TypedDict):
-    count: int
-    sample: list[PathEntry]
-
-
 class LeaseObserver(TypedDict):
     segment: int
     seq: int
@@ -1067,8 +1058,8 @@ class Lease(TypedDict):
     outcome: NotRequired[LeaseOutcome]
     atticRef: NotRequired[str]
     branchKept: NotRequired[bool]
-    leftOut: NotRequired[LeaseLeftOut]
-    ignored: NotRequired[LeaseIgnored]
+    leftOut: NotRequired[PathAccount]
+    ignored: NotRequired[PathAccount]
     processEpoch: NotRequired[int]
     observer: NotRequired[LeaseObserver]
     observedBefore: NotRequired[JournalPosition]
@@ -1117,7 +1108,7 @@ class RunEnvironment(TypedDict):
     host: NotRequired[str]
     processors: NotRequired[int]
     packages: NotRequired[str]
-    variables: NotRequired[dict[str, Any]]
+    variables: NotRequired[Mapping[str, Any]]
     profile: NotRequired[str]
     digest: str
 
@@ -1291,7 +1282,7 @@ class RunRecord(TypedDict):
     startedAt: NotRequired[str]
     finishedAt: NotRequired[str]
     wallSeconds: NotRequired[float]
-    phases: NotRequired[dict[str, Any]]
+    phases: NotRequired[Mapping[str, Any]]
     state: RunRecordState
     verdict: RunRecordVerdict
     exitStatus: NotRequired[int]
@@ -1433,7 +1424,7 @@ class Notice(TypedDict):
     outcome: NotRequired[JobOutcome]
     commit: NotRequired[str]
     message: NotRequired[str]
-    outcomes: NotRequired[dict[str, Any]]
+    outcomes: NotRequired[Mapping[str, Any]]
     trace: NotRequired[str]
     report: NotRequired[str]
 
@@ -1850,7 +1841,7 @@ class OverviewJob(TypedDict):
     createdAt: str
     target: str
     units: int
-    outcomes: dict[str, Any]
+    outcomes: Mapping[str, Any]
     outcome: NotRequired[JobOutcome]
     endedIn: NotRequired[str]
     next: NotRequired[str]
@@ -2052,7 +2043,7 @@ class PreviewUnit(TypedDict):
     tree: NotRequired[str]
     paths: int
     conflicts: NotRequired[list[PathConflict]]
-    findings: NotRequired[list[dict[str, Any]]]
+    findings: NotRequired[list[Mapping[str, Any]]]
     message: NotRequired[str]
 
 
@@ -2064,7 +2055,7 @@ class PreviewClash(TypedDict):
     second: str
     kind: PreviewClashKind
     conflicts: NotRequired[list[PathConflict]]
-    findings: NotRequired[list[dict[str, Any]]]
+    findings: NotRequired[list[Mapping[str, Any]]]
 
 
 class Preview(TypedDict):
@@ -2225,7 +2216,7 @@ class ReceiptFollowed(TypedDict):
 
 
 class ReceiptGates(TypedDict):
-    looked: NotRequired[dict[str, Any]]
+    looked: NotRequired[Mapping[str, Any]]
     inherited: NotRequired[int]
     warnings: NotRequired[int]
     advice: NotRequired[int]
@@ -2265,7 +2256,7 @@ class Receipt(TypedDict):
     nonce: str
     paths: list[PathEntry]
     conflicts: list[PathConflict]
-    findings: list[dict[str, Any]]
+    findings: list[Mapping[str, Any]]
     breaches: NotRequired[list[PathBreach]]
     followed: NotRequired[list[ReceiptFollowed]]
     gates: NotRequired[ReceiptGates]
@@ -2282,7 +2273,7 @@ ReportStatus = Literal["open", "completed", "failed"]
 class ReportFailure(TypedDict):
     phase: str
     message: str
-    details: NotRequired[dict[str, Any]]
+    details: NotRequired[Mapping[str, Any]]
 
 
 class ReportProblem(TypedDict):
@@ -2311,7 +2302,7 @@ class ReportIsolatedDiff(TypedDict):
     failed: NotRequired[int]
     skipped: NotRequired[int]
     waiting: NotRequired[int]
-    outcomes: dict[str, Any]
+    outcomes: Mapping[str, Any]
 
 
 class ReportWorkUnitPath(TypedDict):
@@ -2319,11 +2310,6 @@ class ReportWorkUnitPath(TypedDict):
     pathB64: NotRequired[str]
     change: PathChange
     binary: NotRequired[bool]
-
-
-class ReportWorkUnitLeftOut(TypedDict):
-    count: int
-    sample: list[PathEntry]
 
 
 class ReportWorkUnit(TypedDict):
@@ -2337,21 +2323,21 @@ class ReportWorkUnit(TypedDict):
     policyDigest: NotRequired[str]
     pathCount: int
     paths: list[ReportWorkUnitPath]
-    changes: NotRequired[dict[str, Any]]
+    changes: NotRequired[Mapping[str, Any]]
     patchCommit: NotRequired[str]
     patchTree: NotRequired[str]
     patchDigest: NotRequired[str]
     patchBytes: NotRequired[int]
     transport: NotRequired[PatchTransport]
-    breaches: NotRequired[list[dict[str, Any]]]
+    breaches: NotRequired[list[Mapping[str, Any]]]
     ignoredCount: NotRequired[int]
-    leftOut: NotRequired[ReportWorkUnitLeftOut]
+    leftOut: NotRequired[PathAccount]
     integratedAt: NotRequired[str]
     integratedOn: NotRequired[str]
     integratedAs: NotRequired[str]
-    conflicts: NotRequired[list[dict[str, Any]]]
-    findings: NotRequired[list[dict[str, Any]]]
-    verification: NotRequired[dict[str, Any]]
+    conflicts: NotRequired[list[Mapping[str, Any]]]
+    findings: NotRequired[list[Mapping[str, Any]]]
+    verification: NotRequired[Mapping[str, Any]]
     startedAt: NotRequired[str]
     endedAt: NotRequired[str]
     exitStatus: NotRequired[int]
@@ -2363,11 +2349,11 @@ class ReportWorkUnit(TypedDict):
     stderrCut: NotRequired[int]
     stderrBytes: NotRequired[int]
     strays: NotRequired[list[str]]
-    touched: NotRequired[list[dict[str, Any]]]
+    touched: NotRequired[list[Mapping[str, Any]]]
     patchPath: NotRequired[str]
     worktreePath: NotRequired[str]
     sentinelPath: NotRequired[str]
-    durations: NotRequired[dict[str, Any]]
+    durations: NotRequired[Mapping[str, Any]]
 
 
 class ReportFailedWorkUnit(TypedDict):
@@ -2424,21 +2410,21 @@ class Report(TypedDict):
     tracePath: str
     traceEvents: NotRequired[int]
     reportPath: NotRequired[str]
-    diffSummary: NotRequired[dict[str, Any]]
+    diffSummary: NotRequired[Mapping[str, Any]]
     failure: NotRequired[ReportFailure]
     problems: NotRequired[list[ReportProblem]]
     warnings: NotRequired[list[str]]
-    projectionResult: NotRequired[dict[str, Any]]
+    projectionResult: NotRequired[Mapping[str, Any]]
     isolatedDiff: ReportIsolatedDiff
     workUnits: list[ReportWorkUnit]
     failedWorkUnits: list[ReportFailedWorkUnit]
-    reconciliation: NotRequired[dict[str, Any]]
+    reconciliation: NotRequired[Mapping[str, Any]]
     reconciliationSkipped: NotRequired[str]
     evictionsApplied: NotRequired[list[str]]
     provenanceRows: NotRequired[int]
-    prunedReferences: NotRequired[list[dict[str, Any]]]
-    nearDuplicates: NotRequired[list[dict[str, Any]]]
-    artifactResolutions: NotRequired[list[dict[str, Any]]]
+    prunedReferences: NotRequired[list[Mapping[str, Any]]]
+    nearDuplicates: NotRequired[list[Mapping[str, Any]]]
+    artifactResolutions: NotRequired[list[Mapping[str, Any]]]
     supersededBy: NotRequired[str]
     overrideOf: NotRequired[str]
     phases: list[ReportPhase]
@@ -2464,8 +2450,8 @@ class CommandResult(TypedDict):
     outcome: str
     status: int
     contract: NotRequired[str]
-    document: NotRequired[dict[str, Any]]
-    data: NotRequired[dict[str, Any]]
+    document: NotRequired[Mapping[str, Any]]
+    data: NotRequired[Mapping[str, Any]]
     error: NotRequired[CommandResultError]
 
 
@@ -2875,7 +2861,7 @@ class TraceEvent(TypedDict):
     phase: str
     event: str
     durationMs: NotRequired[float]
-    data: NotRequired[dict[str, Any]]
+    data: NotRequired[Mapping[str, Any]]
     error: NotRequired[TraceEventError]
 
 
@@ -2918,7 +2904,7 @@ class UnitCache(TypedDict):
     at: str
     rawRoot: str
     files: list[UnitCacheFile]
-    actions: NotRequired[dict[str, Any]]
+    actions: NotRequired[Mapping[str, Any]]
 
 
 UnitResultOutcome = Literal["finished", "failed", "timed_out", "not_started", "interrupted", "skipped"]
@@ -3084,18 +3070,13 @@ class WorkUnit(TypedDict):
     slDisallowed: NotRequired[bool]
     slDisallowedReason: NotRequired[str]
     priorArtifacts: NotRequired[list[PriorArtifact]]
-    facts: NotRequired[dict[str, Any]]
+    facts: NotRequired[Mapping[str, Any]]
 
 
 WorktreeRowKind = Literal["main", "linked", "unit", "adhoc", "in-place", "trash"]
 
 
 WorktreeRowState = Literal["open", "closed", "opening"]
-
-
-class WorktreeRowIgnored(TypedDict):
-    count: int
-    sample: list[PathEntry]
 
 
 class WorktreeRow(TypedDict):
@@ -3114,7 +3095,7 @@ class WorktreeRow(TypedDict):
     dead: NotRequired[str]
     pruned: NotRequired[bool]
     atticRef: NotRequired[str]
-    ignored: NotRequired[WorktreeRowIgnored]
+    ignored: NotRequired[PathAccount]
     kept: NotRequired[str]
 
 

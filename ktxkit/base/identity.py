@@ -9,9 +9,20 @@ import struct
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.reading import OPEN_DIRECTORY, small_file
+
+if TYPE_CHECKING:
+    from typing import NotRequired, TypedDict
+
+    class IdentityFields(TypedDict):
+        """What a lease says of the directory that is its worktree."""
+
+        device: int
+        inode: int
+        birthTimeNs: NotRequired[int]
+
 
 # statx(2), linux/stat.h: a structure of 256 bytes, the mask first, the birth time at byte 80.
 _AT_FDCWD = -100
@@ -29,12 +40,13 @@ class Identity:
     inode: int
     birth_ns: int | None
 
-    def document(self) -> dict[str, int]:
+    def document(self) -> IdentityFields:
         """Keys of a lease; a birth time that the file system does not know is absent."""
-        birth = {} if self.birth_ns is None else {"birthTimeNs": self.birth_ns}
-        return {"device": self.device, "inode": self.inode, **birth}
+        made: IdentityFields = {"device": self.device, "inode": self.inode}
+        made |= {} if self.birth_ns is None else {"birthTimeNs": self.birth_ns}
+        return made
 
-    def matches(self, document: dict[str, Any]) -> bool:
+    def matches(self, document: IdentityFields) -> bool:
         """Whether a lease means this directory. Inodes are reused: where both know a birth time, it must agree."""
         born = document.get("birthTimeNs")
         same_birth = born is None or self.birth_ns is None or born == self.birth_ns

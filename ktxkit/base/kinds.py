@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from ktxkit.base import documents
+D = TypeVar("D", bound="Mapping[str, object]")  # the type of a document
 
-    D = TypeVar("D")
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ktxkit.base import documents
 
     class Kind(Generic[D]):
         """A kind whose documents are of the type D."""

@@ -18,10 +18,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.digests import digest
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import OwnerProcess
 
 
 @contextmanager
@@ -87,7 +90,11 @@ class Owner:
     pid: int
     start_time: int  # clock ticks since boot
 
-    def document(self) -> dict[str, Any]:
+    @classmethod
+    def of(cls, document: OwnerProcess) -> Owner:
+        return cls(document["bootId"], document["pid"], document["startTime"])
+
+    def document(self) -> OwnerProcess:
         return {"bootId": self.boot_id, "pid": self.pid, "startTime": self.start_time}
 
 

@@ -16,12 +16,16 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from ktxkit.base import files, process
 from ktxkit.base.clock import Clock
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import printable
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import UnitResultOutcome
+
 
 HEAD = 15 * 1024 * 1024  # bytes of the beginning that are kept
 TAIL = 1024 * 1024  # bytes of the end that are kept
@@ -117,7 +121,7 @@ class CommandEnd:
     `printed` and `cut`: bytes of stdout and stderr, and how many of them are not in their files.
     """
 
-    reason: str
+    reason: UnitResultOutcome
     status: int
     message: str = ""
     strays: tuple[str, ...] = ()
@@ -157,9 +161,9 @@ def run_unit(
 
 def _told(reason: str, status: int, limit: float | None) -> CommandEnd:
     if reason == "timed_out":
-        return CommandEnd(reason, status, f"it did not end within {limit:g} seconds")
+        return CommandEnd("timed_out", status, f"it did not end within {limit:g} seconds")
     if reason:
-        return CommandEnd(reason, status, "it was stopped with the job")
+        return CommandEnd("interrupted", status, "it was stopped with the job")
     return CommandEnd("failed", status, f"it {process.ending(status)}") if status != 0 else CommandEnd("finished", 0)
 
 

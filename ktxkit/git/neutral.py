@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ktxkit.base import files
 from ktxkit.git.git import Git, scrubbed
@@ -23,6 +23,10 @@ from ktxkit.git.listing import TreeDiff
 from ktxkit.git.objects import Objects, Promised, RunReader, promised
 from ktxkit.git.repository import Repository
 from ktxkit.store.store import Store
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import ObjectFormat
+
 
 AUTHOR = {"NAME": "ktxkit", "EMAIL": "ktxkit@invalid"}
 CONFIG = {
@@ -73,7 +77,7 @@ class Neutral:
 
     git: Git
     directory: Path
-    object_format: str
+    object_format: ObjectFormat
     promised: Promised | None = None  # of a partial clone
 
     @cached_property

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import printable
@@ -17,6 +18,8 @@ from ktxkit.git.git import Begun, Git, GitFailed, GitResult
 
 PLAIN_HEAD = re.compile(rb"ref: refs/heads/[^\x00-\x20\x7f~^:?*\[\\]+\n")
 NO_FILES_BACKEND = b"ref: refs/heads/.invalid\n"
+if TYPE_CHECKING:
+    from ktxkit.base.documents import ObjectFormat
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Repository:
     git_dir: Path  # of this checkout (`.git/worktrees/NAME` in a linked worktree)
     common_dir: Path  # shared by all worktrees
     bare: bool
-    object_format: str  # sha1 or sha256
+    object_format: ObjectFormat  # sha1 or sha256
     superproject: Path | None  # where this is a submodule
 
     @property
@@ -97,7 +100,7 @@ def discover(asked: Begun) -> Repository:
         git_dir=_real(lines[0]),
         common_dir=_real(lines[1]),
         bare=lines[2] == "true",
-        object_format=lines[3],
+        object_format="sha256" if lines[3] == "sha256" else "sha1",
         superproject=_real(outer) if outer else None,
     )
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ktxkit.base import files
+from ktxkit.base import files, kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.rules.digests import digest
@@ -42,8 +43,12 @@ from ktxkit.work import recover
 from ktxkit.work.rules.job_file import RECONCILE
 from ktxkit.work.rules.schedule import LANDED
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Job, Patch, PatchPath, Provenance, ProvenanceRow, RawState
+    from ktxkit.base.kinds import D
+
+
 PENDING = "provenance"
-ROWS, STATES = "provenance-row", "raw-state"
 TAIL = 64 * 1024  # bytes of a journal's end that hold its last record
 
 
@@ -55,11 +60,11 @@ class Baseline:
     last: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
 
-def journals(world: World, connection: str, source: str) -> tuple[Journal, Journal]:
+def journals(world: World, connection: str, source: str) -> tuple[Journal[ProvenanceRow], Journal[RawState]]:
     """The rows, and the states of raw files."""
     store, clock = world.store, world.clock
-    rows = Journal(store.path(places.rows_journal(connection, source)), ROWS, clock)
-    return rows, Journal(store.path(places.states_journal(connection, source)), STATES, clock)
+    rows = Journal(store.path(places.rows_journal(connection, source)), kinds.PROVENANCE_ROW, clock)
+    return rows, Journal(store.path(places.states_journal(connection, source)), kinds.RAW_STATE, clock)
 
 
 def load(world: World, connection: str, source: str, start: str) -> Baseline:
@@ -77,11 +82,11 @@ def load(world: World, connection: str, source: str, start: str) -> Baseline:
     )
 
 
-def waiting(world: World, connection: str, source: str) -> Iterator[Document]:
+def waiting(world: World, connection: str, source: str) -> Iterator[Provenance]:
     """Provenance that is not in the journals yet."""
     for name in world.store.children(places.pending_dir(connection, source)):
         if name.endswith(".json"):
-            yield world.store.read(PENDING, f"{places.pending_dir(connection, source)}/{name}")
+            yield world.store.read(kinds.PROVENANCE, f"{places.pending_dir(connection, source)}/{name}")
 
 
 def settle_provenance(world: World, connection: str, source: str) -> list[str]:
@@ -100,33 +105,38 @@ def settle_provenance(world: World, connection: str, source: str) -> list[str]:
     return done
 
 
-def append(world: World, document: Document) -> None:
+def append(world: World, document: Provenance) -> None:
     """Put a job's provenance into the journals, unless it is there, and let go of what waited."""
     rows, states = journals(world, document["connectionId"], document["sourceKey"])
-    for journal, records in ((rows, document["rows"]), (states, document["states"])):
-        files.make_dirs(journal.path.parent)
-        if records and _last_job(journal) != document["jobId"]:
-            journal.append(records, durable=True)
+    _add(rows, document["rows"], document["jobId"])
+    _add(states, document["states"], document["jobId"])
     drop(world, document)
 
 
-def drop(world: World, document: Document) -> None:
+def _add(journal: Journal[D], records: Sequence[D], job_id: str) -> None:
+    files.make_dirs(journal.path.parent)
+    if records and _last_job(journal.path) != job_id:
+        journal.append(records, durable=True)
+
+
+def drop(world: World, document: Mapping[str, Any]) -> None:
     world.writable_store.remove(places.pending_doc(document["connectionId"], document["sourceKey"], document["jobId"]))
 
 
-def _last_job(journal: Journal) -> str:
+def _last_job(journal: Path) -> str:
     """The job of the last whole record: one job's records are appended together, under the lock of its source."""
     try:
-        with open(journal.path, "rb") as stream:
+        with open(journal, "rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL))
             lines = stream.read().rpartition(b"\n")[0].splitlines()
     except FileNotFoundError:
         return ""
     from ktxkit.base import contracts
 
-    return str(contracts.parse(lines[-1], str(journal.path))["jobId"]) if lines else ""
+    return str(contracts.parse(lines[-1], str(journal))["jobId"]) if lines else ""
 
 
+SHARED: Final = ("jobId", "connectionId", "sourceKey", "syncId")  # keys of a job that its rows have too
 CREATED = {SOURCE: "source_created", WIKI: "wiki_written"}
 
 
@@ -135,7 +145,7 @@ class Account:
     """Everything that a job's provenance is made of. `tree`: path to blob id of the tree that is to land."""
 
     world: World
-    job: Document
+    job: Job
     snapshot: Document
     difference: Difference
     baseline: Baseline
@@ -175,8 +185,7 @@ class Account:
         return {"artifactContentHash": digest(objects.read(blob)), "artifactBlob": blob}
 
     def _shared(self) -> Document:
-        keys = ("jobId", "connectionId", "sourceKey", "syncId")
-        return {**{key: self.job[key] for key in keys}, "at": timestamp(self.world.clock.now())}
+        return {**{key: self.job[key] for key in SHARED}, "at": timestamp(self.world.clock.now())}
 
     def _projection(self) -> UnitProvenance:
         """What the projection did: each artifact with the raw files that it comes from."""
@@ -203,7 +212,7 @@ class Account:
 
     def _unit(self, objects: Objects, unit: jobs.Unit) -> UnitProvenance:
         place = names.unit_doc(self.job["jobId"], unit.position, unit.key, "patch")
-        patch = self.world.store.read("patch", place)
+        patch = self.world.store.read(kinds.PATCH, place)
         raws = tuple(self._told(unit)["rawFiles"])
         touched = dict(self._touched(objects, unit, patch))
         removed = set(self.subsumed) if unit.key == RECONCILE else set()
@@ -212,7 +221,7 @@ class Account:
         kept = [one for one in changes if one.path in self.tree or one.path not in touched]
         return UnitProvenance(unit.key, raws, tuple(kept))
 
-    def _touched(self, objects: Objects, unit: jobs.Unit, patch: Document) -> Iterator[tuple[str, ArtifactChange]]:
+    def _touched(self, objects: Objects, unit: jobs.Unit, patch: Patch) -> Iterator[tuple[str, ArtifactChange]]:
         """The artifacts that a patch changes, each with the word for what happened to it."""
         subsumed = self.outcomes[unit.key] == "subsumed"
         for entry in patch["paths"]:
@@ -306,7 +315,7 @@ def _of_unit(word: str) -> str:
     return word if word in LANDED or word != "skipped" else "not_run"
 
 
-def action_of(objects: Objects, entry: Document, artifact: Artifact) -> str:
+def action_of(objects: Objects, entry: PatchPath, artifact: Artifact) -> str:
     """What a change of an artifact's file is: a creation, a measure or join more, or something merged in."""
     if artifact.kind == WIKI or entry["change"] == "added":
         return CREATED.get(artifact.kind, "merged")
@@ -318,7 +327,7 @@ def action_of(objects: Objects, entry: Document, artifact: Artifact) -> str:
     return "join_added" if new["joins"] - old["joins"] else "merged"
 
 
-def _entities(objects: Objects, entry: Document, which: str) -> dict[str, set[str]]:
+def _entities(objects: Objects, entry: PatchPath, which: Literal["oldId", "newId"]) -> dict[str, set[str]]:
     facts = gate_facts.read(_kind(entry["path"]), objects.read(entry[which]))
     sources: Sequence[Mapping[str, Any]] = facts.get("sources", ())
     return {
@@ -331,7 +340,7 @@ def _kind(path: str) -> str:
     return "shard" if "/_schema/" in path else "source"
 
 
-def named(objects: Objects, entry: Document, artifact: Artifact) -> Artifact:
+def named(objects: Objects, entry: PatchPath, artifact: Artifact) -> Artifact:
     """A source is named by what its file says, not by the file's name."""
     if artifact.kind != SOURCE or "newId" not in entry or _kind(entry["path"]) == "shard":
         return artifact
@@ -341,18 +350,17 @@ def named(objects: Objects, entry: Document, artifact: Artifact) -> Artifact:
     return replace(artifact, key=f"{artifact.connection}/{sources[0]['name']}") if sources else artifact
 
 
-def pending(job: Document, tree: str, rows: list[Document], states: Mapping[str, Document]) -> Document:
+def pending(job: Job, tree: str, rows: list[Document], states: Mapping[str, Document]) -> Document:
     """The document that waits for the landing."""
-    keys = ("jobId", "connectionId", "sourceKey", "syncId")
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "provenance-of-job",
-        **{key: job[key] for key in keys},
+        **{key: job[key] for key in SHARED},
         "tree": tree,
         "rows": rows,
         "states": [states[raw] for raw in sorted(states, key=str.encode)],
     }
 
 
-def pending_document(job: Document) -> str:
+def pending_document(job: Job) -> str:
     return places.pending_doc(job["connectionId"], job["sourceKey"], job["jobId"])

@@ -9,7 +9,7 @@ import base64
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit import __version__
 from ktxkit.base import files
@@ -21,6 +21,9 @@ from ktxkit.git.objects import Objects
 from ktxkit.ingest.rules import places
 from ktxkit.store.world import World
 from ktxkit.work.rules.job_file import UnitPlan
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Patch, PatchPath, UnitCacheFile
 
 CONTRACT = "unit-cache"
 SIZE_LIMIT = 8 * 1024 * 1024  # bytes of one entry; larger work is done again
@@ -45,14 +48,14 @@ def key_of(plan: UnitPlan, told: Document, digests: Mapping[str, str]) -> str:
     )
 
 
-def store(world: World, key: str, told: Document, patch: Document, actions: Document | None) -> bool:
+def store(world: World, key: str, told: Document, patch: Patch, actions: Document | None) -> bool:
     """Keep a unit's work. False where it is too large, or holds what is no plain file."""
-    found: list[Document] = []
+    found: list[UnitCacheFile] = []
     size = 0
     with Objects(world.git) as objects:
         for entry in patch["paths"]:
-            kinds = {entry.get("oldKind", "absent"), entry["kind"]}
-            if "pathB64" in entry or kinds - {"regular", "executable", "absent"}:
+            words = {entry.get("oldKind", "absent"), entry["kind"]}
+            if "pathB64" in entry or words - {"regular", "executable", "absent"}:
                 return False
             size += entry.get("oldSize", 0) + entry.get("newSize", 0)
             if size > SIZE_LIMIT:
@@ -73,12 +76,14 @@ def store(world: World, key: str, told: Document, patch: Document, actions: Docu
     return True
 
 
-def _entry(objects: Objects, entry: Document) -> Document:
-    made: Document = {"path": entry["path"]}
-    for name, kind, oid in (("before", entry.get("oldKind", "absent"), "oldId"), ("after", entry["kind"], "newId")):
-        if kind != "absent":
-            made[name] = base64.b64encode(objects.read(entry[oid])).decode("ascii")
-    return made | ({"executable": True} if entry["kind"] == "executable" else {})
+def _entry(objects: Objects, entry: PatchPath) -> UnitCacheFile:
+    made: UnitCacheFile = {"path": entry["path"]}
+    if entry.get("oldKind", "absent") != "absent":
+        made["before"] = base64.b64encode(objects.read(entry["oldId"])).decode("ascii")
+    if entry["kind"] != "absent":
+        made["after"] = base64.b64encode(objects.read(entry["newId"])).decode("ascii")
+    made |= {"executable": True} if entry["kind"] == "executable" else {}
+    return made
 
 
 def load(world: World, key: str) -> Document | None:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
 
+from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import BrokenContract, Refused
@@ -22,7 +25,7 @@ from ktxkit.ingest.request import IngestRequest
 from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.artifacts import problems_of
 from ktxkit.ingest.rules.planning import EVICTIONS, Difference, Evictions
-from ktxkit.store import jobs, tracing
+from ktxkit.store import jobs
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
@@ -31,6 +34,10 @@ from ktxkit.work.job.run import end_left
 from ktxkit.work.job.state import JobRun
 from ktxkit.work.rules.job_file import RECONCILE
 from ktxkit.work.rules.schedule import LANDED
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Job, JobFailure
+
 
 MESSAGE = "it was killed; a later ingestion of the same source found it"
 
@@ -43,12 +50,8 @@ def settle_unfinished(world: World, connection: str, source: str) -> list[str]:
         job_id = str(job["jobId"])
         end_left(world, job, jobs.tracer(world, job))
         landed = job["state"] == "landed"
-        facts: Document = {"outcome": "done" if landed else "interrupted", "state": "landed" if landed else "aborted"}
-        failure = (
-            {} if landed else {"failure": {"phase": _phase(world, job), "message": MESSAGE, "outcome": "interrupted"}}
-        )
-        whole = {**facts, **failure, "finishedAt": timestamp(world.clock.now())}
-        ended = jobs.change(world, job_id, lambda document, whole=whole: document.update(whole))  # type: ignore[misc]
+        at, phase = timestamp(world.clock.now()), "" if landed else _phase(world, job)
+        ended = jobs.change(world, job_id, partial(_end, landed=landed, at=at, phase=phase))
         if not landed:
             account.drop(world, ended)  # what it would have accounted for did not land
         outcome = {"schemaVersion": SCHEMA_VERSION, "kind": CONTRACT, "jobId": job_id, "syncId": job["syncId"]}
@@ -59,7 +62,15 @@ def settle_unfinished(world: World, connection: str, source: str) -> list[str]:
     return found
 
 
-def _cut_off(world: World, connection: str, source: str) -> Iterator[Document]:
+def _end(job: Job, *, landed: bool, at: str, phase: str) -> None:
+    job["outcome"] = "done" if landed else "interrupted"
+    job["state"] = "landed" if landed else "aborted"
+    if not landed:
+        job["failure"] = {"phase": phase, "message": MESSAGE, "outcome": "interrupted"}
+    job["finishedAt"] = at
+
+
+def _cut_off(world: World, connection: str, source: str) -> Iterator[Job]:
     """Ingestions of the source that have begun and not ended. A damaged one is none of them."""
     for job in list(jobs.readable(world)):
         name = str(job["jobId"])
@@ -70,11 +81,13 @@ def _cut_off(world: World, connection: str, source: str) -> Iterator[Document]:
             yield job
 
 
-def _phase(world: World, job: Document) -> str:
+def _phase(world: World, job: Job) -> str:
     """The phase of the last event that its trace has."""
     last = "snapshot"
     try:
-        for event in Journal(world.store.path(names.trace_file(job["jobId"])), tracing.CONTRACT, world.clock).records():
+        for event in Journal(
+            world.store.path(names.trace_file(job["jobId"])), kinds.TRACE_EVENT, world.clock
+        ).records():
             last = event["phase"]
     except BrokenContract:
         return last
@@ -155,13 +168,13 @@ def account_for(
 
 def write(run: JobRun) -> None:
     """Put the provenance into the journals: what it tells of has landed, or needed no landing."""
-    document = run.world.store.read(baselines.PENDING, pending_document(run.job))
+    document = run.world.store.read(kinds.PROVENANCE, pending_document(run.job))
     baselines.append(run.world, document)
     facts = {"rows": len(document["rows"]), "states": len(document["states"])}
     run.tracer.emit("provenance", "provenance_rows_inserted", facts, level="info")
 
 
-def close(run: JobRun, asked: IngestRequest, override: str, told: ReportNotes, failure: Document | None) -> None:
+def close(run: JobRun, asked: IngestRequest, override: str, told: ReportNotes, failure: JobFailure | None) -> None:
     """Write what the report carries beside the units; a job that made it supersedes those that it took up again."""
     document = _document(run, asked, override, told)
     run.world.writable_store.write(CONTRACT, places.outcome_doc(run.job_id), document)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import contracts
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
@@ -23,6 +23,9 @@ from ktxkit.ingest.staging import StagedFiles
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work.rules.job_file import RECONCILE
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Job, UnitEntry
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ def _artifacts(world: World, base: Baseline, known: Knowledge, deleted: Sequence
         return {path: digest(objects.read(known.files[path])) for path in sorted(wanted) if path in known.files}
 
 
-def job_file(asked: IngestRequest, job: Document, planned: Planned) -> Document:
+def job_file(asked: IngestRequest, job: Job, planned: Planned) -> Document:
     """The job file: evictions first, then the units in the order of what they build on, then reconciliation."""
     root = snapshot_root(asked.connection, asked.source, job["syncId"])
     limit = {"timeLimit": asked.time_limit} if asked.time_limit else {}
@@ -159,7 +162,7 @@ def job_file(asked: IngestRequest, job: Document, planned: Planned) -> Document:
     return made
 
 
-def message(asked: IngestRequest, job: Document, planned: Planned) -> str:
+def message(asked: IngestRequest, job: Job, planned: Planned) -> str:
     """The landing commit's message."""
     told = planned.difference.summary()
     counts = ", ".join(f"{count} {word}" for word, count in told.items() if count and word != "unchanged")
@@ -167,7 +170,7 @@ def message(asked: IngestRequest, job: Document, planned: Planned) -> str:
 
 
 def work_unit(
-    asked: IngestRequest, job: Document, planned: Planned, base: Baseline, key: str, now: Callable[[str], str]
+    asked: IngestRequest, job: Job, planned: Planned, base: Baseline, key: str, now: Callable[[str], str]
 ) -> Document:
     """What the worker of a unit is told. `key`: a selected unit's, the evictions' or the reconciliation's.
 
@@ -229,16 +232,17 @@ def due(planned: Planned, base: Baseline) -> set[str]:
     return found | set(planned.evictions.paths)
 
 
-def units_of(document: Document) -> list[Mapping[str, Any]]:
+def units_of(document: Document) -> list[UnitEntry]:
     """Units of a job in order, as its document lists them."""
-    listed = [{"key": one["key"]} for one in document["units"]]
+    keys = [str(one["key"]) for one in document["units"]]
+    units: list[UnitEntry] = [{"position": number, "key": key} for number, key in enumerate(keys, start=1)]
     if "reconcile" in document:
-        listed.append({"key": RECONCILE, "after": [one["key"] for one in document["units"]]})
-    return [{"position": number, **one} for number, one in enumerate(listed, start=1)]
+        units.append({"position": len(units) + 1, "key": RECONCILE, "after": keys})
+    return units
 
 
 def write_units(
-    world: World, asked: IngestRequest, job: Document, planned: Planned, base: Baseline, known: Knowledge
+    world: World, asked: IngestRequest, job: Job, planned: Planned, base: Baseline, known: Knowledge
 ) -> None:
     """The document of each unit, in its directory. One by one: no two are in memory."""
     with Objects(world.git) as objects:

@@ -9,9 +9,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.base.contracts import Document
+from ktxkit.base import kinds
 from ktxkit.base.errors import KtxError
-from ktxkit.ingest.account import PENDING, ROWS
 from ktxkit.ingest.rules.places import snapshot_root
 from ktxkit.ledger import event_log
 from ktxkit.ledger.asking import LedgerQuery, ensure, source
@@ -23,7 +22,8 @@ from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import LedgerAnswer
+    from ktxkit.base.documents import LedgerAnswer, Provenance, ProvenanceRow
+
 
 TOP = "provenance"
 
@@ -36,7 +36,7 @@ def provenance_rows(world: World, what: str) -> list[Row]:
     """
     found: list[Row] = []
     for name in world.store.children(TOP):
-        journal = Journal(world.store.path(f"{TOP}/{name}/rows.jsonl"), ROWS, world.clock)
+        journal = Journal(world.store.path(f"{TOP}/{name}/rows.jsonl"), kinds.PROVENANCE_ROW, world.clock)
         for number, row in enumerate(journal.records(), start=1):
             found += _row(row, what, f"{TOP}/{name}/rows.jsonl:{number}")
         for place, document in _landed(world, name):
@@ -44,16 +44,16 @@ def provenance_rows(world: World, what: str) -> list[Row]:
     return found
 
 
-def _landed(world: World, name: str) -> Iterator[tuple[str, Document]]:
+def _landed(world: World, name: str) -> Iterator[tuple[str, Provenance]]:
     """Provenance of jobs that landed, but were cut off before it was in the journal."""
     for waiting in world.store.children(f"{TOP}/{name}/pending"):
         place = f"{TOP}/{name}/pending/{waiting}"
-        document = world.store.read_optional(PENDING, place) if waiting.endswith(".json") else None
+        document = world.store.read_optional(kinds.PROVENANCE, place) if waiting.endswith(".json") else None
         if document is not None and jobs.load(world, document["jobId"])["state"] == "landed":
             yield place, document
 
 
-def _row(row: Document, what: str, source: str) -> list[Row]:
+def _row(row: ProvenanceRow, what: str, source: str) -> list[Row]:
     root = snapshot_root(row["connectionId"], row["sourceKey"], row["syncId"])
     if what in (row["rawPath"], f"{root}/{row['rawPath']}"):
         how = "raw file"

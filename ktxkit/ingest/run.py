@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ktxkit.base import files
+from ktxkit.base import files, kinds
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun, Conflict, Refused
 from ktxkit.base.lock import flocked
@@ -33,6 +34,10 @@ from ktxkit.work.job.run import JobEnd, RunOptions
 from ktxkit.work.job.state import Hooks, JobRun
 from ktxkit.work.rules.job_file import RECONCILE, UnitPlan, plan_of
 from ktxkit.work.rules.schedule import LANDED
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Job, JobFailure
+
 
 RESULT_LIMIT = 64 * 1024 * 1024  # bytes of $KTX_RESULT
 
@@ -226,7 +231,7 @@ class Ingestion(Hooks):
         if actions is not None and actions.get("unfinished"):
             return
         told = run.world.store.read("work-unit", self._place(run, plan, "work-unit"))
-        patch = run.world.store.read("patch", self._place(run, plan, "patch"))
+        patch = run.world.store.read(kinds.PATCH, self._place(run, plan, "patch"))
         cache.store(run.world, key, told, patch, actions)
 
     def units_done(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
@@ -258,7 +263,7 @@ class Ingestion(Hooks):
         run.phase = "provenance"
         ending.write(run)
 
-    def closing(self, run: JobRun, outcome: str, failure: Document | None) -> None:
+    def closing(self, run: JobRun, outcome: str, failure: JobFailure | None) -> None:
         ending.close(run, self.asked, self.override, self.told, failure)
         if failure is None:
             staging.remove(run.world, run.job_id)
@@ -315,7 +320,7 @@ def resume(world: World, job_id: str, how: RunOptions, *, wait: float = WAIT) ->
         return _run(world, asked, job, document.get("overrideOf", ""), how, resumed=True)
 
 
-def _run(world: World, asked: IngestRequest, job: Document, override: str, how: RunOptions, *, resumed: bool) -> JobEnd:
+def _run(world: World, asked: IngestRequest, job: Job, override: str, how: RunOptions, *, resumed: bool) -> JobEnd:
     known = account.load(world, asked.connection, asked.source, job["targetAtStart"])
     hooks = Ingestion(asked, known, override)
     empty = {"connectionId": asked.connection, "sourceKey": asked.source, "units": []}

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ktxkit.base import files
 from ktxkit.base.clock import timestamp
@@ -23,6 +24,10 @@ from ktxkit.git.objects import Objects
 from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.places import ROOT, check, snapshot_root, sort_key
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Job
+
 
 SHOWN = 5
 
@@ -200,7 +205,7 @@ def blobs(world: World, top: Path, paths: Sequence[str]) -> dict[str, str]:
 
 
 def document(
-    world: World, job: Document, connector: str, staged: Mapping[str, RawFile], ids: Mapping[str, str], notes: Document
+    world: World, job: Job, connector: str, staged: Mapping[str, RawFile], ids: Mapping[str, str], notes: Document
 ) -> Document:
     """The snapshot's document. `notes`: what the connector said beside its files."""
     return {

@@ -17,7 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.base.contracts import Document
+from ktxkit.base import kinds
 from ktxkit.base.errors import CannotRun
 from ktxkit.ledger import asking, index_file
 from ktxkit.ledger.asking import FULL, LAST, SCOPED, LedgerQuery, ensure, find, pick, record_of, running, source
@@ -31,15 +31,16 @@ from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import LedgerAnswer, RunRecord
+    from ktxkit.base.documents import LedgerAnswer, Lexicon, RunRecord
+
 
 CONTRACT = "lexicon"
 
 
 @cache
-def load() -> Document:
+def load() -> Lexicon:
     """The rules that come with ktxkit."""
-    return read_yaml(Path(__file__).resolve().parent / "rules" / "lexicon.yaml", CONTRACT)
+    return read_yaml(Path(__file__).resolve().parent / "rules" / "lexicon.yaml", kinds.LEXICON)
 
 
 def reminder() -> list[str]:

@@ -22,12 +22,14 @@ from ktxkit.store.world import World
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
+    from ktxkit.base.documents import LedgerLine
+
 FORMATS = ("events", "reportlog", "junit", "ctrf")
 REPORTS = {"reportlog": "reportlog line", "junit": "JUnit XML report", "ctrf": "CTRF report"}
 SIZE_LIMIT = 4 << 30  # bytes
 
 
-def take(world: World, kind: str, name: str, project: str = "") -> tuple[str, Document | None]:
+def take(world: World, kind: str, name: str, project: str = "") -> tuple[str, LedgerLine | None]:
     """Take a file in. Returns the run's id, and its closing line: None where it was there already.
 
     Raises CannotRun where there is no such file, BrokenContract where it is not of its kind; then nothing is written.

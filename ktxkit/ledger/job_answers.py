@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.base.contracts import Document
+from ktxkit.base import kinds
 from ktxkit.base.errors import BrokenContract
 from ktxkit.ledger.asking import LedgerQuery
 from ktxkit.ledger.rules.rows import Row, Verdict, answer
-from ktxkit.store import jobs, tracing
+from ktxkit.store import jobs
 from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import LEVELS
 from ktxkit.store.tracing import Journal
@@ -18,7 +18,8 @@ from ktxkit.store.world import World
 from ktxkit.work.report import no_longer_in
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import LedgerAnswer
+    from ktxkit.base.documents import Job, LedgerAnswer, Receipt
+
 
 LANDED: dict[str, Verdict] = {"landed": "true", "open": "unknown"}
 REASON_SHOWN = 400  # characters of a reason
@@ -29,7 +30,7 @@ def all_jobs(world: World, ask: LedgerQuery) -> LedgerAnswer:
     found, damaged = [], []
     for name in jobs.begun(world):
         try:
-            job = world.store.read(jobs.CONTRACT, names.job_doc(name))
+            job = world.store.read(kinds.JOB, names.job_doc(name))
             found.append((job["createdAt"], name, _job_row(world, job)))
         except BrokenContract as error:
             damaged.append({"job": name, "where": error.where, "message": error.message})
@@ -37,7 +38,7 @@ def all_jobs(world: World, ask: LedgerQuery) -> LedgerAnswer:
     return answer("jobs", rows, facts={"jobs": len(rows), "damaged": damaged or None})
 
 
-def _job_row(world: World, job: Document) -> Row:
+def _job_row(world: World, job: Job) -> Row:
     words = Counter(_unit_row(world, job["jobId"], unit)["outcome"] or "pending" for unit in jobs.units(job))
     return {
         "job": job["jobId"],
@@ -66,26 +67,25 @@ def job_by_id(world: World, ask: LedgerQuery) -> LedgerAnswer:
 
 def _unit_row(world: World, job_id: str, unit: jobs.Unit) -> Row:
     """What lease, patch and receipt of a unit say; a unit without a receipt has no outcome."""
-    read = {
-        kind: world.store.read_optional(kind, names.unit_doc(job_id, unit.position, unit.key, kind))
-        for kind in ("lease", "patch", "receipt")
-    }
-    lease, patch, receipt = read["lease"] or {}, read["patch"] or {}, read["receipt"] or {}
-    last = next((kind for kind in ("receipt", "patch", "lease") if read[kind]), None)
+    place = (job_id, unit.position, unit.key)
+    lease = world.store.read_optional(kinds.LEASE, names.unit_doc(*place, "lease"))
+    patch = world.store.read_optional(kinds.PATCH, names.unit_doc(*place, "patch"))
+    receipt = world.store.read_optional(kinds.RECEIPT, names.unit_doc(*place, "receipt"))
+    last = "receipt" if receipt else "patch" if patch else "lease" if lease else ""
     return {
         "position": unit.position,
         "unit": unit.key,
-        "outcome": receipt.get("outcome"),
-        "patch": patch.get("outcome"),
-        "paths": len(patch["paths"]) if "paths" in patch else None,
-        "lease": lease.get("state"),
-        "reason": _reason(receipt),
-        "commit": receipt.get("commit"),
-        "source": names.unit_doc(job_id, unit.position, unit.key, last) if last else names.job_doc(job_id),
+        "outcome": receipt["outcome"] if receipt else None,
+        "patch": patch["outcome"] if patch else None,
+        "paths": len(patch["paths"]) if patch else None,
+        "lease": lease["state"] if lease else None,
+        "reason": _reason(receipt) if receipt else None,
+        "commit": receipt.get("commit") if receipt else None,
+        "source": names.unit_doc(*place, last) if last else names.job_doc(job_id),
     }
 
 
-def _reason(receipt: Mapping[str, Any]) -> str | None:
+def _reason(receipt: Receipt) -> str | None:
     """The first thing that a receipt holds against its unit."""
     if receipt.get("message"):
         return str(receipt["message"])[:REASON_SHOWN]
@@ -103,7 +103,7 @@ def trace(world: World, ask: LedgerQuery) -> LedgerAnswer:
     path = names.trace_file(names.check_job(job_id))
     if not world.store.exists(path):
         jobs.load(world, job_id)  # an unknown job is an error; a job without a trace is an answer
-    journal = Journal(world.store.path(path), tracing.CONTRACT, world.clock)
+    journal = Journal(world.store.path(path), kinds.TRACE_EVENT, world.clock)
     rows, total, torn = [], 0, len(journal.torn())
     for number, record in enumerate(journal.records(), start=1):
         total += 1

@@ -137,8 +137,8 @@ FEW = 100  # records that are judged without importing an engine for it
 NEWLINE = b"\n"
 
 
-def journal(world: World) -> Journal:
-    return Journal(world.store.path(names.LEDGER), CONTRACT, world.clock)
+def journal(world: World) -> Journal[LedgerLine]:
+    return Journal(world.store.path(names.LEDGER), kinds.LEDGER_LINE, world.clock)
 
 
 def locked(world: World) -> AbstractContextManager[int]:
@@ -146,15 +146,16 @@ def locked(world: World) -> AbstractContextManager[int]:
     return flocked(world.store.path(names.LEDGER_LOCK), clock=world.clock)
 
 
-def append(world: World, body: Mapping[str, Any]) -> Document:
+def append(world: World, body: Mapping[str, Any]) -> LedgerLine:
     """Link a line to the last one and append it, durably. The caller holds the lock."""
     lines = journal(world)
-    line = link(lines.last(), {"schemaVersion": 1, **body, "at": timestamp(world.clock.now())})
+    linked = link(lines.last(), {"schemaVersion": 1, **body, "at": timestamp(world.clock.now())})
+    line = cast("LedgerLine", linked)  # `append` judges it
     lines.append([line], durable=True)
     return line
 
 
-def opened(world: World, run: str, project: str, *, parent: str | None = None, **facts: Any) -> Document:
+def opened(world: World, run: str, project: str, *, parent: str | None = None, **facts: Any) -> LedgerLine:
     """The opening line of a run that this process records."""
     owner = process.this_owner().document() | {"machine": process.machine_id()}
     body = {"kind": "run-opened", "run": run, "project": project, "owner": owner, **facts}
@@ -286,7 +287,7 @@ def _last_full(world: World, project: str, tree: str | None) -> RunRecord | None
     return None
 
 
-def settle(world: World, run: str, *, imported: bool = False) -> Document | None:
+def settle(world: World, run: str, *, imported: bool = False) -> LedgerLine | None:
     """Close a run that has ended: its closing line, or None where it goes on or cannot be told (another machine).
 
     An imported run has ended, whatever its file says of it.
@@ -370,7 +371,7 @@ def line_head(line: bytes) -> tuple[str, str]:
     return parts[5].decode("ascii", "replace"), parts[9].decode("ascii", "replace")
 
 
-def settle_all(world: World) -> list[Document]:
+def settle_all(world: World) -> list[LedgerLine]:
     """Close every run that has ended without being closed. A run whose events are gone stays open: nothing is known."""
     closed = []
     for run in open_runs(world):

@@ -25,7 +25,7 @@ from ktxkit.store.world import World
 
 if TYPE_CHECKING:
     from ktxkit.affected.runtime import Kept
-    from ktxkit.base.documents import RunnerSelection
+    from ktxkit.base.documents import LedgerLine, RunnerSelection
 
 
 FAILED = 1  # pytest's status where tests failed
@@ -60,7 +60,7 @@ class RunResult:
 
     run: str
     status: int
-    line: Document | None
+    line: LedgerLine | None
     preconditions: tuple[Document, ...]
     kept: Kept | None = None
 
@@ -160,7 +160,7 @@ def verify(world: World, precondition: Mapping[str, Any]) -> Document:
     return made | ({"said": said[:1000]} if said and not made["verified"] else {})
 
 
-def _close(world: World, run_id: str, status: int, seconds: float) -> Document | None:
+def _close(world: World, run_id: str, status: int, seconds: float) -> LedgerLine | None:
     """Say in the run's own events how its process ended, and close it. None where nothing was recorded."""
     path = ledger.events_path(world, run_id)
     if not path.exists():

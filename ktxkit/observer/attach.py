@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ktxkit.base import files, removal
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.base.identity import Identity, admin_names, identify, processes_inside
 from ktxkit.base.reading import OPEN_DIRECTORY, small_file
@@ -37,7 +37,7 @@ from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of
 from ktxkit.store.rules import names
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import ObserverBaseline, ObserverStatusProcess
+    from ktxkit.base.documents import Lease, ObserverBaseline, ObserverStatusProcess
 
 MISSING, LINK, REPLACED, CONTROL = "root_missing", "root_is_a_link", "root_replaced", "control_mismatch"
 
@@ -51,7 +51,7 @@ class Root:
 
 
 @contextmanager
-def opened(lease: Document) -> Iterator[Root | str]:
+def opened(lease: Lease) -> Iterator[Root | str]:
     """The root of a lease, or the reason why it is not that root."""
     problem = wrong(lease)
     if problem:
@@ -72,7 +72,7 @@ def opened(lease: Document) -> Iterator[Root | str]:
         os.close(fd)
 
 
-def wrong(lease: Document) -> str:
+def wrong(lease: Lease) -> str:
     """Why what stands at the lease's path is not its root; `""` where it is. Inodes are reused: birth times tell."""
     path = path_of(lease)
     if not os.path.lexists(path):
@@ -83,7 +83,7 @@ def wrong(lease: Document) -> str:
     return "" if found is not None and found.matches(lease) else REPLACED
 
 
-def _control_fits(fd: int, lease: Document) -> bool:
+def _control_fits(fd: int, lease: Lease) -> bool:
     """Whether `.git` in the root and the lease's git directory name each other. The lease's is the one that is used."""
     admin = Path(os.fsdecode(path_bytes(lease, "adminDir")))
     own = identify(path_of(lease) / ".git")
@@ -97,7 +97,7 @@ def _control_fits(fd: int, lease: Document) -> bool:
     return named == os.path.realpath(os.fsencode(admin)) and _back_link(admin, lease)
 
 
-def _back_link(admin: Path, lease: Document) -> bool:
+def _back_link(admin: Path, lease: Lease) -> bool:
     back = admin_names(admin)
     return back is not None and os.path.realpath(back) == os.path.realpath(path_of(lease) / ".git")
 
@@ -162,7 +162,7 @@ def index_of(attempt: ObserverAttempt) -> tuple[Tracked, dict[bytes, str]]:
     return Tracked.of(paths), links
 
 
-def admin_identity(lease: Document) -> Identity:
+def admin_identity(lease: Lease) -> Identity:
     """Of the lease's git directory. Raises CannotRun where it is gone."""
     found = identify(Path(os.fsdecode(path_bytes(lease, "adminDir"))))
     if found is None:
@@ -236,7 +236,7 @@ class Attached:
 
 
 def attach(
-    place: LeaseLocation, lease: Document, settings: Settings | None = None, *, bump: bool, lock_held: bool = False
+    place: LeaseLocation, lease: Lease, settings: Settings | None = None, *, bump: bool, lock_held: bool = False
 ) -> Attached:
     """Attach to a lease's attempt. `bump`: as a new observer, to which all before it give way.
 

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import contracts, files, kinds
 from ktxkit.base.clock import Clock
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked, BrokenContract, Refused
 from ktxkit.base.lock import flocked
 from ktxkit.base.unit_process import MARK
@@ -34,14 +33,14 @@ from ktxkit.observer.rules.projection import ObserverProjection, Tracked, replay
 from ktxkit.observer.rules.records import Anchor, When, anchor_problem, link_problem
 from ktxkit.observer.rules.status import LeaseValidity, domain_of, lease_validity
 from ktxkit.store import jobs
-from ktxkit.store.leases import LEASE, LeaseLocation, path_of
+from ktxkit.store.leases import LeaseLocation, path_of
 from ktxkit.store.path_policy import of_lease
 from ktxkit.store.rules import names
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import ActivityRecord, ObserverBaseline, ObserverDomain, ObserverState
+    from ktxkit.base.documents import ActivityRecord, Job, Lease, ObserverBaseline, ObserverDomain, ObserverState
 
 CONTRACT = "observation"
 FAILED = ".flush-failed"
@@ -205,7 +204,7 @@ class ObserverAttempt:
     """One attempt, bound to the lease that was read when it was opened. `state` is folded from the chain."""
 
     place: LeaseLocation
-    lease: Document
+    lease: Lease
     chain: JournalSegment
     state: ObserverProjection = field(default_factory=ObserverProjection)
     epoch: int = 0  # of the observer that speaks; 0: of whichever attached last
@@ -214,7 +213,7 @@ class ObserverAttempt:
     _folded: int = 0
 
     @classmethod
-    def of(cls, place: LeaseLocation, lease: Document) -> ObserverAttempt:
+    def of(cls, place: LeaseLocation, lease: Lease) -> ObserverAttempt:
         """Read and check what there is. A chain with a problem is returned as such: `chain.problem`."""
         attempt = cls(place, lease, _newest_segment(place.world, lease))
         attempt.chain.catch_up(Anchor.of(lease))
@@ -250,9 +249,9 @@ class ObserverAttempt:
     def domain(self) -> ObserverDomain:
         return domain_of(self.lease, self.epoch or self.state.epoch)
 
-    def lease_now(self) -> Document | None:
+    def lease_now(self) -> Lease | None:
         """The lease as it is on the disk at this moment."""
-        return self.place.read(LEASE)
+        return self.place.lease()
 
     # -- time -----------------------------------------------------------------------------------------------------
 
@@ -290,12 +289,13 @@ class ObserverAttempt:
         """Note the head in the lease document. A lease that is another attempt's by now is left alone."""
         wanted = Anchor(self.chain.segment, len(self.chain.records), self.chain.head, self.state.epoch)
         with nullcontext() if self.lock_held else self.place.locked():
-            lease = self.place.read(LEASE)
+            lease = self.place.lease()
             if lease is None or lease["nonce"] != self.lease["nonce"] or not wanted.seq:
                 return
             old = Anchor.of(lease)
             if (old.segment, old.seq) < (wanted.segment, wanted.seq):
-                self.place.write(LEASE, {**lease, "observer": wanted.document()})
+                lease["observer"] = wanted.document()
+                self.place.write(kinds.LEASE, lease)
 
     def anchor_if_free(self) -> bool:
         """The same; False where the worktree is being opened or closed for a long time."""
@@ -336,14 +336,14 @@ class ObserverAttempt:
         return manifest_file.load(self.path("manifest.bin"), policy_digest) or Stored.empty(policy_digest)
 
 
-def _newest_segment(world: World, lease: Document) -> JournalSegment:
+def _newest_segment(world: World, lease: Lease) -> JournalSegment:
     number, attempt = Anchor.of(lease).segment, names.attempt_name(lease)
     while number < SEGMENTS and world.store.exists(names.observer_file(attempt, segment_file(number + 1))):
         number += 1
     return chain_of(world, lease, number)
 
 
-def chain_of(world: World, lease: Document, segment: int) -> JournalSegment:
+def chain_of(world: World, lease: Lease, segment: int) -> JournalSegment:
     """A segment of the attempt's journal, not read yet."""
     return JournalSegment(
         world.store.path(names.observer_file(names.attempt_name(lease), segment_file(segment))), segment, world.clock
@@ -361,7 +361,7 @@ TEXT = 200  # characters of a receipt's id and name
 
 def record_proof(
     world: World,
-    job: Document,
+    job: Job,
     unit: jobs.Unit,
     *,
     receipt: str,
@@ -377,7 +377,7 @@ def record_proof(
     lease's. Raises Refused for another, a revoked or a closed lease, BrokenContract for a damaged journal.
     """
     place = LeaseLocation.of_unit(world, job, unit)
-    lease = place.read(LEASE)
+    lease = place.lease()
     _must_be_the_attempt(world, place, lease, nonce or world.env.get(MARK), fence)
     assert lease is not None
     attempt = ObserverAttempt.of(place, lease)
@@ -401,7 +401,7 @@ def record_proof(
 
 
 def _must_be_the_attempt(
-    world: World, place: LeaseLocation, lease: Document | None, nonce: str | None, fence: int | None
+    world: World, place: LeaseLocation, lease: Lease | None, nonce: str | None, fence: int | None
 ) -> None:
     if lease is None or lease["state"] != "open":
         raise Refused(

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Refused
 from ktxkit.observer import attempt as observer_records
 from ktxkit.observer import status as observer_status
@@ -24,7 +23,7 @@ from ktxkit.store.leases import LeaseLocation, path_of
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import ActivityRecord, ObserverStatus
+    from ktxkit.base.documents import ActivityRecord, Job, Lease, ObserverStatus
     from ktxkit.observer.loop import ObserverLoop
 
 __all__ = ["UnitObserver", "once", "preserve", "record_proof", "sealing_hold", "status", "watch"]
@@ -32,7 +31,7 @@ __all__ = ["UnitObserver", "once", "preserve", "record_proof", "sealing_hold", "
 STEP = 1.0  # seconds that one step of a watch may wait
 
 
-def status(place: LeaseLocation, lease: Document) -> ObserverStatus:
+def status(place: LeaseLocation, lease: Lease) -> ObserverStatus:
     """The attempt's status document; nothing is changed."""
     attempt = ObserverAttempt.of(place, lease)
     trusted_baseline(attempt)
@@ -48,7 +47,7 @@ def _told(attached: Attached) -> ObserverStatus:
 
 
 def once(
-    place: LeaseLocation, lease: Document, level: Level, settings: Settings | None = None
+    place: LeaseLocation, lease: Lease, level: Level, settings: Settings | None = None
 ) -> tuple[ObserverStatus, Reconciliation]:
     """Reconcile once: attach where nobody has, look, and return the status with what was seen."""
     attached = attach(place, lease, settings, bump=False)
@@ -58,7 +57,7 @@ def once(
 
 def watch(
     place: LeaseLocation,
-    lease: Document,
+    lease: Lease,
     stop: threading.Event,
     tell: Callable[[ActivityRecord], None],
     *,
@@ -103,9 +102,9 @@ class UnitObserver:
     def start(
         cls,
         world: World,
-        job: Document,
+        job: Job,
         unit: jobs.Unit,
-        lease: Document,
+        lease: Lease,
         *,
         settings: Settings | None = None,
         native: bool = True,
@@ -151,7 +150,7 @@ class UnitObserver:
                 self.loop.close()
 
 
-def sealing_hold(place: LeaseLocation, lease: Document) -> str:
+def sealing_hold(place: LeaseLocation, lease: Lease) -> str:
     """Why the attempt must not be sealed or cleaned up now; `""` where nothing speaks against it, or nobody watched.
 
     Everything is read: what was written after the fence is found here at the latest. The caller holds the place's lock.
@@ -170,7 +169,7 @@ def sealing_hold(place: LeaseLocation, lease: Document) -> str:
     return ""
 
 
-def preserve(place: LeaseLocation, lease: Document) -> tuple[ObserverStatus, str]:
+def preserve(place: LeaseLocation, lease: Lease) -> tuple[ObserverStatus, str]:
     """Keep what is in the worktree at an attic ref, so that late writes may be let go; returns the status and the ref.
 
     Raises Refused where something in it cannot be kept. Nothing is credited to anybody by this.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun, KtxError
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import truncated
 
 if TYPE_CHECKING:
+    from ktxkit.base.documents import TraceEvent
     from ktxkit.store.world import World  # an event without a proof pays for nothing of the observer
 
 
@@ -24,7 +24,7 @@ class ProofRequest(NamedTuple):  # no dataclass: an event must not pay for impor
     event: str
 
 
-def prove(world: World, job: str | None, unit: str | None, receipt: str, event: Document) -> str:
+def prove(world: World, job: str | None, unit: str | None, receipt: str, event: Mapping[str, Any]) -> str:
     """Record the event as proven progress of its unit; returns what a person should know, `""` where it counted.
 
     `receipt` names it (empty: its digest): the same one counts once. Raises Refused where the caller is not the attempt
@@ -55,7 +55,7 @@ def of_words(world: World, job: str | None, unit: str | None, receipt: str, phas
     return prove(world, job, unit or jobs.current_unit(world, job, None)[1], receipt, event)
 
 
-def notes(world: World, asked: ProofRequest, events: Sequence[Document]) -> list[str]:
+def notes(world: World, asked: ProofRequest, events: Sequence[TraceEvent]) -> list[str]:
     """Record the proof of the event that was appended (none if its level is not written); what a person should know."""
     whose = (asked.job, asked.unit, asked.receipt)
     said = prove(world, *whose, events[0]) if events else of_words(world, *whose, asked.phase, asked.event)

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ktxkit.base import process
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun
 from ktxkit.observer import attach
 from ktxkit.observer.attempt import ObserverAttempt
@@ -20,7 +20,11 @@ from ktxkit.observer.rules.clocks import Settings, deadlines
 from ktxkit.observer.rules.projection import ObserverProjection
 from ktxkit.observer.rules.records import rfc3339
 from ktxkit.observer.rules.status import lease_validity, lines, record_line
-from ktxkit.store.leases import LEASE, LeaseLocation, path_of, unit_options
+from ktxkit.store.leases import LeaseLocation, path_of, unit_options
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Lease
+
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import (
@@ -236,9 +240,9 @@ def _journal(attempt: ObserverAttempt, damage: str) -> ObserverStatusJournal:
 BLOCKING = ("root_", "control_")
 
 
-def lease_of(place: LeaseLocation) -> Document:
+def lease_of(place: LeaseLocation) -> Lease:
     """Raises CannotRun where there is none."""
-    lease = place.read(LEASE)
+    lease = place.lease()
     if lease is None:
         raise CannotRun(f"{place.name} has no worktree", hint="open it with worktree-open")
     return lease

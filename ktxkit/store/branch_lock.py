@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ktxkit.base import process
+from ktxkit.base import kinds, process
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, Refused
 from ktxkit.base.lock import flocked, nonce
 from ktxkit.git.git import Git
@@ -17,7 +17,22 @@ from ktxkit.git.neutral import sweep
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
-CONTRACT = "lock"
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    from ktxkit.base.documents import BranchLock, BranchLockPending, BranchLockPhase, BranchLockVerification, IntentStep
+
+    class LockFacts(TypedDict, total=False):
+        """What a holder notes; None removes a key."""
+
+        phase: BranchLockPhase
+        blocked: str
+        pending: BranchLockPending | None
+        verification: BranchLockVerification | None
+        head: str | None
+
+
+CARRIED: Final = ("head", "pending", "verification")
 WAIT = 600.0  # seconds that an integrator waits for another one
 
 
@@ -28,7 +43,7 @@ class HeldBranch:
     world: World
     ref: str
     fd: int
-    document: Document
+    document: BranchLock
 
     @property
     def nonce(self) -> str:
@@ -40,16 +55,17 @@ class HeldBranch:
         place = self.world.git.at(self.world.repository.place)
         return place.holding(self.fd).configured(core_fsync="objects,reference")
 
-    def note(self, **facts: Any) -> None:
+    def note(self, **facts: Unpack[LockFacts]) -> None:
         """Write facts into the document; the value None removes one."""
+        document = cast("dict[str, Any]", self.document)  # its keys are those of LockFacts
         for key, value in facts.items():
             if value is None:
-                self.document.pop(key, None)
+                document.pop(key, None)
             else:
-                self.document[key] = value
-        self.world.writable_store.write(CONTRACT, names.branch_lock_doc(self.ref), self.document, durable=False)
+                document[key] = value
+        self.world.writable_store.write(kinds.LOCK, names.branch_lock_doc(self.ref), self.document, durable=False)
 
-    def let_go(self, **facts: Any) -> None:
+    def let_go(self, **facts: Unpack[LockFacts]) -> None:
         """The last note of a holding. On a disk that fails it stays as it was: the next holder finds its owner gone.
 
         What the holding was for must not be reported as failed because of it, nor may it hide why it failed.
@@ -58,14 +74,16 @@ class HeldBranch:
             if any(self.document.get(key) != value for key, value in facts.items()):
                 self.note(**facts)
 
-    def begin(self, step: str, intent: str) -> None:
+    def begin(self, step: IntentStep, intent: str) -> None:
         """A step begins whose intent will be at that place: recovery looks there."""
         phase = "held" if self.document["phase"] == "idle" else self.document["phase"]
         self.note(phase=phase, pending={"step": step, "intent": intent, "nonce": self.nonce})
 
     def settle(self, head: str | None = None) -> None:
         """The pending step has its receipt, or has left nothing; the branch is at `head`, and nothing goes on."""
-        self.note(pending=None, verification=None, phase="idle", **({"head": head} if head else {}))
+        facts: LockFacts = {"pending": None, "verification": None, "phase": "idle"}
+        facts |= {"head": head} if head else {}
+        self.note(**facts)
 
 
 @contextmanager
@@ -77,7 +95,7 @@ def hold(world: World, ref: str, *, wait: float | None = WAIT) -> Iterator[HeldB
     path = world.writable_store.path(f"locks/{names.branch_lock(ref)}.lock")
     with flocked(path, clock=world.clock, wait=wait, what=ref) as fd:
         sweep(world.writable_store.root / "tmp")
-        old = world.store.read_optional(CONTRACT, names.branch_lock_doc(ref))
+        old = world.store.read_optional(kinds.LOCK, names.branch_lock_doc(ref))
         _refuse_unproven(world, ref, old)
         held = HeldBranch(world, ref, fd, _document(world, ref, old))
         held.note(phase="held")
@@ -92,9 +110,8 @@ def hold(world: World, ref: str, *, wait: float | None = WAIT) -> Iterator[HeldB
         held.let_go(phase="idle")
 
 
-def _document(world: World, ref: str, old: Document | None) -> Document:
-    carried: Document = {key: old[key] for key in ("head", "pending", "verification") if key in old} if old else {}
-    return {
+def _document(world: World, ref: str, old: BranchLock | None) -> BranchLock:
+    document: BranchLock = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "lock",
         "ref": ref,
@@ -102,11 +119,14 @@ def _document(world: World, ref: str, old: Document | None) -> Document:
         "phase": "held",
         "owner": process.this_owner().document(),
         "since": timestamp(world.clock.now()),
-        **carried,
     }
+    for key in CARRIED:
+        if old is not None and key in old:
+            document[key] = old[key]
+    return document
 
 
-def _refuse_unproven(world: World, ref: str, old: Document | None) -> None:
+def _refuse_unproven(world: World, ref: str, old: BranchLock | None) -> None:
     """A document that is not idle belongs to a holder that must be proven dead; what is blocked stays so."""
     if old is None or old["phase"] == "idle":
         return
@@ -117,7 +137,7 @@ def _refuse_unproven(world: World, ref: str, old: Document | None) -> None:
             where=where,
             hint="look at what is named there; when it is as it should be, remove this document and try again",
         )
-    owner = process.Owner(old["owner"]["bootId"], old["owner"]["pid"], old["owner"]["startTime"])
+    owner = process.Owner.of(old["owner"])
     if owner != process.this_owner() and not process.is_dead(owner):
         raise Refused(
             f"{ref} is held by process {owner.pid} (phase {old['phase']}), which is alive",

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ktxkit.base import contracts, files
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
 from ktxkit.base.rules.strict_yaml import Parsed, read
 from ktxkit.base.rules.text import nearest
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import DamagedDocument, KtxConfig, KtxConfigLedger
+    from ktxkit.base.kinds import D, Kind
+
 
 FILE = ".ktx-config.yaml"
 TEMPLATE = """\
@@ -96,7 +100,7 @@ def config_path(world: World) -> Path | None:
     return top / FILE if top is not None else None
 
 
-def load(world: World) -> Document:
+def load(world: World) -> KtxConfig:
     """The configuration; empty where there is none. Raises CannotRun that names line, key and the nearest right key."""
     found = problems(world)
     if found:
@@ -108,7 +112,7 @@ def load(world: World) -> Document:
     return _read(path) if path is not None else {}
 
 
-def problems(world: World) -> list[dict[str, str]]:
+def problems(world: World) -> list[DamagedDocument]:
     """Everything that is wrong with the file: `where` (file:line:column) and `message`."""
     path = config_path(world)
     if path is None:
@@ -136,10 +140,10 @@ def problems(world: World) -> list[dict[str, str]]:
     return []
 
 
-def _read(path: Path) -> Document:
+def _read(path: Path) -> KtxConfig:
     parsed = _parsed(path)
     document = parsed.root.data() if parsed is not None and parsed.root is not None else None
-    return document if isinstance(document, dict) else {}
+    return cast("KtxConfig", document) if isinstance(document, dict) else {}  # `problems` judged it
 
 
 def _parsed(path: Path) -> Parsed | None:
@@ -152,7 +156,7 @@ def _parsed(path: Path) -> Parsed | None:
         raise CannotRun(error.message, where=error.where, hint=error.hint) from error
 
 
-def load_settings(world: World) -> Document:
+def load_settings(world: World) -> KtxConfig:
     """The configuration of the checkout that we stand in; empty where there is none. Raises CannotRun."""
     try:
         assert world.repository
@@ -161,13 +165,12 @@ def load_settings(world: World) -> Document:
     return load(world)
 
 
-def ledger(world: World) -> dict[str, Any]:
+def ledger(world: World) -> KtxConfigLedger:
     """Its part about the ledger."""
-    found: dict[str, Any] = load_settings(world).get("ledger", {})
-    return found
+    return load_settings(world).get("ledger", {})
 
 
-def read_yaml(path: Path, contract: str) -> Document:
+def read_yaml(path: Path, contract: Kind[D]) -> D:
     """A YAML file that must be of a contract. Raises CannotRun: it is a person who writes it."""
     from ktxkit.base.rules.strict_yaml import read
 
@@ -177,7 +180,6 @@ def read_yaml(path: Path, contract: str) -> Document:
         raise CannotRun(f"not YAML: {first.message}", where=f"{path}:{first.line}:{first.column}", hint=first.hint)
     value = parsed.root.data() if parsed.root is not None else None
     try:
-        contracts.validate(contract, value if value is not None else {}, str(path))
+        return contracts.validate(contract, value if value is not None else {}, str(path))
     except BrokenContract as error:
         raise CannotRun(error.message, where=error.where, hint=f"the contract `{contract}` lists its keys") from error
-    return value or {}

@@ -13,32 +13,37 @@ How a job that did not land is continued, and whether it still can be.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from ktxkit.base import contracts, files
+from ktxkit.base import contracts, files, kinds
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.base.identity import Identity, identify
 from ktxkit.base.lock import flocked
 from ktxkit.base.rules.digests import digest_of
-from ktxkit.base.rules.text import nearest, path_bytes, path_fields, printable
+from ktxkit.base.rules.text import nearest, path_b64, path_bytes, path_text, printable
 from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.store.tracing import Tracer
 from ktxkit.store.world import World
 
-OWNER_CONTRACT = "store"
+if TYPE_CHECKING:
+    from ktxkit.base.documents import DamagedDocument, Job, JobFile, StoreOwner
+
+
+SAME: Final = ("path", "pathB64", "device", "inode", "birthTimeNs")
 
 
 def require_ours(world: World) -> None:
     """Before jobs of the store are shown or changed. Raises Refused where they are another repository's."""
     if world.store.root == world.repository.default_store:
         return
-    owner = world.store.read_optional(OWNER_CONTRACT, names.STORE)
+    owner = world.store.read_optional(kinds.STORE, names.STORE)
     if owner is not None:
         _require(world, owner, _here(world))
 
@@ -54,18 +59,22 @@ def claim(world: World) -> None:
     here, common = _here(world), world.repository.common_dir
     lock = world.writable_store.path(names.STORE_LOCK)
     with flocked(lock, clock=world.clock, what="the store's own document"):
-        owner = world.store.read_optional(OWNER_CONTRACT, names.STORE)
+        owner = world.store.read_optional(kinds.STORE, names.STORE)
         if owner is not None:
             _require(world, owner, here)
-        wanted = {**path_fields(os.fsencode(common)), **here.document()}
-        if owner is None or any(owner.get(key) != value for key, value in wanted.items()):
-            made = {
-                "schemaVersion": SCHEMA_VERSION,
-                "kind": OWNER_CONTRACT,
-                "at": timestamp(world.clock.now()),
-                **wanted,
-            }
-            world.writable_store.write(OWNER_CONTRACT, names.STORE, made)
+        made: StoreOwner = {
+            "schemaVersion": SCHEMA_VERSION,
+            "kind": "store",
+            "at": timestamp(world.clock.now()),
+            "path": path_text(os.fsencode(common)),
+            "device": here.device,
+            "inode": here.inode,
+        }
+        exact = path_b64(os.fsencode(common))
+        made |= {"pathB64": exact} if exact else {}
+        made |= {"birthTimeNs": here.birth_ns} if here.birth_ns is not None else {}
+        if owner is None or any(owner.get(key) != made[key] for key in SAME if key in made):
+            world.writable_store.write(kinds.STORE, names.STORE, made)
 
 
 def _here(world: World) -> Identity:
@@ -76,7 +85,7 @@ def _here(world: World) -> Identity:
     return found
 
 
-def _require(world: World, owner: Document, here: Identity) -> None:
+def _require(world: World, owner: StoreOwner, here: Identity) -> None:
     place = Path(os.fsdecode(path_bytes(owner)))
     if here.matches(owner) or place == world.repository.common_dir:
         return
@@ -88,7 +97,19 @@ def _require(world: World, owner: Document, here: Identity) -> None:
     raise Refused(message, where=str(world.store.root), hint=hint)
 
 
-CONTRACT = "job"
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    from ktxkit.base.documents import DamagedDocument, Job, UnitEntry
+
+    class JobFacts(TypedDict, total=False):
+        """What a new job may say beside its target and units."""
+
+        syncId: str
+        jobFileDigest: str
+
+
+FACTS: Final = ("syncId", "jobFileDigest")
 
 
 @dataclass(frozen=True)
@@ -116,11 +137,11 @@ def _documents(world: World, job_id: str) -> set[str]:
     return set(world.store.children(names.job_dir(job_id))) - {"job-file.json"}
 
 
-def readable(world: World, damaged: list[Document] | None = None) -> Iterator[Document]:
+def readable(world: World, damaged: list[DamagedDocument] | None = None) -> Iterator[Job]:
     """Every job by id. One whose document cannot be read, or is lost, is none of them; where goes to `damaged`."""
     for name in world.store.children("jobs"):
         try:
-            job = world.store.read_optional(CONTRACT, names.job_doc(name))
+            job = world.store.read_optional(kinds.JOB, names.job_doc(name))
             if job is None:
                 require_not_lost(world, name)
         except BrokenContract as error:
@@ -137,7 +158,7 @@ def sweep_unbegun(world: World) -> None:
         files.sweep_asides(world.store.path(names.job_dir(name)))
 
 
-def load(world: World, job_id: str) -> Document:
+def load(world: World, job_id: str) -> Job:
     """The job's document.
 
     Raises CannotRun for an unknown job, BrokenContract for a damaged document, Refused where the store is another
@@ -145,7 +166,7 @@ def load(world: World, job_id: str) -> Document:
     """
     names.check_job(job_id)
     require_ours(world)
-    found = world.store.read_optional(CONTRACT, names.job_doc(job_id))
+    found = world.store.read_optional(kinds.JOB, names.job_doc(job_id))
     if found is None:
         require_not_lost(world, job_id)
         known = nearest(job_id, [name for name in world.store.children("jobs") if name != job_id])
@@ -176,8 +197,8 @@ def create(
     source: str = DEFAULT_SOURCE,
     base: str | None = None,
     units: Sequence[Unit] = (),
-    **facts: str,
-) -> Document:
+    **facts: Unpack[JobFacts],
+) -> Job:
     """Make the job's document, or return the one that is there. `target` is a full ref; `base` a commit id.
 
     Raises CannotRun where the target does not exist, or an existing job has another target or base, and Refused where
@@ -188,16 +209,20 @@ def create(
         raise CannotRun("the job id 'adhoc' is taken: worktrees without a job lie there", hint="use another id")
     claim(world)
     with locked(world, job_id):
-        old = world.store.read_optional(CONTRACT, names.job_doc(job_id))
+        old = world.store.read_optional(kinds.JOB, names.job_doc(job_id))
         if old is not None:
             return _same_job(old, target, base)
-        facts = {"connectionId": connection, "sourceKey": source, **({"base": base} if base else {}), **facts}
-        document = _new_job(world, job_id, target, units, facts)
-        world.writable_store.write(CONTRACT, names.job_doc(job_id), document)
+        document = _new_job(world, job_id, target, connection, source)
+        document["units"] = [_entry(unit) for unit in units]
+        document |= {"base": base} if base else {}
+        for key in FACTS:
+            if key in facts:
+                document[key] = facts[key]
+        world.writable_store.write(kinds.JOB, names.job_doc(job_id), document)
         return document
 
 
-def _new_job(world: World, job_id: str, target: str, units: Sequence[Unit], facts: Mapping[str, str]) -> Document:
+def _new_job(world: World, job_id: str, target: str, connection: str, source: str) -> Job:
     at_start = world.git.resolve(target)
     if at_start is None:
         raise CannotRun(f"target {target} does not exist", hint="name an existing branch; an unborn one has no base")
@@ -205,18 +230,19 @@ def _new_job(world: World, job_id: str, target: str, units: Sequence[Unit], fact
         "schemaVersion": SCHEMA_VERSION,
         "kind": "job",
         "jobId": job_id,
+        "connectionId": connection,
+        "sourceKey": source,
         "createdAt": timestamp(world.clock.now()),
         "objectFormat": world.repository.object_format,
         "target": target,
         "targetAtStart": at_start,
         "integrationRef": names.integration_ref(job_id),
         "state": "open",
-        "units": [_entry(unit) for unit in units],
-        **facts,
+        "units": [],
     }
 
 
-def _same_job(old: Document, target: str, base: str | None) -> Document:
+def _same_job(old: Job, target: str, base: str | None) -> Job:
     if old["target"] != target or (base and old.get("base", base) != base):
         raise CannotRun(
             f"job {old['jobId']} exists with target {old['target']} and base {old.get('base', 'not fixed yet')}",
@@ -225,14 +251,16 @@ def _same_job(old: Document, target: str, base: str | None) -> Document:
     return old
 
 
-def _entry(unit: Unit) -> Document:
-    return {"position": unit.position, "key": unit.key, **({"after": list(unit.after)} if unit.after else {})}
+def _entry(unit: Unit) -> UnitEntry:
+    entry: UnitEntry = {"position": unit.position, "key": unit.key}
+    entry |= {"after": list(unit.after)} if unit.after else {}
+    return entry
 
 
-FIXED = ("target", "targetAtStart", "integrationRef", "base", "jobFileDigest")  # said once, and never otherwise
+FIXED: Final = ("target", "targetAtStart", "integrationRef", "base", "jobFileDigest")  # said once, and never otherwise
 
 
-def change(world: World, job_id: str, edit: Callable[[Document], None], held: Document | None = None) -> Document:
+def change(world: World, job_id: str, edit: Callable[[Job], object], held: Job | None = None) -> Job:
     """Change the job's document in place, under its lock; returns the new one, which is on the disk.
 
     `held`: as the running job knows it. What is said once is what that one says, and it stands in for a damaged one.
@@ -240,24 +268,28 @@ def change(world: World, job_id: str, edit: Callable[[Document], None], held: Do
     with locked(world, job_id):
         document = _as_held(world, job_id, held) if held is not None else load(world, job_id)
         edit(document)
-        world.writable_store.write(CONTRACT, names.job_doc(job_id), document)
+        world.writable_store.write(kinds.JOB, names.job_doc(job_id), document)
         return document
 
 
-def _as_held(world: World, job_id: str, held: Document) -> Document:
+def _as_held(world: World, job_id: str, held: Job) -> Job:
     try:
-        document = world.store.read_optional(CONTRACT, names.job_doc(job_id)) or dict(held)
+        document = world.store.read_optional(kinds.JOB, names.job_doc(job_id)) or held.copy()
     except BrokenContract:
-        document = dict(held)  # what is on the disk is nobody's: the process that runs the job writes its own
+        document = held.copy()  # what is on the disk is nobody's: the process that runs the job writes its own
     new = [entry for entry in document["units"] if entry["position"] > len(held["units"])]
-    return {**document, **{key: held[key] for key in FIXED if key in held}, "units": [*held["units"], *new]}
+    document = {**document, "units": [*held["units"], *new]}
+    for key in FIXED:
+        if key in held:
+            document[key] = held[key]
+    return document
 
 
 def add_unit(world: World, job_id: str, key: str, after: Sequence[str] = ()) -> Unit:
     """The unit of that key, appended at the next position where it is new. Positions are never reused."""
     names.check_key(key)
 
-    def edit(document: Document) -> None:
+    def edit(document: Job) -> None:
         if all(entry["key"] != key for entry in document["units"]):
             require_not_landed(world, document)
             position = max((entry["position"] for entry in document["units"]), default=0) + 1
@@ -266,11 +298,11 @@ def add_unit(world: World, job_id: str, key: str, after: Sequence[str] = ()) -> 
     return unit_of(change(world, job_id, edit), key)
 
 
-_FILES: dict[str, Document] = {}  # job files by their digest: what was proven once cannot be another one
+_FILES: dict[str, JobFile] = {}  # job files by their digest: what was proven once cannot be another one
 FILES_KEPT = 8
 
 
-def file_of(world: World, job: Document) -> Document | None:
+def file_of(world: World, job: Job) -> JobFile | None:
     """The job file: policy, verification, gates and order are what it says. None for a job that was made without one.
 
     `job` says whether there is one, and its digest. Raises BrokenContract where it is gone, or is another one.
@@ -282,7 +314,7 @@ def file_of(world: World, job: Document) -> Document | None:
     if known is not None:
         return known
     place = names.job_part(job["jobId"], "job-file")
-    document = world.store.read_optional("job-file", place)
+    document = world.store.read_optional(kinds.JOB_FILE, place)
     if document is None or digest_of(document) != digest:
         what = "gone" if document is None else "not the one that the job was begun with"
         raise BrokenContract(
@@ -296,7 +328,7 @@ def file_of(world: World, job: Document) -> Document | None:
     return document
 
 
-def require_not_landed(world: World, job: Document) -> None:
+def require_not_landed(world: World, job: Job) -> None:
     """Raises Refused where the job has landed: what is added to it now would be accepted and never land."""
     if job["state"] == "landed" or world.store.exists(names.job_part(job["jobId"], "landing")):
         raise Refused(
@@ -333,13 +365,13 @@ def target_ref(world: World, name: str) -> str:
     return ref
 
 
-def units(job: Document) -> list[Unit]:
+def units(job: Job) -> list[Unit]:
     """All units, in unit order."""
     found = [Unit(entry["position"], entry["key"], tuple(entry.get("after", ()))) for entry in job["units"]]
     return sorted(found, key=lambda unit: unit.position)
 
 
-def unit_of(job: Document, key: str) -> Unit:
+def unit_of(job: Job, key: str) -> Unit:
     """Raises CannotRun for a unit that the job does not have."""
     for unit in units(job):
         if unit.key == key:
@@ -367,7 +399,7 @@ def _standing_in(world: World) -> tuple[str, str] | None:
     relative = Path(os.path.relpath(world.cwd, world.store.path("worktrees"))).parts
     if len(relative) < 2 or relative[0] in ("..", ".", "adhoc") or not relative[1][:4].isdigit():
         return None
-    job = world.store.read_optional(CONTRACT, names.job_doc(relative[0]))
+    job = world.store.read_optional(kinds.JOB, names.job_doc(relative[0]))
     if job is None:
         return None
     position = int(relative[1].partition("-")[0])
@@ -378,10 +410,10 @@ def _standing_in(world: World) -> tuple[str, str] | None:
     return None
 
 
-def _must_be_the_leased_one(world: World, job: Document, unit: Unit, name: str) -> None:
+def _must_be_the_leased_one(world: World, job: Job, unit: Unit, name: str) -> None:
     """Raises Refused in the worktree of an earlier attempt, which is kept as evidence: the lease is of another one."""
     place = names.unit_dir(job["jobId"], unit.position, unit.key)
-    lease = world.store.read_optional("lease", f"{place}/lease.json")
+    lease = world.store.read_optional(kinds.LEASE, f"{place}/lease.json")
     if lease is None or lease["mode"] != "unit" or Path(os.fsdecode(path_bytes(lease))).name == name:
         return
     said = f"this is an earlier attempt of unit {unit.key!r}; attempt {lease['attempt']} has the lease"
@@ -389,7 +421,7 @@ def _must_be_the_leased_one(world: World, job: Document, unit: Unit, name: str) 
     raise Refused(said, where=os.fsdecode(path_bytes(lease)), hint=hint)
 
 
-def need_job(world: World, job: str | None) -> Document:
+def need_job(world: World, job: str | None) -> Job:
     """The job that a command is in. Raises CannotRun where it is in none."""
     found = job or world.env.get("KTX_JOB") or current_unit(world, None, None)[0]
     if not found:
@@ -397,7 +429,7 @@ def need_job(world: World, job: str | None) -> Document:
     return load(world, found)
 
 
-def need_unit(world: World, job: str | None, unit: str | None) -> tuple[Document, Unit]:
+def need_unit(world: World, job: str | None, unit: str | None) -> tuple[Job, Unit]:
     """The job and unit that a command is in. Raises CannotRun where either is not known."""
     document = need_job(world, job)
     _, key = current_unit(world, document["jobId"], unit)
@@ -406,7 +438,7 @@ def need_unit(world: World, job: str | None, unit: str | None) -> tuple[Document
     return document, unit_of(document, key)
 
 
-def tracer(world: World, job: Document) -> Tracer:
+def tracer(world: World, job: Job) -> Tracer:
     """The job's trace."""
     return Tracer.of_job(world.writable_store, world.clock, job, world.env)
 
@@ -420,9 +452,9 @@ CONTRACTS = {
 }
 
 
-def of_job(world: World, job: str) -> list[Document]:
+def of_job(world: World, job: str) -> list[DamagedDocument]:
     """`where` and `message` of each damaged document of the job and its units."""
-    found = []
+    found: list[DamagedDocument] = []
     for place in _damaged(world, job):
         stem = place.rpartition("/")[2].removesuffix(".json")
         contract = CONTRACTS.get(stem, stem)
@@ -443,7 +475,7 @@ def _damaged(world: World, job: str) -> Iterator[str]:
         yield from (f"{place}/{name}" for name in world.store.children(place) if name.endswith(".json"))
 
 
-def command(world: World, job: Document) -> str:
+def command(world: World, job: Job) -> str:
     """The command that continues a job; empty where none does: it landed, was made by hand, or a later one took it up.
 
     Raises BrokenContract for a damaged document.

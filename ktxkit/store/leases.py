@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ktxkit.base import process
-from ktxkit.base.contracts import Document
+from ktxkit.base import kinds, process
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun
 from ktxkit.base.identity import Identity, admin_names, git_dir_of, identify, processes_inside
 from ktxkit.base.lock import flocked
@@ -22,7 +22,24 @@ from ktxkit.store.rules.worktrees import WorktreePresence
 from ktxkit.store.worktrees import Worktrees
 from ktxkit.store.world import World
 
-LEASE, OPENING, SENTINEL = "lease", "opening", "sentinel"
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from ktxkit.base.documents import Job, Lease, LeasePolicy, OwnerProcess
+    from ktxkit.base.kinds import D, Kind
+
+    class LeaseHolder(TypedDict, total=False):
+        """What a lease says beside the worktree: whose it is, and whether it ends with a process."""
+
+        jobId: str
+        unitKey: str
+        position: int
+        target: str
+        policy: LeasePolicy
+        policyDigest: str
+        owner: OwnerProcess
+
+
 ADHOC = "adhoc"  # stands for the job of worktrees that have none
 
 
@@ -36,7 +53,7 @@ class LeaseLocation:
     name: str  # a component of a ref
 
     @classmethod
-    def of_unit(cls, world: World, job: Document, unit: Unit) -> LeaseLocation:
+    def of_unit(cls, world: World, job: Job, unit: Unit) -> LeaseLocation:
         directory = names.unit_dir(job["jobId"], unit.position, unit.key)
         return cls(world, directory, job["jobId"], names.ref_part(unit.position, unit.key))
 
@@ -65,29 +82,30 @@ class LeaseLocation:
 
     def has_moved(self) -> bool:
         """The worktree is where the store moved to, and git and the lease name the old place. Raises BrokenContract."""
-        lease = self._read(LEASE)
+        lease = self.read(kinds.LEASE)
         return lease is not None and relocated(self.world, lease) is not lease
 
     def _follow(self) -> None:
-        lease = self._read(LEASE)
+        lease = self.read(kinds.LEASE)
         here = relocated(self.world, lease) if lease is not None else None
         if here is not None and here is not lease:
             worktrees(self.world).repair(path_of(here), path_of(here, "adminDir"))
-            self.write(LEASE, here)
+            self.write(kinds.LEASE, here)
 
-    def read(self, contract: str) -> Document | None:
-        """A document; a lease names where its worktree is now."""
-        found = self._read(contract)
-        return relocated(self.world, found) if found is not None and contract == LEASE else found
+    def lease(self) -> Lease | None:
+        """The lease, of where its worktree is now."""
+        recorded = self.read(kinds.LEASE)
+        return relocated(self.world, recorded) if recorded is not None else None
 
-    def _read(self, contract: str) -> Document | None:
-        return self.world.store.read_optional(contract, f"{self.directory}/{contract}.json")
+    def read(self, kind: Kind[D]) -> D | None:
+        """A document as it is recorded."""
+        return self.world.store.read_optional(kind, f"{self.directory}/{kind}.json")
 
-    def write(self, contract: str, document: Document, *, durable: bool = True) -> None:
-        self.world.writable_store.write(contract, f"{self.directory}/{contract}.json", document, durable=durable)
+    def write(self, kind: Kind[D], document: D, *, durable: bool = True) -> None:
+        self.world.writable_store.write(kind, f"{self.directory}/{kind}.json", document, durable=durable)
 
-    def remove(self, contract: str) -> None:
-        self.world.writable_store.remove(f"{self.directory}/{contract}.json")
+    def remove(self, kind: Kind[D]) -> None:
+        self.world.writable_store.remove(f"{self.directory}/{kind}.json")
 
     def attic_ref(self, attempt: int, commit: str) -> str:
         """The same work goes to the same ref, however often a closing is tried."""
@@ -104,12 +122,12 @@ def worktrees(world: World) -> Worktrees:
     return Worktrees.of(world)
 
 
-def path_of(document: Document, key: str = "path") -> Path:
+def path_of(document: Mapping[str, Any], key: str = "path") -> Path:
     """Where the worktree of a lease (or note) is; with `adminDir`, its administrative directory."""
     return Path(os.fsdecode(path_bytes(document, key)))
 
 
-def at_hand(world: World, job: Document, unit: Unit) -> Document:
+def at_hand(world: World, job: Job, unit: Unit) -> Lease:
     """The lease of a unit that must have one, for work in its worktree.
 
     Raises CannotRun where none was ever opened, BrokenContract where the lease is gone.
@@ -119,10 +137,10 @@ def at_hand(world: World, job: Document, unit: Unit) -> Document:
     if not world.store.children(place.directory):
         hint = f"worktree-open --job {job['jobId']} --unit {unit.key}"
         raise CannotRun(f"unit {unit.key!r} of {job['jobId']} has no worktree", hint=hint)
-    return world.store.read(LEASE, f"{place.directory}/{LEASE}.json")
+    return world.store.read(kinds.LEASE, f"{place.directory}/{kinds.LEASE}.json")
 
 
-def relocated(world: World, lease: Document) -> Document:
+def relocated(world: World, lease: Lease) -> Lease:
     """The lease itself; where its worktree was moved with the store (`mv` of the repository), one of where it is now.
 
     Proven by git's own two links: its `.git` names the administrative directory that is the lease's, and that one names
@@ -141,20 +159,22 @@ def relocated(world: World, lease: Document) -> Document:
     return placed(lease, here, admin, found)
 
 
-def placed(lease: Document, path: Path, admin: Path, found: Identity) -> Document:
+def placed(lease: Lease, path: Path, admin: Path, found: Identity) -> Lease:
     """The lease, but of the worktree at `path`, whose administrative directory is `admin`."""
-    stale = ("path", "pathB64", "adminDir", "adminDirB64", "device", "inode", "birthTimeNs")
-    kept = {key: value for key, value in lease.items() if key not in stale}
+    kept = lease.copy()
+    kept.pop("pathB64", None)
+    kept.pop("adminDirB64", None)
+    kept.pop("birthTimeNs", None)
     return {**kept, **path_fields(bytes(path)), **path_fields(bytes(admin), "adminDir"), **found.document()}
 
 
-def holder_is_dead(lease: Document) -> bool:
+def holder_is_dead(lease: Lease) -> bool:
     """The lease names an owner, and that process is proven dead."""
     owner = lease.get("owner")
-    return owner is not None and process.is_dead(process.Owner(owner["bootId"], owner["pid"], owner["startTime"]))
+    return owner is not None and process.is_dead(process.Owner.of(owner))
 
 
-def foreign(world: World, document: Document) -> str:
+def foreign(world: World, document: Mapping[str, Any]) -> str:
     """The git directory that the worktree of a lease (or note) leads to, where it is another repository's; else `""`.
 
     Documents are copied with their repository (`cp -a`), and then name the worktrees of the original.
@@ -170,7 +190,7 @@ def foreign(world: World, document: Document) -> str:
     return "" if here is not None and here == there else str(found)
 
 
-def must_be_ours(world: World, document: Document) -> None:
+def must_be_ours(world: World, document: Mapping[str, Any]) -> None:
     """Before a worktree is touched. Raises Blocked where it belongs to another repository."""
     theirs = foreign(world, document)
     if not theirs:
@@ -181,7 +201,7 @@ def must_be_ours(world: World, document: Document) -> None:
     raise Blocked(f"the worktree belongs to another repository: {theirs}", where=str(path_of(document)), hint=hint)
 
 
-def presence(world: World, lease: Document | None, wanted: Path) -> WorktreePresence:
+def presence(world: World, lease: Lease | None, wanted: Path) -> WorktreePresence:
     """What stands where a worktree belongs."""
     path = path_of(lease) if lease is not None else wanted
     found = identify(path)
@@ -194,7 +214,7 @@ def presence(world: World, lease: Document | None, wanted: Path) -> WorktreePres
     )
 
 
-def lease_here(world: World) -> tuple[LeaseLocation, Document] | None:
+def lease_here(world: World) -> tuple[LeaseLocation, Lease] | None:
     """The lease of the worktree that the world stands in, of a unit or without a job."""
     repository = world.repository
     if not repository.linked:
@@ -202,7 +222,7 @@ def lease_here(world: World) -> tuple[LeaseLocation, Document] | None:
     broken: BrokenContract | None = None
     for place in all_locations(world):
         try:
-            lease = place.read(LEASE)
+            lease = place.lease()
         except BrokenContract as error:  # it may be another's: that one must not stop us
             broken = broken or error
             continue
@@ -227,13 +247,13 @@ def all_locations(world: World) -> list[LeaseLocation]:
 def _ref_name(world: World, job: str, unit: str) -> str:
     """The ref component of a unit directory: the lease has the key, where there is one."""
     try:
-        lease = world.store.read_optional(LEASE, f"{names.job_dir(job)}/units/{unit}/lease.json")
+        lease = world.store.read_optional(kinds.LEASE, f"{names.job_dir(job)}/units/{unit}/lease.json")
     except BrokenContract:
         return unit  # whoever reads the lease is told; nothing is ever done under this name
     return unit if lease is None else names.ref_part(lease["position"], lease["unitKey"])
 
 
-def unit_options(lease: Document) -> str:
+def unit_options(lease: Lease) -> str:
     """Options that name a lease's unit on a command line."""
     if "unitKey" in lease:
         return f"--job {lease['jobId']} --unit {shlex.quote(lease['unitKey'])}"

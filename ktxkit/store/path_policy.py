@@ -7,15 +7,28 @@ It is made of the lease (deliverables, generated, copied files), the base tree's
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from ktxkit.base import files
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract
 from ktxkit.git.neutral import open_objects
 from ktxkit.store.rules import names
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy, IgnoreRules, from_lease, rules_of
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from typing import NotRequired, TypedDict
+
+    from ktxkit.base.documents import JournalPosition, Lease
+
+    class ObservedFacts(TypedDict):
+        """What a lease says of its policy, and of the chain of records under the lease before it."""
+
+        pathPolicyDigest: str
+        observedBefore: NotRequired[JournalPosition]
+
 
 CONTRACT, FILE = "path-policy", "policy.json"
 LISTED_KEPT = 64
@@ -23,14 +36,14 @@ _listed: dict[tuple[str, str], list[tuple[bytes, bytes]]] = {}  # (objects, comm
 EXCLUDE_LIMIT = 4 * 1024 * 1024  # bytes of an ignore file that are read
 
 
-def snapshot(world: World, lease: Document) -> CandidatePathPolicy:
+def snapshot(world: World, lease: Lease) -> CandidatePathPolicy:
     """Take the policy of a lease and write it down; `lease` need not be written yet."""
     policy = from_lease(lease, ignore_rules(world, lease["base"]))
     _write(world, lease, policy)
     return policy
 
 
-def _write(world: World, lease: Document, policy: CandidatePathPolicy) -> None:
+def _write(world: World, lease: Lease, policy: CandidatePathPolicy) -> None:
     document = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": CONTRACT,
@@ -42,16 +55,21 @@ def _write(world: World, lease: Document, policy: CandidatePathPolicy) -> None:
     world.writable_store.write(CONTRACT, names.observer_file(names.attempt_name(lease), FILE), document)
 
 
-def opening_facts(world: World, lease: Document, old: Document | None) -> Document:
+def opening_facts(world: World, lease: Lease, old: Lease | None) -> ObservedFacts:
     """What a new lease says of its policy, and of what was observed under the lease before it."""
-    facts = {"pathPolicyDigest": snapshot(world, lease).digest}
-    if old is None or "observer" not in old:
-        return facts
-    head = {key: old["observer"][key] for key in ("segment", "seq", "head")}
-    return {**facts, "observedBefore": {"attempt": names.attempt_name(old), **head}}
+    facts: ObservedFacts = {"pathPolicyDigest": snapshot(world, lease).digest}
+    if old is not None and "observer" in old:
+        head = old["observer"]
+        facts["observedBefore"] = {
+            "attempt": names.attempt_name(old),
+            "segment": head["segment"],
+            "seq": head["seq"],
+            "head": head["head"],
+        }
+    return facts
 
 
-def of_lease(world: World, lease: Document) -> CandidatePathPolicy:
+def of_lease(world: World, lease: Lease) -> CandidatePathPolicy:
     """The policy that a lease was opened with. A lost snapshot is made again where the lease's digest proves it.
 
     Raises BrokenContract where there is none of that digest any more.

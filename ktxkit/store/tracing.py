@@ -15,16 +15,18 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from ktxkit.base import contracts, files
+from ktxkit.base import contracts, files, kinds
 from ktxkit.base.clock import Clock, timestamp
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.kinds import D
 from ktxkit.base.lock import flocked
 from ktxkit.store.rules.trace import DEFAULT_LEVEL, TraceContext, event, wanted
 
 if TYPE_CHECKING:
+    from ktxkit.base.documents import Job, TraceEvent, TraceEventLevel
+    from ktxkit.base.kinds import Kind
     from ktxkit.store.store import Store
 
 
@@ -32,14 +34,14 @@ CHUNK = 64 * 1024  # bytes read at once when looking for the last newline
 RECORD_LIMIT = 8 * 1024 * 1024  # bytes of one record
 
 
-class Journal(NamedTuple):
+class Journal(NamedTuple, Generic[D]):
     """One journal: where it is and what its records are."""
 
     path: Path
-    contract: str
+    contract: Kind[D]
     clock: Clock
 
-    def append(self, records: Sequence[Document], *, durable: bool = False, validated: bool = False) -> int:
+    def append(self, records: Sequence[D], *, durable: bool = False, validated: bool = False) -> int:
         """Append all records or none; returns the number of torn tails set aside (0 or 1).
 
         Every record is validated before the first byte is written; `validated`: the caller has just done so. Raises
@@ -98,7 +100,7 @@ class Journal(NamedTuple):
         os.fsync(fd)
         return 1
 
-    def records(self) -> Iterator[Document]:
+    def records(self) -> Iterator[D]:
         """Every whole record, validated, in order. A torn tail is passed over; a bad line before it is status 5."""
         for number, line, ended in self._lines():
             if not ended:
@@ -118,7 +120,7 @@ class Journal(NamedTuple):
             for number, line in enumerate(stream, start=1):
                 yield number, line.removesuffix(b"\n"), line.endswith(b"\n")
 
-    def last(self) -> Document | None:
+    def last(self) -> D | None:
         """The last whole record, validated; None in an empty journal. Reads only the end of the file."""
         if not self._require_file():
             return None
@@ -154,22 +156,20 @@ CONTRACT = "trace-event"
 class Tracer(NamedTuple):
     """Writes events of one job. Thread-safe: each append is one locked write."""
 
-    journal: Journal
+    journal: Journal[TraceEvent]
     context: TraceContext
     clock: Clock
     threshold: str = DEFAULT_LEVEL
     extra: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
-    def of_job(
-        cls, store: Store, clock: Clock, job: Mapping[str, Any], env: Mapping[str, str], trace: Path | None = None
-    ) -> Tracer:
+    def of_job(cls, store: Store, clock: Clock, job: Job, env: Mapping[str, str], trace: Path | None = None) -> Tracer:
         """The tracer of a job document. `trace` overrides the file."""
         from ktxkit.store.rules import names
 
         context = TraceContext(job["jobId"], job["connectionId"], job["sourceKey"], sync_id=job.get("syncId", ""))
         path = trace or store.path(names.trace_file(job["jobId"]))
-        return cls(Journal(path, CONTRACT, clock), context, clock, env.get("KTX_TRACE_LEVEL", DEFAULT_LEVEL))
+        return cls(Journal(path, kinds.TRACE_EVENT, clock), context, clock, env.get("KTX_TRACE_LEVEL", DEFAULT_LEVEL))
 
     @property
     def path(self) -> Path:
@@ -185,7 +185,7 @@ class Tracer(NamedTuple):
         name: str,
         data: Mapping[str, Any] | None = None,
         *,
-        level: str = "debug",
+        level: TraceEventLevel = "debug",
         duration_ms: float | None = None,
         error: BaseException | None = None,
     ) -> None:

@@ -9,20 +9,25 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ktxkit.base.contracts import Document
+from ktxkit.base import kinds
 from ktxkit.base.errors import Blocked, CannotRun, Refused
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import printable
 from ktxkit.git import repository as remote
 from ktxkit.git.checkout import CHECKED_OUT, homes
-from ktxkit.store.leases import LEASE, OPENING, LeaseLocation, lease_here, path_of, presence, worktrees
+from ktxkit.store.leases import LeaseLocation, lease_here, path_of, presence, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import base_candidates, isolated
 from ktxkit.store.world import World
 from ktxkit.work.attic import head_to_attic
 from ktxkit.work.closing import free_path
 from ktxkit.work.opening import Wanted, lease_existing, make, recover_opening
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Lease, WorktreeMode
+
 
 PR_REF = "refs/ktx/pr/{number}"
 
@@ -46,7 +51,7 @@ class WorktreeRequest:
 class Aim:
     """Where HEAD shall be. `notes` is what a person should know of how it was found."""
 
-    mode: str
+    mode: WorktreeMode
     base: str
     branch: str = ""
     creates: bool = False
@@ -54,7 +59,7 @@ class Aim:
     notes: list[str] = field(default_factory=list)
 
 
-def open_adhoc(world: World, asked: WorktreeRequest) -> tuple[Document, list[str]]:
+def open_adhoc(world: World, asked: WorktreeRequest) -> tuple[Lease, list[str]]:
     """Open (or recognise) a worktree without a job; returns its lease and notes.
 
     Raises Refused (the branch is checked out already: it says where), CannotRun. A failure leaves nothing behind.
@@ -72,7 +77,7 @@ def open_adhoc(world: World, asked: WorktreeRequest) -> tuple[Document, list[str
     place, path = _free_place(world, asked, aim)
     with place.locked():
         recover_opening(place)
-        old = place.read(LEASE)
+        old = place.lease()
         if old is not None and old["state"] == "open":
             if presence(world, old, path).present:
                 raise Refused(f"{place.name} is open already", where=str(path_of(old)), hint="work there, or close it")
@@ -83,7 +88,7 @@ def open_adhoc(world: World, asked: WorktreeRequest) -> tuple[Document, list[str
         return lease, aim.notes + [f"nothing to copy is named {name}" for name in lease.get("copyUnmatched", ())]
 
 
-def _open_already(world: World, asked: WorktreeRequest) -> Document | None:
+def _open_already(world: World, asked: WorktreeRequest) -> Lease | None:
     """The lease of the worktree that a name, or a branch, means already: the same words lead to the same place.
 
     None where more is asked than that (a base, a path, files), or where it is on another branch by now.
@@ -92,7 +97,7 @@ def _open_already(world: World, asked: WorktreeRequest) -> Document | None:
     if not name or asked.pr or asked.base or asked.path or asked.copy or asked.sparse or asked.detach:
         return None
     for known in (name, f"{name}-{digest(name.encode())[3:9]}"):
-        lease = LeaseLocation.adhoc(world, known).read(LEASE)
+        lease = LeaseLocation.adhoc(world, known).lease()
         if lease is None or lease["state"] != "open" or lease.get("branch") != f"refs/heads/{name}":
             continue
         path = path_of(lease)
@@ -106,7 +111,7 @@ def _finish_killed(world: World) -> None:
     """Finish or undo openings that were killed: a branch of one would be in the way of trying again."""
     for name in world.store.children("leases"):
         place = LeaseLocation.adhoc(world, name)
-        if world.store.exists(f"{place.directory}/{OPENING}.json"):
+        if world.store.exists(f"{place.directory}/{kinds.OPENING}.json"):
             try:
                 with place.locked(wait=0):
                     recover_opening(place)
@@ -131,7 +136,7 @@ def _aim(world: World, asked: WorktreeRequest) -> Aim:
     return _new_branch(world, "new-branch", asked.name, commit, notes)
 
 
-def _new_branch(world: World, mode: str, name: str, commit: str, notes: list[str]) -> Aim:
+def _new_branch(world: World, mode: WorktreeMode, name: str, commit: str, notes: list[str]) -> Aim:
     ref = f"refs/heads/{name}"
     if name in ("HEAD", "@") or name.startswith(("-", "refs/")) or not world.git.ok("check-ref-format", ref):
         raise CannotRun(f"{name!r} cannot be a branch name", hint="see git-check-ref-format(1)")
@@ -221,10 +226,10 @@ def _must_be_free(world: World, aim: Aim) -> None:
 def _free_place(world: World, asked: WorktreeRequest, aim: Aim) -> tuple[LeaseLocation, Path]:
     """The place of that name, and the path: the one asked for, else the usual one, beside kept evidence."""
     name = aim.name
-    old = LeaseLocation.adhoc(world, name).read(LEASE)
+    old = LeaseLocation.adhoc(world, name).lease()
     if old is not None and old.get("branch", "") != aim.branch and old["state"] == "open":
         name = f"{name}-{digest(aim.name.encode())[3:9]}"  # feat/a and feat-a have one name in paths
-        old = LeaseLocation.adhoc(world, name).read(LEASE)
+        old = LeaseLocation.adhoc(world, name).lease()
     place = LeaseLocation.adhoc(world, name)
     if asked.path is not None:
         return place, _outside(world, asked.path)
@@ -247,7 +252,7 @@ def _outside(world: World, path: Path) -> Path:
     return full
 
 
-def _in_place(world: World, asked: WorktreeRequest) -> tuple[Document, list[str]]:
+def _in_place(world: World, asked: WorktreeRequest) -> tuple[Lease, list[str]]:
     """Inside a linked worktree: work in place. A ref that was named must be, or become, what is checked out here."""
     git, top = world.git, world.repository.top
     assert top is not None, "a linked worktree has a top level"
@@ -265,7 +270,7 @@ def _in_place(world: World, asked: WorktreeRequest) -> tuple[Document, list[str]
     branch = head.text if head.status == 0 else ""
     with place.locked():
         wanted = Wanted(top, "in-place", _commit(world, "HEAD"), {}, branch)
-        return lease_existing(place, wanted, world.repository.git_dir, place.read(LEASE)), notes
+        return lease_existing(place, wanted, world.repository.git_dir, place.lease()), notes
 
 
 def _is_current(world: World, aim: Aim) -> bool:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ktxkit.base import contracts
+from ktxkit.base import contracts, kinds
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
 from ktxkit.store.rules.trace import (
     DEFAULT_CONNECTION,
@@ -20,9 +19,10 @@ from ktxkit.store.rules.trace import (
     plain,
     wanted,
 )
-from ktxkit.store.tracing import CONTRACT, Journal, Tracer
+from ktxkit.store.tracing import Journal, Tracer
 
 if TYPE_CHECKING:
+    from ktxkit.base.documents import TraceEvent, TraceEventLevel
     from ktxkit.store.world import World
 
 
@@ -51,7 +51,7 @@ def tracer(world: World, place: TraceLocation) -> Tracer:
 
         found = jobs.tracer(world, jobs.need_job(world, place.job or None))
         return _bound(found, place.unit or jobs.current_unit(world, found.context.job_id, None)[1] or "")
-    journal = Journal(world.cwd / Path(path), CONTRACT, world.clock)
+    journal = Journal(world.cwd / Path(path), kinds.TRACE_EVENT, world.clock)
     context = _context(journal, place, world.env)
     threshold = world.env.get("KTX_TRACE_LEVEL", DEFAULT_LEVEL)
     return _bound(Tracer(journal, context, world.clock, threshold), place.unit or world.env.get("KTX_UNIT", ""))
@@ -61,7 +61,7 @@ def _bound(found: Tracer, unit: str) -> Tracer:
     return found.bound(unitKey=unit) if unit else found
 
 
-def _context(journal: Journal, place: TraceLocation, env: Mapping[str, str]) -> TraceContext:
+def _context(journal: Journal[TraceEvent], place: TraceLocation, env: Mapping[str, str]) -> TraceContext:
     first = next(journal.records(), None)
     job = place.job or env.get("KTX_JOB", "")
     if first is None:
@@ -81,7 +81,7 @@ def _context(journal: Journal, place: TraceLocation, env: Mapping[str, str]) -> 
     )
 
 
-def from_lines(to: Tracer, lines: Iterable[bytes], where: str = "stdin") -> list[Document]:
+def from_lines(to: Tracer, lines: Iterable[bytes], where: str = "stdin") -> list[TraceEvent]:
     """The events of JSON Lines, each whole and valid, those above the threshold left out; blank lines are passed over.
 
     Raises BrokenContract that names the first bad line, before anything is written.
@@ -93,11 +93,10 @@ def from_lines(to: Tracer, lines: Iterable[bytes], where: str = "stdin") -> list
         place = f"{where}:{number}"
         raw = contracts.parse(line, place)
         at = "" if isinstance(raw, dict) and "at" in raw else timestamp(to.clock.now())
-        made = completed(raw, to.context, at, to.extra)
-        contracts.validate(CONTRACT, made, place)
+        made = contracts.validate(kinds.TRACE_EVENT, completed(raw, to.context, at, to.extra), place)
         if made["jobId"] != to.context.job_id:
             raise BrokenContract(
-                f"{CONTRACT}: jobId: {made['jobId']!r} is not the job of this trace, {to.context.job_id!r}",
+                f"{kinds.TRACE_EVENT}: jobId: {made['jobId']!r} is not the job of this trace, {to.context.job_id!r}",
                 where=place,
                 hint="leave jobId out of the line, or name that job's trace",
             )
@@ -132,11 +131,11 @@ def from_options(
     to: Tracer,
     phase: str,
     name: str,
-    level: str,
+    level: TraceEventLevel,
     data: Mapping[str, Any],
     duration_ms: float | None,
     error: str | None,
-) -> list[Document]:
+) -> list[TraceEvent]:
     """One event from words; empty where its level is above the threshold. `error` is `NAME: MESSAGE`.
 
     Raises BrokenContract where the words make no valid event.
@@ -146,9 +145,9 @@ def from_options(
     made = event(to.context, now, "error" if error else level, phase, name, full, duration_ms=duration_ms)
     if error:
         kind, colon, message = error.partition(": ")
-        named = {"name": kind, "message": message} if colon else {"name": "Error", "message": error}
-        made["error"] = {key: plain(text) for key, text in named.items()}
-    contracts.validate(CONTRACT, made, "command line")
+        title, text = (kind, message) if colon else ("Error", error)
+        made["error"] = {"name": plain(title), "message": plain(text)}
+    contracts.validate(kinds.TRACE_EVENT, made, "command line")
     return [made] if wanted(made["level"], to.threshold) else []
 
 
@@ -189,8 +188,9 @@ def timed_command(
     except CannotRun as error:
         status, problem = process.NOT_STARTED, error
     spent = (to.clock.monotonic() - began) * 1000
-    end, level = ("failed", "error") if problem else ("finished", "debug")
+    end = "failed" if problem else "finished"
     try:
+        level: TraceEventLevel = "error" if problem else "debug"
         to.emit(phase, f"{name}_{end}", facts, level=level, duration_ms=spent, error=problem)
     except (OSError, KtxError) as error:
         return Timed(status, f"the end of {argv[0]} is not in the trace: {error}")

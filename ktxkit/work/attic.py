@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ktxkit.base.contracts import Document
+from ktxkit.base import kinds
 from ktxkit.base.errors import Refused
 from ktxkit.base.identity import identify
 from ktxkit.git import child, snapshot
@@ -22,11 +22,15 @@ from ktxkit.store.worktrees import PLAIN
 from ktxkit.store.world import World
 from ktxkit.work import selection
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Lease, Patch
+
+
 NAMED = ("--branches", "--tags", "--remotes")  # what keeps a commit where its author looks for it
 KEPT = (*NAMED, "--glob=refs/ktx/attic")  # what keeps it at all
 
 
-def work_in(place: LeaseLocation, lease: Document, path: Path) -> HeldWork:
+def work_in(place: LeaseLocation, lease: Lease, path: Path) -> HeldWork:
     """What the worktree holds, and what of it is kept elsewhere. Raises GitFailed where it cannot be read.
 
     Of a unit that counts as work which collecting would take; elsewhere everything that git does not ignore.
@@ -56,7 +60,7 @@ def work_in(place: LeaseLocation, lease: Document, path: Path) -> HeldWork:
     )
 
 
-def _reader(world: World, lease: Document, path: Path) -> Git:
+def _reader(world: World, lease: Lease, path: Path) -> Git:
     """The runner for a worktree in which no edit hides; a unit's is read as it was written."""
     git = child.honest(world.git, path)
     return Git(git.cwd, git.env, {**git.config, **PLAIN}) if lease["mode"] == "unit" else git
@@ -73,7 +77,7 @@ class WorktreeContents(NamedTuple):
     ignored: tuple[bytes, ...]
 
 
-def _content(place: LeaseLocation, lease: Document, git: Git, head: str) -> WorktreeContents:
+def _content(place: LeaseLocation, lease: Lease, git: Git, head: str) -> WorktreeContents:
     with scratch_dir(place.world) as scratch:
         if lease["mode"] != "unit" or child.hidden(git, scratch):
             found = snapshot.take_snapshot(git, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ())))
@@ -98,7 +102,7 @@ def _content(place: LeaseLocation, lease: Document, git: Git, head: str) -> Work
         return WorktreeContents(tree, tuple(sorted(inside)), left_out, status.staged_only, ignored)
 
 
-def _ignored_files(status: Status, lease: Document) -> tuple[bytes, ...]:
+def _ignored_files(status: Status, lease: Lease) -> tuple[bytes, ...]:
     """What git ignores and nothing else has, by name; caches and build output last, so that a sample shows the rest."""
     copied = {os.fsencode(name) for name in lease.get("copied", ())}
     found = [path for path in status.ignored if path not in copied and not control(path)]
@@ -123,7 +127,7 @@ def _is_repository(git: Git, path: bytes) -> bool:
     return not git.run("ls-tree", "-z", "HEAD", "--", path).out.startswith(b"160000 ")
 
 
-def _collected(place: LeaseLocation, lease: Document) -> tuple[str, ...]:
+def _collected(place: LeaseLocation, lease: Lease) -> tuple[str, ...]:
     """The trees that were collected of this unit: at its ref, and of this attempt's patch document."""
     if "jobId" not in lease:
         return ()
@@ -132,14 +136,14 @@ def _collected(place: LeaseLocation, lease: Document) -> tuple[str, ...]:
     return tuple(tree for tree in (at_ref, patch["tree"] if patch is not None else None) if tree)
 
 
-def _patch_of(place: LeaseLocation, lease: Document) -> Document | None:
+def _patch_of(place: LeaseLocation, lease: Lease) -> Patch | None:
     """The patch document of this attempt, where it was collected."""
-    patch = place.read("patch") if "jobId" in lease else None
+    patch = place.read(kinds.PATCH) if "jobId" in lease else None
     return patch if patch is not None and patch.get("attempt") == lease["attempt"] else None
 
 
 def to_attic(
-    place: LeaseLocation, lease: Document, path: Path, *, branch_goes: bool = False, work: HeldWork | None = None
+    place: LeaseLocation, lease: Lease, path: Path, *, branch_goes: bool = False, work: HeldWork | None = None
 ) -> str:
     """Keep what is in a worktree and nowhere else at an attic ref; returns the ref, "" where there is nothing to keep.
 
@@ -166,7 +170,7 @@ def to_attic(
     return _kept_at(place, lease, kept)
 
 
-def head_to_attic(place: LeaseLocation, lease: Document) -> str:
+def head_to_attic(place: LeaseLocation, lease: Lease) -> str:
     """Where the directory is gone, git still knows its detached HEAD: commits that nothing else reaches are kept."""
     git = worktrees(place.world).git
     entry = worktrees(place.world).registered(path_of(lease))
@@ -177,14 +181,14 @@ def head_to_attic(place: LeaseLocation, lease: Document) -> str:
     return _kept_at(place, lease, entry.head)
 
 
-def _kept_before(place: LeaseLocation, lease: Document) -> str:
+def _kept_before(place: LeaseLocation, lease: Lease) -> str:
     """The attic ref that a closing made before it was cut short, or ""."""
     folder = place.attic_ref(lease["attempt"], "").rpartition("/")[0]
     refs = worktrees(place.world).git.run("for-each-ref", "--format=%(refname)", f"{folder}/").lines
     return next((ref for ref in refs if ref.startswith(f"{folder}/{lease['attempt']}-")), "")
 
 
-def _kept_at(place: LeaseLocation, lease: Document, commit: str) -> str:
+def _kept_at(place: LeaseLocation, lease: Lease, commit: str) -> str:
     ref = place.attic_ref(lease["attempt"], commit)
     worktrees(place.world).keep(ref, commit)
     return ref

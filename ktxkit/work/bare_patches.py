@@ -11,11 +11,11 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ktxkit.base import contracts, files
+from ktxkit.base import contracts, files, kinds
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.rules.text import path_fields
 from ktxkit.git import merging
@@ -33,14 +33,18 @@ from ktxkit.work import candidate, integrate, recover, target, verification
 from ktxkit.work import integrate as step
 from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.closing import open_unit
-from ktxkit.work.collect import CONTRACT, Request, collect
+from ktxkit.work.collect import Request, collect
 from ktxkit.work.report import naming_what_moved
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Intent, Job, Lease, LeasePolicy, Patch, Receipt, VerificationRun
+
 
 # By hand these two are ordinary files and a link's target is data; what runs code still has to be allowed by name.
 CONTROL_BY_HAND = (".gitattributes", "**/.gitattributes", ".gitignore", "**/.gitignore")
 
 
-def _why(document: Document) -> Document:
+def _why(document: Patch) -> dict[str, str]:
     return {"transportReason": document["transportReason"]} if "transportReason" in document else {}
 
 
@@ -71,7 +75,7 @@ class BareCollection:
     policy: Mapping[str, Any] = field(default_factory=dict)
 
 
-def collect_by_hand(world: World, asked: BareCollection) -> Document:
+def collect_by_hand(world: World, asked: BareCollection) -> Patch:
     """The document of a patch, written beside it."""
     top = world.repository.top
     if top is None:
@@ -95,7 +99,7 @@ def collect_by_hand(world: World, asked: BareCollection) -> Document:
             data={"outcome": document["outcome"], **_why(document)},
         )
     beside = path.with_name(path.name + ".json")
-    files.write_named(beside.parent, beside.name, contracts.dumps(CONTRACT, document, str(beside)))
+    files.write_named(beside.parent, beside.name, contracts.dumps(kinds.PATCH, document, str(beside)))
     return document
 
 
@@ -116,7 +120,7 @@ class BarePatchOptions:
     verify_limit: float | None = None
 
 
-def apply_file(world: World, patch: Path, how: BarePatchOptions) -> Document:
+def apply_file(world: World, patch: Path, how: BarePatchOptions) -> Receipt:
     """Apply the patch in `patch` (with its document beside it, or bare with `how.base`); returns the receipt.
 
     Raises Refused (`dirty_target` and others: nothing was changed), BrokenContract (`invalid_patch`, `missing_base`).
@@ -161,11 +165,11 @@ class PatchApplication:
 
 def offer_from(
     world: World, neutral: Neutral, objects: Objects, patch: Path, how: BarePatchOptions
-) -> tuple[Offer, Document]:
+) -> tuple[Offer, Patch]:
     """What a file hands over, with its document; a bare patch gets one from its base."""
     beside = patch.with_name(patch.name + ".json")
     if beside.is_file():
-        document = contracts.loads("patch", files.read(beside), str(beside))
+        document = contracts.loads(kinds.PATCH, files.read(beside), str(beside))
         if how.base and world.git.resolve(how.base) != document["base"]:
             raise Refused(
                 f"--base is not the patch's base {document['base']}", where=str(beside), hint="leave --base out"
@@ -182,7 +186,7 @@ def offer_from(
     return candidate.offer_of(world, neutral, document, patch, how.policy), document
 
 
-def bare_document(world: World, neutral: Neutral, patch: Path, revision: str) -> Document:
+def bare_document(world: World, neutral: Neutral, patch: Path, revision: str) -> Patch:
     """The document of a patch that came from elsewhere: what it makes of the base tree decides."""
     base = jobs.commit_of(world, revision)
     base_tree = neutral.tree_of(base)
@@ -206,7 +210,7 @@ def bare_document(world: World, neutral: Neutral, patch: Path, revision: str) ->
     }
 
 
-def _applied(work: PatchApplication, offer: Offer, document: Document) -> Document:
+def _applied(work: PatchApplication, offer: Offer, document: Patch) -> Receipt:
     judged = _judged(work, offer, document)
     receipt = _receipt(work, judged, document)
     if judged.outcome != "accepted":
@@ -223,21 +227,22 @@ def _applied(work: PatchApplication, offer: Offer, document: Document) -> Docume
         receipt["verification"] = run
         if not verification.passed(run):
             work.held.settle()
-            return receipt | {"outcome": "verification_failed", "message": verification.why_not(run)}
+            receipt |= {"outcome": "verification_failed", "message": verification.why_not(run)}
+            return receipt
     receipt |= {"after": commit, "commit": commit, "tree": judged.tree}
-    work.world.writable_store.write("intent", place, _intent(work) | _follows(work, receipt))
+    work.world.writable_store.write(kinds.INTENT, place, _following(work, receipt))
     with naming_what_moved(work.world, work.held, place, "the patch is applied", "any command on that branch"):
         target.move_checkout(work.held, git, work.ref, work.before, commit, judged.entries, free.status)
-        work.world.writable_store.write("receipt", names.branch_receipt(work.ref), receipt)
+        work.world.writable_store.write(kinds.RECEIPT, names.branch_receipt(work.ref), receipt)
         work.world.writable_store.remove(place)
         work.held.settle()
     return receipt
 
 
-def _verified(work: PatchApplication, commit: str, tree: str) -> Document:
+def _verified(work: PatchApplication, commit: str, tree: str) -> VerificationRun:
     path = work.world.writable_store.path(names.verify_dir(work.ref))
     check = verification.Check(work.how.verify, work.how.verify_limit, path, names.VERIFY_LOGS)
-    work.world.writable_store.write("intent", names.branch_intent(work.ref), _intent(work), durable=False)
+    work.world.writable_store.write(kinds.INTENT, names.branch_intent(work.ref), _intent(work), durable=False)
     run = verification.verify(work.world, work.held, check, commit, tree)
     if not verification.passed(run):
         before = work.neutral.tree_of(work.before)
@@ -247,7 +252,7 @@ def _verified(work: PatchApplication, commit: str, tree: str) -> Document:
     return run
 
 
-def _judged(work: PatchApplication, offer: Offer, document: Document) -> CandidateVerdict:
+def _judged(work: PatchApplication, offer: Offer, document: Patch) -> CandidateVerdict:
     if document["outcome"] == "noop" or not offer.entries:
         return CandidateVerdict("noop")
     breaches = candidate.by_policy(work.neutral, work.objects, offer)
@@ -263,7 +268,7 @@ def _judged(work: PatchApplication, offer: Offer, document: Document) -> Candida
     return CandidateVerdict("accepted", judged.tree, judged.entries, gates=judged.gates, followed=judged.followed)
 
 
-def _intent(work: PatchApplication) -> Document:
+def _intent(work: PatchApplication) -> Intent:
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "intent",
@@ -275,13 +280,15 @@ def _intent(work: PatchApplication) -> Document:
     }
 
 
-def _follows(work: PatchApplication, receipt: Document) -> Document:
-    """What the intent says once the commit is made and the checkout is about to follow."""
-    return {"commit": receipt["commit"], **path_fields(bytes(work.top), "checkout"), "prepared": receipt}
+def _following(work: PatchApplication, receipt: Receipt) -> Intent:
+    """The intent once the commit is made and the checkout is about to follow."""
+    intent: Intent = {**_intent(work), "commit": receipt["commit"], "prepared": receipt}
+    return {**intent, **path_fields(bytes(work.top), "checkout")}
 
 
-def _receipt(work: PatchApplication, judged: CandidateVerdict, document: Document) -> Document:
-    return {
+def _receipt(work: PatchApplication, judged: CandidateVerdict, document: Patch) -> Receipt:
+    assert judged.outcome != "candidate", "it was decided"
+    receipt: Receipt = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "receipt",
         "outcome": judged.outcome,
@@ -290,12 +297,14 @@ def _receipt(work: PatchApplication, judged: CandidateVerdict, document: Documen
         "before": work.before,
         "nonce": work.held.nonce,
         "patchTree": document["tree"],
-        **step.facts_of(judged),
-        **({"breaches": document["breaches"]} if "breaches" in document and not judged.breaches else {}),
+        "conflicts": [],
+        "findings": [],
         "paths": [path_fields(e.path) for e in judged.entries] or step.paths_of(document),
-        **step.transport_of(document),
         "durationMs": round((work.world.clock.monotonic() - work.began) * 1000, 3),
     }
+    receipt = {**receipt, **step.facts_of(judged), **step.transport_of(document)}
+    receipt |= {"breaches": document["breaches"]} if "breaches" in document and not judged.breaches else {}
+    return receipt
 
 
 @dataclass(frozen=True)
@@ -316,7 +325,7 @@ class UnitRequest:
     sparse: Sequence[str] = ()
 
 
-def open_by_hand(world: World, asked: UnitRequest) -> Document:
+def open_by_hand(world: World, asked: UnitRequest) -> Lease:
     """Open a unit of a job; returns its lease. The job, its base and the unit's position are made where they are new.
 
     Raises CannotRun, Refused, Blocked.
@@ -327,18 +336,16 @@ def open_by_hand(world: World, asked: UnitRequest) -> Document:
     for key in asked.after:
         jobs.unit_of(job, key)
     unit = jobs.add_unit(world, asked.job, asked.unit, asked.after)
-    policy = {
-        **({"allow": list(asked.allow)} if asked.allow else {}),
-        **({"deny": list(asked.deny)} if asked.deny else {}),
-        **({"slDisallowed": True} if asked.sl_disallowed else {}),
-    }
+    policy: LeasePolicy = {"allow": list(asked.allow)} if asked.allow else {}
+    policy |= {"deny": list(asked.deny)} if asked.deny else {}
+    policy |= {"slDisallowed": True} if asked.sl_disallowed else {}
     return open_unit(world, job, unit, base=base, policy=policy, copy=asked.copy, sparse=asked.sparse, owned=False)
 
 
-def _ensure_job(world: World, asked: UnitRequest) -> Document:
+def _ensure_job(world: World, asked: UnitRequest) -> Job:
     """The job with its base fixed, and the base kept at a ref: a projection's commit is on no branch."""
     names.check_job(asked.job)
-    job = world.store.read_optional(jobs.CONTRACT, names.job_doc(asked.job))
+    job = world.store.read_optional(kinds.JOB, names.job_doc(asked.job))
     if job is None or asked.target:
         target = jobs.target_ref(world, asked.target)
         base = jobs.commit_of(world, asked.base or target) if job is None else None

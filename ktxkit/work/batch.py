@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ktxkit.base import files
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, KtxError
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
@@ -25,6 +25,9 @@ from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.integrate import Application, ApplyOptions, check_message, receipt_of
 from ktxkit.work.rules.schedule import Culprit, first_failure, may_confirm, minimal_set
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Job, Receipt, VerificationRun
+
 
 @dataclass(frozen=True)
 class StackedUnit:
@@ -34,7 +37,7 @@ class StackedUnit:
     offer: Offer
     judged: CandidateVerdict
     commit: str = ""
-    run: Document | None = None
+    run: VerificationRun | None = None
     culprit: Culprit | None = None
 
     @property
@@ -43,15 +46,15 @@ class StackedUnit:
 
 
 def apply_batch(
-    world: World, job: Document, units: Sequence[jobs.Unit], options: ApplyOptions
-) -> dict[str, Document | KtxError]:
+    world: World, job: Job, units: Sequence[jobs.Unit], options: ApplyOptions
+) -> dict[str, Receipt | KtxError]:
     """Apply the collected patches of many units with one verification where it passes; by key, in unit order.
 
     A unit whose patch is damaged has its error there. Raises Refused where the verification says nothing of the units:
     it fails without them, or answers twice differently for one tree; then nothing has moved.
     """
     check_message(options.message)
-    found: dict[str, Document | KtxError] = {}
+    found: dict[str, Receipt | KtxError] = {}
     with recover.holding(world, job["integrationRef"], job) as held:
         held.note(phase="preflight")
         with open_neutral(world) as neutral:
@@ -76,7 +79,7 @@ def _offer(step: Application, neutral: Neutral) -> Offer | KtxError:
         return error
 
 
-def _decide_and_move(batch: Batch, todo: list[tuple[Application, Offer]]) -> dict[str, Document]:
+def _decide_and_move(batch: Batch, todo: list[tuple[Application, Offer]]) -> dict[str, Receipt]:
     for step, _ in todo:
         integrate.announce(step)
     integrate.start(todo[0][0])  # whoever finds us dead looks there, and heals the checkout
@@ -93,7 +96,7 @@ def _decide_and_move(batch: Batch, todo: list[tuple[Application, Offer]]) -> dic
     return receipts
 
 
-def _settle(entry: StackedUnit) -> Document:
+def _settle(entry: StackedUnit) -> Receipt:
     if entry.judged.outcome == "candidate":
         return integrate.accept(entry.step, entry.judged, entry.commit, entry.run)
     receipt = receipt_of(entry.step, entry.judged, entry.run)
@@ -108,7 +111,7 @@ class Batch:
     """The units of one batch on their way to a decision. `before`: the integration head that all of them stack on."""
 
     world: World
-    job: Document
+    job: Job
     held: HeldBranch
     neutral: Neutral
     objects: Objects
@@ -182,7 +185,7 @@ class Batch:
         before = entries[: entries.index(culprit)]
         return [*(replace(entry, run=runs[first - 1]) if entry.commit else entry for entry in before), rejected]
 
-    def verify(self, stacked: Sequence[StackedUnit], *, search: bool = True) -> Document:
+    def verify(self, stacked: Sequence[StackedUnit], *, search: bool = True) -> VerificationRun:
         """Verify the last of a stack. `search`: looking for blame, so that no pass on record answers for it."""
         self.asked += 1
         top = stacked[-1]

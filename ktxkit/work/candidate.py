@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract
 from ktxkit.git import merging, staging
 from ktxkit.git.neutral import Neutral
@@ -19,7 +18,14 @@ from ktxkit.store.world import World
 from ktxkit.work.collect import judge_entries
 from ktxkit.work.rules.policy import Breach, Policy
 
-SUSPECT = "suspect_revert"
+if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
+
+    from ktxkit.base.documents import Patch, PrunedReference, ReceiptGates, ReceiptOutcome, VerdictFinding
+
+    JudgedOutcome: TypeAlias = Literal["candidate"] | ReceiptOutcome
+
+SUSPECT: Final = "suspect_revert"
 NO_BLOB = ("absent", "gitlink")
 
 
@@ -39,20 +45,18 @@ class Offer:
 class CandidateVerdict:
     """`outcome`: `candidate` (then `tree` may go on to the next judge), `subsumed`, or the word of its rejection."""
 
-    outcome: str
+    outcome: JudgedOutcome
     tree: str = ""
     entries: tuple[Entry, ...] = ()  # integration tree to `tree`
     conflicts: tuple[Clash, ...] = ()
     breaches: tuple[Breach, ...] = ()
-    findings: tuple[Document, ...] = ()
-    gates: Document | None = None
+    findings: tuple[VerdictFinding, ...] = ()
+    gates: ReceiptGates | None = None
     followed: Mapping[bytes, bytes] = field(default_factory=dict)
-    pruned: tuple[Document, ...] = ()  # what was taken out of the tree so that the gates pass
+    pruned: tuple[PrunedReference, ...] = ()  # what was taken out of the tree so that the gates pass
 
 
-def offer_of(
-    world: World, neutral: Neutral, document: Document, patch: Path | None, policy: Mapping[str, Any]
-) -> Offer:
+def offer_of(world: World, neutral: Neutral, document: Patch, patch: Path | None, policy: Mapping[str, Any]) -> Offer:
     """The offer that a patch document names, proven against objects and patch bytes.
 
     Raises BrokenContract: `invalid_patch` where the bytes or the paths are not what the document says, `missing_base`
@@ -80,14 +84,14 @@ def offer_of(
     return Offer(base_tree, recorded, tree, tuple(entries), policy, document.get("patchBytes", 0))
 
 
-def _named(document: Document, where: str) -> set[Entry]:
+def _named(document: Patch, where: str) -> set[Entry]:
     try:
         return set(entries_of(document))
     except ValueError as error:
         raise _invalid(f"a path is damaged: {error}", where) from error
 
 
-def _same_bytes(document: Document, patch: Path | None, where: str) -> None:
+def _same_bytes(document: Patch, patch: Path | None, where: str) -> None:
     try:
         found = merging.file_digest(patch) if patch else None
     except FileNotFoundError:
@@ -96,7 +100,7 @@ def _same_bytes(document: Document, patch: Path | None, where: str) -> None:
         raise _invalid("the patch file is not the one that was collected (digest or length differ)", where)
 
 
-def _base_tree(neutral: Neutral, document: Document, where: str) -> str:
+def _base_tree(neutral: Neutral, document: Patch, where: str) -> str:
     found = neutral.tree_of(document["baseTree"])
     if found is None:
         raise BrokenContract(
@@ -172,7 +176,7 @@ def gated(world: World, judged: CandidateVerdict, base_tree: str, options: Mappi
     verdict = check_tree(world, judged.tree, base_tree=base_tree, touched=touched, **asked)
     found = verdict["findings"]
     new = tuple(f for f in found if f["level"] == "error" and not f.get("inherited"))
-    counted = {
+    counted: ReceiptGates = {
         "looked": verdict["looked"],
         "inherited": sum(1 for f in found if f.get("inherited")),
         "warnings": sum(1 for f in found if f["level"] == "warning" and not f.get("inherited")),
@@ -183,7 +187,7 @@ def gated(world: World, judged: CandidateVerdict, base_tree: str, options: Mappi
         mended = prune_tree(world, judged.tree, base_tree=base_tree, options=asked)
         if mended["outcome"] == "done":
             return replace(judged, tree=mended["prunedTree"], pruned=tuple(mended["pruned"]), gates=counted)
-    word = "semantic_conflict" if new else "candidate"
+    word: JudgedOutcome = "semantic_conflict" if new else "candidate"
     return replace(judged, outcome=word, findings=new, gates=counted)
 
 

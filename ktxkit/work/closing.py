@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
-from ktxkit.base import process
+from ktxkit.base import kinds, process
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, CannotRun, KtxError, Refused
 from ktxkit.base.identity import git_dir_of, identify, processes_inside
 from ktxkit.base.removal import delete
@@ -26,17 +26,7 @@ from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_fields
 from ktxkit.store import jobs
 from ktxkit.store.jobs import Unit
-from ktxkit.store.leases import (
-    LEASE,
-    SENTINEL,
-    LeaseLocation,
-    must_be_ours,
-    path_of,
-    placed,
-    presence,
-    unit_options,
-    worktrees,
-)
+from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of, placed, presence, unit_options, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import (
     KEPT,
@@ -54,10 +44,31 @@ from ktxkit.store.world import World
 from ktxkit.work.attic import NAMED, to_attic, work_in
 from ktxkit.work.opening import Wanted, make, recover_opening
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Job, Lease, LeaseOutcome, LeasePolicy
+    from ktxkit.store.leases import LeaseHolder
+
+
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from ktxkit.base.documents import WorktreeRow
+
+    class Pruning(TypedDict, total=False):
+        """What became of a worktree that was to be cleared."""
+
+        pruned: bool
+        atticRef: str
+        kept: str
+        ignored: PathAccount
+
+    from ktxkit.base.documents import Job, Lease
+
+OF_LEASE: Final = ("pathB64", "jobId", "unitKey")
 _NAME = re.compile(r"(?P<unit>(?P<position>[0-9]{4,})-.+?)(?:\.attempt-(?P<attempt>[0-9]+))?")
 
 
-def row(world: World, entry: Registered, *, prune: bool) -> Document | None:
+def row(world: World, entry: Registered, *, prune: bool) -> WorktreeRow | None:
     """What is known of one; None where `entry` is none. With `prune` a dead one is cleared."""
     found = _found(world, entry.path)
     if found is None:
@@ -72,24 +83,29 @@ def row(world: World, entry: Registered, *, prune: bool) -> Document | None:
         locked=entry.locked,
         resumable=bool(jobs.command(world, job)),
     )
-    made: Document = {
-        **{key: lease[key] for key in ("path", "pathB64", "jobId", "unitKey", "attempt") if key in lease},
+    made: WorktreeRow = {
+        "path": lease["path"],
+        "attempt": lease["attempt"],
         "kind": "unit",
         "state": "closed",
         "present": True,
-        **({"head": entry.head} if entry.head.strip("0") else {}),
-        **({"branch": entry.branch} if entry.branch else {}),
-        **({"busy": busy} if busy else {}),
     }
+    for key in OF_LEASE:
+        if key in lease:
+            made[key] = lease[key]
+    made |= {"head": entry.head} if entry.head.strip("0") else {}
+    made |= {"branch": entry.branch} if entry.branch else {}
+    made |= {"busy": busy} if busy else {}
     why = why_dead(seen)
-    return {**made, **({"dead": why} if why else {}), **(_cleared(place, lease) if why and prune else {})}
+    made |= {"dead": why} if why else {}
+    return {**made, **_cleared(place, lease)} if why and prune else made
 
 
-def _found(world: World, path: Path) -> tuple[LeaseLocation, Document, Document] | None:
+def _found(world: World, path: Path) -> tuple[LeaseLocation, Lease, Job] | None:
     """The place of its unit, a lease as it must have been, and its job."""
     parts = Path(os.path.relpath(path, world.store.path("worktrees"))).parts
     named = _NAME.fullmatch(parts[1]) if len(parts) == 2 else None
-    job = world.store.read_optional(jobs.CONTRACT, names.job_doc(parts[0])) if named and parts[0] != ".." else None
+    job = world.store.read_optional(kinds.JOB, names.job_doc(parts[0])) if named and parts[0] != ".." else None
     if named is None or job is None:
         return None
     position = int(named["position"])
@@ -97,17 +113,18 @@ def _found(world: World, path: Path) -> tuple[LeaseLocation, Document, Document]
     if unit is None or names.unit_name(unit.position, unit.key) != named["unit"]:
         return None
     place = LeaseLocation.of_unit(world, job, unit)
-    lease, there, admin = place.read(LEASE), identify(path), git_dir_of(path)
+    lease, there, admin = place.lease(), identify(path), git_dir_of(path)
     if lease is None or there is None or admin is None or path_of(lease) == path:
         return None
     if admin.parent != Path(os.path.realpath(world.repository.common_dir / "worktrees")):
         return None
-    later = {key: value for key, value in lease.items() if key not in ("outcome", "leftOut")}
-    own = {"attempt": int(named["attempt"] or 1), "state": "closed"}
-    return place, {**placed(later, path, admin, there), **own}, job
+    later = placed(lease, path, admin, there)
+    later.pop("outcome", None)
+    later.pop("leftOut", None)
+    return place, {**later, "attempt": int(named["attempt"] or 1), "state": "closed"}, job
 
 
-def _cleared(place: LeaseLocation, lease: Document) -> Document:
+def _cleared(place: LeaseLocation, lease: Lease) -> Pruning:
     path = path_of(lease)
     try:
         with place.locked(wait=0):
@@ -116,20 +133,37 @@ def _cleared(place: LeaseLocation, lease: Document) -> Document:
             delete(worktrees(place.world).let_go(path))
     except KtxError as error:
         return {"kept": error.message[:8000]}
-    return {"pruned": True, **({"atticRef": kept} if kept else {}), **_ignored(work)}
+    pruned: Pruning = {"pruned": True}
+    pruned |= {"atticRef": kept} if kept else {}
+    pruned |= {"ignored": _account(work.ignored)} if work is not None and work.ignored else {}
+    return pruned
+
+
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    from ktxkit.base.documents import Lease, LeaseOutcome, PathAccount, Sentinel, SentinelOutcome
+
+    class ClosedFacts(TypedDict, total=False):
+        """What the closing adds to a lease beside its outcome."""
+
+        atticRef: str
+        branchKept: bool
+        leftOut: PathAccount
+        ignored: PathAccount
 
 
 INTERRUPTED = "the job was interrupted"  # why a worktree is kept that nothing went wrong in
 WOULD_LOSE = "closing would lose"
 SAMPLE = 20  # names of an account that a lease shows
-SAME = ("jobId", "unitKey", "position", "attempt", "base", "path", "pathB64", "branch")
+SAME: Final = ("jobId", "unitKey", "position", "pathB64", "branch")
 
 
-def close(place: LeaseLocation, outcome: str, *, discard: bool = False, reason: str = "") -> Document:
+def close(place: LeaseLocation, outcome: LeaseOutcome, *, discard: bool = False, reason: str = "") -> Lease:
     """End the lease of a place; returns it as it is now. Closing again with the same outcome changes nothing."""
     with place.locked():
         recover_opening(place)
-        lease = place.read(LEASE)
+        lease = place.lease()
         if lease is None:
             raise CannotRun(f"{place.name} has no worktree", hint="open it with worktree-open")
         if lease["state"] == "closed":
@@ -143,10 +177,12 @@ def close(place: LeaseLocation, outcome: str, *, discard: bool = False, reason: 
         if lease["mode"] == "in-place":
             return closed(place, lease, outcome)
         must_be_ours(place.world, lease)
-        return _keep(place, lease, outcome, reason) if outcome in KEPT else _remove(place, lease, outcome, discard)
+        if outcome == "conflict" or outcome == "crash":
+            return _keep(place, lease, outcome, reason)
+        return _remove(place, lease, outcome, discard)
 
 
-def _remove(place: LeaseLocation, lease: Document, outcome: str, discard: bool) -> Document:
+def _remove(place: LeaseLocation, lease: Lease, outcome: LeaseOutcome, discard: bool) -> Lease:
     path, work = path_of(lease), None
     found = presence(place.world, lease, path)
     if found.present and not found.same:
@@ -164,18 +200,13 @@ def _remove(place: LeaseLocation, lease: Document, outcome: str, discard: bool) 
     return remove(place, lease, outcome, discard=discard, work=work)
 
 
-def _account(paths: Sequence[bytes]) -> Document:
+def _account(paths: Sequence[bytes]) -> PathAccount:
     return {"count": len(paths), "sample": [path_fields(name) for name in paths[:SAMPLE]]}
 
 
-def _ignored(work: HeldWork | None) -> Document:
-    """What goes with a checkout and is kept nowhere, counted and named."""
-    return {"ignored": _account(work.ignored)} if work is not None and work.ignored else {}
-
-
-def _was_interrupted(place: LeaseLocation, lease: Document) -> bool:
+def _was_interrupted(place: LeaseLocation, lease: Lease) -> bool:
     """Whether a closed worktree is kept for an interruption only: who resumes the job needs it, nobody after that."""
-    sentinel = place.read(SENTINEL)
+    sentinel = place.read(kinds.SENTINEL)
     if sentinel is None or sentinel.get("reason") != INTERRUPTED:
         return False
     return bool(sentinel.get("attempt") == lease["attempt"] and lease.get("outcome") in KEPT)
@@ -190,7 +221,7 @@ def _must_be_left(path: Path) -> None:
         raise Refused(f"processes stand in it: {shown}", where=str(path), hint="end them, then close again")
 
 
-def _must_not_be_held(place: LeaseLocation, lease: Document) -> None:
+def _must_not_be_held(place: LeaseLocation, lease: Lease) -> None:
     """What was written after the attempt's end is looked at, and kept, before anything goes."""
     if "observer" not in lease and not place.world.store.exists(names.observer_journal(lease)):
         return  # nobody watched
@@ -203,8 +234,8 @@ def _must_not_be_held(place: LeaseLocation, lease: Document) -> None:
 
 
 def remove(
-    place: LeaseLocation, lease: Document, outcome: str, *, discard: bool, work: HeldWork | None = None
-) -> Document:
+    place: LeaseLocation, lease: Lease, outcome: LeaseOutcome, *, discard: bool, work: HeldWork | None = None
+) -> Lease:
     """Remove checkout, registration and a branch that was made for it; work that is nowhere else is kept at the attic.
 
     A branch with commits of its own stays, unless `discard` is given. `work`: what was just read of the checkout. The
@@ -214,13 +245,15 @@ def remove(
     work = work or (work_in(place, lease, path) if identify(path) is not None else None)
     kept = to_attic(place, lease, path, branch_goes=discard, work=work)
     trash = made.let_go(path)
-    branch = {"branchKept": True} if _branch_stays(place, lease, discard=discard) else {}
-    done = closed(place, lease, outcome, **({"atticRef": kept} if kept else {}), **branch, **_ignored(work))
+    facts: ClosedFacts = {"atticRef": kept} if kept else {}
+    facts |= {"branchKept": True} if _branch_stays(place, lease, discard=discard) else {}
+    facts |= {"ignored": _account(work.ignored)} if work is not None and work.ignored else {}
+    done = closed(place, lease, outcome, **facts)
     delete(trash)
     return done
 
 
-def _branch_stays(place: LeaseLocation, lease: Document, *, discard: bool) -> bool:
+def _branch_stays(place: LeaseLocation, lease: Lease, *, discard: bool) -> bool:
     """Delete the branch that was made for the worktree; True where it stays for the commits that are only there."""
     ref, git = lease.get("branch", ""), worktrees(place.world).git  # the world may stand in what just went
     tip = git.resolve(ref) if lease.get("createdBranch") else None
@@ -233,42 +266,47 @@ def _branch_stays(place: LeaseLocation, lease: Document, *, discard: bool) -> bo
     return not worktrees(place.world).delete_branch(ref, tip)
 
 
-def _keep(place: LeaseLocation, lease: Document, outcome: str, reason: str) -> Document:
+def _keep(place: LeaseLocation, lease: Lease, outcome: SentinelOutcome, reason: str) -> Lease:
     path = path_of(lease)
     there = place.world.git.at(path) if identify(path) is not None else None
     head = there.resolve("HEAD") if there is not None else None
-    sentinel: Document = {
+    sentinel: Sentinel = {
         "schemaVersion": SCHEMA_VERSION,
-        "kind": SENTINEL,
+        "kind": "sentinel",
         "outcome": outcome,
         "at": timestamp(place.world.clock.now()),
-        **{key: lease[key] for key in SAME if key in lease},
-        **({"head": head} if head else {}),
-        **({"reason": reason[:8000]} if reason else {}),
+        "attempt": lease["attempt"],
+        "base": lease["base"],
+        "path": lease["path"],
     }
-    place.write(SENTINEL, sentinel)
+    for key in SAME:
+        if key in lease:
+            sentinel[key] = lease[key]
+    sentinel |= {"head": head} if head else {}
+    sentinel |= {"reason": reason[:8000]} if reason else {}
+    place.write(kinds.SENTINEL, sentinel)
     return closed(place, lease, outcome)
 
 
-def closed(place: LeaseLocation, lease: Document, outcome: str, **facts: Any) -> Document:
+def closed(place: LeaseLocation, lease: Lease, outcome: LeaseOutcome, **facts: Unpack[ClosedFacts]) -> Lease:
     """Write the lease as closed; returns it."""
     now = timestamp(place.world.clock.now())
-    done = {**lease, **facts, "state": "closed", "outcome": outcome, "closedAt": now}
-    place.write(LEASE, done)
+    done: Lease = {**lease, **facts, "state": "closed", "outcome": outcome, "closedAt": now}
+    place.write(kinds.LEASE, done)
     return done
 
 
 def open_unit(
     world: World,
-    job: Document,
+    job: Job,
     unit: Unit,
     *,
     base: str,
-    policy: Mapping[str, Any] = {},
+    policy: LeasePolicy | None = None,
     copy: Sequence[str] = (),
     sparse: Sequence[str] = (),
     owned: bool = True,
-) -> Document:
+) -> Lease:
     """Open the unit's worktree, detached at `base`, no branch; returns its lease. An open one is handed out again.
 
     It lies in the store, wherever the world stands. `owned`: the lease ends with this process; where that is proven
@@ -278,7 +316,7 @@ def open_unit(
     place = LeaseLocation.of_unit(world, job, unit)
     with place.locked():
         recover_opening(place)
-        old = place.read(LEASE)
+        old = place.lease()
         usual = world.writable_store.path(names.worktree_dir(job["jobId"], unit.position, unit.key))
         what = decide_open(old, presence(world, old, usual), base)
         if what is Open.REUSE:
@@ -293,17 +331,18 @@ def open_unit(
         return make(place, Wanted(path, "unit", base, facts, copy=copy, sparse=sparse), old)
 
 
-def _facts(job: Document, unit: Unit, policy: Mapping[str, Any]) -> Document:
-    return {
+def _facts(job: Job, unit: Unit, policy: LeasePolicy | None) -> LeaseHolder:
+    facts: LeaseHolder = {
         "jobId": job["jobId"],
         "unitKey": unit.key,
         "position": unit.position,
         "target": job["target"],
-        **({"policy": dict(policy), "policyDigest": digest_of(dict(policy))} if policy else {}),
     }
+    facts |= {"policy": policy, "policyDigest": digest_of(policy)} if policy else {}
+    return facts
 
 
-def make_way(place: LeaseLocation, what: Open, old: Document | None, usual: Path) -> Path:
+def make_way(place: LeaseLocation, what: Open, old: Lease | None, usual: Path) -> Path:
     """Free the path for a new worktree, or refuse; returns where it goes. The lock is held."""
     path = path_of(old) if old is not None else usual
     if old is not None and what is not Open.BESIDE:
@@ -332,13 +371,13 @@ def free_path(usual: Path, attempt: int) -> Path:
 
 
 def close_unit(
-    world: World, job: Document, unit: Unit, outcome: str, *, discard: bool = False, reason: str = ""
-) -> Document:
+    world: World, job: Job, unit: Unit, outcome: LeaseOutcome, *, discard: bool = False, reason: str = ""
+) -> Lease:
     """End the unit's lease; returns it as it is now. `success` and `empty` remove the checkout, the others keep it.
 
     Raises Refused where removing would lose work and `discard` is not given; with it the work goes to the attic first.
     """
     place = LeaseLocation.of_unit(world, job, unit)
-    if place.read(LEASE) is None:
+    if place.lease() is None:
         raise CannotRun(f"unit {unit.key!r} of {job['jobId']} has no worktree", hint="open it with worktree-open")
     return close(place, outcome, discard=discard, reason=reason)

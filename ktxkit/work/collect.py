@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, CannotRun, Refused
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_bytes, path_fields
@@ -36,6 +37,22 @@ from ktxkit.work import selection
 from ktxkit.work.rules.job_file import PROJECT, plan_of
 from ktxkit.work.rules.policy import BREACHES_KEPT, Breach, Policy, TreeContents, collisions, judge, policy_digest
 
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from ktxkit.base.documents import JobFile, LeasePolicy, Patch, PatchOutcome, PatchTransport
+
+    class KeptChange(TypedDict, total=False):
+        """What a patch document says of how its change can be taken."""
+
+        commit: str
+        ref: str
+        transport: PatchTransport
+        transportReason: str
+        patchDigest: str
+        patchBytes: int
+
+
 SAMPLE = 20  # paths of an account that a document shows
 COLLISIONS_SHOWN = 100
 
@@ -53,7 +70,7 @@ class CollectedTree:
     tree: str
 
 
-def record(taken: CollectedTree, patch: Path, unchanged: Callable[[], None]) -> Document:
+def record(taken: CollectedTree, patch: Path, unchanged: Callable[[], None]) -> Patch:
     """The document, and before it the kept commit and the proven patch.
 
     `unchanged` raises Refused where the worktree changed meanwhile: nothing has a name or a ref before it was asked.
@@ -63,7 +80,8 @@ def record(taken: CollectedTree, patch: Path, unchanged: Callable[[], None]) -> 
     assert base_tree is not None, "the base is a commit"
     entries = merging.changes(neutral, base_tree, tree)
     merging.prefetch(neutral, blobs(entries))
-    document = _facts(taken, base_tree, "collected" if entries else "noop") | taken.chosen.account(SAMPLE)
+    facts = _facts(taken, base_tree, "collected" if entries else "noop")
+    document: Patch = {**facts, **taken.chosen.account(SAMPLE)}
     content = {e.new.oid: objects.content(e.new.oid) for e in entries if e.new.kind not in ("absent", "gitlink")}
     sizes = {e.old.oid: objects.size(e.old.oid) for e in entries if e.old.kind not in ("absent", "gitlink")}
     document["paths"] = documents(entries, sizes, content)
@@ -72,7 +90,7 @@ def record(taken: CollectedTree, patch: Path, unchanged: Callable[[], None]) -> 
         document["collisions"] = [
             {**path_fields(path), **path_fields(other, "other")} for path, other in clashes[:COLLISIONS_SHOWN]
         ]
-    document |= _handed_over(taken, entries, base_tree, patch, unchanged)
+    document = {**document, **_handed_over(taken, entries, base_tree, patch, unchanged)}
     size = document.get("patchBytes", 0)
     breaches = judge_entries(neutral, objects, entries, content, taken.request.policy, size, tree)
     if breaches:
@@ -81,29 +99,31 @@ def record(taken: CollectedTree, patch: Path, unchanged: Callable[[], None]) -> 
     return document
 
 
-def _facts(taken: CollectedTree, base_tree: str, outcome: str) -> Document:
+def _facts(taken: CollectedTree, base_tree: str, outcome: PatchOutcome) -> Patch:
     request = taken.request
-    return {
+    facts: Patch = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "patch",
-        **request.identity,
         "outcome": outcome,
         "objectFormat": taken.neutral.object_format,
         "base": request.base,
         "baseTree": base_tree,
         "tree": taken.tree,
         "head": taken.state.head,
-        **({"mergedFrom": taken.base} if taken.base != request.base else {}),
         "transport": "none",
         "uncommitted": not taken.state.status.clean,
         "policyDigest": policy_digest(request.policy),
         "collectedAt": timestamp(taken.world.clock.now()),
+        "paths": [],
     }
+    facts = {**facts, **request.identity}
+    facts |= {"mergedFrom": taken.base} if taken.base != request.base else {}
+    return facts
 
 
 def _handed_over(
     taken: CollectedTree, entries: Sequence[Entry], base_tree: str, patch: Path, unchanged: Callable[[], None]
-) -> Document:
+) -> KeptChange:
     """The commit kept at its ref, then the patch file, proved by a round trip; nothing for an empty change.
 
     Objects only, where no patch can carry it.
@@ -111,22 +131,24 @@ def _handed_over(
     if not entries:
         unchanged()
         return {}
-    told = _commit(taken)
+    kept = _commit(taken)
 
     def keep() -> None:
         unchanged()
-        _keep(taken, told["commit"], entries)
+        _keep(taken, kept["commit"], entries)
 
     limit = taken.world.limits.patch_bytes
     try:
         digest, size = merging.write_patch(taken.neutral, base_tree, taken.tree, patch, limit, entries, keep)
     except merging.NoPatchError as error:
         keep()
-        return {**told, "transport": "objects", "transportReason": str(error)}
-    return {**told, "transport": "patch", "patchDigest": digest, "patchBytes": size}
+        kept |= {"transport": "objects", "transportReason": str(error)}
+        return kept
+    kept |= {"transport": "patch", "patchDigest": digest, "patchBytes": size}
+    return kept
 
 
-def _commit(taken: CollectedTree) -> Document:
+def _commit(taken: CollectedTree) -> KeptChange:
     """The unit's commit; without a ref it is only an object."""
     request = taken.request
     seconds = int(taken.world.clock.now().timestamp())
@@ -193,6 +215,23 @@ def _siblings(objects: Objects, tree: str, entries: Iterable[Entry]) -> dict[byt
     return found
 
 
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from ktxkit.base.documents import Patch
+
+    class UnitIdentity(TypedDict, total=False):
+        """Whose change it is; empty outside of a job."""
+
+        jobId: str
+        unitKey: str
+        position: int
+        generation: int
+        attempt: int
+        fence: int
+
+    from ktxkit.base.documents import Job, Lease
+
 CONTRACT = "patch"
 
 
@@ -206,13 +245,13 @@ class Request:
     policy: Mapping[str, Any] = field(default_factory=dict)
     integration: str = ""
     copied: Sequence[str] = ()
-    identity: Mapping[str, Any] = field(default_factory=dict)
+    identity: UnitIdentity = field(default_factory=lambda: cast("UnitIdentity", {}))
     ref: str = ""
     paths: CandidatePathPolicy | None = None  # of a lease: what could become source was said when it was opened
     plain: bool = False  # a unit's: neither the user's line-end settings nor a global ignore file decide what is taken
 
 
-def collect_unit(world: World, job: Document, unit: jobs.Unit, *, include_uncommitted: bool = True) -> Document:
+def collect_unit(world: World, job: Job, unit: jobs.Unit, *, include_uncommitted: bool = True) -> Patch:
     """The unit's patch document, written with its patch. Raises Refused where the child is not in a state to be taken.
 
     The unit's commit is kept at its ref before the documents are written.
@@ -228,7 +267,7 @@ def collect_unit(world: World, job: Document, unit: jobs.Unit, *, include_uncomm
         spent = (world.clock.monotonic() - began) * 1000
         trace.emit("collect", "work_unit_patch_failed", {}, level="error", duration_ms=spent, error=error)
         raise
-    world.writable_store.write(CONTRACT, names.unit_doc(*place, "patch"), document)
+    world.writable_store.write(kinds.PATCH, names.unit_doc(*place, "patch"), document)
     told = {
         "outcome": document["outcome"],
         "paths": [item["path"] for item in document["paths"]],
@@ -241,25 +280,25 @@ def collect_unit(world: World, job: Document, unit: jobs.Unit, *, include_uncomm
     return document
 
 
-_POLICIES: dict[str, dict[str, Document]] = {}  # of the last job file, by its digest
+_POLICIES: dict[str, dict[str, LeasePolicy]] = {}  # of the last job file, by its digest
 
 
-def _policies(digest: str, document: Document) -> dict[str, Document]:
+def _policies(digest: str, document: JobFile) -> dict[str, LeasePolicy]:
     """The policy of each unit of a job file; what is projected is judged by the final gates."""
     if digest not in _POLICIES:
         plan = plan_of(document)
         _POLICIES.clear()
-        own: dict[str, Document] = {PROJECT: {}} if plan.project else {}
-        _POLICIES[digest] = own | {unit.key: dict(unit.policy) for unit in plan.units}
+        own: dict[str, LeasePolicy] = {PROJECT: {}} if plan.project else {}
+        _POLICIES[digest] = own | {unit.key: unit.policy for unit in plan.units}
     return _POLICIES[digest]
 
 
-def policy_of(world: World, job: Document, unit: jobs.Unit, lease: Document | None) -> Document:
+def policy_of(world: World, job: Job, unit: jobs.Unit, lease: Lease | None) -> LeasePolicy:
     """What a unit may do: by the job file, where the job has one and the unit is in it, else by its lease.
 
     Raises BrokenContract where the lease, which the unit can write, says otherwise.
     """
-    said: Document = lease.get("policy", {}) if lease is not None else {}
+    said: LeasePolicy = lease.get("policy", {}) if lease is not None else {}
     document = jobs.file_of(world, job)
     policy = None if document is None else _policies(job["jobFileDigest"], document).get(unit.key)
     if policy is None:
@@ -273,14 +312,11 @@ def policy_of(world: World, job: Document, unit: jobs.Unit, lease: Document | No
     return policy
 
 
-def request_of(
-    world: World, job: Document, unit: jobs.Unit, lease: Document, *, require_clean: bool = False
-) -> Request:
+def request_of(world: World, job: Job, unit: jobs.Unit, lease: Lease, *, require_clean: bool = False) -> Request:
     """What to collect of a unit, by its lease."""
     top = Path(path_bytes(lease).decode("utf-8", "surrogateescape"))
     branch = lease.get("branch")
     full = branch if not branch or branch.startswith("refs/") else f"refs/heads/{branch}"
-    identity: Document = {key: lease[key] for key in ("generation", "attempt", "fence") if key in lease}
     return Request(
         top=top,
         base=lease["base"],
@@ -288,14 +324,21 @@ def request_of(
         policy=policy_of(world, job, unit, lease),
         integration=job["integrationRef"],
         copied=lease.get("copied", ()),
-        identity={"jobId": job["jobId"], "unitKey": unit.key, "position": unit.position, **identity},
+        identity={
+            "jobId": job["jobId"],
+            "unitKey": unit.key,
+            "position": unit.position,
+            "generation": lease["generation"],
+            "attempt": lease["attempt"],
+            "fence": lease["fence"],
+        },
         ref=names.unit_ref(job["jobId"], unit.position, unit.key),
         paths=of_lease(world, lease),
         plain=lease["mode"] == "unit",
     )
 
 
-def collect(world: World, request: Request, patch: Path) -> Document:
+def collect(world: World, request: Request, patch: Path) -> Patch:
     """Take the change and write its patch; returns the document, which the caller writes.
 
     The second look, which tells whether the worktree changed meanwhile, goes on beside the making of patch and proof;

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ktxkit.base import files
+from ktxkit.base import files, kinds
 from ktxkit.base.errors import BrokenContract
 from ktxkit.base.rules.digests import digest, digest_of
 from ktxkit.base.rules.text import printable
@@ -219,7 +219,7 @@ class Fingerprinter:
         return {(core.DOCUMENT, name): ":".join(known.values())} if known else {}
 
     def _lease(self, path: Path) -> dict[str, str]:
-        document = self.store.read("lease", os.path.relpath(path, self.store.root))
+        document = self.store.read(kinds.LEASE, os.path.relpath(path, self.store.root))
         return {"lease": digest_of({key: value for key, value in document.items() if key not in MOVES})}
 
     def _sibling(self, unit: str, path: Path) -> Facts:

@@ -18,12 +18,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, CannotRun, Refused
-from ktxkit.base.rules.text import path_fields
+from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.git import merging, stale
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
@@ -37,6 +38,44 @@ from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.collect import policy_of
 from ktxkit.work.report import naming_what_moved
 from ktxkit.work.verification import Check
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Intent, Job, Patch, PathEntry, Receipt, VerificationRun
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Literal, NotRequired, TypedDict
+
+    from ktxkit.base.documents import (
+        Intent,
+        PathBreach,
+        PathConflict,
+        PathEntry,
+        PrunedReference,
+        Receipt,
+        ReceiptFollowed,
+        ReceiptGates,
+        VerificationRun,
+    )
+
+    class HandedOver(TypedDict, total=False):
+        """How a unit's change came."""
+
+        patchDigest: str
+        transport: Literal["objects"]
+
+    class JudgedFacts(TypedDict):
+        """What a receipt says of what was judged."""
+
+        conflicts: list[PathConflict]
+        findings: list[Mapping[str, Any]]
+        breaches: NotRequired[list[PathBreach]]
+        gates: NotRequired[ReceiptGates]
+        pruned: NotRequired[list[PrunedReference]]
+        followed: NotRequired[list[ReceiptFollowed]]
+
+    from ktxkit.base.documents import Job, Patch
 
 MESSAGE_LIMIT = 1024  # bytes of a commit message that a user gives
 KEPT = 10_000  # conflicts, breaches or findings in one receipt
@@ -60,11 +99,11 @@ class Application:
     """One application under way."""
 
     world: World
-    job: Document
+    job: Job
     unit: jobs.Unit
     held: HeldBranch
     options: ApplyOptions
-    patch: Document
+    patch: Patch
     before: str
     began: float
     attempt: int
@@ -99,10 +138,9 @@ def message_of(step: Application) -> str:
     return f"{lead}\n\nKtx-Job: {step.job['jobId']}\nKtx-Unit: {step.unit.key}\n{patch}"
 
 
-def intent_of(step: Application) -> Document:
+def intent_of(step: Application) -> Intent:
     """The document that says this application has begun."""
-    digest = step.patch.get("patchDigest")
-    return {
+    intent: Intent = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "intent",
         "step": "apply",
@@ -114,13 +152,16 @@ def intent_of(step: Application) -> Document:
         "at": timestamp(step.world.clock.now()),
         "ref": step.job["integrationRef"],
         "before": step.before,
-        **({"patchDigest": digest} if digest else {}),
     }
+    digest = step.patch.get("patchDigest")
+    intent |= {"patchDigest": digest} if digest else {}
+    return intent
 
 
-def receipt_of(step: Application, judged: CandidateVerdict, run: Document | None = None) -> Document:
+def receipt_of(step: Application, judged: CandidateVerdict, run: VerificationRun | None = None) -> Receipt:
     """The document that says this application is done, without a commit."""
-    made: Document = {
+    assert judged.outcome != "candidate", "it was decided"
+    receipt: Receipt = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "receipt",
         "jobId": step.job["jobId"],
@@ -133,30 +174,32 @@ def receipt_of(step: Application, judged: CandidateVerdict, run: Document | None
         "before": step.before,
         "patchTree": step.patch["tree"],
         "nonce": step.held.nonce,
-        **facts_of(judged),
+        "conflicts": [],
+        "findings": [],
         "paths": [path_fields(entry.path) for entry in judged.entries] or paths_of(step.patch),
-        **transport_of(step.patch),
-        **({"verification": run} if run else {}),
-        **({"message": verification.why_not(run)} if run and judged.outcome == "verification_failed" else {}),
         "durationMs": round((step.world.clock.monotonic() - step.began) * 1000, 3),
     }
+    receipt = {**receipt, **facts_of(judged), **transport_of(step.patch)}
+    receipt |= {"verification": run} if run else {}
+    receipt |= {"message": verification.why_not(run)} if run and judged.outcome == "verification_failed" else {}
+    return receipt
+
+
+def paths_of(patch: Patch) -> list[PathEntry]:
+    """The paths that a patch document names, for a receipt."""
+    return [path_fields(path_bytes(item)) for item in patch["paths"]]
+
+
+def transport_of(patch: Patch) -> HandedOver:
+    """How the change came: the patch's digest, or that objects had to do."""
+    made: HandedOver = {"patchDigest": patch["patchDigest"]} if "patchDigest" in patch else {}
+    made |= {"transport": "objects"} if patch["transport"] == "objects" else {}
     return made
 
 
-def paths_of(patch: Document) -> list[Document]:
-    """The paths that a patch document names, for a receipt."""
-    return [{key: item[key] for key in ("path", "pathB64") if key in item} for item in patch["paths"]]
-
-
-def transport_of(patch: Document) -> Document:
-    """How the change came: the patch's digest, or that objects had to do."""
-    made = {"patchDigest": patch["patchDigest"]} if "patchDigest" in patch else {}
-    return made | ({"transport": "objects"} if patch["transport"] == "objects" else {})
-
-
-def facts_of(judged: CandidateVerdict) -> Document:
+def facts_of(judged: CandidateVerdict) -> JudgedFacts:
     """Conflicts, findings, breaches and what was looked at, as a receipt has them."""
-    made: Document = {
+    made: JudgedFacts = {
         "conflicts": [clash.document() for clash in judged.conflicts[:KEPT]],
         "findings": list(judged.findings[:KEPT]),
     }
@@ -173,7 +216,9 @@ def facts_of(judged: CandidateVerdict) -> Document:
     return made
 
 
-def blamed(world: World, held: HeldBranch, check: Check, without: tuple[str, str], now: tuple[str, str]) -> Document:
+def blamed(
+    world: World, held: HeldBranch, check: Check, without: tuple[str, str], now: tuple[str, str]
+) -> VerificationRun:
     """The account of a failure that is proven the change's. `without` and `now`: commit and tree, without it and with.
 
     Raises Refused where the gate fails without the change, or passes this time.
@@ -213,8 +258,8 @@ PATHS_SHOWN = 1000  # paths in one trace event
 
 
 def apply_unit(
-    world: World, job: Document, unit: jobs.Unit, *, verify: Sequence[str] = (), options: ApplyOptions | None = None
-) -> Document:
+    world: World, job: Job, unit: jobs.Unit, *, verify: Sequence[str] = (), options: ApplyOptions | None = None
+) -> Receipt:
     """Apply the unit's collected patch; returns the receipt, whose `outcome` says how it ended.
 
     A unit that is integrated already has its receipt returned. Raises Refused for a failed precondition, Blocked where
@@ -227,7 +272,7 @@ def apply_unit(
         return _apply(world, job, unit, held, options)
 
 
-def _apply(world: World, job: Document, unit: jobs.Unit, held: HeldBranch, options: ApplyOptions) -> Document:
+def _apply(world: World, job: Job, unit: jobs.Unit, held: HeldBranch, options: ApplyOptions) -> Receipt:
     held.note(phase="preflight")
     step = begin(world, job, unit, held, options)
     if not isinstance(step, Application):
@@ -251,15 +296,13 @@ def naming(step: Application) -> AbstractContextManager[None]:
     return naming_what_moved(step.world, step.held, step.doc("intent"), f"unit {step.unit.key} is integrated", again)
 
 
-def begin(
-    world: World, job: Document, unit: jobs.Unit, held: HeldBranch, options: ApplyOptions
-) -> Application | Document:
+def begin(world: World, job: Job, unit: jobs.Unit, held: HeldBranch, options: ApplyOptions) -> Application | Receipt:
     """The step of a unit whose preconditions hold; its receipt where it is integrated already. Raises Refused."""
     place = (job["jobId"], unit.position, unit.key)
-    patch = world.store.read_optional("patch", names.unit_doc(*place, "patch"))
+    patch = world.store.read_optional(kinds.PATCH, names.unit_doc(*place, "patch"))
     if patch is None:
         raise Refused(f"unit {unit.key} has no collected patch", hint="patch-collect --unit comes first")
-    old = world.store.read_optional("receipt", names.unit_doc(*place, "receipt"))
+    old = world.store.read_optional(kinds.RECEIPT, names.unit_doc(*place, "receipt"))
     if old is not None and old["outcome"] in DONE:
         return _same_receipt(old, patch, unit)
     jobs.require_not_landed(world, job)
@@ -278,7 +321,7 @@ def announce(step: Application) -> None:
     step.trace.emit("integration", "patch_apply_started", facts)
 
 
-def tell(step: Application, receipt: Document) -> None:
+def tell(step: Application, receipt: Receipt) -> None:
     """The trace says how it ended: paths, and why."""
     facts = {
         "outcome": receipt["outcome"],
@@ -295,11 +338,11 @@ def tell(step: Application, receipt: Document) -> None:
     step.trace.emit("integration", name, facts, level="info", duration_ms=receipt["durationMs"])
 
 
-def _told(paths: Sequence[Document]) -> list[str]:
+def _told(paths: Sequence[PathEntry]) -> list[str]:
     return [item["path"] for item in paths[:PATHS_SHOWN]]
 
 
-def _same_receipt(old: Document, patch: Document, unit: jobs.Unit) -> Document:
+def _same_receipt(old: Receipt, patch: Patch, unit: jobs.Unit) -> Receipt:
     if old.get("patchTree") == patch["tree"] and old.get("patchDigest") == patch.get("patchDigest"):
         return old
     raise Refused(
@@ -308,7 +351,7 @@ def _same_receipt(old: Document, patch: Document, unit: jobs.Unit) -> Document:
     )
 
 
-def _decided(step: Application, neutral: Neutral, objects: Objects) -> Document:
+def _decided(step: Application, neutral: Neutral, objects: Objects) -> Receipt:
     """Judge, and write what was decided."""
     start(step)
     if step.patch["outcome"] == "noop":
@@ -327,12 +370,12 @@ def _decided(step: Application, neutral: Neutral, objects: Objects) -> Document:
 def start(step: Application) -> None:
     """The intent, before anything else of the step."""
     step.held.begin("apply", step.doc("intent"))
-    step.world.writable_store.write("intent", step.doc("intent"), intent_of(step), durable=False)
+    step.world.writable_store.write(kinds.INTENT, step.doc("intent"), intent_of(step), durable=False)
 
 
 def offer_of(step: Application, neutral: Neutral) -> Offer:
     """What the unit hands over, proven. Raises BrokenContract (`invalid_patch`, `missing_base`)."""
-    lease = step.world.store.read_optional("lease", step.doc("lease"))
+    lease = step.world.store.read_optional(kinds.LEASE, step.doc("lease"))
     path = step.world.store.path(names.patch_file(*step.place))
     policy = policy_of(step.world, step.job, step.unit, lease)
     return candidate.offer_of(step.world, neutral, step.patch, path, policy)
@@ -378,7 +421,7 @@ def check_of(step: Application) -> verification.Check:
 
 def _verified(
     step: Application, neutral: Neutral, judged: CandidateVerdict, commit: str
-) -> tuple[CandidateVerdict, Document]:
+) -> tuple[CandidateVerdict, VerificationRun]:
     """The verify command's word on the candidate, in a checkout of it. Raises Refused where the gate is unknown."""
     check = check_of(step)
     with step.trace.timed("verification", "patch_verification", {"argv": list(check.argv)}) as told:
@@ -403,13 +446,14 @@ def require_unmoved(held: HeldBranch, ref: str, before: str) -> None:
         )
 
 
-def accept(step: Application, judged: CandidateVerdict, commit: str, run: Document | None) -> Document:
+def accept(step: Application, judged: CandidateVerdict, commit: str, run: VerificationRun | None) -> Receipt:
     """Journal the commit with its receipt-to-be, move the branch, write the receipt."""
     step.held.note(phase="committing")
     done = replace(judged, outcome="accepted")
-    receipt = receipt_of(step, done, run) | {"after": commit, "commit": commit, "tree": judged.tree}
-    intent = {**intent_of(step), "commit": commit, "prepared": receipt}
-    step.world.writable_store.write("intent", step.doc("intent"), intent)
+    receipt = receipt_of(step, done, run)
+    receipt |= {"after": commit, "commit": commit, "tree": judged.tree}
+    intent: Intent = {**intent_of(step), "commit": commit, "prepared": receipt}
+    step.world.writable_store.write(kinds.INTENT, step.doc("intent"), intent)
     move_ref(step.held, step.job["integrationRef"], commit, step.before)
     return close(step, receipt, commit)
 
@@ -435,14 +479,14 @@ def move_ref(held: HeldBranch, ref: str, new: str, old: str) -> None:
         )
 
 
-def close(step: Application, receipt: Document, head: str | None = None) -> Document:
+def close(step: Application, receipt: Receipt, head: str | None = None) -> Receipt:
     """The receipt, and with it the end of the step; the branch is at `head`."""
-    step.world.writable_store.write("receipt", step.doc("receipt"), receipt)
+    step.world.writable_store.write(kinds.RECEIPT, step.doc("receipt"), receipt)
     step.held.settle(head or step.before)
     return receipt
 
 
-def ensure_integration(world: World, job: Document, commit: str, *, kept_at: str = "") -> str:
+def ensure_integration(world: World, job: Job, commit: str, *, kept_at: str = "") -> str:
     """The integration head; the branch is made at `commit` where there is none. `kept_at`: a ref that keeps it too."""
     with recover.holding(world, job["integrationRef"], job) as held:
         head = recover.expected_head(world, job, held, start=commit, kept_at=kept_at)

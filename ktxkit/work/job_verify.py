@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, CannotRun, Refused
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import plural
@@ -18,6 +20,10 @@ from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import integrate, land, recover, verification
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Job, Verification, VerificationAccepted
+
 
 CONTRACT = "verification"
 SHOWN = 10  # unit keys in a message
@@ -32,7 +38,7 @@ class VerifyRequest:
     summary: str = ""
 
 
-def verify_job(world: World, job: Document, ask: VerifyRequest) -> Document:
+def verify_job(world: World, job: Job, ask: VerifyRequest) -> Verification:
     """Run the command on the integration head, under the lock; returns the receipt (contract `verification`).
 
     Raises Refused where a unit has no outcome yet, Blocked where the head is not what the receipts say or the command
@@ -54,24 +60,26 @@ def verify_job(world: World, job: Document, ask: VerifyRequest) -> Document:
         return made
 
 
-def accepted_units(world: World, job: Document) -> list[Document]:
+def accepted_units(world: World, job: Job) -> list[VerificationAccepted]:
     """Each accepted unit with its commit, in unit order."""
-    found = []
+    found: list[VerificationAccepted] = []
     for unit in jobs.units(job):
-        receipt = world.store.read_optional("receipt", names.unit_doc(job["jobId"], unit.position, unit.key, "receipt"))
+        receipt = world.store.read_optional(
+            kinds.RECEIPT, names.unit_doc(job["jobId"], unit.position, unit.key, "receipt")
+        )
         if receipt is not None and receipt["outcome"] == "accepted":
             found.append({"unitKey": unit.key, "position": unit.position, "commit": receipt["commit"]})
     return found
 
 
-def _require_terminal(world: World, job: Document) -> None:
+def _require_terminal(world: World, job: Job) -> None:
     """Every unit has its receipt, or its lease is closed, or the job itself has ended without it."""
     waiting = []
     for unit in jobs.units(job):
         place = (job["jobId"], unit.position, unit.key)
         if world.store.exists(names.unit_doc(*place, "receipt")):
             continue
-        lease = world.store.read_optional("lease", names.unit_doc(*place, "lease"))
+        lease = world.store.read_optional(kinds.LEASE, names.unit_doc(*place, "lease"))
         if (lease is None and job["state"] == "open") or (lease is not None and lease["state"] == "open"):
             waiting.append(unit.key)
     if waiting:
@@ -83,7 +91,7 @@ def _require_terminal(world: World, job: Document) -> None:
         )
 
 
-def _require_contained(held: HeldBranch, job: Document, head: str, accepted: Sequence[Document]) -> None:
+def _require_contained(held: HeldBranch, job: Job, head: str, accepted: Sequence[VerificationAccepted]) -> None:
     """The head is the last accepted commit, every accepted commit is in it, none twice and nothing else."""
     commits = [unit["commit"] for unit in accepted]
     there = held.git.run("rev-list", "--first-parent", f"{job['targetAtStart']}..{head}", "--").lines
@@ -98,10 +106,10 @@ def _require_contained(held: HeldBranch, job: Document, head: str, accepted: Seq
 
 
 def _attempt(
-    world: World, job: Document, held: HeldBranch, ask: VerifyRequest, head: str, accepted: Sequence[Document]
-) -> Document:
+    world: World, job: Job, held: HeldBranch, ask: VerifyRequest, head: str, accepted: Sequence[VerificationAccepted]
+) -> Verification:
     """The attempt, on the disk before anything runs; and the intent by which a dead one is found."""
-    attempt: Document = {
+    attempt: Verification = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "verification",
         "jobId": job["jobId"],
@@ -111,14 +119,14 @@ def _attempt(
         "integrationRef": job["integrationRef"],
         "head": head,
         "accepted": list(accepted),
-        **({"summary": ask.summary} if ask.summary else {}),
     }
+    attempt |= {"summary": ask.summary} if ask.summary else {}
     land.begin(world, job, held, head)
-    world.writable_store.write(CONTRACT, names.job_part(job["jobId"], CONTRACT), attempt)
+    world.writable_store.write(kinds.VERIFICATION, names.job_part(job["jobId"], "verification"), attempt)
     return attempt
 
 
-def _run(world: World, job: Document, held: HeldBranch, ask: VerifyRequest, attempt: Document) -> Document:
+def _run(world: World, job: Job, held: HeldBranch, ask: VerifyRequest, attempt: Verification) -> Verification:
     began = world.clock.monotonic()
     path = world.writable_store.path(names.integration_dir(job["jobId"]))
     check = verification.Check(ask.argv, ask.limit, path, names.job_dir(job["jobId"]))
@@ -126,7 +134,8 @@ def _run(world: World, job: Document, held: HeldBranch, ask: VerifyRequest, atte
     tree = held.git.text("rev-parse", "--verify", f"{head}^{{tree}}")
     run = verification.verify(world, held, check, head, tree)
     integrate.require_unmoved(held, job["integrationRef"], head)
-    made = attempt | {
+    made: Verification = {
+        **attempt,
         "state": "receipt",
         "completedAt": timestamp(world.clock.now()),
         "outcome": "done" if verification.passed(run) else "verification_failed",
@@ -134,6 +143,6 @@ def _run(world: World, job: Document, held: HeldBranch, ask: VerifyRequest, atte
         "durationMs": round((world.clock.monotonic() - began) * 1000, 3),
     }
     made["evidenceDigest"] = digest_of({key: value for key, value in made.items() if key != "durationMs"})
-    world.writable_store.write(CONTRACT, names.job_part(job["jobId"], CONTRACT), made)
+    world.writable_store.write(kinds.VERIFICATION, names.job_part(job["jobId"], "verification"), made)
     land.end(world, job, held, head)
     return made

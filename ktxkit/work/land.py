@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun, Conflict, Refused
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_fields, plural, printable
@@ -35,18 +36,23 @@ from ktxkit.work.report import naming_what_moved, no_longer_in
 from ktxkit.work.rules.job_file import JobCommand, plan_of
 from ktxkit.work.target import FreeCheckout
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Intent, Job, LandedUnit, LandingReceipt, LandingReceiptOutcome, VerificationRun
 
-def wanted(world: World, job: Document) -> JobCommand | None:
+
+def wanted(world: World, job: Job) -> JobCommand | None:
     """The verification of the job file; None where it has none, and for a job that was made by hand."""
     document = jobs.file_of(world, job)
     return plan_of(document).verify if document is not None else None
 
 
-def on_record(world: World, job: Document, step: JobCommand, tree: str) -> Document | None:
+def on_record(world: World, job: Job, step: JobCommand, tree: str) -> VerificationRun | None:
     """The pass of the command on exactly this tree that a unit's receipt has; the last unit's is looked at first."""
     command = digest_of(list(step.argv))
     for unit in reversed(jobs.units(job)):
-        receipt = world.store.read_optional("receipt", names.unit_doc(job["jobId"], unit.position, unit.key, "receipt"))
+        receipt = world.store.read_optional(
+            kinds.RECEIPT, names.unit_doc(job["jobId"], unit.position, unit.key, "receipt")
+        )
         run = receipt.get("verification") if receipt is not None else None
         if run is None or (run["tree"], run.get("commandDigest")) != (tree, command):
             continue
@@ -61,14 +67,14 @@ Tree = tuple[str, str]  # a commit, and its tree
 
 def prove(
     world: World,
-    job: Document,
+    job: Job,
     inner: HeldBranch,
     step: JobCommand,
     at: Tree,
     *,
     said: Tree = LANDS,
     without: Tree | None = None,
-) -> Document:
+) -> VerificationRun:
     """Run the command on a commit whose tree is to land; returns its account.
 
     `inner`: the job's own branch is held; its checkout of candidates is where it runs. `said`: what the commit is, and
@@ -99,11 +105,11 @@ def prove(
     return run
 
 
-def begin(world: World, job: Document, held: HeldBranch, head: str) -> None:
+def begin(world: World, job: Job, held: HeldBranch, head: str) -> None:
     """The intent of a verification of the whole job, by which a dead one is found and its checkout healed."""
     place = names.job_part(job["jobId"], "verification-intent")
     held.begin("verify", place)
-    intent = {
+    intent: Intent = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "intent",
         "step": "verify",
@@ -113,16 +119,16 @@ def begin(world: World, job: Document, held: HeldBranch, head: str) -> None:
         "ref": job["integrationRef"],
         "before": head,
     }
-    world.writable_store.write("intent", place, intent)
+    world.writable_store.write(kinds.INTENT, place, intent)
 
 
-def end(world: World, job: Document, held: HeldBranch, head: str) -> None:
+def end(world: World, job: Job, held: HeldBranch, head: str) -> None:
     """It has its answer, and nothing of it is left."""
     world.writable_store.remove(names.job_part(job["jobId"], "verification-intent"))
     held.settle(head)
 
 
-def replay(world: World, job: Document, neutral: Neutral, onto: str, head: str) -> tuple[str, dict[str, str]]:
+def replay(world: World, job: Job, neutral: Neutral, onto: str, head: str) -> tuple[str, dict[str, str]]:
     """The tree of every accepted change on top of `onto`, and each unit's commit there.
 
     Raises Conflict, with the unit that no longer fits, where one is not accepted there; nothing was moved.
@@ -146,16 +152,18 @@ def replay(world: World, job: Document, neutral: Neutral, onto: str, head: str) 
     return tree, made
 
 
-def _owners(world: World, job: Document) -> dict[str, str]:
+def _owners(world: World, job: Job) -> dict[str, str]:
     found = {}
     for unit in jobs.units(job):
-        receipt = world.store.read_optional("receipt", names.unit_doc(job["jobId"], unit.position, unit.key, "receipt"))
+        receipt = world.store.read_optional(
+            kinds.RECEIPT, names.unit_doc(job["jobId"], unit.position, unit.key, "receipt")
+        )
         if receipt is not None and "commit" in receipt:
             found[receipt["commit"]] = unit.key
     return found
 
 
-def gate_options(world: World, job: Document) -> Mapping[str, Any]:
+def gate_options(world: World, job: Job) -> Mapping[str, Any]:
     """How the gates run for this job, by its job file; nothing for a job that was made by hand."""
     document = jobs.file_of(world, job)
     if document is None:
@@ -191,7 +199,6 @@ def _no_longer(key: str, judged: CandidateVerdict) -> Conflict:
     )
 
 
-CONTRACT = "landing"
 PATHS_KEPT = 100_000
 
 
@@ -201,7 +208,7 @@ class Landing:
     have; `replayed`: unit key to commit on a moved target."""
 
     world: World
-    job: Document
+    job: Job
     held: HeldBranch
     inner: HeldBranch
     message: str
@@ -213,7 +220,7 @@ class Landing:
     rebased: bool
 
 
-def land(world: World, job: Document, *, message: str = "", rebase: bool = False) -> Document:
+def land(world: World, job: Job, *, message: str = "", rebase: bool = False) -> LandingReceipt:
     """Squash what was accepted onto the target; returns the receipt of the landing.
 
     A job that has landed has its receipt returned where the target still has it, and lands again where it has not.
@@ -226,10 +233,10 @@ def land(world: World, job: Document, *, message: str = "", rebase: bool = False
         recover.holding(world, job["integrationRef"], job) as inner,
         recover.holding(world, job["target"], job) as held,
     ):
-        old = world.store.read_optional(CONTRACT, names.job_part(job["jobId"], CONTRACT))
+        old = world.store.read_optional(kinds.LANDING, names.job_part(job["jobId"], "landing"))
         if old is None:
             recover.settle_lost(world, held, job)
-            old = world.store.read_optional(CONTRACT, names.job_part(job["jobId"], CONTRACT))
+            old = world.store.read_optional(kinds.LANDING, names.job_part(job["jobId"], "landing"))
         gone = no_longer_in(world, job) if old is not None else ""
         if old is not None and not gone:
             recover.mark_landed(world, job, old)
@@ -248,24 +255,24 @@ def land(world: World, job: Document, *, message: str = "", rebase: bool = False
         return made
 
 
-def _put_by(world: World, job: Document, old: Document) -> None:
+def _put_by(world: World, job: Job, old: LandingReceipt) -> None:
     """Keep the record of a landing that the target lost, under a number of its own, before another one follows."""
     number = 1
     while world.store.exists(place := names.job_part(job["jobId"], f"landing-{number}")):
-        if world.store.read_optional(CONTRACT, place) == old:
+        if world.store.read_optional(kinds.LANDING, place) == old:
             return
         number += 1
-    world.writable_store.write(CONTRACT, place, old)
+    world.writable_store.write(kinds.LANDING, place, old)
 
 
-def units_in(landing: Document) -> set[str]:
+def units_in(landing: LandingReceipt) -> set[str]:
     """Keys of the units that a landing has, or that had nothing to add."""
     return {unit["unitKey"] for unit in landing["units"] if unit["outcome"] in integrate.DONE}
 
 
-def _require_not_failed(world: World, job: Document, head: str) -> None:
+def _require_not_failed(world: World, job: Job, head: str) -> None:
     """Raises Conflict where the last verification of the whole job failed on exactly this head."""
-    found = world.store.read_optional("verification", names.job_part(job["jobId"], "verification"))
+    found = world.store.read_optional(kinds.VERIFICATION, names.job_part(job["jobId"], "verification"))
     if found is not None and found["head"] == head and found.get("outcome") == "verification_failed":
         raise Conflict(
             f"job-verify failed on {head[:12]}, which is what would land",
@@ -284,15 +291,8 @@ def _check(message: str) -> None:
 
 
 def _land(
-    world: World,
-    job: Document,
-    both: tuple[HeldBranch, HeldBranch],
-    message: str,
-    head: str,
-    began: float,
-    *,
-    rebase: bool,
-) -> Document:
+    world: World, job: Job, both: tuple[HeldBranch, HeldBranch], message: str, head: str, began: float, *, rebase: bool
+) -> LandingReceipt:
     held, inner = both
     before = held.git.resolve(job["target"])
     if before is None:
@@ -314,7 +314,7 @@ def _land(
         return _moved(landing, neutral)
 
 
-def _moved(landing: Landing, neutral: Neutral) -> Document:
+def _moved(landing: Landing, neutral: Neutral) -> LandingReceipt:
     world, held, job = landing.world, landing.held, landing.job
     old_tree = neutral.tree_of(landing.before)
     assert old_tree is not None, "the target is a commit"
@@ -335,11 +335,14 @@ def _moved(landing: Landing, neutral: Neutral) -> Document:
     body = f"{text}\n\nKtx-Job: {job['jobId']}\n"
     settings = target.settings_for_commits(world, git, ready)
     commit, signed = target.commit_for_user(world, neutral, landing.tree, landing.before, body, settings)
-    made = _document(landing, "done", entries) | {"commit": commit, "after": commit, "tree": landing.tree}
+    made = _document(landing, "done", entries)
+    made |= {"commit": commit, "after": commit, "tree": landing.tree, "signed": signed, "message": body}
     made |= {"verification": proof} if proof else {}
-    made |= {"signed": signed, "message": body, **(path_fields(bytes(top), "checkout") if top else {})}
+    if top:
+        made = {**made, **path_fields(bytes(top), "checkout")}
     held.begin("land", names.job_part(job["jobId"], "landing-intent"))
-    world.writable_store.write("intent", names.job_part(job["jobId"], "landing-intent"), _intent(landing, made, top))
+    intent = names.job_part(job["jobId"], "landing-intent")
+    world.writable_store.write(kinds.INTENT, intent, _intent(landing, made, top))
     if ready is not None:
         target.move_checkout(held, git, job["target"], landing.before, commit, entries, ready.status)
     else:
@@ -347,7 +350,7 @@ def _moved(landing: Landing, neutral: Neutral) -> Document:
     return _finish(landing, made)
 
 
-def _proven(landing: Landing, verify: JobCommand) -> Document:
+def _proven(landing: Landing, verify: JobCommand) -> VerificationRun:
     """The verification of what lands. Raises Conflict where it fails, Refused where the target moved meanwhile."""
     job = landing.job
     commit = list(landing.replayed.values())[-1] if landing.rebased else landing.head
@@ -363,8 +366,8 @@ def _proven(landing: Landing, verify: JobCommand) -> Document:
     return run
 
 
-def _finish(landing: Landing, made: Document) -> Document:
-    landing.world.writable_store.write(CONTRACT, names.job_part(landing.job["jobId"], CONTRACT), made)
+def _finish(landing: Landing, made: LandingReceipt) -> LandingReceipt:
+    landing.world.writable_store.write(kinds.LANDING, names.job_part(landing.job["jobId"], "landing"), made)
     recover.mark_landed(landing.world, landing.job, made)
     landing.held.settle(made["after"])
     return made
@@ -379,20 +382,20 @@ def _outcomes(landing: Landing) -> list[tuple[str, str]]:
     return [(unit["unitKey"], unit["outcome"]) for unit in _units(landing)]
 
 
-def _units(landing: Landing) -> list[Document]:
-    job, found = landing.job, []
+def _units(landing: Landing) -> list[LandedUnit]:
+    job, found = landing.job, list["LandedUnit"]()
     for unit in jobs.units(job):
         place = names.unit_doc(job["jobId"], unit.position, unit.key, "receipt")
-        receipt = landing.world.store.read_optional("receipt", place)
+        receipt = landing.world.store.read_optional(kinds.RECEIPT, place)
         if receipt is not None:
-            made = {"unitKey": unit.key, "position": unit.position, "outcome": receipt["outcome"]}
-            commit = {"commit": receipt["commit"]} if "commit" in receipt else {}
-            again = {"replayed": landing.replayed[unit.key]} if unit.key in landing.replayed else {}
-            found.append({**made, **commit, **again})
+            made: LandedUnit = {"unitKey": unit.key, "position": unit.position, "outcome": receipt["outcome"]}
+            made |= {"commit": receipt["commit"]} if "commit" in receipt else {}
+            made |= {"replayed": landing.replayed[unit.key]} if unit.key in landing.replayed else {}
+            found.append(made)
     return found
 
 
-def _document(landing: Landing, outcome: str, entries: list[Entry]) -> Document:
+def _document(landing: Landing, outcome: LandingReceiptOutcome, entries: list[Entry]) -> LandingReceipt:
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "landing",
@@ -411,8 +414,8 @@ def _document(landing: Landing, outcome: str, entries: list[Entry]) -> Document:
     }
 
 
-def _intent(landing: Landing, made: Document, top: Path | None) -> Document:
-    return {
+def _intent(landing: Landing, made: LandingReceipt, top: Path | None) -> Intent:
+    intent: Intent = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "intent",
         "step": "land",
@@ -422,6 +425,6 @@ def _intent(landing: Landing, made: Document, top: Path | None) -> Document:
         "ref": landing.job["target"],
         "before": landing.before,
         "commit": made["commit"],
-        **(path_fields(bytes(top), "checkout") if top else {}),
         "prepared": made,
     }
+    return {**intent, **path_fields(bytes(top), "checkout")} if top else intent

@@ -15,21 +15,27 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from ktxkit.base import files
+from ktxkit.base import files, kinds
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.identity import identify
 from ktxkit.base.lock import nonce
 from ktxkit.base.removal import delete
-from ktxkit.base.rules.text import path_fields, printable
+from ktxkit.base.rules.text import path_b64, path_fields, path_text, printable
 from ktxkit.git.git import Git
-from ktxkit.store.leases import LEASE, OPENING, LeaseLocation, must_be_ours, path_of, worktrees
+from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of, placed, worktrees
 from ktxkit.store.path_policy import opening_facts
 from ktxkit.store.rules import names
 from ktxkit.store.store import ensure_ignored
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Lease, WorktreeMode, WorktreeOpening
+    from ktxkit.store.leases import LeaseHolder
+
 
 FICLONE = 0x40049409  # ioctl_ficlonerange(2)
 # "This file system, or this pair of files, cannot": copy the bytes then.
@@ -130,6 +136,7 @@ def _clone(source: int, goal: int) -> bool:
     return True
 
 
+FACTS: Final = ("jobId", "unitKey", "position", "target", "policy", "policyDigest", "owner")
 PASSED_ON = ("GIT_LFS_SKIP_SMUDGE",)  # what git's filters may see of the caller's git environment
 
 
@@ -138,16 +145,16 @@ class Wanted:
     """The worktree that is to be made."""
 
     path: Path
-    mode: str
+    mode: WorktreeMode
     base: str  # commit
-    facts: Document  # what else its lease says
+    facts: LeaseHolder  # what else its lease says
     branch: str = ""  # full ref that HEAD shall be; detached where empty
     creates: bool = False  # the branch is new
     copy: Sequence[str] = ()
     sparse: Sequence[str] = ()
 
 
-def make(place: LeaseLocation, wanted: Wanted, old: Document | None) -> Document:
+def make(place: LeaseLocation, wanted: Wanted, old: Lease | None) -> Lease:
     """Make the worktree; returns its lease, which is on the disk. A failure leaves nothing behind. The lock is held.
 
     Raises CannotRun, GitFailed, Refused. `old`: the lease before, whose attempt and fence this one follows.
@@ -155,27 +162,37 @@ def make(place: LeaseLocation, wanted: Wanted, old: Document | None) -> Document
     world, mark = place.world, nonce()
     ensure_ignored(world.writable_store, world.repository, world.git)
     now = timestamp(world.clock.now())
-    place.write(OPENING, _note(wanted, mark, now), durable=False)
+    place.write(kinds.OPENING, _note(wanted, mark, now), durable=False)
     try:
         admin = _checkout(world, wanted, mark)
         copied = copy_into(_source(world), wanted.path, wanted.copy) if wanted.copy else None
-        lease = _lease(wanted, admin, old, {"nonce": mark, "openedAt": now})
+        lease = _lease(wanted, admin, old, mark, now)
         if copied is not None:
             lease["copied"] = [path_fields(path)["path"] for path in copied.paths]
             lease["copyUnmatched"] = list(copied.unmatched)
-        lease |= opening_facts(world, lease, old)
-        place.write(LEASE, lease)
+        lease = {**lease, **opening_facts(world, lease, old)}
+        place.write(kinds.LEASE, lease)
     except BaseException:
         recover_opening(place)
         raise
-    place.remove(OPENING)
+    place.remove(kinds.OPENING)
     return lease
 
 
-def _note(wanted: Wanted, mark: str, now: str) -> Document:
-    branch = {"branch": wanted.branch, "createsBranch": wanted.creates} if wanted.branch else {}
-    head = {"schemaVersion": SCHEMA_VERSION, "kind": OPENING, "nonce": mark, "mode": wanted.mode, "base": wanted.base}
-    return {**head, **path_fields(bytes(wanted.path)), **branch, "at": now}
+def _note(wanted: Wanted, mark: str, now: str) -> WorktreeOpening:
+    note: WorktreeOpening = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "opening",
+        "nonce": mark,
+        "mode": wanted.mode,
+        "base": wanted.base,
+        "path": path_text(bytes(wanted.path)),
+        "at": now,
+    }
+    exact = path_b64(bytes(wanted.path))
+    note |= {"pathB64": exact} if exact else {}
+    note |= {"branch": wanted.branch, "createsBranch": wanted.creates} if wanted.branch else {}
+    return note
 
 
 def _checkout(world: World, wanted: Wanted, mark: str) -> Path:
@@ -204,29 +221,34 @@ def _source(world: World) -> Git:
     return world.git.at(top)
 
 
-def _lease(wanted: Wanted, admin: Path, old: Document | None, more: Document) -> Document:
+def _lease(wanted: Wanted, admin: Path, old: Lease | None, mark: str, now: str) -> Lease:
     identity = identify(wanted.path)
     assert identity is not None, "git made the worktree"
     number = 1 if old is None else old["attempt"] + 1
-    return {
+    lease: Lease = {
         "schemaVersion": SCHEMA_VERSION,
-        "kind": LEASE,
-        "leaseId": more["nonce"],
-        **wanted.facts,
+        "kind": "lease",
+        "leaseId": mark,
         "generation": 1,
         "attempt": number,
         "fence": number,
         "leaseEpoch": number,
         "mode": wanted.mode,
         "base": wanted.base,
-        **({"branch": wanted.branch, "createdBranch": wanted.creates} if wanted.branch else {"detached": True}),
-        **path_fields(bytes(wanted.path)),
-        **path_fields(bytes(admin), "adminDir"),
+        "path": path_text(bytes(wanted.path)),
+        "adminDir": path_text(bytes(admin)),
         "worktreeId": admin.name,
-        **identity.document(),
-        **more,
+        "device": identity.device,
+        "inode": identity.inode,
+        "nonce": mark,
+        "openedAt": now,
         "state": "open",
     }
+    lease |= {"branch": wanted.branch, "createdBranch": wanted.creates} if wanted.branch else {"detached": True}
+    for key in FACTS:
+        if key in wanted.facts:
+            lease[key] = wanted.facts[key]
+    return placed(lease, wanted.path, admin, identity)
 
 
 def recover_opening(place: LeaseLocation) -> bool:
@@ -234,10 +256,10 @@ def recover_opening(place: LeaseLocation) -> bool:
 
     The lease is the receipt: without it nobody has worked there yet, and worktree and branch go.
     """
-    note = place.read(OPENING)
+    note = place.read(kinds.OPENING)
     if note is None:
         return False
-    lease = place.read(LEASE)
+    lease = place.lease()
     undo = lease is None or lease["nonce"] != note["nonce"]
     if undo:
         must_be_ours(place.world, note)
@@ -247,11 +269,11 @@ def recover_opening(place: LeaseLocation) -> bool:
         if note.get("createsBranch") and made.newest_reflog(note["branch"]) == _made_by(note["nonce"]):
             made.delete_ref(note["branch"], note["base"])
         _drop_attempt(place, note, lease)
-    place.remove(OPENING)
+    place.remove(kinds.OPENING)
     return undo
 
 
-def _drop_attempt(place: LeaseLocation, note: Document, old: Document | None) -> None:
+def _drop_attempt(place: LeaseLocation, note: WorktreeOpening, old: Lease | None) -> None:
     """What an undone opening had said of its attempt; that of a unit is written over by the next one."""
     if note["mode"] != "unit":
         number = 1 if old is None else old["attempt"] + 1
@@ -260,11 +282,11 @@ def _drop_attempt(place: LeaseLocation, note: Document, old: Document | None) ->
         delete(place.world.store.path(folder) if place.world.store.exists(folder) else None)
 
 
-def lease_existing(place: LeaseLocation, wanted: Wanted, admin: Path, old: Document | None) -> Document:
+def lease_existing(place: LeaseLocation, wanted: Wanted, admin: Path, old: Lease | None) -> Lease:
     """Lease a worktree that someone else made and that is never removed here; returns the lease."""
     now = timestamp(place.world.clock.now())
-    lease = _lease(wanted, admin, old, {"nonce": nonce(), "openedAt": now})
+    lease = _lease(wanted, admin, old, nonce(), now)
     lease.pop("createdBranch", None)
-    lease |= opening_facts(place.world, lease, old)
-    place.write(LEASE, lease)
+    lease = {**lease, **opening_facts(place.world, lease, old)}
+    place.write(kinds.LEASE, lease)
     return lease

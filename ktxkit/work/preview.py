@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import KtxError
 from ktxkit.git import child, merging
 from ktxkit.git.neutral import Neutral, open_neutral, scratch_dir
@@ -22,6 +23,19 @@ from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import candidate, collect, selection
 from ktxkit.work.candidate import CandidateVerdict, Offer
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import (
+        Job,
+        Lease,
+        Patch,
+        Preview,
+        PreviewClash,
+        PreviewUnit,
+        PreviewUnitOutcome,
+        PreviewUnitState,
+    )
+
 
 SOURCES, PAGES = b"semantic-layer/", b"wiki/"
 
@@ -55,7 +69,7 @@ class Live:
     """A unit that is not integrated yet, with what it has so far; `problem` where that could not be read."""
 
     unit: jobs.Unit
-    state: str
+    state: PreviewUnitState
     offer: Offer | None = None
     problem: str = ""
     judged: CandidateVerdict | None = None
@@ -65,7 +79,7 @@ class Live:
         return {entry.path for entry in self.offer.entries} if self.offer else set()
 
 
-def preview(world: World, job: Document, gate_options: Mapping[str, Any] | None = None) -> Document:
+def preview(world: World, job: Job, gate_options: Mapping[str, Any] | None = None) -> Preview:
     """The document (contract `preview`): each unit alone on the integration head, then each pair that meets."""
     began = world.clock.monotonic()
     git = world.git.at(world.repository.place)
@@ -100,7 +114,7 @@ class Look:
     """One preview under way. `tree`: of the integration head."""
 
     world: World
-    job: Document
+    job: Job
     neutral: Neutral
     objects: Objects
     tree: str
@@ -115,14 +129,14 @@ class Look:
                 continue
             there = self.world.store.exists(names.unit_doc(*place, "lease"))
             lease = leases.at_hand(self.world, self.job, unit) if there else None
-            patch = self.world.store.read_optional("patch", names.unit_doc(*place, "patch"))
+            patch = self.world.store.read_optional(kinds.PATCH, names.unit_doc(*place, "patch"))
             if lease is not None and lease["state"] == "open":
                 found.append(self._working(unit, lease))
             elif patch is not None:
                 found.append(self._collected(unit, patch, lease))
         return found
 
-    def _collected(self, unit: jobs.Unit, patch: Document, lease: Document | None) -> Live:
+    def _collected(self, unit: jobs.Unit, patch: Patch, lease: Lease | None) -> Live:
         path = self.world.store.path(names.patch_file(self.job["jobId"], unit.position, unit.key))
         try:
             policy = collect.policy_of(self.world, self.job, unit, lease)
@@ -130,7 +144,7 @@ class Look:
         except KtxError as error:
             return Live(unit, "collected", problem=error.message)
 
-    def _working(self, unit: jobs.Unit, lease: Document) -> Live:
+    def _working(self, unit: jobs.Unit, lease: Lease) -> Live:
         """What the worktree has now, committed or not, whatever state it is in."""
         request = collect.request_of(self.world, self.job, unit, lease)
         try:
@@ -164,7 +178,7 @@ class Look:
         base = _tree(self.neutral, str(self.job.get("base", self.job["targetAtStart"])))
         return candidate.gated(self.world, judged, base, self.gate_options)
 
-    def clashes(self, units: Sequence[Live]) -> tuple[list[Document], int]:
+    def clashes(self, units: Sequence[Live]) -> tuple[list[PreviewClash], int]:
         """The pairs that clash although each is fine alone, and how many pairs were merged."""
         fine = [unit for unit in units if unit.judged is not None and unit.judged.outcome == "candidate"]
         found, met = [], 0
@@ -176,28 +190,28 @@ class Look:
                 found += [clash] if clash else []
         return found, met
 
-    def _pair(self, first: Live, second: Live, *, gates: bool) -> Document | None:
+    def _pair(self, first: Live, second: Live, *, gates: bool) -> PreviewClash | None:
         assert first.judged is not None and second.offer is not None
         judged = self._judged(second.offer, first.judged.tree, gates=gates)
         if judged.outcome in ("candidate", "subsumed"):
             return None
-        kind = "semantic" if judged.outcome == "semantic_conflict" else "textual"
-        return {
+        pair: PreviewClash = {
             "first": first.unit.key,
             "second": second.unit.key,
-            "kind": kind,
-            **({"conflicts": [clash.document() for clash in judged.conflicts[:KEPT]]} if judged.conflicts else {}),
-            **({"findings": list(judged.findings[:KEPT])} if judged.findings else {}),
+            "kind": "semantic" if judged.outcome == "semantic_conflict" else "textual",
         }
+        pair |= {"conflicts": [clash.document() for clash in judged.conflicts[:KEPT]]} if judged.conflicts else {}
+        pair |= {"findings": list(judged.findings[:KEPT])} if judged.findings else {}
+        return pair
 
 
-def _unit(live: Live) -> Document:
+def _unit(live: Live) -> PreviewUnit:
     judged = live.judged
-    made: Document = {
+    made: PreviewUnit = {
         "unitKey": live.unit.key,
         "position": live.unit.position,
         "state": live.state,
-        "outcome": judged.outcome if judged else "unreadable",
+        "outcome": cast("PreviewUnitOutcome", judged.outcome) if judged else "unreadable",  # nothing is accepted here
         "paths": len(live.paths),
     }
     if live.offer is not None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ktxkit.base import contracts
-from ktxkit.base.contracts import Document
+from ktxkit.base import contracts, kinds
 from ktxkit.base.errors import Blocked, KtxError
 from ktxkit.base.rules.text import path_bytes, stands
 from ktxkit.git import stale
@@ -20,9 +20,12 @@ from ktxkit.store.world import World
 from ktxkit.work import target, verification
 from ktxkit.work.report import has_moved
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Intent, Job, LandingReceipt
+
 
 @contextmanager
-def holding(world: World, ref: str, job: Document | None = None, *, wait: float | None = WAIT) -> Iterator[HeldBranch]:
+def holding(world: World, ref: str, job: Job | None = None, *, wait: float | None = WAIT) -> Iterator[HeldBranch]:
     """Hold a branch, after what a dead holder left pending on it is finished or forgotten."""
     with hold(world, ref, wait=wait) as held:
         settle_pending(world, held, job)
@@ -35,7 +38,7 @@ def holding(world: World, ref: str, job: Document | None = None, *, wait: float 
             raise
 
 
-def _settle_at_once(world: World, held: HeldBranch, job: Document | None, error: KtxError) -> None:
+def _settle_at_once(world: World, held: HeldBranch, job: Job | None, error: KtxError) -> None:
     """Refused in the middle of a step: nothing of it stays. On a disk that fails the next holder sees to it."""
     try:
         settle_pending(world, held, job)
@@ -43,7 +46,7 @@ def _settle_at_once(world: World, held: HeldBranch, job: Document | None, error:
         error.add_note(f"and what was begun could not be put back yet: {second}")
 
 
-def recover(world: World, job: Document) -> None:
+def recover(world: World, job: Job) -> None:
     """Settle whatever is pending on the job's integration branch and on its target."""
     for ref in (job["integrationRef"], job["target"]):
         if world.store.exists(names.branch_lock_doc(ref)):
@@ -51,12 +54,12 @@ def recover(world: World, job: Document) -> None:
                 pass
 
 
-def settle_pending(world: World, held: HeldBranch, job: Document | None) -> None:
+def settle_pending(world: World, held: HeldBranch, job: Job | None) -> None:
     """Finish the pending step where its branch has moved, forget it where it has not. Raises Blocked otherwise."""
     pending = held.document.get("pending")
     if pending is None:
         return
-    intent = world.store.read_optional("intent", pending["intent"])
+    intent = world.store.read_optional(kinds.INTENT, pending["intent"])
     if intent is not None and intent["step"] != "land":
         path, logs = verified_at(held.ref, intent)
         verification.heal(world, held, world.store.path(path), logs, pending["nonce"])
@@ -69,7 +72,7 @@ def settle_pending(world: World, held: HeldBranch, job: Document | None) -> None
     _told(world, job, intent, cleared)
 
 
-def clear_own_locks(world: World, intent: Document) -> list[Path]:
+def clear_own_locks(world: World, intent: Intent) -> list[Path]:
     """The lock of a ref, left by a git of ours that was killed in moving it: it would stop everybody for ever.
 
     Ours it is where it was made after the intent, and no process is left that could be at work on it.
@@ -83,7 +86,7 @@ def clear_own_locks(world: World, intent: Document) -> list[Path]:
     return stale.clear_ref_locks(git_dir, world.repository.common_dir, intent["ref"], since, world.limits.lock_age)
 
 
-def verified_at(ref: str, intent: Document) -> tuple[str, str]:
+def verified_at(ref: str, intent: Intent) -> tuple[str, str]:
     """Where the candidates of a step are verified, and where the logs of that go: both in the store."""
     if "jobId" not in intent:
         return names.verify_dir(ref), names.VERIFY_LOGS
@@ -92,17 +95,17 @@ def verified_at(ref: str, intent: Document) -> tuple[str, str]:
     return names.integration_dir(job), unit
 
 
-def settle_apply(world: World, held: HeldBranch, intent: Document, place: str) -> None:
+def settle_apply(world: World, held: HeldBranch, intent: Intent, place: str) -> None:
     """An application: its receipt is beside its intent."""
     beside = place.removesuffix("intent.json") + "receipt.json"
-    receipt = world.store.read_optional("receipt", beside)
+    receipt = world.store.read_optional(kinds.RECEIPT, beside)
     if receipt is not None and receipt["nonce"] == intent["nonce"]:
         held.settle(receipt.get("after", receipt["before"]))
         return
     there = held.git.resolve(intent["ref"])
     if "commit" in intent and there == intent["commit"]:
-        contracts.validate("receipt", intent["prepared"], place)
-        world.writable_store.write("receipt", beside, intent["prepared"])
+        prepared = contracts.validate(kinds.RECEIPT, intent["prepared"], place)
+        world.writable_store.write(kinds.RECEIPT, beside, prepared)
         held.settle(there)
     elif there == intent["before"]:
         world.writable_store.remove(place)
@@ -116,50 +119,49 @@ def settle_apply(world: World, held: HeldBranch, intent: Document, place: str) -
         )
 
 
-def settle_land(world: World, held: HeldBranch, intent: Document, place: str) -> None:
+def settle_land(world: World, held: HeldBranch, intent: Intent, place: str) -> None:
     """A landing: the target moved (then it is finished), or it did not (then its checkout is put right)."""
     beside = names.job_part(intent["jobId"], "landing")
-    landing = world.store.read_optional("landing", beside)
+    landing = world.store.read_optional(kinds.LANDING, beside)
     if landing is None or landing["nonce"] != intent["nonce"]:
         if not has_moved(held.git, intent):
             forget_move(held, intent, place)
             return
-        contracts.validate("landing", intent["prepared"], place)
-        world.writable_store.write("landing", beside, intent["prepared"])
-        landing = intent["prepared"]
+        landing = contracts.validate(kinds.LANDING, intent["prepared"], place)
+        world.writable_store.write(kinds.LANDING, beside, landing)
     mark_landed(world, jobs.load(world, intent["jobId"]), landing)
     held.settle(landing["after"])
 
 
-def settle_lost(world: World, held: HeldBranch, job: Document) -> None:
+def settle_lost(world: World, held: HeldBranch, job: Job) -> None:
     """A landing whose target has moved, with neither receipt nor lock document (a person removed it as told)."""
     place = names.job_part(job["jobId"], "landing-intent")
-    intent = world.store.read_optional("intent", place)
+    intent = world.store.read_optional(kinds.INTENT, place)
     if intent is not None and intent["ref"] == held.ref and has_moved(held.git, intent):
         settle_land(world, held, intent, place)
 
 
-def settle_file(world: World, held: HeldBranch, intent: Document, place: str) -> None:
+def settle_file(world: World, held: HeldBranch, intent: Intent, place: str) -> None:
     """An application of a file onto a checked-out branch."""
     if has_moved(held.git, intent):
-        contracts.validate("receipt", intent["prepared"], place)
-        world.writable_store.write("receipt", names.branch_receipt(held.ref), intent["prepared"])
+        prepared = contracts.validate(kinds.RECEIPT, intent["prepared"], place)
+        world.writable_store.write(kinds.RECEIPT, names.branch_receipt(held.ref), prepared)
         world.writable_store.remove(place)
         held.settle()
     else:
         forget_move(held, intent, place)
 
 
-def settle_verify(world: World, held: HeldBranch, intent: Document, place: str) -> None:
+def settle_verify(world: World, held: HeldBranch, intent: Intent, place: str) -> None:
     """A plan-wide verification that was cut off: its attempt stays on record, and is no pass."""
     world.writable_store.remove(place)
     held.settle()
 
 
-def mark_landed(world: World, job: Document, landing: Document) -> None:
+def mark_landed(world: World, job: Job, landing: LandingReceipt) -> None:
     """The job's own document says that it has landed (or that there was nothing to land)."""
 
-    def edit(document: Document) -> None:
+    def edit(document: Job) -> None:
         document["state"] = "landed" if "commit" in landing else "closed"
         if "commit" in landing:
             document["landed"] = {"commit": landing["commit"], "at": landing["at"]}
@@ -167,7 +169,7 @@ def mark_landed(world: World, job: Document, landing: Document) -> None:
     job.update(jobs.change(world, job["jobId"], edit, job))
 
 
-def forget_move(held: HeldBranch, intent: Document, place: str) -> None:
+def forget_move(held: HeldBranch, intent: Intent, place: str) -> None:
     """The branch did not move: a checkout whose move was cut off is put back, and nothing of the step is left."""
     if "commit" in intent and "checkout" in intent:
         top = Path(os.fsdecode(path_bytes(intent, "checkout")))
@@ -179,15 +181,20 @@ def forget_move(held: HeldBranch, intent: Document, place: str) -> None:
     held.settle()
 
 
-def _told(world: World, job: Document | None, intent: Document, cleared: Sequence[Path]) -> None:
+def _told(world: World, job: Job | None, intent: Intent, cleared: Sequence[Path]) -> None:
     if job is None or job["jobId"] != intent.get("jobId"):
         return
-    facts = {"step": intent["step"], "unitKey": intent.get("unitKey"), "before": intent["before"]}
-    facts |= {"cleared": [str(path) for path in cleared] or None}
+    paths = [str(path) for path in cleared] or None
+    facts = {
+        "step": intent["step"],
+        "unitKey": intent.get("unitKey"),
+        "before": intent["before"],
+        "cleared": paths,
+    }
     jobs.tracer(world, job).emit("recovery", "interrupted_step_settled", facts, level="info")
 
 
-def expected_head(world: World, job: Document, held: HeldBranch, *, start: str = "", kept_at: str = "") -> str:
+def expected_head(world: World, job: Job, held: HeldBranch, *, start: str = "", kept_at: str = "") -> str:
     """The integration head, proven to be where we left it; made at the job's base where there is no branch yet.
 
     `kept_at`: a ref of ours that is made beside it, at the same commit. Raises Blocked for a commit on it that is not
@@ -230,18 +237,18 @@ class ReceiptChain:
         return self.after - self.before
 
 
-def _chain(world: World, job: Document, held: HeldBranch, there: str | None) -> ReceiptChain:
+def _chain(world: World, job: Job, held: HeldBranch, there: str | None) -> ReceiptChain:
     """From every receipt; an intent that has moved the branch to where it is and lost its receipt (a power cut) is
     settled first."""
     chain = ReceiptChain()
     for unit in jobs.units(job):
         place = (job["jobId"], unit.position, unit.key)
-        receipt = world.store.read_optional("receipt", names.unit_doc(*place, "receipt"))
+        receipt = world.store.read_optional(kinds.RECEIPT, names.unit_doc(*place, "receipt"))
         if receipt is None or receipt["outcome"] != "accepted":
-            intent = world.store.read_optional("intent", names.unit_doc(*place, "intent"))
+            intent = world.store.read_optional(kinds.INTENT, names.unit_doc(*place, "intent"))
             if intent is not None and there is not None and intent.get("commit") == there:
                 settle_apply(world, held, intent, names.unit_doc(*place, "intent"))
-                receipt = intent["prepared"]
+                receipt = contracts.validate(kinds.RECEIPT, intent["prepared"])
         if receipt is not None and receipt["outcome"] == "accepted":
             chain.before.add(receipt["before"])
             chain.after.add(receipt["after"])

@@ -8,23 +8,26 @@ The report of a job, read from its documents and its trace. What cannot be read 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Final, cast
 
-from ktxkit.base import contracts
+from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, KtxError
 from ktxkit.base.rules.text import path_fields, printable
 from ktxkit.git.git import Git
 from ktxkit.store import jobs
 from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
-from ktxkit.store.tracing import CONTRACT as TRACE
 from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
 from ktxkit.work.rules.report import UnitDocs, assemble
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Intent, Job, JobLanded, Patch, Receipt, Report, ReportProblem, TraceEvent
+    from ktxkit.base.kinds import D, Kind
+    from ktxkit.work.rules.report import UnitFiles
 
 
 @contextmanager
@@ -42,10 +45,10 @@ def naming_what_moved(world: World, held: HeldBranch, place: str, what: str, aga
         raise _told(error, intent, what, again) from error
 
 
-def _ours(world: World, held: HeldBranch, place: str) -> Document | None:
+def _ours(world: World, held: HeldBranch, place: str) -> Intent | None:
     """The intent of this holding, where its commit is on the branch."""
     try:
-        intent = world.store.read_optional("intent", place)
+        intent = world.store.read_optional(kinds.INTENT, place)
     except BrokenContract:
         return None
     if intent is None or intent["nonce"] != held.nonce:
@@ -53,7 +56,7 @@ def _ours(world: World, held: HeldBranch, place: str) -> Document | None:
     return intent if has_moved(held.git, intent) else None
 
 
-def has_moved(git: Git, intent: Document) -> bool:
+def has_moved(git: Git, intent: Intent) -> bool:
     """Whether the branch has the journalled commit: it is there, or somebody went on from it."""
     return "commit" in intent and git.ok("merge-base", "--is-ancestor", intent["commit"], intent["ref"])
 
@@ -70,12 +73,12 @@ def is_in(git: Git, target: str, commit: str, before: str) -> bool:
     return tree is not None and tree in git.run("log", "--format=%T", target, *since, "--").lines
 
 
-def no_longer_in(world: World, job: Document) -> str:
+def no_longer_in(world: World, job: Job) -> str:
     """What a job landed as and where it is not any more, in words; empty where it is in, or never landed.
 
     Raises BrokenContract for a damaged landing document.
     """
-    landing = world.store.read_optional("landing", names.job_part(job["jobId"], "landing"))
+    landing = world.store.read_optional(kinds.LANDING, names.job_part(job["jobId"], "landing"))
     if landing is None or "commit" not in landing:
         return ""
     git, target = world.git.at(world.repository.place), landing["target"]
@@ -84,25 +87,27 @@ def no_longer_in(world: World, job: Document) -> str:
     return f"landed as {landing['commit'][:12]}, no longer on {target.removeprefix('refs/heads/')}"
 
 
-def landed_of(world: World, job: Document, problems: list[Document]) -> Document:
+def landed_of(world: World, job: Job, problems: list[ReportProblem]) -> JobLanded | None:
     """What landed of a job whose own document does not say so (yet): by its receipt, or by the target itself.
 
-    Empty where nothing did. A damaged document is named in `problems`.
+    None where nothing did. A damaged document is named in `problems`.
     """
-    for contract, name in (("landing", "landing"), ("intent", "landing-intent")):
-        try:
-            found = world.store.read_optional(contract, names.job_part(job["jobId"], name))
-        except BrokenContract as error:
-            problems.append({"where": error.where, "message": error.message})
-            continue
-        if found is None or "commit" not in found:
-            continue
-        if contract == "landing" or has_moved(world.git.at(world.repository.place), found):
-            return {"commit": found["commit"], "at": found["at"]}
-    return {}
+    try:
+        landing = world.store.read_optional(kinds.LANDING, names.job_part(job["jobId"], "landing"))
+        if landing is not None and "commit" in landing:
+            return {"commit": landing["commit"], "at": landing["at"]}
+    except BrokenContract as error:
+        problems.append({"where": error.where, "message": error.message})
+    try:
+        intent = world.store.read_optional(kinds.INTENT, names.job_part(job["jobId"], "landing-intent"))
+        if intent is not None and has_moved(world.git.at(world.repository.place), intent):
+            return {"commit": intent["commit"], "at": intent["at"]}
+    except BrokenContract as error:
+        problems.append({"where": error.where, "message": error.message})
+    return None
 
 
-def _told(error: OSError | KtxError, intent: Document, what: str, again: str) -> KtxError:
+def _told(error: OSError | KtxError, intent: Intent, what: str, again: str) -> KtxError:
     done = f"{what} as {intent['commit']} on {intent['ref']}"
     data = {"landed": {"commit": intent["commit"], "ref": intent["ref"], "before": intent["before"]}}
     if isinstance(error, OSError):
@@ -121,45 +126,44 @@ def _told(error: OSError | KtxError, intent: Document, what: str, again: str) ->
 
 CONTRACT = "report"
 WARNINGS_KEPT = 10_000
-UNIT_DOCS = {"lease": "lease", "patch": "patch", "receipt": "receipt", "sentinel": "sentinel", "result": "unit-result"}
+OF_INGESTION: Final = (
+    "diffSummary", "reconciliation", "reconciliationSkipped", "evictionsApplied", "evictionInputs", "snapshotsRemoved",
+    "evictionsKept", "provenanceRows", "projectionResult", "supersededBy", "overrideOf",
+)  # fmt: skip
 
 
-def build(world: World, job: Document, more: Mapping[str, Any] | None = None) -> Document:
-    """The report of a job as it stands; `more` are facts of whoever ran it (`provenanceRows` and the like).
+def build(world: World, job: Job) -> Report:
+    """The report of a job as it stands.
 
     A damaged document or trace line is in `problems`, and its unit's outcome is `broken_contract`: a job that failed
     must still leave a report. Raises OSError.
     """
-    problems: list[Document] = []
-    landed = {} if "landed" in job else landed_of(world, job, problems)
+    problems: list[ReportProblem] = []
+    landed = None if "landed" in job else landed_of(world, job, problems)
     job = {**job, "landed": landed} if landed else job
     units = [_unit(world, str(job["jobId"]), unit, problems) for unit in jobs.units(job)]
-    trace = Journal(world.store.path(names.trace_file(job["jobId"])), TRACE, world.clock)
+    trace = Journal(world.store.path(names.trace_file(job["jobId"])), kinds.TRACE_EVENT, world.clock)
     events = _events(trace, problems)
-    facts: Document = {
-        "generatedAt": timestamp(world.clock.now()),
-        "tracePath": str(trace.path),
-        "traceEvents": len(events),
-        **_stored(world, job),
-        **_summary(events),
-        **_ingestion(world, job, problems),
-        **(more or {}),
-    }
+    report = assemble(job, units, events, at=timestamp(world.clock.now()), trace=str(trace.path))
+    report["traceEvents"] = len(events)
+    stored = names.report_doc(job["jobId"])
+    report |= {"reportPath": str(world.store.path(stored))} if world.store.exists(stored) else {}
+    _add_difference(report, events)
+    _add_ingestion(world, report, job, problems)
     pruned = [one for unit in units if unit.receipt for one in unit.receipt.get("pruned", ())]
-    if pruned:
-        facts["prunedReferences"] = pruned
+    report |= {"prunedReferences": [*pruned]} if pruned else {}
     gone = _gone(world, job, problems)
     if gone:
-        told: list[str] = facts.get("warnings") or job.get("warnings") or []
-        facts["warnings"] = [*told, f"{gone}: job-land --job {job['jobId']} lands it again"]
-    if problems:
-        facts["problems"] = problems
+        earlier = report.get("warnings", job.get("warnings", []))
+        report["warnings"] = [*earlier, f"{gone}: job-land --job {job['jobId']} lands it again"]
+    report |= {"problems": problems} if problems else {}
     if world.store.exists(names.integration_dir(job["jobId"])):
-        facts["isolatedDiff"] = {"integrationWorktreePath": str(world.store.path(names.integration_dir(job["jobId"])))}
-    return assemble(job, units, events, facts)
+        place = world.store.path(names.integration_dir(job["jobId"]))
+        report["isolatedDiff"]["integrationWorktreePath"] = str(place)
+    return report
 
 
-def _gone(world: World, job: Document, problems: list[Document]) -> str:
+def _gone(world: World, job: Job, problems: list[ReportProblem]) -> str:
     """`no_longer_in`; a damaged landing document is named in `problems`."""
     try:
         return no_longer_in(world, job)
@@ -169,23 +173,23 @@ def _gone(world: World, job: Document, problems: list[Document]) -> str:
         return ""
 
 
-def _ingestion(world: World, job: Document, problems: list[Document]) -> Document:
+def _add_ingestion(world: World, report: Report, job: Job, problems: list[ReportProblem]) -> None:
     """What an ingestion wrote down beside its units; nothing for another job."""
     try:
-        found = world.store.read_optional("ingest-outcome", names.job_part(job["jobId"], "ingest-outcome"))
+        outcome = world.store.read_optional(kinds.INGEST_OUTCOME, names.job_part(job["jobId"], "ingest-outcome"))
     except BrokenContract as error:
         problems.append({"where": error.where, "message": error.message})
-        return {}
-    own = ("schemaVersion", "kind", "jobId", "syncId")
-    told = {key: value for key, value in (found or {}).items() if key not in own}
-    if told.get("warnings"):
-        told["warnings"] = list(dict.fromkeys([*job.get("warnings", ()), *told["warnings"]]))[:WARNINGS_KEPT]
-    return told
-
-
-def _stored(world: World, job: Document) -> Document:
-    place = names.report_doc(job["jobId"])
-    return {"reportPath": str(world.store.path(place))} if world.store.exists(place) else {}
+        return
+    for key in OF_INGESTION:
+        if outcome is not None and key in outcome:
+            report[key] = outcome[key]
+    if outcome is not None and outcome.get("warnings"):
+        warnings = dict.fromkeys([*job.get("warnings", ()), *outcome["warnings"]])
+        report["warnings"] = list(warnings)[:WARNINGS_KEPT]
+    if outcome is not None and "nearDuplicates" in outcome:
+        report["nearDuplicates"] = [*outcome["nearDuplicates"]]
+    if outcome is not None and "artifactResolutions" in outcome:
+        report["artifactResolutions"] = [*outcome["artifactResolutions"]]
 
 
 def latest(world: World) -> str | None:
@@ -194,25 +198,37 @@ def latest(world: World) -> str | None:
     return max(found)[1] if found else None
 
 
-def _unit(world: World, job: str, unit: jobs.Unit, problems: list[Document]) -> UnitDocs:
-    read: dict[str, Document | None] = {}
+def _unit(world: World, job: str, unit: jobs.Unit, problems: list[ReportProblem]) -> UnitDocs:
     broken = ""
-    for name, contract in UNIT_DOCS.items():
-        if contract not in contracts.names():
-            continue
+
+    def read(kind: Kind[D], name: str) -> D | None:
+        nonlocal broken
         try:
-            read[name] = world.store.read_optional(contract, names.unit_doc(job, unit.position, unit.key, name))
+            return world.store.read_optional(kind, names.unit_doc(job, unit.position, unit.key, name))
         except BrokenContract as error:
             broken = broken or f"{name}.json: {error.message}"
             problems.append({"where": error.where, "message": error.message, "unitKey": unit.key})
-    read["patch"] = _as_received(world, read["patch"], read["receipt"])
-    return UnitDocs(unit.position, unit.key, unit.after, broken=broken, files=_files(world, job, unit), **read)
+            return None
+
+    receipt = read(kinds.RECEIPT, "receipt")
+    return UnitDocs(
+        unit.position,
+        unit.key,
+        unit.after,
+        lease=read(kinds.LEASE, "lease"),
+        patch=_as_received(world, read(kinds.PATCH, "patch"), receipt),
+        receipt=receipt,
+        sentinel=read(kinds.SENTINEL, "sentinel"),
+        result=read(kinds.UNIT_RESULT, "result"),
+        broken=broken,
+        files=_files(world, job, unit),
+    )
 
 
 CHANGES = {b"A": "added", b"M": "modified", b"D": "deleted", b"T": "typechange"}
 
 
-def _as_received(world: World, patch: Document | None, receipt: Document | None) -> Document | None:
+def _as_received(world: World, patch: Patch | None, receipt: Receipt | None) -> Patch | None:
     """The patch that the receipt speaks of. Where the unit was collected again after it was accepted, its paths are
     those of the commit that was made of it."""
     if patch is None or receipt is None or receipt["outcome"] != "accepted" or "commit" not in receipt:
@@ -224,20 +240,27 @@ def _as_received(world: World, patch: Document | None, receipt: Document | None)
     told = found.nul if found.status == 0 else []
     paths = [{**path_fields(path), "change": CHANGES[word]} for word, path in zip(told[::2], told[1::2], strict=True)]
     kept = {key: patch[key] for key in ("base",) if key in patch}
-    return {**kept, "paths": paths, "tree": receipt["patchTree"]}
+    return cast(
+        "Patch", {**kept, "paths": paths, "tree": receipt["patchTree"]}
+    )  # what else it says is of the later one
 
 
-def _files(world: World, job: str, unit: jobs.Unit) -> dict[str, str]:
-    places = {
-        "patchPath": names.patch_file(job, unit.position, unit.key),
-        "worktreePath": names.worktree_dir(job, unit.position, unit.key),
-        "sentinelPath": names.unit_doc(job, unit.position, unit.key, "sentinel"),
-    }
-    return {key: str(world.store.path(place)) for key, place in places.items() if world.store.exists(place)}
+def _files(world: World, job: str, unit: jobs.Unit) -> UnitFiles:
+    def there(place: str) -> str:
+        return str(world.store.path(place)) if world.store.exists(place) else ""
+
+    paths: UnitFiles = {}
+    if patch := there(names.patch_file(job, unit.position, unit.key)):
+        paths["patchPath"] = patch
+    if worktree := there(names.worktree_dir(job, unit.position, unit.key)):
+        paths["worktreePath"] = worktree
+    if sentinel := there(names.unit_doc(job, unit.position, unit.key, "sentinel")):
+        paths["sentinelPath"] = sentinel
+    return paths
 
 
-def _events(trace: Journal, problems: list[Document]) -> list[Document]:
-    events: list[Document] = []
+def _events(trace: Journal[TraceEvent], problems: list[ReportProblem]) -> list[TraceEvent]:
+    events: list[TraceEvent] = []
     try:
         for event in trace.records():
             events.append(event)  # one by one: what stands before a damaged line is kept
@@ -246,10 +269,10 @@ def _events(trace: Journal, problems: list[Document]) -> list[Document]:
     return events
 
 
-def _summary(events: list[Document]) -> Document:
+def _add_difference(report: Report, events: list[TraceEvent]) -> None:
     """What the snapshot said of its difference to the last one."""
     for event in events:
         found = event.get("data", {}).get("diffSummary")
         if event["event"] in ("input_snapshot", "compute_diff_set_finished") and isinstance(found, dict):
-            return {"diffSummary": found}
-    return {}
+            report["diffSummary"] = found
+            return

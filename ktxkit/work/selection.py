@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import files
 from ktxkit.base.errors import Refused
@@ -19,6 +19,19 @@ from ktxkit.git.rules.patch import entries_of, parse_staged, staged
 from ktxkit.git.staging import is_plain_directory, stage
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy, PathClass
 
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from ktxkit.base.documents import LeftOutPath, LeftOutPaths
+
+    class LeftOut(TypedDict, total=False):
+        """What a patch document says of paths that were not collected."""
+
+        excluded: LeftOutPaths
+        ignored: LeftOutPaths
+
+    from ktxkit.base.documents import Patch
+
 NAMED = 5  # names in one message
 
 
@@ -30,11 +43,11 @@ class Chosen:
     excluded: tuple[tuple[bytes, str], ...] = ()
     ignored: tuple[bytes, ...] = ()
 
-    def account(self, sample: int) -> dict[str, Any]:
+    def account(self, sample: int) -> LeftOut:
         """Counts with a sample of each, for the document."""
-        made: dict[str, Any] = {}
+        made: LeftOut = {}
         if self.excluded:
-            shown = [{**path_fields(path), "reason": why} for path, why in self.excluded[:sample]]
+            shown: list[LeftOutPath] = [{**path_fields(path), "reason": why} for path, why in self.excluded[:sample]]
             made["excluded"] = {"count": len(self.excluded), "sample": shown}
         if self.ignored:
             shown = [{**path_fields(path), "reason": "git-ignored"} for path in self.ignored[:sample]]
@@ -175,7 +188,7 @@ def _require_taken(git: Git, absent: Sequence[bytes]) -> None:
         )
 
 
-def is_as(git: Git, scratch: Path, paths: Sequence[bytes], patch: Mapping[str, Any]) -> bool:
+def is_as(git: Git, scratch: Path, paths: Sequence[bytes], patch: Patch) -> bool:
     """Whether those uncommitted paths stand in the worktree exactly as a patch document has them, and no others differ.
 
     Both must count from the same commit. Much less work than a tree of the whole repository, and only a shortcut to it:

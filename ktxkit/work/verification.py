@@ -6,15 +6,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ktxkit.base import files, process
+from ktxkit.base import files, kinds, process
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked
 from ktxkit.base.process import Command
 from ktxkit.base.removal import delete
 from ktxkit.base.rules.digests import digest_of
-from ktxkit.base.rules.text import path_fields, printable
+from ktxkit.base.rules.text import path_b64, path_text, printable
 from ktxkit.base.unit_process import end_strays
 from ktxkit.git import checkout, child, merging, verifying
 from ktxkit.git.git import Git
@@ -23,6 +24,18 @@ from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.worktrees import PLAIN, Worktrees
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from ktxkit.base.documents import BranchLockVerification, LeftOutPath, LeftOutPaths, Verification, VerificationRun
+
+    class Restored(TypedDict, total=False):
+        """What a verification's account says of a checkout that had to be put back."""
+
+        changed: list[str]
+        quarantine: str
+        quarantined: LeftOutPaths
 
 
 @dataclass(frozen=True)
@@ -37,12 +50,12 @@ class Check:
     reuse: bool = True
 
 
-def passed(run: Document) -> bool:
+def passed(run: VerificationRun) -> bool:
     """Status 0, in time, and nothing was changed."""
     return run["status"] == 0 and not run.get("timedOut") and not run.get("stateChanged")
 
 
-def why_not(run: Document) -> str:
+def why_not(run: VerificationRun) -> str:
     """One line on a verification that did not pass."""
     if run.get("timedOut"):
         return "the verification did not end in time"
@@ -57,7 +70,7 @@ def environment(world: World) -> dict[str, str]:
     return {**kept, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def verify(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> Document:
+def verify(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
     """Run the command in a checkout of the commit; returns its account (`passed` tells).
 
     Raises Blocked where HEAD or a branch was moved, or the checkout could not be put back: the lock stays then.
@@ -73,7 +86,7 @@ def verify(world: World, held: HeldBranch, check: Check, commit: str, tree: str)
     return run
 
 
-def control_of(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> Document:
+def control_of(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
     """The command's answer for the tree without the change in question: within a job asked once, pass or failure."""
     asked = replace(check, reuse=True)
     key = digest_of([tree, list(check.argv), environment(world)])
@@ -85,7 +98,7 @@ def control_of(world: World, held: HeldBranch, check: Check, commit: str, tree: 
     return run
 
 
-def _asked(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> Document:
+def _asked(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
     """One run of the command, and the checkout put back."""
     env = environment(world)
     held.note(phase="verifying")
@@ -104,7 +117,7 @@ def _asked(world: World, held: HeldBranch, check: Check, commit: str, tree: str)
     run = _account(check, tree, env, ran, log)
     run |= {"before": before.document(), "after": after.document(), "stateChanged": before != after}
     run |= {"ignoredChanges": ignored_changes(ignored, verifying.ignored_inventory(git)).document()}
-    run |= _restored(world, held, git, before, after, run)
+    run = {**run, **_restored(world, held, git, before, after, run)}
     run["evidenceDigest"] = digest_of({key: value for key, value in run.items() if key != "durationMs"})
     if passed(run):
         files.remove(log)
@@ -116,11 +129,13 @@ def _log_name(nonce: str, tree: str) -> str:
     return f"verify-{nonce[:12]}-{tree[:12]}"
 
 
-def _recorded(pgid: int) -> Document:
+def _recorded(pgid: int) -> BranchLockVerification:
     return {"pgid": pgid, "startTime": process.start_time(pgid) or 0, "bootId": process.boot_id()}
 
 
-def _account(check: Check, tree: str, env: dict[str, str], ran: verifying.VerificationResult, log: Path) -> Document:
+def _account(
+    check: Check, tree: str, env: dict[str, str], ran: verifying.VerificationResult, log: Path
+) -> VerificationRun:
     log_digest, size = merging.file_digest(log)
     return {
         "argv": list(check.argv),
@@ -137,8 +152,8 @@ def _account(check: Check, tree: str, env: dict[str, str], ran: verifying.Verifi
 
 
 def _restored(
-    world: World, held: HeldBranch, git: Git, before: CheckoutSnapshot, after: CheckoutSnapshot, run: Document
-) -> Document:
+    world: World, held: HeldBranch, git: Git, before: CheckoutSnapshot, after: CheckoutSnapshot, run: VerificationRun
+) -> Restored:
     """Put the checkout back where the command changed it, proven by comparison; what appeared is put aside."""
     changed = differences(before, after)
     if not changed:
@@ -161,26 +176,32 @@ def _restored(
             hint="see git status there; files that appeared are in the quarantine",
             data={"run": run, "quarantine": str(quarantine)},
         )
-    kept: Document = {"changed": changed}
+    kept: Restored = {"changed": changed}
     if aside:
         kept["quarantine"] = str(quarantine)
-        kept["quarantined"] = {"count": len(aside), "sample": [path_fields(path) for path in aside[:SAMPLE]]}
+        kept["quarantined"] = {"count": len(aside), "sample": [_left_out(path) for path in aside[:SAMPLE]]}
     return kept
 
 
-def _known(world: World, check: Check, key: str) -> Document | None:
+def _left_out(path: bytes) -> LeftOutPath:
+    named: LeftOutPath = {"path": path_text(path)}
+    named |= {"pathB64": exact} if (exact := path_b64(path)) else {}
+    return named
+
+
+def _known(world: World, check: Check, key: str) -> VerificationRun | None:
     """A pass of the same command on the same tree in the same environment, within the same job."""
     if not (check.job and check.reuse):
         return None
-    found = world.store.read_optional("verification", names.verified(check.job, key))
+    found = world.store.read_optional(kinds.VERIFICATION, names.verified(check.job, key))
     return found["run"] if found is not None else None
 
 
-def _remember(world: World, held: HeldBranch, check: Check, key: str, commit: str, run: Document) -> None:
+def _remember(world: World, held: HeldBranch, check: Check, key: str, commit: str, run: VerificationRun) -> None:
     if not check.job:
         return
     now = timestamp(world.clock.now())
-    made = {
+    made: Verification = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "verification",
         "jobId": check.job,
@@ -194,7 +215,7 @@ def _remember(world: World, held: HeldBranch, check: Check, key: str, commit: st
         "accepted": [],
         "run": run,
     }
-    world.writable_store.write("verification", names.verified(check.job, key), made, durable=False)
+    world.writable_store.write(kinds.VERIFICATION, names.verified(check.job, key), made, durable=False)
 
 
 def runner(world: World, held: HeldBranch, path: Path) -> Git:

@@ -158,7 +158,7 @@ def test_clean_saves_what_a_dead_worktree_holds(repo: Repo) -> None:
     assert call("worktree-open", "--job", "j1", "--unit", "one", cwd=repo.path).status == 0
     (repo.path / ".ktx" / names.worktree_dir("j1", 1, "one") / "only-here").write_text("work\n")
     world = World(repo.path, os.environ)
-    jobs.change(world, "j1", lambda job: job.update(state="aborted"))
+    jobs.change(world, "j1", lambda job: job.update({"state": "aborted"}))
     assert "can be cleared" in ktx(repo, "clean").out
     item = document(repo, "clean", "--yes")["items"][0]
     assert item["what"] == "worktree" and repo.git("show", f"{item['atticRef']}:only-here") == "work"

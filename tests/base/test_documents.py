@@ -8,7 +8,7 @@ import subprocess
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,7 +81,7 @@ def misfits(value: Any, wanted: Any, place: str) -> Iterator[str]:
     elif origin is list and isinstance(value, list):
         for number, one in enumerate(value):
             yield from misfits(one, of[0], f"{place}[{number}]")
-    elif origin is dict and isinstance(value, dict):
+    elif origin in (dict, Mapping) and isinstance(value, dict):
         for key, one in value.items():
             yield from misfits(one, of[1], f"{place}.{key}")
     elif typing.is_typeddict(wanted) and isinstance(value, dict):

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from ktxkit.base import kinds
 from ktxkit.base.clock import SystemClock
+from ktxkit.store.rules import trace
 from ktxkit.store.tracing import Journal
 from tests.faults.test_failing_disk import applying, landing, opening
 from tests.support.faults import count_effects
@@ -127,9 +129,8 @@ def test_a_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: boo
 
     for name in real:
         monkeypatch.setattr(os, name, recorded(name))
-    journal = Journal(tmp_path / "journal.jsonl", "trace-event", SystemClock())
-    base = {"schemaVersion": 1, "at": "2026-01-02T03:04:05.000Z", "level": "info", "jobId": "j", "connectionId": "c"}
-    event = {**base, "sourceKey": "s", "phase": "run", "event": "x"}
+    journal = Journal(tmp_path / "journal.jsonl", kinds.TRACE_EVENT, SystemClock())
+    event = trace.event(trace.TraceContext("j", "c", "s"), "2026-01-02T03:04:05.000Z", "info", "run", "x", {})
     journal.append([event], durable=durable)
     journal.append([event], durable=durable)
     wanted = ["write file", "fsync file", "fsync dir", "write file", "fsync file"]

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +14,9 @@ from ktxkit.store import jobs
 from ktxkit.store.world import World
 from tests.support.commands import Ran, call, spawn
 from tests.support.repos import Repo
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import JobState
 
 
 def ask(repo: Repo, *words: str) -> Ran:
@@ -69,8 +73,8 @@ def test_a_job_unit_by_unit(job: Repo) -> None:
 
 
 @pytest.mark.parametrize(("state", "verdict"), [("landed", "true"), ("failed", "false"), ("aborted", "false")])
-def test_has_it_landed(job: Repo, state: str, verdict: str) -> None:
-    jobs.change(World(job.path, os.environ), "j1", lambda document: document.update(state=state))
+def test_has_it_landed(job: Repo, state: JobState, verdict: str) -> None:
+    jobs.change(World(job.path, os.environ), "j1", lambda document: document.update({"state": state}))
     assert ask(job, "job", "j1", "--json").document["verdict"] == verdict
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ktxkit.base import kinds
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.observer import attempt, observe
 from ktxkit.observer.loop import ObserverLoop
@@ -24,7 +25,7 @@ from tests.support.observed import Observed
 from tests.support.repos import Repo
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import ActivityRecord
+    from ktxkit.base.documents import ActivityRecord, Lease
 
 
 @pytest.fixture
@@ -150,8 +151,9 @@ def test_a_declared_deliverable_counts_although_it_is_ignored_or_generated(repo:
     repo.commit()
     o = Observed.open(repo)
     (o.directory / "policy.json").unlink()
-    policy = {"deliverables": ["out/report.md", "target/**"], "generated": ["README"]}
-    o.place.write("lease", {k: v for k, v in {**o.lease, "policy": policy}.items() if k != "pathPolicyDigest"})
+    lease: Lease = {**o.lease, "policy": {"deliverables": ["out/report.md", "target/**"], "generated": ["README"]}}
+    lease.pop("pathPolicyDigest", None)
+    o.place.write(kinds.LEASE, lease)
     o.attach()
     for name in ("out/report.md", "out/other.md", "target/debug/app", "README"):
         o.tree.write(name, "x\n")

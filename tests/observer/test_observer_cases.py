@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ktxkit.base import process, removal
+from ktxkit.base import kinds, process, removal
 from ktxkit.base.errors import Blocked, BrokenContract, KtxError
 from ktxkit.observer import attach
 from ktxkit.observer.rules.records import linked
@@ -26,7 +26,7 @@ from tests.support.observed import Observed
 from tests.support.repos import Repo
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import ActivityRecord
+    from ktxkit.base.documents import ActivityRecord, JournalPosition, Lease
 
 Case = Callable[[Observed, pytest.MonkeyPatch], None]
 CASES: dict[str, Case] = {}
@@ -814,9 +814,10 @@ def a_new_attempt_in_the_same_directory(o: Observed, _m: pytest.MonkeyPatch) -> 
     o.tree.write("a.md", "late\n")
     o.look()
     old = o.attempt
-    before = {"attempt": old.name, "segment": 1, "seq": len(old.chain.records), "head": old.chain.head}
-    plain = {key: value for key, value in o.lease.items() if key != "observer"}
-    o.place.write("lease", {**plain, "attempt": 2, "nonce": "new", "leaseId": "new", "observedBefore": before})
+    before: JournalPosition = {"attempt": old.name, "segment": 1, "seq": len(old.chain.records), "head": old.chain.head}
+    later: Lease = {**o.lease, "attempt": 2, "nonce": "new", "leaseId": "new", "observedBefore": before}
+    later.pop("observer", None)
+    o.place.write(kinds.LEASE, later)
     o.restart()
     o.attach()
     assert (o.events(), o.records[0]["previous"]) == (["baseline"], before)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.clock import FixedClock
 from ktxkit.base.contracts import Document
@@ -18,6 +18,10 @@ from ktxkit.store import jobs
 from ktxkit.store.rules import names
 from ktxkit.store.world import Limits, World
 from ktxkit.work import bare_patches, closing, collect, integrate, land
+
+if TYPE_CHECKING:
+    from ktxkit.base import documents
+    from ktxkit.base.documents import LandingReceipt, LeasePolicy, Patch, Receipt
 from tests.support.repos import Repo
 
 Edit = Callable[[Repo], object]
@@ -35,7 +39,7 @@ class Job:
 
     repo: Repo
     world: World
-    document: Document
+    document: documents.Job
     units: dict[str, jobs.Unit] = field(default_factory=dict)
 
     @classmethod
@@ -46,7 +50,7 @@ class Job:
         base = repo.git("rev-parse", target)
         return cls(repo, world, jobs.create(world, job_id, target=target, base=base))
 
-    def open(self, key: str, base: str = "", policy: Mapping[str, Any] = {}) -> Repo:
+    def open(self, key: str, base: str = "", policy: LeasePolicy | None = None) -> Repo:
         """Open a unit; returns its worktree."""
         unit = jobs.add_unit(self.world, self.document["jobId"], key)
         self.document = jobs.load(self.world, self.document["jobId"])
@@ -54,21 +58,21 @@ class Job:
         lease = closing.open_unit(self.world, self.document, unit, base=base or self.document["base"], policy=policy)
         return self.repo.at(Path(lease["path"]))
 
-    def collect(self, key: str, *, include_uncommitted: bool = True) -> Document:
+    def collect(self, key: str, *, include_uncommitted: bool = True) -> Patch:
         unit = self.units[key]
         return collect.collect_unit(self.world, self.document, unit, include_uncommitted=include_uncommitted)
 
-    def apply(self, key: str, **options: Any) -> Document:
+    def apply(self, key: str, **options: Any) -> Receipt:
         unit = self.units[key]
         return integrate.apply_unit(self.world, self.document, unit, options=integrate.ApplyOptions(**options))
 
-    def unit(self, key: str, edit: Edit, base: str = "", policy: Mapping[str, Any] = {}, **options: Any) -> Document:
+    def unit(self, key: str, edit: Edit, base: str = "", policy: LeasePolicy | None = None, **options: Any) -> Receipt:
         """Open, edit, collect, apply: the receipt."""
         edit(self.open(key, base, policy))
         self.collect(key)
         return self.apply(key, **options)
 
-    def land(self, **how: Any) -> Document:
+    def land(self, **how: Any) -> LandingReceipt:
         return land.land(self.world, self.document, **how)
 
     def doc(self, key: str, name: str) -> Document | None:

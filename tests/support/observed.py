@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from ktxkit.base.contracts import Document
+from ktxkit.base import kinds
 from ktxkit.observer import observe
 from ktxkit.observer.attach import Attached, attach
 from ktxkit.observer.attempt import ObserverAttempt
@@ -23,7 +23,7 @@ from tests.support.clocks import TurnedClock
 from tests.support.repos import Repo
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import ActivityRecord, ObserverStatus
+    from ktxkit.base.documents import ActivityRecord, Job, Lease, ObserverStatus
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Observed:
         return cls(repo, clock, world, unit, settings)
 
     @property
-    def job(self) -> Document:
+    def job(self) -> Job:
         return jobs.load(self.world, "j1")
 
     @property
@@ -56,13 +56,13 @@ class Observed:
         return LeaseLocation.of_unit(self.world, self.job, jobs.unit_of(self.job, self.unit))
 
     @property
-    def lease(self) -> Document:
-        found = self.place.read("lease")
+    def lease(self) -> Lease:
+        found = self.place.lease()
         assert found is not None
         return found
 
     def change_lease(self, **facts: Any) -> None:
-        self.place.write("lease", {**self.lease, **facts})
+        self.place.write(kinds.LEASE, cast("Lease", {**self.lease, **facts}))
 
     @property
     def tree(self) -> Repo:

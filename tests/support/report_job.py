@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ktxkit.work.rules.report import UnitDocs, assemble
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Job, Report, TraceEvent
 
 A, B, C = "a" * 40, "b" * 40, "c" * 40
 AT = "2026-05-17T12:00:00.000Z"
@@ -26,16 +29,18 @@ def at(ms: float) -> str:
     return f"2026-05-17T12:{s // 60:02d}:{s % 60:02d}.{milli:03d}Z"
 
 
-def event(name: str, ms: float, phase: str, **more: Any) -> dict[str, Any]:
+def event(name: str, ms: float, phase: str, **more: Any) -> TraceEvent:
     base = {"schemaVersion": 1, "at": at(ms), "level": "debug", "phase": phase, "event": name}
-    return {**base, "jobId": "nightly", "connectionId": "warehouse", "sourceKey": "metabase", **more}
+    whole = {**base, "jobId": "nightly", "connectionId": "warehouse", "sourceKey": "metabase", **more}
+    return cast("TraceEvent", whole)
 
 
-def unit(position: int, key: str, word: str, begin: float) -> tuple[UnitDocs, list[dict[str, Any]]]:
+def unit(position: int, key: str, word: str, begin: float) -> tuple[UnitDocs, list[TraceEvent]]:
     """One unit that ran for a while and ended in this word, with its events."""
     ran = 400 + (position * 137) % 900
     paths = [{"path": f"wiki/global/{key}-{n}.md", "change": "modified"} for n in range(1 + position % 3)]
     receipt: dict[str, Any] = {"outcome": word, "at": at(begin + ran + 200), "before": B, "durationMs": 60.0}
+    receipt |= {"conflicts": [], "findings": []}
     patch: dict[str, Any] = {
         "outcome": "collected",
         "base": A,
@@ -74,10 +79,11 @@ def unit(position: int, key: str, word: str, begin: float) -> tuple[UnitDocs, li
         event(f"patch_{word}", begin + ran + 200, "integration", data=data, durationMs=60),
     ]
     settled = None if word in ("noop", "policy_rejected") else receipt
-    return UnitDocs(position, key, lease={"attempt": 1, "base": A}, patch=patch, receipt=settled, result=result), events
+    documents: Any = {"lease": {"attempt": 1, "base": A}, "patch": patch, "receipt": settled, "result": result}
+    return UnitDocs(position, key, **documents), events
 
 
-def report(count: int, parallel: int = 8) -> dict[str, Any]:
+def report(count: int, parallel: int = 8) -> Report:
     """A partial job of `count` units, `parallel` at a time."""
     units, events = (
         [],
@@ -94,12 +100,12 @@ def report(count: int, parallel: int = 8) -> dict[str, Any]:
     last = 1000 + (count // parallel + 1) * 1500
     events.append(event("final_artifact_gates_finished", last + 400, "gates", durationMs=380))
     events.append(event("landing_finished", last + 600, "landing", durationMs=150))
-    job = {
+    job: Job = {
         "schemaVersion": 1, "kind": "job", "jobId": "nightly-20260517", "connectionId": "warehouse",
         "sourceKey": "metabase", "createdAt": AT, "startedAt": AT, "finishedAt": at(last + 700),
         "objectFormat": "sha1", "target": "refs/heads/main",
         "targetAtStart": A, "base": B, "projection": B, "integrationRef": "refs/ktx/jobs/nightly/integration",
         "state": "landed", "landed": {"commit": C, "at": AT}, "units": [], "warnings": ["2 cards have no owner"],
     }  # fmt: skip
-    facts = {"generatedAt": at(last + 800), "tracePath": "/repo/.ktx/ingest-traces/nightly-20260517/trace.jsonl"}
-    return assemble(job, units, sorted(events, key=lambda e: e["at"]), facts)
+    trace = "/repo/.ktx/ingest-traces/nightly-20260517/trace.jsonl"
+    return assemble(job, units, sorted(events, key=lambda e: e["at"]), at=at(last + 800), trace=trace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +18,9 @@ from tests.support.faults import Killed, count_effects, run_killed
 from tests.support.integration import Job, give, script
 from tests.support.repos import Repo
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Verification
+
 
 @pytest.fixture
 def job(repo: Repo) -> Job:
@@ -27,7 +31,7 @@ def job(repo: Repo) -> Job:
     return made
 
 
-def verify(job: Job, tmp_path: Path, body: str) -> Document:
+def verify(job: Job, tmp_path: Path, body: str) -> Verification:
     return verify_job(job.world, job.document, VerifyRequest([script(tmp_path / "check", body)], summary="all of it"))
 
 

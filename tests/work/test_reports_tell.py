@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -21,14 +21,16 @@ from tests.support.jobs import job_file, outcomes, unit
 from tests.support.jobs import report as report_of
 from tests.support.repos import Repo
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Lease, LeaseOutcome, ReportWorkUnit
 
-def entry(job: Job) -> dict[str, Any]:
-    found: dict[str, Any] = report.build(job.world, job.document)["workUnits"][0]
-    return found
+
+def entry(job: Job) -> ReportWorkUnit:
+    return report.build(job.world, job.document)["workUnits"][0]
 
 
 @pytest.mark.parametrize("outcome", ["crash", "conflict"])
-def test_a_closed_unit_is_told_as_closed(repo: Repo, outcome: str) -> None:
+def test_a_closed_unit_is_told_as_closed(repo: Repo, outcome: LeaseOutcome) -> None:
     job = Job.begin(repo)
     job.open("u")
     assert entry(job)["outcome"] == "open"
@@ -39,7 +41,7 @@ def test_a_closed_unit_is_told_as_closed(repo: Repo, outcome: str) -> None:
 
 
 def test_one_that_was_closed_for_good_is_neither_open(repo: Repo) -> None:
-    docs = UnitDocs(1, "u", lease={"state": "closed", "outcome": "empty"})
+    docs = UnitDocs(1, "u", lease=cast("Lease", {"state": "closed", "outcome": "empty"}))
     assert outcome_of(docs, {}) == "closed"
     assert reason_of(docs, "closed", {}) == "its worktree was closed as empty"
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ktxkit.app import cli
-from ktxkit.base.contracts import Document
 from ktxkit.base.rules.text import plural, printable
 
 if TYPE_CHECKING:
+    from ktxkit.base.documents import Overview, OverviewJob
     from ktxkit.store.world import World
 
 JOBS_SHOWN = 20
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     return cli.Result(outcome, made, overview.CONTRACT, lines=_lines(made))
 
 
-def _jobs(jobs: Sequence[Document]) -> Iterator[str]:
+def _jobs(jobs: Sequence[OverviewJob]) -> Iterator[str]:
     from ktxkit.app.overview import went_in
 
     for job in jobs[:JOBS_SHOWN]:
@@ -45,7 +45,7 @@ def _jobs(jobs: Sequence[Document]) -> Iterator[str]:
             yield f"    next: {printable(job['next'])}"
 
 
-def _lines(made: Document) -> list[str]:
+def _lines(made: Overview) -> list[str]:
     from ktxkit.app.overview import last_ended, went_in
 
     if not made["present"]:
@@ -63,9 +63,9 @@ def _lines(made: Document) -> list[str]:
         why = f": {printable(row['why'])}" if "why" in row else ""
         lines += [f"Branch {printable(row['ref'])} is {row['standing']} ({row['phase']}){why}"]
         lines += [f"  next: {row['next']}", f"  see:  {printable(row['where'])}"]
-    for row in made["suspects"]:
-        lines += [f"Suspect: {row['jobId']} {printable(row['key'])}, {row['outcome']}: {row['reason']}"]
-        lines += [f"  next: {printable(row['next'])}"]
+    for unit in made["suspects"]:
+        lines += [f"Suspect: {unit['jobId']} {printable(unit['key'])}, {unit['outcome']}: {unit['reason']}"]
+        lines += [f"  next: {printable(unit['next'])}"]
     lines += [f"Damaged: {printable(row['where'])}: {printable(row['message'])}" for row in made.get("damaged", ())]
     last = last_ended(made)
     if last:

@@ -9,7 +9,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, overload
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import PathEntry
+
+    class AdminDirFields(TypedDict):
+        adminDir: str
+        adminDirB64: NotRequired[str]
+
+    class CheckoutFields(TypedDict):
+        checkout: str
+        checkoutB64: NotRequired[str]
+
+    class NewPathFields(TypedDict):
+        newPath: str
+        newPathB64: NotRequired[str]
+
+    class OtherFields(TypedDict):
+        other: str
+        otherB64: NotRequired[str]
+
 
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 
@@ -35,18 +55,42 @@ def _readable(char: str) -> str:
     return char
 
 
-def path_fields(path: bytes, key: str = "path") -> dict[str, str]:
+@overload
+def path_fields(path: bytes) -> PathEntry: ...
+@overload
+def path_fields(path: bytes, key: Literal["adminDir"]) -> AdminDirFields: ...
+@overload
+def path_fields(path: bytes, key: Literal["checkout"]) -> CheckoutFields: ...
+@overload
+def path_fields(path: bytes, key: Literal["newPath"]) -> NewPathFields: ...
+@overload
+def path_fields(path: bytes, key: Literal["other"]) -> OtherFields: ...
+def path_fields(path: bytes, key: str = "path") -> Any:
     """A path for a JSON document: `path` is readable; `pathB64` is there only where the bytes are not plain UTF-8.
 
     A reader that must have the exact bytes uses `path_bytes`. Where `pathB64` is absent, `path` is exact.
     """
+    encoded = path_b64(path)
+    return {key: path_text(path), f"{key}B64": encoded} if encoded else {key: path_text(path)}
+
+
+def path_text(path: bytes) -> str:
+    """A path as a document shows it: exact where it is UTF-8, else readable."""
     try:
-        text = path.decode("utf-8")
+        return path.decode("utf-8")
+    except UnicodeDecodeError:
+        return printable(path)
+
+
+def path_b64(path: bytes) -> str:
+    """The bytes of a path that is not UTF-8, in base64; empty for one that is."""
+    try:
+        path.decode("utf-8")
     except UnicodeDecodeError:
         import base64
 
-        return {key: printable(path), f"{key}B64": base64.b64encode(path).decode("ascii")}
-    return {key: text}
+        return base64.b64encode(path).decode("ascii")
+    return ""
 
 
 def path_bytes(document: Mapping[str, Any], key: str = "path") -> bytes:

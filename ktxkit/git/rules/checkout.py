@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ktxkit.base.rules.text import path_fields
 from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import Entry
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import CheckoutState, IgnoredPathChanges
 
 
 @dataclass(frozen=True, order=True)
@@ -106,15 +109,16 @@ class CheckoutSnapshot:
     status_digest: str
     untracked: frozenset[bytes]
 
-    def document(self) -> dict[str, Any]:
-        return {
+    def document(self) -> CheckoutState:
+        state: CheckoutState = {
             "head": self.head,
-            **({"branch": self.branch} if self.branch else {}),
             "headTree": self.head_tree,
             "indexTree": self.index_tree,
             "statusDigest": self.status_digest,
             "untracked": len(self.untracked),
         }
+        state |= {"branch": self.branch} if self.branch else {}
+        return state
 
 
 def differences(before: CheckoutSnapshot, after: CheckoutSnapshot) -> list[str]:
@@ -143,7 +147,7 @@ class IgnoredChanges:
     changed: tuple[bytes, ...] = ()
     removed: tuple[bytes, ...] = ()
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> IgnoredPathChanges:
         named = [(path, word) for word in ("added", "changed", "removed") for path in getattr(self, word)]
         return {
             "added": len(self.added),

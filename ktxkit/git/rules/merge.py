@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ktxkit.base.rules.text import path_fields
+from ktxkit.base.rules.text import path_b64, path_text
 from ktxkit.git.rules.patch import Entry, Side, blobs
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import PathConflict
 
 MARKED = re.compile(rb"CONFLICT \(([a-z/ -]+)\)\Z")  # a type; the message behind it goes on
 
@@ -25,9 +28,11 @@ class Clash:
     reason: str
     stages: tuple[int, ...] = ()
 
-    def document(self) -> dict[str, Any]:
-        made: dict[str, Any] = {**path_fields(self.path), "reason": self.reason}
-        return {**made, "stages": list(self.stages)} if self.stages else made
+    def document(self) -> PathConflict:
+        made: PathConflict = {"path": path_text(self.path), "reason": self.reason}
+        made |= {"pathB64": exact} if (exact := path_b64(self.path)) else {}
+        made |= {"stages": list(self.stages)} if self.stages else {}
+        return made
 
 
 @dataclass(frozen=True)

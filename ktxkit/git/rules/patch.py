@@ -10,23 +10,33 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from ktxkit.base.rules.text import path_bytes, path_fields
+from ktxkit.base.rules.text import path_b64, path_bytes, path_text
 
-ABSENT = "000000"
-KINDS = {"100644": "regular", "100755": "executable", "120000": "symlink", "160000": "gitlink", ABSENT: "absent"}
+if TYPE_CHECKING:
+    from ktxkit.base.documents import FileMode, Patch, PatchPath, PathChange, PathKind
+
+
+ABSENT: Final = "000000"
+KINDS: dict[str, PathKind] = {
+    "100644": "regular",
+    "100755": "executable",
+    "120000": "symlink",
+    "160000": "gitlink",
+    ABSENT: "absent",
+}
 PATCH_LIMIT = 1023 * 1024 * 1024 - 1  # bytes; git apply refuses more (MAX_APPLY_SIZE in its apply.c)
 
 
 class Side(NamedTuple):
     """What stands at a path in a tree: a mode of six octal digits and an object id."""
 
-    mode: str
+    mode: FileMode
     oid: str
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> PathKind:
         return KINDS.get(self.mode, "regular")
 
 
@@ -38,7 +48,7 @@ class Entry(NamedTuple):
     new: Side
 
     @property
-    def change(self) -> str:
+    def change(self) -> PathChange:
         """`added`, `deleted`, `typechange` or `modified` (a change of mode included)."""
         if self.old.mode == ABSENT:
             return "added"
@@ -68,7 +78,8 @@ def _entry(head: bytes, path: bytes) -> Entry:
     words = head.decode("ascii").split(" ")
     if len(words) != 5 or not words[0].startswith(":") or not path:
         raise ValueError(f"not a raw entry: {head!r}")
-    return Entry(path, Side(words[0][1:], words[2]), Side(words[1], words[3]))
+    old, new = cast("FileMode", words[0][1:]), cast("FileMode", words[1])  # git has no others
+    return Entry(path, Side(old, words[2]), Side(new, words[3]))
 
 
 def blobs(entries: Iterable[Entry]) -> set[str]:
@@ -99,14 +110,14 @@ def parse_staged(data: bytes) -> set[tuple[str, str, bytes]]:
     return found
 
 
-def documents(entries: Iterable[Entry], old: Mapping[str, int], new: Mapping[str, Content]) -> list[dict[str, Any]]:
+def documents(entries: Iterable[Entry], old: Mapping[str, int], new: Mapping[str, Content]) -> list[PatchPath]:
     """The entries for `patch.json`; sizes and content by object id, absent where they were not measured."""
     return [_document(entry, old.get(entry.old.oid), new.get(entry.new.oid)) for entry in entries]
 
 
-def _document(entry: Entry, old_size: int | None, content: Content | None) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        **path_fields(entry.path),
+def _document(entry: Entry, old_size: int | None, content: Content | None) -> PatchPath:
+    made: PatchPath = {
+        "path": path_text(entry.path),
         "change": entry.change,
         "oldMode": entry.old.mode,
         "newMode": entry.new.mode,
@@ -115,6 +126,7 @@ def _document(entry: Entry, old_size: int | None, content: Content | None) -> di
         "kind": entry.new.kind,
         "oldKind": entry.old.kind,
     }
+    made |= {"pathB64": exact} if (exact := path_b64(entry.path)) else {}
     if old_size is not None:
         made["oldSize"] = old_size
     if content is not None:
@@ -122,7 +134,7 @@ def _document(entry: Entry, old_size: int | None, content: Content | None) -> di
     return made
 
 
-def entries_of(document: Mapping[str, Any]) -> list[Entry]:
+def entries_of(document: Patch) -> list[Entry]:
     """The entries that a patch document names. Raises ValueError where a path is damaged."""
     return [
         Entry(path_bytes(item), Side(item["oldMode"], item["oldId"]), Side(item["newMode"], item["newId"]))

@@ -36,7 +36,7 @@ GAP = "  "
 
 def answer(
     question: str,
-    rows: Sequence[Row],
+    rows: Sequence[Mapping[str, Any]],
     *,
     subject: Sequence[str] = (),
     project: str = "",

@@ -18,7 +18,7 @@ from ktxkit.base.rules.text import path_fields
 from ktxkit.observer.rules.clocks import Deadlines, Settings, Timeline, Window, deadlines
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import ActivityRecord
+    from ktxkit.base.documents import ActivityRecord, Lease, LeaseObserver
 
 CHANGES_KEPT = 64
 
@@ -64,11 +64,11 @@ class Anchor:
     epoch: int = 0
 
     @classmethod
-    def of(cls, lease: Mapping[str, Any] | None) -> Anchor:
-        found = (lease or {}).get("observer")
+    def of(cls, lease: Lease | None) -> Anchor:
+        found = lease.get("observer") if lease is not None else None
         return cls(found["segment"], found["seq"], found["head"], found["epoch"]) if found else cls()
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> LeaseObserver:
         return {"segment": self.segment, "seq": self.seq, "head": self.head, "epoch": self.epoch}
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ktxkit.base.rules.text import plural, printable
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ktxkit.base.documents import (
         ActivityRecord,
         HeldPaths,
+        Lease,
         ObserverDomain,
         ObserverStatus,
         ObserverStatusActivity,
@@ -45,12 +46,12 @@ if TYPE_CHECKING:
         problem: NotRequired[str]
 
 
-KEYS = (
+KEYS: Final = (
     "jobId", "unitKey", "leaseId", "generation", "attempt", "fence", "leaseEpoch", "processEpoch", "worktreeId",
     "path", "pathB64", "adminDir", "adminDirB64", "device", "inode", "birthTimeNs", "nonce",
 )  # fmt: skip
-_SAME_LEASE = ("leaseId", "nonce", "generation", "attempt")
-_SAME_ROOT = ("device", "inode", "path")
+_SAME_LEASE: Final = ("leaseId", "nonce", "generation", "attempt")
+_SAME_ROOT: Final = ("device", "inode", "path")
 
 
 class LeaseValidity(Enum):
@@ -62,14 +63,13 @@ class LeaseValidity(Enum):
     SUPERSEDED = "lease_superseded"  # another attempt has this very worktree: its bytes are not ours to judge
 
 
-def domain_of(lease: Mapping[str, Any], observer_epoch: int) -> ObserverDomain:
+def domain_of(lease: Lease, observer_epoch: int) -> ObserverDomain:
     """The tuple, as it stands in every record."""
-    made = {key: lease[key] for key in KEYS if key in lease}
     epochs = {"processEpoch": lease.get("processEpoch", 1), "observerEpoch": observer_epoch}
-    return cast("ObserverDomain", made | epochs)
+    return cast("ObserverDomain", {key: lease[key] for key in KEYS if key in lease} | epochs)
 
 
-def lease_validity(domain: Mapping[str, Any], lease: Mapping[str, Any] | None) -> LeaseValidity:
+def lease_validity(domain: Mapping[str, Any], lease: Lease | None) -> LeaseValidity:
     """Of a tuple, by the lease as it is now (None: there is none any more)."""
     if lease is None:
         return LeaseValidity.REVOKED

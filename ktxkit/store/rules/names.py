@@ -7,10 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.digests import digest, digest_of
+
+if TYPE_CHECKING:
+    from typing import NotRequired, TypedDict
+
+    class AttemptFields(TypedDict):
+        """What tells an attempt from others; a lease has it all."""
+
+        leaseId: str
+        generation: int
+        attempt: int
+        jobId: NotRequired[str]
+        unitKey: NotRequired[str]
+
 
 _JOB = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z"  # compiled where it is used: a question is answered before
 _UNSAFE = r"[^A-Za-z0-9_.-]"
@@ -198,7 +211,7 @@ def events_file(run: str) -> str:
     return f"ledger/events/{run}.ndjson"
 
 
-def attempt_name(lease: Mapping[str, Any]) -> str:
+def attempt_name(lease: AttemptFields) -> str:
     """Names an attempt's directory: a digest of job, unit, generation and attempt (of the lease, without a job)."""
     unit = [lease["jobId"], lease["unitKey"]] if "unitKey" in lease else ["adhoc", lease["leaseId"]]
     return digest_of([*unit, lease["generation"], lease["attempt"]])[3:35]
@@ -257,6 +270,6 @@ def branch_receipt(ref: str) -> str:
     return f"locks/{branch_lock(ref)}-receipt.json"
 
 
-def observer_journal(lease: Mapping[str, Any]) -> str:
+def observer_journal(lease: AttemptFields) -> str:
     """The first journal of a lease's attempt: present if somebody observed it."""
     return observer_file(attempt_name(lease), OBSERVER_JOURNAL)

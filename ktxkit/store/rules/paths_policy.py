@@ -17,10 +17,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.patterns import matches, plain_name, text
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Lease
+
 
 _POSIX = {
     b"alnum": rb"a-zA-Z0-9", b"alpha": rb"a-zA-Z", b"blank": rb" \t", b"cntrl": rb"\x00-\x1f\x7f", b"digit": rb"0-9",
@@ -396,7 +400,7 @@ class CandidatePathPolicy:
         return digest_of(self.document())
 
 
-def from_lease(lease: Mapping[str, Any], ignore: IgnoreRules) -> CandidatePathPolicy:
+def from_lease(lease: Lease, ignore: IgnoreRules) -> CandidatePathPolicy:
     """The policy of a lease (its `policy`, its `copied`) over a snapshot of the ignore rules."""
     policy = lease.get("policy", {})
     copied: Iterable[str] = lease.get("copied", ())

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.base.rules.text import truncated
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import TraceEvent, TraceEventLevel
 
 LEVELS = {"error": 0, "info": 1, "debug": 2, "trace": 3}
 DEFAULT_LEVEL = "debug"
@@ -33,28 +36,29 @@ def wanted(level: str, threshold: str) -> bool:
 def event(
     context: TraceContext,
     at: str,
-    level: str,
+    level: TraceEventLevel,
     phase: str,
     name: str,
     data: Mapping[str, Any],
     *,
     duration_ms: float | None = None,
     error: BaseException | None = None,
-) -> dict[str, Any]:
+) -> TraceEvent:
     """One event. `at` is RFC 3339 UTC with milliseconds; `duration_ms` is milliseconds."""
-    made: dict[str, Any] = {
+    made: TraceEvent = {
         "schemaVersion": 1,
         "at": at,
         "level": level,
         "jobId": context.job_id,
         "connectionId": context.connection_id,
         "sourceKey": context.source_key,
+        "phase": phase,
+        "event": name,
     }
     if context.run_id:
         made["runId"] = context.run_id
     if context.sync_id:
         made["syncId"] = context.sync_id
-    made |= {"phase": phase, "event": name}
     if duration_ms is not None:
         made["durationMs"] = round(duration_ms, 3)
     if data:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ktxkit.base.rules.text import printable
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Lease
+
 
 NAMED = 3  # names in one hint
 KEPT = ("conflict", "crash")  # outcomes that keep the checkout as evidence
@@ -52,7 +55,7 @@ class WorktreePresence:
     busy: bool  # a process has its working directory inside
 
 
-def decide_open(lease: Mapping[str, Any] | None, found: WorktreePresence, base: str) -> Open:
+def decide_open(lease: Lease | None, found: WorktreePresence, base: str) -> Open:
     """How to open a unit's worktree at `base`."""
     if lease is None:
         return Open.FOREIGN if found.present else Open.FRESH

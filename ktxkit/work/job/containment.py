@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ktxkit.base import files, landlock
-from ktxkit.base.contracts import Document
+from ktxkit.base import files, kinds, landlock
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git.neutral import scratch_dir
@@ -33,6 +33,11 @@ from ktxkit.work.integrate import DONE
 from ktxkit.work.job.state import JobRun
 from ktxkit.work.rules import shared_state
 from ktxkit.work.rules.shared_state import DOCUMENT
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Intent, Lease, Receipt
+    from ktxkit.base.kinds import D, Kind
+
 
 EVERYONE = ("/dev", "/proc")  # devices, and what a process says of itself
 OF_GIT = ("objects", "refs", "logs", "lfs", "reftable")  # a unit may commit, and make branches
@@ -60,7 +65,7 @@ def check(world: World, also: Sequence[str] | None) -> None:
 
 
 @contextmanager
-def behind(run: JobRun, unit: jobs.Unit, lease: Document) -> Iterator[Walls]:
+def behind(run: JobRun, unit: jobs.Unit, lease: Lease) -> Iterator[Walls]:
     """For the block, what a unit's command is started behind."""
     if run.plan.isolate is None:
         yield Walls()
@@ -73,7 +78,7 @@ def behind(run: JobRun, unit: jobs.Unit, lease: Document) -> Iterator[Walls]:
         yield Walls(before, dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(temporary)))
 
 
-def _own(run: JobRun, unit: jobs.Unit, lease: Document) -> list[Path]:
+def _own(run: JobRun, unit: jobs.Unit, lease: Lease) -> list[Path]:
     """Where every isolated unit may write, of what is there."""
     store, common = run.world.store, run.world.repository.common_dir
     top = path_of(lease)
@@ -157,15 +162,12 @@ def _children(folder: Path) -> list[str]:
         return []
 
 
-PAPERS = {
-    "lease": "lease",
-    "patch": "patch",
-    "receipt": "receipt",
-    "intent": "intent",
-    "verdict": "verdict",
-    "sentinel": "sentinel",
-    "result": "unit-result",
-}
+PAPERS: tuple[tuple[str, Kind[Any]], ...] = (  # beside lease, receipt and intent, which are looked into
+    ("patch", kinds.PATCH),
+    ("verdict", kinds.VERDICT),
+    ("sentinel", kinds.SENTINEL),
+    ("result", kinds.UNIT_RESULT),
+)
 # What a lease gets while it is open, by its closing or the observer.
 OURS_LATER = ("state", "closedAt", "outcome", "atticRef", "leftOut", "branchKept", "observer")
 
@@ -182,44 +184,48 @@ def put_right(run: JobRun, unit: jobs.Unit) -> str:
     patch = run.world.store.path(names.patch_file(run.job_id, unit.position, unit.key))
     if os.path.lexists(patch) and not stat.S_ISREG(os.lstat(patch).st_mode):
         aside.move(patch, "it is not a regular file")
-    found = {name: aside.read(f"{place}/{name}.json", contract) for name, contract in PAPERS.items()}
-    _lease_as_it_was(run, unit, found["lease"], aside)
-    _receipt_as_it_was(run, unit, found, aside)
+    lease = aside.read(f"{place}/lease.json", kinds.LEASE)
+    receipt = aside.read(f"{place}/receipt.json", kinds.RECEIPT)
+    intent = aside.read(f"{place}/intent.json", kinds.INTENT)
+    for name, kind in PAPERS:
+        aside.read(f"{place}/{name}.json", kind)
+    _lease_as_it_was(run, unit, lease, aside)
+    _receipt_as_it_was(run, unit, receipt, intent, aside)
     if aside.wrong:
         facts = {"unitKey": unit.key, "documents": aside.wrong, "keptAt": str(aside.place)}
         run.tracer.emit("work_unit", "work_unit_documents_put_right", facts, level="error")
     return f"documents of the unit were altered while it ran: {'; '.join(aside.wrong)}" if aside.wrong else ""
 
 
-def _lease_as_it_was(run: JobRun, unit: jobs.Unit, now: Document | None, aside: _Aside) -> None:
+def _lease_as_it_was(run: JobRun, unit: jobs.Unit, now: Lease | None, aside: _Aside) -> None:
     held = run.leases.get(unit.key)
     if held is None or (now is not None and _fixed(now) == _fixed(held)):
         return
     place = names.unit_doc(run.job_id, unit.position, unit.key, "lease")
     aside.move(run.world.store.path(place), "the lease says otherwise than the job" if now else "the lease was gone")
-    run.world.writable_store.write("lease", place, held)
+    run.world.writable_store.write(kinds.LEASE, place, held)
 
 
-def _fixed(lease: Document) -> Document:
+def _fixed(lease: Lease) -> dict[str, object]:
     return {key: value for key, value in lease.items() if key not in OURS_LATER}
 
 
-def _receipt_as_it_was(run: JobRun, unit: jobs.Unit, found: Mapping[str, Document | None], aside: _Aside) -> None:
-    held, now = run.receipts.get(unit.key), found["receipt"]
+def _receipt_as_it_was(run: JobRun, unit: jobs.Unit, now: Receipt | None, intent: Intent | None, aside: _Aside) -> None:
+    held = run.receipts.get(unit.key)
     place = names.unit_doc(run.job_id, unit.position, unit.key, "receipt")
     if held is not None:
         if now != held:
             aside.move(run.world.store.path(place), "the receipt says otherwise than the job")
-            run.world.writable_store.write("receipt", place, held)
+            run.world.writable_store.write(kinds.RECEIPT, place, held)
         return
     if now is not None and now["outcome"] in DONE and not _is_on_the_branch(run, unit, now):
         aside.move(run.world.store.path(place), "a receipt of what was never applied")
         now = None
-    if now is None and found["intent"] is not None:
+    if now is None and intent is not None:
         aside.move(run.world.store.path(place).with_name("intent.json"), "an intent of what was never begun")
 
 
-def _is_on_the_branch(run: JobRun, unit: jobs.Unit, receipt: Document) -> bool:
+def _is_on_the_branch(run: JobRun, unit: jobs.Unit, receipt: Receipt) -> bool:
     """A unit may have called `patch-apply` itself; then its commit is there, and names it."""
     ours = f"{run.job['targetAtStart']}..{run.job['integrationRef']}"
     commit = receipt.get("commit")
@@ -237,7 +243,7 @@ class _Aside:
         mark = f"documents-{unit.position}-{os.urandom(4).hex()}"
         self.place = self.store.path(names.quarantine_dir(run.job_id, mark))
 
-    def read(self, relative: str, contract: str) -> Document | None:
+    def read(self, relative: str, contract: Kind[D]) -> D | None:
         try:
             return self.store.read_optional(contract, relative)
         except (BrokenContract, PermissionError) as error:

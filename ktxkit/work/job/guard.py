@@ -18,13 +18,13 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ktxkit.base import files
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.store.jobs import Unit
@@ -33,6 +33,10 @@ from ktxkit.store.world import World
 from ktxkit.work.fingerprint import Fingerprinter
 from ktxkit.work.rules import shared_state as core
 from ktxkit.work.rules.shared_state import SharedChange, differences
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import UnitResultTouched
+
 
 CONFIGS = ("config", "config.worktree")
 ATTRIBUTES = "info/attributes"
@@ -145,7 +149,7 @@ class Guard:
         """Whether any of the files was written since the last check. Some calls of stat."""
         return signs(self._top) != self._signs
 
-    def check(self) -> list[Document]:
+    def check(self) -> list[UnitResultTouched]:
         """Put back what must be; each change with what became of it, as in a unit's `touched`."""
         with self._lock:
             now = signs(self._top)
@@ -155,14 +159,14 @@ class Guard:
             self._signs = now
             return found
 
-    def _checked(self, name: str) -> list[Document]:
+    def _checked(self, name: str) -> list[UnitResultTouched]:
         try:
             return self._config(name) if name in CONFIGS else self._file(name)
         except OSError as error:
             why = f"config {name} changed, and could not be put back: {error.strerror}"
             return [{"what": f"config {name}"[:1000], "message": why[:4000]}]
 
-    def _config(self, name: str) -> list[Document]:
+    def _config(self, name: str) -> list[UnitResultTouched]:
         """Key by key, so that what git writes while people work is left; the very bytes where all of it goes."""
         path, old, new = self._top / name, self._seen.get(name), see(self._top / name)
         if (old and old.data) == (new and new.data) or (old is not None and old.data == NO_FILE):
@@ -183,7 +187,7 @@ class Guard:
         known, there = before or {}, after or {}
         return [_change("config", f"{name}: {key}", core.change_word(key in known, key in there)) for key in keys]
 
-    def _file(self, name: str) -> list[Document]:
+    def _file(self, name: str) -> list[UnitResultTouched]:
         path, old, new = self._top / name, self._seen.get(name), see(self._top / name)
         if old == new or (old is not None and old.data == NO_FILE):
             return []
@@ -204,7 +208,7 @@ class Guard:
             files.write_atomic(self.world.writable_store.path(place), seen.data)
 
 
-def _change(kind: str, name: str, how: str) -> Document:
+def _change(kind: str, name: str, how: str) -> UnitResultTouched:
     return {"what": f"{kind} {name}"[:1000], "message": f"{kind} {name} {how}"[:4000], "putBack": True}
 
 
@@ -263,7 +267,7 @@ class Watch:
     _evidence: dict[str, Path] = field(default_factory=dict)
     _asked: int = 0
     _looked: int = 0  # highest request that a look has served
-    _changes: list[tuple[int, Document]] = field(default_factory=list)
+    _changes: list[tuple[int, UnitResultTouched]] = field(default_factory=list)
 
     def started(self, unit: Unit) -> int:
         """Note a start; returns the number from which on changes concern this unit."""
@@ -274,7 +278,7 @@ class Watch:
         with self._state:
             return len(self._changes)
 
-    def ended(self, unit: Unit, since: int, evidence: Path | None = None) -> list[Document]:
+    def ended(self, unit: Unit, since: int, evidence: Path | None = None) -> list[UnitResultTouched]:
         """Note an end; returns what changed while the unit ran. `evidence`: its worktree is kept and watched."""
         self.handling(unit)
         name = names.unit_name(unit.position, unit.key)
@@ -309,7 +313,7 @@ class Watch:
             running = sorted(self._running.values())
             self._changes += [(self._asked, {**change, "running": running}) for change in changes]
 
-    def finish(self) -> list[Document]:
+    def finish(self) -> list[UnitResultTouched]:
         """A last look at everything; what changed since each unit's end, and no unit's result tells of."""
         with self._state:
             since = len(self._changes)
@@ -339,16 +343,16 @@ class Watch:
             facts = self.printer.take(quiet, None if whole or self._last is None else busy)
             found = differences(self._last, facts, busy, working) if self._last is not None else []
             with self._state:
-                entries: Sequence[Document] = [{**_told(change), "running": running} for change in found]
+                entries: list[UnitResultTouched] = [{**_told(change), "running": running} for change in found]
                 self._changes += [(serves, entry) for entry in entries]
             self._last, self._looked = facts, serves
 
 
-def _told(change: SharedChange) -> Document:
+def _told(change: SharedChange) -> UnitResultTouched:
     return {"what": f"{change.kind} {change.name}"[:1000], "message": str(change)[:4000]}
 
 
-def _once(changes: list[Document]) -> list[Document]:
+def _once(changes: list[UnitResultTouched]) -> list[UnitResultTouched]:
     """A look may have seen what was put back a moment later: it is told once."""
     undone = {change["what"] for change in changes if change.get("putBack")}
     return [change for change in changes if change.get("putBack") or change["what"] not in undone]

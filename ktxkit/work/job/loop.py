@@ -9,8 +9,9 @@ import queue
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ktxkit.base.contracts import Document
+from ktxkit.base import kinds
 from ktxkit.base.errors import Blocked, KtxError
 from ktxkit.store import jobs
 from ktxkit.store.rules import names
@@ -20,6 +21,10 @@ from ktxkit.work.job.state import JobRun
 from ktxkit.work.job.unit import UnitEnd, close_or_keep, work
 from ktxkit.work.rules.job_file import UnitPlan, inputs_digest
 from ktxkit.work.rules.schedule import LANDED, Schedule, ScheduledUnit
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LeaseOutcome, Patch, Receipt
+
 
 PATHS_AT_ONCE = 500  # arguments of one ls-tree
 
@@ -52,22 +57,24 @@ class Reuse:
                 found[path.decode("utf-8", "backslashreplace")] = facts.split(b" ")[2].decode("ascii")
         return found
 
-    def receipt(self, plan: UnitPlan) -> Document | None:
+    def receipt(self, plan: UnitPlan) -> Receipt | None:
         """The unit's receipt, where it has one already: it is not integrated a second time."""
         if not self.resumed:
             return None
         unit = self.run.unit(plan)
         return self.run.world.store.read_optional(
-            "receipt", names.unit_doc(self.run.job_id, unit.position, unit.key, "receipt")
+            kinds.RECEIPT, names.unit_doc(self.run.job_id, unit.position, unit.key, "receipt")
         )
 
-    def patch(self, plan: UnitPlan, base: str) -> Document | None:
+    def patch(self, plan: UnitPlan, base: str) -> Patch | None:
         """The patch that the unit handed over, where its inputs are what they were and its objects are there."""
         if not self.resumed:
             return None
         unit, store = self.run.unit(plan), self.run.world.store
-        result = store.read_optional("unit-result", names.unit_doc(self.run.job_id, unit.position, unit.key, "result"))
-        patch = store.read_optional("patch", names.unit_doc(self.run.job_id, unit.position, unit.key, "patch"))
+        result = store.read_optional(
+            kinds.UNIT_RESULT, names.unit_doc(self.run.job_id, unit.position, unit.key, "result")
+        )
+        patch = store.read_optional(kinds.PATCH, names.unit_doc(self.run.job_id, unit.position, unit.key, "patch"))
         if result is None or patch is None or result["outcome"] != "finished":
             return None
         same = result.get("inputsDigest") == self.digest(plan, base) and patch["base"] == base
@@ -88,7 +95,7 @@ class JobLoop:
         self.schedule = Schedule([plan.node for plan in run.plan.units], run.limit)
         self.ends: queue.Queue[UnitEnd | BaseException] = queue.Queue()
         self.waiting: dict[str, UnitEnd] = {}
-        self.batched: dict[str, Document | KtxError] = {}  # decided, not settled yet
+        self.batched: dict[str, Receipt | KtxError] = {}  # decided, not settled yet
 
     def __call__(self) -> Mapping[str, str]:
         """Outcome word of every unit."""
@@ -299,7 +306,7 @@ class JobLoop:
         """A unit whose receipt was written by an execution that was killed before it closed the worktree."""
         unit = self.run.unit(plan)
         lease = names.unit_doc(self.run.job_id, unit.position, unit.key, "lease")
-        found = self.run.world.store.read_optional("lease", lease)
+        found = self.run.world.store.read_optional(kinds.LEASE, lease)
         if found is not None and found["state"] == "open":
             self._close(unit, outcome)
 
@@ -312,7 +319,7 @@ class JobLoop:
         )
 
 
-def _closing(outcome: str) -> str:
+def _closing(outcome: str) -> LeaseOutcome:
     """How a unit's worktree is closed after integration."""
     if outcome == "noop":
         return "empty"

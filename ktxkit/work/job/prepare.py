@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ktxkit.base import contracts, files, landlock, unit_process
 from ktxkit.base.contracts import Document
@@ -22,6 +22,11 @@ from ktxkit.work import closing, collect, integrate
 from ktxkit.work.job.state import JobRun
 from ktxkit.work.job.unit import close_or_keep, execute
 from ktxkit.work.rules.job_file import PROJECT, JobCommand, JobPlan, UnitPlan, plan_of
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import JobProjectionResult
+    from ktxkit.work.job.state import JobChanges
+
 
 SIZE_LIMIT = 1024 * 1024  # bytes; a job with more units has a plan command that prints them
 
@@ -65,6 +70,7 @@ def _yaml(data: bytes, where: str) -> Document:
 
 PLAN_LIMIT = 3600.0  # seconds for a plan command without a limit of its own
 PROJECTION_LIMIT = 15 * 1024 * 1024  # bytes of a projection's stdout; more of it is not kept as a whole
+RESULT_KEPT: Final = ("warnings", "touchedSources", "changedWikiPageKeys")
 RAW_SHOWN = 100  # raw paths in the trace
 
 
@@ -139,10 +145,16 @@ def fix_base(run: JobRun) -> None:
                 integrate.ensure_integration(run.world, run.job, start)
                 base = _project(run, start)
             leases.worktrees(run.world).keep(names.base_ref(run.job_id), base)
-        run.update(base=base, **({"projection": base} if base != start else {}))
+        changes: JobChanges = {"base": base}
+        changes |= {"projection": base} if base != start else {}
+        run.update(**changes)
     if not made:
         integrate.ensure_integration(run.world, run.job, run.job["base"])
-    facts = {"baseSha": run.job["base"], "projectionSha": run.job.get("projection"), "maxParallel": run.limit}
+    facts: dict[str, Any] = {
+        "baseSha": run.job["base"],
+        "projectionSha": run.job.get("projection"),
+        "maxParallel": run.limit,
+    }
     if run.plan.isolate is not None:
         facts |= {"landlock": landlock.version(), "alsoWritable": list(run.plan.isolate)}
     run.tracer.emit("routing", "isolated_diff_enabled", facts, level="info")
@@ -154,7 +166,7 @@ def _project(run: JobRun, start: str) -> str:
     plan = UnitPlan(PROJECT, run.plan.project, document={"key": PROJECT})
     unit = run.unit(plan)
     with run.tracer.timed("projection", "projection", {"argv": list(plan.step.argv)}) as facts:
-        lease = closing.open_unit(run.world, run.job, unit, base=start, policy={}, copy=run.plan.copy)
+        lease = closing.open_unit(run.world, run.job, unit, base=start, copy=run.plan.copy)
         ended = execute(run, plan, unit, lease, run.plan.digest)
         if ended.problem:
             closing.close_unit(run.world, run.job, unit, "crash")
@@ -172,7 +184,10 @@ def _project(run: JobRun, start: str) -> str:
                 hint="job-report shows why; correct the projection and start again",
             )
         close_or_keep(run, unit, "success")
-    kept = {key: result[key] for key in ("warnings", "touchedSources", "changedWikiPageKeys") if key in result}
+    kept: JobProjectionResult = {}
+    for key in RESULT_KEPT:
+        if key in result:
+            kept[key] = result[key]
     run.update(projectionResult=kept)
     return run.head()
 

@@ -14,8 +14,9 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ktxkit.base import contracts, files, process
+from ktxkit.base import contracts, files, kinds, process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import CannotRun, Conflict, KtxError, Refused
@@ -41,13 +42,17 @@ from ktxkit.work.land import land
 from ktxkit.work.rules.job_file import PROJECT, JobPlan, plan_of
 from ktxkit.work.rules.schedule import LANDED, job_outcome
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Job, JobFailure, JobState, Notice, NoticeEvent, Report
+
+
 CONTRACT = "notice"
 VARIABLE = "KTX_NOTIFY"
 TIME_LIMIT = 30.0  # seconds for one notice
 SUSPECTS_SHOWN = 20  # of one job; the report has all
 
 
-def of_job(world: World, report: Document) -> list[str]:
+def of_job(world: World, report: Report) -> list[str]:
     """Tell of a job that has ended, of its suspects and of what is blocked. Returns what went wrong in telling."""
     try:
         command = world.env.get(VARIABLE) or config.load(world).get("notify", "")
@@ -59,31 +64,34 @@ def of_job(world: World, report: Document) -> list[str]:
     return [problem for problem in told if problem]
 
 
-def notices(report: Document, at: str) -> Iterator[Document]:
+def notices(report: Report, at: str) -> Iterator[Notice]:
     """What there is to tell of a report: the end of the job first."""
-    about: Document = {"schemaVersion": SCHEMA_VERSION, "kind": CONTRACT, "at": at, "jobId": report["jobId"]}
-    places = {"trace": report["tracePath"], **({"report": report["reportPath"]} if "reportPath" in report else {})}
-    failure = report.get("failure", {})
-    message = f"{failure['phase']}: {failure['message']}"[:4000] if failure else ""
-    yield {
-        **about,
+    about: Notice = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "notice",
+        "at": at,
+        "jobId": report["jobId"],
         "event": "job_ended",
-        **({"outcome": report["outcome"]} if "outcome" in report else {}),
-        **({"commit": report["commitSha"]} if "commitSha" in report else {}),
-        **({"message": message} if message else {}),
-        "outcomes": report["isolatedDiff"]["outcomes"],
-        **places,
+        "trace": report["tracePath"],
     }
-    if failure.get("details", {}).get("outcome") == "blocked":
-        yield {**about, "event": "blocked", "message": message, **places}
-    events = {"suspect_revert": "suspect", "blocked": "blocked"}
+    about |= {"report": report["reportPath"]} if "reportPath" in report else {}
+    failure = report.get("failure")
+    message = f"{failure['phase']}: {failure['message']}"[:4000] if failure else ""
+    ended: Notice = {**about, "outcomes": report["isolatedDiff"]["outcomes"]}
+    ended |= {"outcome": report["outcome"]} if "outcome" in report else {}
+    ended |= {"commit": report["commitSha"]} if "commitSha" in report else {}
+    ended |= {"message": message} if message else {}
+    yield ended
+    if failure and failure.get("details", {}).get("outcome") == "blocked":
+        yield {**about, "event": "blocked", "message": message}
+    events: dict[str, NoticeEvent] = {"suspect_revert": "suspect", "blocked": "blocked"}
     found = [unit for unit in report["failedWorkUnits"] if unit["outcome"] in events]
     for unit in found[:SUSPECTS_SHOWN]:
         event = events[unit["outcome"]]
-        yield {**about, "event": event, "unitKey": unit["key"], "message": unit["reason"] or event, **places}
+        yield {**about, "event": event, "unitKey": unit["key"], "message": unit["reason"] or event}
 
 
-def _tell(world: World, command: str, notice: Document) -> str:
+def _tell(world: World, command: str, notice: Notice) -> str:
     mine = {key: value for key, value in world.env.items() if not key.startswith(("GIT_", "KTX_"))}
     try:
         done = process.run(
@@ -93,7 +101,7 @@ def _tell(world: World, command: str, notice: Document) -> str:
                 {**mine, "KTX_EVENT": notice["event"], "KTX_JOB": notice["jobId"]},
                 TIME_LIMIT,
             ),
-            stdin=contracts.line(CONTRACT, notice),
+            stdin=contracts.line(kinds.NOTICE, notice),
         )
     except (KtxError, OSError) as error:
         return f"the notify command was not told of {notice['event']}: {error}"
@@ -162,10 +170,10 @@ def unreported(run: JobRun, error: OSError, ended: str = "") -> CannotRun:
     )
 
 
-def close(run: JobRun, outcome: str, failure: Document | None = None) -> Document:
+def close(run: JobRun, outcome: str, failure: JobFailure | None = None) -> Report:
     """Write the job's end and its report, and say so in the trace. Returns the report."""
-    state = "failed" if failure else "landed" if run.job["state"] == "landed" else "closed"
-    if failure and failure["outcome"] == "interrupted":
+    state: JobState = "failed" if failure else "landed" if run.job["state"] == "landed" else "closed"
+    if failure and failure.get("outcome") == "interrupted":
         state = "aborted"
     run.update(outcome=outcome, state=state, finishedAt=timestamp(run.world.clock.now()), failure=failure)
     run.hooks.closing(run, outcome, failure)
@@ -204,7 +212,7 @@ class JobEnd:
 
     job_id: str
     outcome: str
-    report: Document
+    report: Report
     error: Exception | None = None
     outcomes: Mapping[str, str] = field(default_factory=dict)
 
@@ -288,13 +296,13 @@ def _listed(plan: JobPlan) -> list[tuple[str, tuple[str, ...]]]:
     return [*first, *((unit.key, unit.after) for unit in plan.units)]
 
 
-def execute(world: World, plan: JobPlan, job: Document, how: RunOptions, *, resumed: bool) -> JobEnd:
+def execute(world: World, plan: JobPlan, job: Job, how: RunOptions, *, resumed: bool) -> JobEnd:
     """Run a job that has its documents to its end and report. Raises Refused where another process runs it."""
     with neutral.reading(world):
         return _executed(world, plan, job, how, resumed=resumed)
 
 
-def _executed(world: World, plan: JobPlan, job: Document, how: RunOptions, *, resumed: bool) -> JobEnd:
+def _executed(world: World, plan: JobPlan, job: Job, how: RunOptions, *, resumed: bool) -> JobEnd:
     ensure_ignored(world.writable_store, world.repository, world.git)  # a unit could stage a worktree of another
     limit = how.max_parallel or plan.max_parallel or process.cpu_count()
     printer = Fingerprinter(world.git.at(world.repository.place), world.repository, world.writable_store, job["jobId"])
@@ -306,7 +314,9 @@ def _executed(world: World, plan: JobPlan, job: Document, how: RunOptions, *, re
     with flocked(lock, clock=world.clock, wait=0, what=f"job {run.job_id}"), stopping(run.stop), watch.guarding():
         facts = {"resumed": resumed, "units": len(plan.units), "target": job["target"], "maxParallel": limit}
         run.tracer.emit("run", "ingest_started", facts, level="info")
-        state = "landed" if job["state"] == "landed" else "open"  # landed, but killed before its report was written
+        state: JobState = (
+            "landed" if job["state"] == "landed" else "open"
+        )  # landed, but killed before its report was written
         run.update(startedAt=timestamp(world.clock.now()), state=state, failure=None, finishedAt=None)
         return _ended(run, resumed=resumed, rebase=how.rebase)
 
@@ -357,12 +367,12 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     return outcome
 
 
-def end_left(world: World, job: Document, tracer: Tracer) -> None:
+def end_left(world: World, job: Job, tracer: Tracer) -> None:
     """End the units' processes that outlived an earlier execution (nobody would collect what they write), and remove
     half-written files, private directories and let-go worktrees of processes that are proven dead."""
     job_id, store = str(job["jobId"]), world.writable_store
     for unit in jobs.units(job):
-        lease = store.read_optional("lease", names.unit_doc(job_id, unit.position, unit.key, "lease"))
+        lease = store.read_optional(kinds.LEASE, names.unit_doc(job_id, unit.position, unit.key, "lease"))
         if lease is not None and lease["state"] == "open":
             ended = end_strays(lease["nonce"])
             if ended:

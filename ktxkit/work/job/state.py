@@ -12,9 +12,8 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract
 from ktxkit.git.git import Git
 from ktxkit.store import jobs
@@ -22,6 +21,9 @@ from ktxkit.store.tracing import Tracer
 from ktxkit.store.world import World
 from ktxkit.work.job.guard import Watch
 from ktxkit.work.rules.job_file import JobPlan, UnitPlan
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import JobFailure, Lease, Receipt
 
 
 class Hooks:
@@ -66,8 +68,30 @@ class Hooks:
     def after_landing(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
         """The target has moved, or there was nothing to move it for."""
 
-    def closing(self, run: JobRun, outcome: str, failure: Document | None) -> None:
+    def closing(self, run: JobRun, outcome: str, failure: JobFailure | None) -> None:
         """The job's document has its end; the report is made next."""
+
+
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    from ktxkit.base.documents import Job, JobFailure, JobProjectionResult, JobState, UnitEntry
+
+    class JobChanges(TypedDict, total=False):
+        """What a run changes of its job's document; None removes a key."""
+
+        base: str
+        projection: str
+        units: list[UnitEntry]
+        unitBase: str
+        jobFileDigest: str
+        state: JobState
+        startedAt: str
+        finishedAt: str | None
+        outcome: str
+        failure: JobFailure | None
+        warnings: list[str]
+        projectionResult: JobProjectionResult
 
 
 Notify = Callable[[str, dict[str, Any]], None]
@@ -83,7 +107,7 @@ class JobRun:
 
     world: World
     plan: JobPlan
-    job: Document
+    job: Job
     tracer: Tracer
     limit: int
     notify: Notify = silent
@@ -93,8 +117,8 @@ class JobRun:
     stopped_by: str = ""  # the outcome that stopped the job
     phase: str = "recovery"  # what a failure is reported with
     hooks: Hooks = field(default_factory=Hooks)
-    leases: dict[str, Document] = field(default_factory=dict)  # of open units, as this process wrote them
-    receipts: dict[str, Document] = field(default_factory=dict)  # what this process knows to be decided
+    leases: dict[str, Lease] = field(default_factory=dict)  # of open units, as this process wrote them
+    receipts: dict[str, Receipt] = field(default_factory=dict)  # what this process knows to be decided
 
     @property
     def job_id(self) -> str:
@@ -108,10 +132,11 @@ class JobRun:
     def unit(self, plan: UnitPlan) -> jobs.Unit:
         return jobs.unit_of(self.job, plan.key)
 
-    def update(self, **facts: Any) -> None:
+    def update(self, **facts: Unpack[JobChanges]) -> None:
         """Write facts into the job's document; the value None removes one."""
 
-        def edit(document: Document) -> None:
+        def edit(job: Job) -> None:
+            document = cast("dict[str, Any]", job)  # its keys are those of JobChanges
             for key, value in facts.items():
                 if value is None:
                     document.pop(key, None)

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ktxkit.base import unit_process
+from ktxkit.base import kinds, unit_process
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import KtxError, Refused
 from ktxkit.base.process import Command
 from ktxkit.base.unit_process import Stop
@@ -31,7 +31,9 @@ from ktxkit.work.job.state import JobRun
 from ktxkit.work.rules.job_file import UnitPlan
 
 if TYPE_CHECKING:
+    from ktxkit.base.documents import Lease, LeaseOutcome, Patch, Receipt, UnitResult
     from ktxkit.observer.observe import UnitObserver
+
 
 TICK = 0.5  # seconds that one look may wait
 
@@ -49,7 +51,7 @@ class Watched:
 
 
 @contextmanager
-def observed(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document) -> Iterator[Stop]:
+def observed(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease) -> Iterator[Stop]:
     """The unit's stop flag for the block; with `observe` in the job file, the unit is observed meanwhile.
 
     The baseline is on the disk before the block begins. An observer that cannot attach is an error in the trace: the
@@ -117,8 +119,8 @@ class UnitEnd:
     key: str
     problem: str = ""
     message: str = ""
-    patch: Document | None = None
-    receipt: Document | None = None  # of an earlier execution: there is nothing left to do
+    patch: Patch | None = None
+    receipt: Receipt | None = None  # of an earlier execution: there is nothing left to do
     replayed: bool = False  # an earlier result of the same work was written, the command did not run
 
 
@@ -151,15 +153,18 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
     return UnitEnd(plan.key, patch=patch, replayed=bool(replayed))
 
 
-def _replayed(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, digest: str, source: str) -> None:
+def _replayed(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease, digest: str, source: str) -> None:
     """The result document of a unit whose command did not have to run."""
     now = timestamp(run.world.clock.now())
     ended = unit_process.CommandEnd("finished", 0, f"not run: the same work was done in {source}")
-    document = _document(run, plan, unit, lease, ended) | {"startedAt": now, "inputsDigest": digest}
-    run.world.writable_store.write(RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
+    document = _result(run, plan, unit, lease, ended, now)
+    document["inputsDigest"] = digest
+    run.world.writable_store.write(
+        kinds.UNIT_RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document
+    )
 
 
-def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, digest: str) -> UnitEnd:
+def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease, digest: str) -> UnitEnd:
     """Run the command in its worktree; its result document is written when it has ended."""
     store = run.world.writable_store
     folder = store.path(names.unit_dir(run.job_id, unit.position, unit.key))
@@ -177,18 +182,19 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, diges
         ended = replace(ended, message="it was suspect, without proven progress, and the job file says to stop it")
     place = path_of(lease)
     touched = run.watch.ended(unit, since, None if ended.reason == "finished" else place) if run.watch else []
-    document = _document(run, plan, unit, lease, ended) | {
-        "startedAt": started,
+    document = _result(run, plan, unit, lease, ended, started)
+    document |= {
         "durationMs": round((run.world.clock.monotonic() - began) * 1000, 3),
         "inputsDigest": digest,
         "stdout": str(out),
         "stderr": str(err),
         "stdoutBytes": ended.printed[0],
         "stderrBytes": ended.printed[1],
-        **{name: cut for name, cut in zip(("stdoutCut", "stderrCut"), ended.cut, strict=True) if cut},
-        **({"touched": touched} if touched else {}),
     }
-    store.write(RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
+    document |= {"stdoutCut": ended.cut[0]} if ended.cut[0] else {}
+    document |= {"stderrCut": ended.cut[1]} if ended.cut[1] else {}
+    document |= {"touched": touched} if touched else {}
+    store.write(kinds.UNIT_RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
     return UnitEnd(plan.key, "broken_contract", altered) if altered else _judged(run, plan, ended)
 
 
@@ -200,12 +206,12 @@ def _judged(run: JobRun, plan: UnitPlan, ended: unit_process.CommandEnd) -> Unit
     return UnitEnd(plan.key, "interrupted" if stopped else "failed", ended.message)
 
 
-def _document(
-    run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document, ended: unit_process.CommandEnd
-) -> Document:
-    return {
+def _result(
+    run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease, ended: unit_process.CommandEnd, started: str
+) -> UnitResult:
+    result: UnitResult = {
         "schemaVersion": SCHEMA_VERSION,
-        "kind": RESULT,
+        "kind": "unit-result",
         "jobId": run.job_id,
         "unitKey": unit.key,
         "position": unit.position,
@@ -213,14 +219,16 @@ def _document(
         "outcome": ended.reason,
         "exitStatus": ended.status,
         "argv": [_plain(word) for word in plan.step.argv],
+        "startedAt": started,
         "endedAt": timestamp(run.world.clock.now()),
         "base": lease["base"],
-        **({"message": ended.message} if ended.message else {}),
-        **({"strays": [*ended.strays]} if ended.strays else {}),
     }
+    result |= {"message": ended.message} if ended.message else {}
+    result |= {"strays": [*ended.strays]} if ended.strays else {}
+    return result
 
 
-def _environment(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Document) -> dict[str, str]:
+def _environment(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease) -> dict[str, str]:
     """The user's environment without git's variables (they would lead a commit astray), and what the unit is told."""
     store = run.world.store
     mine = {key: value for key, value in for_others(run.world.env).items() if not key.startswith("KTX_")}
@@ -248,7 +256,7 @@ def _why_kept(error: Refused) -> str:
     return f"its worktree cannot be removed: {error.message}"
 
 
-def close_or_keep(run: JobRun, unit: jobs.Unit, outcome: str) -> None:
+def close_or_keep(run: JobRun, unit: jobs.Unit, outcome: LeaseOutcome) -> None:
     """Close a worktree whose change was collected; one that was written to after that is kept, and said."""
     run.leases.pop(unit.key, None)
     try:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.store.rules.names import check_job, check_key
 from ktxkit.work.rules.schedule import ScheduledUnit, integration_order
 
-POLICY_KEYS = ("allow", "deny", "allowControl", "textRoots", "deliverables", "leaveOut", "slDisallowed")
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LeasePolicy
+
+
+POLICY_KEYS: Final = ("allow", "deny", "allowControl", "textRoots", "deliverables", "leaveOut", "slDisallowed")
 INTERVALS = ("silence", "grace", "cap", "interval")  # of the observer, in seconds
 RECONCILE = "reconcile"  # the key of the unit that runs on the integrated tree
 PROJECT = "project"  # the key of the unit that runs before the base is fixed
@@ -32,7 +36,7 @@ class UnitPlan:
     step: JobCommand
     after: tuple[str, ...] = ()
     raw_files: tuple[str, ...] = ()
-    policy: Mapping[str, Any] = field(default_factory=dict)
+    policy: LeasePolicy = field(default_factory=lambda: cast("LeasePolicy", {}))
     env: Mapping[str, str] = field(default_factory=dict)
     document: Mapping[str, Any] = field(default_factory=dict)
     tolerant: bool = False
@@ -152,7 +156,10 @@ def _unit(entry: Mapping[str, Any], job: Mapping[str, Any]) -> UnitPlan:
         raise CannotRun(
             f"unit {entry['key']!r} has no command", hint="give it `run`, or give the job a `run` for all its units"
         )
-    policy = {**job.get("policy", {}), **{key: entry[key] for key in POLICY_KEYS if key in entry}}
+    policy: LeasePolicy = job.get("policy", {}).copy()
+    for key in POLICY_KEYS:
+        if key in entry:
+            policy[key] = entry[key]
     return UnitPlan(
         key=entry["key"],
         step=JobCommand(step.argv, entry.get("timeLimit", step.time_limit)),

@@ -9,12 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.patterns import fold, is_glob, leads_into, matches, matches_folded, plain_name, text
 from ktxkit.base.rules.text import path_fields
 from ktxkit.git.rules.patch import Content, Entry
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import PathBreach
+
 
 SEMANTIC_LAYER = "semantic-layer/"
 BREACHES_KEPT = 10_000  # in a document; all of them are counted
@@ -80,7 +84,7 @@ class Breach:
     rule: str
     message: str
 
-    def document(self) -> dict[str, str]:
+    def document(self) -> PathBreach:
         return {"rule": self.rule, **path_fields(self.path), "message": self.message}
 
 

@@ -11,13 +11,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ktxkit.base.rules.text import plural, printable, truncated
+from ktxkit.base.rules.text import path_bytes, path_fields, plural, printable, truncated
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LeftOutPaths, PathAccount, ReportPhase, ReportTimelineSpan, TraceEvent
+
 
 SPANS_KEPT = 50_000  # spans of one job; the rest is counted
 ENDINGS = ("_finished", "_failed")
-Event = Mapping[str, Any]
 
 
 def milliseconds(at: str) -> float:
@@ -38,36 +41,35 @@ def stem(name: str) -> str:
     return name
 
 
-def spans(events: Iterable[Event], origin: str) -> list[dict[str, Any]]:
+def spans(events: Iterable[TraceEvent], origin: str) -> list[ReportTimelineSpan]:
     """Every event that says how long it took, as a span. `startMs` counts from `origin`, a timestamp."""
     zero = milliseconds(origin)
-    found = []
+    found: list[ReportTimelineSpan] = []
     for event in events:
         if "durationMs" not in event:
             continue
         end = milliseconds(event["at"]) - zero
         unit = event.get("data", {}).get("unitKey")
-        found.append(
-            {
-                "phase": event["phase"],
-                "name": stem(event["event"]),
-                **({"unitKey": unit} if isinstance(unit, str) and unit else {}),
-                "startMs": round(max(0.0, end - event["durationMs"]), 3),
-                "durationMs": event["durationMs"],
-                "ok": event["level"] != "error",
-            }
-        )
+        span: ReportTimelineSpan = {
+            "phase": event["phase"],
+            "name": stem(event["event"]),
+            "startMs": round(max(0.0, end - event["durationMs"]), 3),
+            "durationMs": event["durationMs"],
+            "ok": event["level"] != "error",
+        }
+        span |= {"unitKey": unit} if isinstance(unit, str) and unit else {}
+        found.append(span)
     return sorted(found, key=lambda span: (span["startMs"], -span["durationMs"]))
 
 
-def phases(events: Iterable[Event], origin: str) -> list[dict[str, Any]]:
+def phases(events: Iterable[TraceEvent], origin: str) -> list[ReportPhase]:
     """Each phase in the order of its first event: from when to when (milliseconds from `origin`), events, errors."""
     zero = milliseconds(origin)
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, ReportPhase] = {}
     for event in events:
         at = max(0.0, milliseconds(event["at"]) - zero)
         begin = max(0.0, at - event.get("durationMs", 0))
-        new = {"phase": event["phase"], "startMs": begin, "endMs": at, "events": 0, "errors": 0}
+        new: ReportPhase = {"phase": event["phase"], "startMs": begin, "endMs": at, "events": 0, "errors": 0}
         phase = found.setdefault(event["phase"], new)
         phase["startMs"] = round(min(phase["startMs"], begin), 3)
         phase["endMs"] = round(max(phase["endMs"], at), 3)
@@ -76,7 +78,36 @@ def phases(events: Iterable[Event], origin: str) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-Facts = dict[str, Any]
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from ktxkit.base.documents import (
+        JobOutcome,
+        JobState,
+        Lease,
+        Patch,
+        PatchPath,
+        Receipt,
+        Report,
+        ReportFailedWorkUnit,
+        ReportFailure,
+        ReportIsolatedDiff,
+        ReportStatus,
+        ReportWorkUnit,
+        ReportWorkUnitPath,
+        Sentinel,
+        UnitResult,
+    )
+
+    class UnitFiles(TypedDict, total=False):
+        """Where the files of a unit are."""
+
+        patchPath: str
+        worktreePath: str
+        sentinelPath: str
+
+    from ktxkit.base.documents import Job, TraceEvent
+
 LANDED = ("accepted", "subsumed", "noop")
 WAITING = ("pending", "open", "collected", "finished")  # neither in nor out yet
 COUNTED = {
@@ -97,7 +128,13 @@ COUNTED = {
 PATHS_KEPT = 1000  # paths of one unit; `pathCount` has them all
 FINDINGS_KEPT = 1000
 REASON_KEPT = 2000  # characters
-STATUS = {"open": "open", "landed": "completed", "closed": "completed", "failed": "failed", "aborted": "failed"}
+STATUS: dict[JobState, ReportStatus] = {
+    "open": "open",
+    "landed": "completed",
+    "closed": "completed",
+    "failed": "failed",
+    "aborted": "failed",
+}
 
 
 @dataclass(frozen=True)
@@ -107,13 +144,13 @@ class UnitDocs:
     position: int
     key: str
     after: Sequence[str] = ()
-    lease: Facts | None = None
-    patch: Facts | None = None
-    receipt: Facts | None = None
-    sentinel: Facts | None = None
-    result: Facts | None = None
+    lease: Lease | None = None
+    patch: Patch | None = None
+    receipt: Receipt | None = None
+    sentinel: Sentinel | None = None
+    result: UnitResult | None = None
     broken: str = ""  # a document of it that cannot be read, and why
-    files: Mapping[str, str] = field(default_factory=dict)  # patchPath, worktreePath, sentinelPath that exist
+    files: UnitFiles = field(default_factory=lambda: cast("UnitFiles", {}))  # those that exist
 
 
 def outcome_of(docs: UnitDocs, left: Mapping[str, str]) -> str:
@@ -132,7 +169,7 @@ def outcome_of(docs: UnitDocs, left: Mapping[str, str]) -> str:
     return ended or _of_lease(docs.lease)
 
 
-def _of_lease(lease: Facts | None) -> str:
+def _of_lease(lease: Lease | None) -> str:
     """How far a unit got of which there is nothing but its lease: what it says, not that it is there."""
     if lease is None or lease.get("state") != "closed":
         return "open" if lease else "pending"
@@ -141,39 +178,37 @@ def _of_lease(lease: Facts | None) -> str:
 
 def reason_of(docs: UnitDocs, outcome: str, left: Mapping[str, str]) -> str:
     """Why, in one sentence."""
-    receipt, patch = docs.receipt or {}, docs.patch or {}
+    receipt, patch = docs.receipt, docs.patch
     said = docs.broken or _of_findings(receipt, outcome) or _of_conflicts(receipt) or _of_breaches(receipt, patch)
-    said = said or str(receipt.get("message", ""))
+    said = said or (receipt.get("message", "") if receipt else "")
     if not receipt:  # what stopped an earlier attempt explains nothing once the unit has its receipt
         said = said or left.get("message", "") or _of_result(docs.result)
     return truncated(printable(said or _plain_reason(docs, outcome)), REASON_KEPT)
 
 
-def _of_findings(receipt: Facts, outcome: str) -> str:
-    new = [f for f in receipt.get("findings", ()) if f.get("level") == "error" and not f.get("inherited")]
+def _of_findings(receipt: Receipt | None, outcome: str) -> str:
+    found = receipt.get("findings", ()) if receipt else ()
+    new = [f for f in found if f.get("level") == "error" and not f.get("inherited")]
     if outcome != "semantic_conflict" or not new:
         return ""
     place = ":".join(str(new[0][key]) for key in ("path", "line") if key in new[0])
     return f"{place}: {new[0].get('message', new[0].get('rule', ''))}{_more(new)}"
 
 
-def _of_conflicts(receipt: Facts) -> str:
-    found = receipt.get("conflicts", ())
-    if not found:
-        return ""
-    why = found[0].get("reason", "")
-    return f"{found[0]['path']}{f': {why}' if why else ''}{_more(found)}"
+def _of_conflicts(receipt: Receipt | None) -> str:
+    found = receipt.get("conflicts", ()) if receipt else ()
+    return f"{found[0]['path']}: {found[0]['reason']}{_more(found)}" if found else ""
 
 
-def _of_breaches(receipt: Facts, patch: Facts) -> str:
-    found = receipt.get("breaches") or patch.get("breaches") or ()
+def _of_breaches(receipt: Receipt | None, patch: Patch | None) -> str:
+    found = (receipt.get("breaches") if receipt else None) or (patch.get("breaches") if patch else None) or ()
     if not found:
         return ""
     path, message = found[0]["path"], found[0]["message"]
     return f"{message if path in message else f'{path}: {message}'}{_more(found)}"
 
 
-def _of_result(result: Facts | None) -> str:
+def _of_result(result: UnitResult | None) -> str:
     if not result or result["outcome"] == "finished":
         return ""
     if result.get("message"):
@@ -189,7 +224,7 @@ def _more(found: Sequence[Any]) -> str:
 
 
 def _plain_reason(docs: UnitDocs, outcome: str) -> str:
-    count = len((docs.patch or {}).get("paths", ()))
+    count = len(docs.patch["paths"]) if docs.patch else 0
     known = {
         "noop": "it changed nothing",
         "subsumed": "what it changed was there already",
@@ -204,83 +239,106 @@ def _plain_reason(docs: UnitDocs, outcome: str) -> str:
 
 
 def _closed(docs: UnitDocs) -> str:
-    why = (docs.sentinel or {}).get("reason", "")
-    return f"its worktree was closed as {(docs.lease or {}).get('outcome', 'closed')}{f': {why}' if why else ''}"
+    why = docs.sentinel.get("reason", "") if docs.sentinel else ""
+    outcome = docs.lease.get("outcome", "closed") if docs.lease else "closed"
+    return f"its worktree was closed as {outcome}{f': {why}' if why else ''}"
 
 
-def unit_entry(docs: UnitDocs, left: Mapping[str, str], timed: Mapping[str, float]) -> Facts:
+def unit_entry(docs: UnitDocs, left: Mapping[str, str], timed: Mapping[str, float]) -> ReportWorkUnit:
     """One unit of `workUnits`. `left` is what the trace says of why it was not integrated; `timed` its spans."""
     outcome = outcome_of(docs, left)
-    return {
+    entry: ReportWorkUnit = {
         "position": docs.position,
         "key": docs.key,
-        **({"after": [*docs.after]} if docs.after else {}),
         "outcome": outcome,
         "reason": reason_of(docs, outcome, left),
-        **_lease_facts(docs.lease),
-        **_patch_facts(docs.patch),
-        **_receipt_facts(docs.receipt),
-        **_result_facts(docs.result),
-        **docs.files,
-        **({"durations": durations} if (durations := _durations(docs, timed)) else {}),
+        "pathCount": 0,
+        "paths": [],
     }
+    entry |= {"after": [*docs.after]} if docs.after else {}
+    if docs.lease is not None:
+        _add_lease(entry, docs.lease)
+    if docs.patch is not None:
+        _add_patch(entry, docs.patch)
+    if docs.receipt is not None:
+        _add_receipt(entry, docs.receipt)
+    if docs.result is not None:
+        _add_result(entry, docs.result)
+    durations = _durations(docs, timed)
+    entry |= {"durations": durations} if durations else {}
+    return {**entry, **docs.files}
 
 
 def _durations(docs: UnitDocs, timed: Mapping[str, float]) -> dict[str, float]:
     """Milliseconds by step; documents are surer than the trace."""
-    run = (docs.result or {}).get("durationMs")
-    integrate = (docs.receipt or {}).get("durationMs")
-    measured = {"run": run, "integrate": integrate}
-    return dict(list(timed.items())[:60]) | {name: ms for name, ms in measured.items() if ms is not None}
+    measured = dict(list(timed.items())[:60])
+    if docs.result is not None:
+        measured |= {"run": docs.result["durationMs"]} if "durationMs" in docs.result else {}
+    if docs.receipt is not None:
+        measured |= {"integrate": docs.receipt["durationMs"]} if "durationMs" in docs.receipt else {}
+    return measured
 
 
-def _copied(source: Facts | None, names: Mapping[str, str]) -> Facts:
-    return {new: source[old] for old, new in names.items() if source and old in source}
+OF_LEASE: Final = ("attempt", "base", "policyDigest")
+OF_PATCH: Final = ("base", "patchDigest", "patchBytes", "transport")
+OF_PATH: Final = ("pathB64", "binary")
+OF_RESULT: Final = (
+    "startedAt", "endedAt", "exitStatus", "argv", "stdoutBytes", "stderrBytes", "stdoutCut", "stderrCut", "strays",
+)  # fmt: skip
 
 
-def _lease_facts(lease: Facts | None) -> Facts:
-    return _copied(lease, {"attempt": "attempt", "base": "base", "policyDigest": "policyDigest"})
+def _add_lease(entry: ReportWorkUnit, lease: Lease) -> None:
+    for key in OF_LEASE:
+        if key in lease:
+            entry[key] = lease[key]
 
 
-def _patch_facts(patch: Facts | None) -> Facts:
-    if patch is None:
-        return {"pathCount": 0, "paths": []}
+def _add_patch(entry: ReportWorkUnit, patch: Patch) -> None:
     paths = patch["paths"]
-    kept = [{key: p[key] for key in ("path", "pathB64", "change", "binary") if key in p} for p in paths[:PATHS_KEPT]]
-    copied = {"commit": "patchCommit", "tree": "patchTree", "base": "base", "patchDigest": "patchDigest"}
-    return {
-        "pathCount": len(paths),
-        "paths": kept,
-        "changes": dict(sorted(Counter(p["change"] for p in paths).items())),
-        **_copied(patch, copied | {"patchBytes": "patchBytes", "transport": "transport", "breaches": "breaches"}),
-        **({"ignoredCount": patch["ignored"]["count"]} if "ignored" in patch else {}),
-        **({"leftOut": _named(patch["excluded"])} if patch.get("excluded", {}).get("sample") else {}),
-    }
+    entry["pathCount"], entry["paths"] = len(paths), [_path(item) for item in paths[:PATHS_KEPT]]
+    entry["changes"] = dict(sorted(Counter(item["change"] for item in paths).items()))
+    entry |= {"patchCommit": patch["commit"]} if "commit" in patch else {}
+    entry["patchTree"] = patch["tree"]
+    for key in OF_PATCH:
+        if key in patch:
+            entry[key] = patch[key]
+    entry |= {"breaches": [*patch["breaches"]]} if "breaches" in patch else {}
+    entry |= {"ignoredCount": patch["ignored"]["count"]} if "ignored" in patch else {}
+    if "excluded" in patch and patch["excluded"]["sample"]:
+        entry["leftOut"] = _named(patch["excluded"])
 
 
-def _named(account: Facts) -> Facts:
+def _named(account: LeftOutPaths) -> PathAccount:
     """Count and sample of an account, without the reasons."""
-    shown = [{key: item[key] for key in ("path", "pathB64") if key in item} for item in account["sample"]]
-    return {"count": account["count"], "sample": shown}
+    return {"count": account["count"], "sample": [path_fields(path_bytes(item)) for item in account["sample"]]}
 
 
-def _receipt_facts(receipt: Facts | None) -> Facts:
-    copied = {"at": "integratedAt", "before": "integratedOn", "after": "integratedAs", "conflicts": "conflicts"}
-    found = _copied(receipt, copied | {"findings": "findings", "verification": "verification"})
-    for key in ("findings", "conflicts"):
-        if len(found.get(key, ())) > FINDINGS_KEPT:
-            found[key] = found[key][:FINDINGS_KEPT]
-    return found
+def _path(item: PatchPath) -> ReportWorkUnitPath:
+    shown: ReportWorkUnitPath = {"path": item["path"], "change": item["change"]}
+    for key in OF_PATH:
+        if key in item:
+            shown[key] = item[key]
+    return shown
 
 
-def _result_facts(result: Facts | None) -> Facts:
-    copied = {"startedAt": "startedAt", "endedAt": "endedAt", "exitStatus": "exitStatus", "argv": "argv"}
-    copied |= {"stdout": "stdoutPath", "stderr": "stderrPath", "stdoutBytes": "stdoutBytes"}
-    same = ("stderrBytes", "stdoutCut", "stderrCut", "strays", "touched")
-    return _copied(result, copied | {name: name for name in same})
+def _add_receipt(entry: ReportWorkUnit, receipt: Receipt) -> None:
+    entry["integratedAt"], entry["integratedOn"] = receipt["at"], receipt["before"]
+    entry |= {"integratedAs": receipt["after"]} if "after" in receipt else {}
+    entry["conflicts"] = [*receipt["conflicts"][:FINDINGS_KEPT]]
+    entry["findings"] = receipt["findings"][:FINDINGS_KEPT]
+    entry |= {"verification": receipt["verification"]} if "verification" in receipt else {}
 
 
-def left_out(events: Sequence[Facts]) -> dict[str, dict[str, str]]:
+def _add_result(entry: ReportWorkUnit, result: UnitResult) -> None:
+    for key in OF_RESULT:
+        if key in result:
+            entry[key] = result[key]
+    entry |= {"touched": [*result["touched"]]} if "touched" in result else {}
+    entry |= {"stdoutPath": result["stdout"]} if "stdout" in result else {}
+    entry |= {"stderrPath": result["stderr"]} if "stderr" in result else {}
+
+
+def left_out(events: Sequence[TraceEvent]) -> dict[str, dict[str, str]]:
     """For each unit that was not integrated, the outcome word and the message that the trace has for it."""
     found: dict[str, dict[str, str]] = {}
     for event in events:
@@ -298,10 +356,10 @@ def left_out(events: Sequence[Facts]) -> dict[str, dict[str, str]]:
     return found
 
 
-def derived(status: str, entries: Sequence[Facts], *, landed: bool) -> str:
-    """`done`, `partial` or `error`; empty while the job is open. Source: the ingestion plan's report."""
+def derived(status: ReportStatus, entries: Sequence[ReportWorkUnit], *, landed: bool) -> JobOutcome | None:
+    """`done`, `partial` or `error`; None while the job is open. Source: the ingestion plan's report."""
     if status == "open":
-        return ""
+        return None
     bad = [entry for entry in entries if entry["outcome"] not in LANDED]
     if status == "failed":
         return "error"
@@ -310,8 +368,8 @@ def derived(status: str, entries: Sequence[Facts], *, landed: bool) -> str:
     return "partial" if landed else "error"
 
 
-def assemble(job: Facts, units: Sequence[UnitDocs], events: Sequence[Facts], facts: Facts) -> Facts:
-    """The whole report. `facts` are those that only a flow can know: generatedAt, tracePath, problems and the like."""
+def assemble(job: Job, units: Sequence[UnitDocs], events: Sequence[TraceEvent], *, at: str, trace: str) -> Report:
+    """The report, but for what is in none of the documents. `at`: when it is made; `trace`: the path of the trace."""
     origin = events[0]["at"] if events else job["createdAt"]
     made = spans(events, origin)
     timed: dict[str, dict[str, float]] = {}
@@ -321,52 +379,75 @@ def assemble(job: Facts, units: Sequence[UnitDocs], events: Sequence[Facts], fac
             mine[span["name"]] = round(mine.get(span["name"], 0) + span["durationMs"], 3)
     left = left_out(events)
     entries = [unit_entry(docs, left.get(docs.key, {}), timed.get(docs.key, {})) for docs in units]
-    status = STATUS[job["state"]]
-    outcome = derived(status, entries, landed="landed" in job)
-    bad = [entry for entry in entries if entry["outcome"] not in (*LANDED, *WAITING)]
-    return {
+    report: Report = {
         "schemaVersion": 1,
         "kind": "report",
-        **{key: job[key] for key in _FROM_JOB if key in job},
-        "status": status,
-        **({"outcome": outcome} if outcome else {}),
-        **({"commitSha": job["landed"]["commit"], "landedAt": job["landed"]["at"]} if "landed" in job else {}),
-        **({"durationMs": between(job["startedAt"], job["finishedAt"])} if _ended(job) else {}),
-        **({"failure": failure} if (failure := _failure(job)) else {}),
-        **facts,
-        "isolatedDiff": {"enabled": True, **_isolated(job, entries), **facts.get("isolatedDiff", {})},
+        "jobId": job["jobId"],
+        "connectionId": job["connectionId"],
+        "sourceKey": job["sourceKey"],
+        "createdAt": job["createdAt"],
+        "generatedAt": at,
+        "tracePath": trace,
+        "target": job["target"],
+        "targetAtStart": job["targetAtStart"],
+        "state": job["state"],
+        "status": STATUS[job["state"]],
+        "isolatedDiff": _isolated(job, entries),
         "workUnits": entries,
-        "failedWorkUnits": [{key: entry[key] for key in ("position", "key", "outcome", "reason")} for entry in bad],
+        "failedWorkUnits": [_failed(entry) for entry in entries if entry["outcome"] not in (*LANDED, *WAITING)],
         "phases": phases(events, origin),
         "timeline": {"origin": origin, "spans": made[:SPANS_KEPT], "dropped": max(0, len(made) - SPANS_KEPT)},
     }
+    _add_end(report, job, entries)
+    return report
 
 
-_FROM_JOB = (
-    "jobId", "connectionId", "sourceKey", "syncId", "createdAt", "startedAt", "finishedAt", "target", "targetAtStart",
-    "state", "warnings", "projectionResult",
-)  # fmt: skip
+_FROM_JOB: Final = ("syncId", "startedAt", "finishedAt", "warnings", "projectionResult")
 
 
-def _ended(job: Facts) -> bool:
-    return "startedAt" in job and "finishedAt" in job
+def _add_end(report: Report, job: Job, entries: Sequence[ReportWorkUnit]) -> None:
+    """How the job ended, as far as it has."""
+    for key in _FROM_JOB:
+        if key in job:
+            report[key] = job[key]
+    outcome, failure = derived(report["status"], entries, landed="landed" in job), _failure(job)
+    report |= {"outcome": outcome} if outcome else {}
+    report |= {"failure": failure} if failure else {}
+    if "landed" in job:
+        report |= {"commitSha": job["landed"]["commit"], "landedAt": job["landed"]["at"]}
+    if "startedAt" in job and "finishedAt" in job:
+        report["durationMs"] = between(job["startedAt"], job["finishedAt"])
 
 
-def _failure(job: Facts) -> Facts | None:
+def _failed(entry: ReportWorkUnit) -> ReportFailedWorkUnit:
+    return {
+        "position": entry["position"],
+        "key": entry["key"],
+        "outcome": entry["outcome"],
+        "reason": entry["reason"],
+    }
+
+
+def _failure(job: Job) -> ReportFailure | None:
     if "failure" not in job:
         return None
     failure = job["failure"]
     details = {**failure.get("details", {}), **({"outcome": failure["outcome"]} if "outcome" in failure else {})}
-    return {"phase": failure["phase"], "message": failure["message"], **({"details": details} if details else {})}
+    made: ReportFailure = {"phase": failure["phase"], "message": failure["message"]}
+    made |= {"details": details} if details else {}
+    return made
 
 
-def _isolated(job: Facts, entries: Sequence[Facts]) -> Facts:
+def _isolated(job: Job, entries: Sequence[ReportWorkUnit]) -> ReportIsolatedDiff:
     words = Counter(entry["outcome"] for entry in entries)
-    return {
+    counts = cast("ReportIsolatedDiff", {name: words[word] for word, name in COUNTED.items()})
+    made: ReportIsolatedDiff = {
+        **counts,
+        "enabled": True,
         "integrationRef": job["integrationRef"],
-        **({"ingestionBaseSha": job["base"]} if "base" in job else {}),
-        **({"projectionSha": job["projection"]} if "projection" in job else {}),
-        **{name: words[word] for word, name in COUNTED.items()},
         "waiting": sum(words[word] for word in WAITING),
         "outcomes": dict(sorted(words.items())),
     }
+    made |= {"ingestionBaseSha": job["base"]} if "base" in job else {}
+    made |= {"projectionSha": job["projection"]} if "projection" in job else {}
+    return made

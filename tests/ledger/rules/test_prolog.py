@@ -7,7 +7,7 @@ import itertools
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -71,9 +71,11 @@ def prolog(tmp_path: Path) -> Iterator[Prolog]:
 def test_every_rule_over_every_answer(prolog: Prolog) -> None:
     rules = lexicon.load()
     seen = set()
-    for earned in [*rules["words"], *rules["refused"]]:
-        needs = earned.get("needs", [])
-        for form in [earned["word"], *earned.get("also", [])]:
+    words_of: list[tuple[Sequence[str], list[str]]] = []
+    words_of += [(entry["needs"], [entry["word"], *entry.get("also", ())]) for entry in rules["words"]]
+    words_of += [((), [entry["word"], *entry.get("also", ())]) for entry in rules["refused"]]
+    for needs, forms in words_of:
+        for form in forms:
             for words in itertools.product(("true", "false", "unknown"), repeat=len(needs)):
                 answers = dict(zip(needs, words, strict=True))
                 ours = rule(rules, form, "t", lambda need, _, known=answers: known[need])  # type: ignore[misc]

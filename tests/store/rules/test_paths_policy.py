@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy, PathClass, from_lease, may_hold, rules_of
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Lease
 
 PLAIN = CandidatePathPolicy()
 IGNORING = CandidatePathPolicy(ignore=rules_of([(b".gitignore", b"*.secret\nprivate/\n")]))
@@ -74,7 +79,8 @@ def test_the_answer_of_git_may_be_given() -> None:
 
 
 def test_copied_files_are_no_work() -> None:
-    policy = from_lease({"copied": [".env"], "policy": {"deliverables": ["d"], "generated": ["g"]}}, PLAIN.ignore)
+    lease = {"copied": [".env"], "policy": {"deliverables": ["d"], "generated": ["g"]}}
+    policy = from_lease(cast("Lease", lease), PLAIN.ignore)
     assert policy.classify(b".env", tracked=False).path_class is PathClass.COPIED
     assert policy.classify(b"d", tracked=False).path_class is PathClass.DELIVERABLE
     assert policy.classify(b"g", tracked=True).path_class is PathClass.GENERATED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -20,6 +20,9 @@ from ktxkit.store.rules.worktrees import (
     way_out,
     why_dead,
 )
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Lease
 
 B, OTHER = "b" * 40, "c" * 40
 LEASE: dict[str, Any] = {"state": "open", "base": B}
@@ -50,7 +53,7 @@ OPEN = {
 @pytest.mark.parametrize("name", OPEN)
 def test_opening(name: str) -> None:
     lease, found, expected = OPEN[name]
-    assert decide_open(lease, found, B) is expected
+    assert decide_open(cast("Lease | None", lease), found, B) is expected
 
 
 DEATHS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,13 +17,16 @@ from tests.support.integration import Job
 from tests.support.jobs import job_file, report, unit
 from tests.support.repos import Repo
 
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Lease, LeaseOutcome, LeftOutPath
+
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 MANY = 20_000 if FULL else 1_000
 MB = 1024 * 1024
 LARGE = 1024 * MB if FULL else 16 * MB
 
 
-def close(job: Job, key: str, outcome: str = "success", *, discard: bool = False) -> dict[str, object]:
+def close(job: Job, key: str, outcome: LeaseOutcome = "success", *, discard: bool = False) -> Lease:
     return closing.close_unit(job.world, job.document, job.units[key], outcome, discard=discard)
 
 
@@ -51,7 +55,7 @@ def test_names_that_look_like_build_output_are_work(repo: Repo, how: str) -> Non
 
 
 @pytest.mark.parametrize("outcome", ["success", "empty"])
-def test_what_looks_like_build_output_is_not_closed_away(repo: Repo, outcome: str) -> None:
+def test_what_looks_like_build_output_is_not_closed_away(repo: Repo, outcome: LeaseOutcome) -> None:
     job = Job.begin(repo)
     tree = job.open("u")
     tree.write("build/only-here", "x\n")
@@ -80,11 +84,11 @@ def test_what_the_job_leaves_out_by_pattern_is_listed_and_keeps_the_worktree(rep
     assert again.path != tree.path and tree.path.is_dir(), "a later attempt is made beside it"
 
 
-def _raw(item: dict[str, str]) -> dict[str, str]:
+def _raw(item: LeftOutPath) -> dict[str, str]:
     return {key: item[key] for key in ("pathB64",) if key in item}
 
 
-def reopened(job: Job, key: str) -> dict[str, object]:
+def reopened(job: Job, key: str) -> Lease:
     return closing.open_unit(job.world, job.document, job.units[key], base=job.document["base"])
 
 
@@ -120,7 +124,7 @@ def test_ignored_files_are_counted_and_named_before_they_go(repo: Repo, how: str
             ".env", "results/run-1.csv", "__pycache__/a.pyc",
         ], "caches last"  # fmt: skip
     else:
-        jobs.change(job.world, "j1", lambda document: document.update(state="aborted"))
+        jobs.change(job.world, "j1", lambda document: document.update({"state": "aborted"}))
         said = call("worktree-open", "--prune", cwd=repo.path)
     assert "3 ignored files (.env, results/run-1.csv, __pycache__/a.pyc)" in said.out + said.err
     assert not tree.path.exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -183,7 +183,7 @@ def by_hand(repo: Repo, base: str) -> Request:
     return Request(repo.path, base, Expected(any_branch=True))
 
 
-def dumped(document: dict[str, object]) -> bytes:
+def dumped(document: Mapping[str, object]) -> bytes:
     from ktxkit.base import contracts
 
     return contracts.dumps("patch", document, "p.json")

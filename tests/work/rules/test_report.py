@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -19,58 +19,70 @@ from ktxkit.work.rules.report import (
     reason_of,
     spans,
     stem,
+    unit_entry,
 )
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Job, Report, ReportStatus, TraceEvent
 
 A, B, C = "a" * 40, "b" * 40, "c" * 40
 AT = "2026-05-17T12:00:00.000Z"
 
 
 def receipt(outcome: str, **more: Any) -> dict[str, Any]:
-    return {"outcome": outcome, "at": AT, "before": A, "durationMs": 7.5, **more}
+    return {"outcome": outcome, "at": AT, "before": A, "durationMs": 7.5, "conflicts": [], "findings": [], **more}
 
 
 def result(outcome: str, **more: Any) -> dict[str, Any]:
     return {"outcome": outcome, "startedAt": AT, "endedAt": AT, **more}
 
 
+def docs_of(position: int, key: str, **documents: Any) -> UnitDocs:
+    """Of documents that say only what the case is about."""
+    return UnitDocs(position, key, **documents)
+
+
 def patch(outcome: str, *paths: str, **more: Any) -> dict[str, Any]:
-    return {"outcome": outcome, "base": A, "paths": [{"path": p, "change": "added"} for p in paths], **more}
+    named = [{"path": p, "change": "added"} for p in paths]
+    return {"outcome": outcome, "base": A, "tree": B, "paths": named, **more}
 
 
 GONE = {"rule": "sl.ref", "level": "error", "path": "wiki/a.md", "line": 3, "message": "orders.total names nothing"}
 BREACH = {"rule": "sl", "path": "s.yaml", "message": "slDisallowed: s.yaml"}
 CASES: list[tuple[str, UnitDocs, dict[str, str], str, str]] = [
-    ("nothing yet", UnitDocs(1, "u"), {}, "pending", "not started"),
-    ("open", UnitDocs(1, "u", lease={"state": "open"}), {}, "open", "its worktree is open"),
+    ("nothing yet", docs_of(1, "u"), {}, "pending", "not started"),
+    ("open", docs_of(1, "u", lease={"state": "open"}), {}, "open", "its worktree is open"),
     (
         "ended",
-        UnitDocs(1, "u", lease={}, result=result("finished")),
+        docs_of(1, "u", lease={}, result=result("finished")),
         {},
         "finished",
         "its command ended; not collected yet",
     ),
     (
         "collected",
-        UnitDocs(1, "u", patch=patch("collected", "a", "b")),
+        docs_of(1, "u", patch=patch("collected", "a", "b")),
         {},
         "collected",
         "2 paths collected, not applied yet",
     ),
-    ("nothing changed", UnitDocs(1, "u", patch=patch("noop")), {}, "noop", "it changed nothing"),
+    ("nothing changed", docs_of(1, "u", patch=patch("noop")), {}, "noop", "it changed nothing"),
     (
         "accepted",
-        UnitDocs(1, "u", patch=patch("collected", "a"), receipt=receipt("accepted")),
+        docs_of(1, "u", patch=patch("collected", "a"), receipt=receipt("accepted")),
         {},
         "accepted",
         "1 path",
     ),
-    ("subsumed", UnitDocs(1, "u", receipt=receipt("subsumed")), {}, "subsumed", "what it changed was there already"),
+    ("subsumed", docs_of(1, "u", receipt=receipt("subsumed")), {}, "subsumed", "what it changed was there already"),
     (
         "conflict",
-        UnitDocs(
+        docs_of(
             1,
             "u",
-            receipt=receipt("textual_conflict", conflicts=[{"path": "a", "reason": "both changed"}, {"path": "b"}]),
+            receipt=receipt(
+                "textual_conflict", conflicts=[{"path": "a", "reason": "both changed"}, {"path": "b", "reason": "x"}]
+            ),
         ),
         {},
         "textual_conflict",
@@ -78,49 +90,49 @@ CASES: list[tuple[str, UnitDocs, dict[str, str], str, str]] = [
     ),
     (
         "stale page",
-        UnitDocs(1, "u", receipt=receipt("semantic_conflict", findings=[{**GONE, "inherited": True}, GONE])),
+        docs_of(1, "u", receipt=receipt("semantic_conflict", findings=[{**GONE, "inherited": True}, GONE])),
         {},
         "semantic_conflict",
         "wiki/a.md:3: orders.total names nothing",
     ),
     (
         "breach",
-        UnitDocs(1, "u", patch=patch("policy_rejected", "s.yaml", breaches=[BREACH])),
+        docs_of(1, "u", patch=patch("policy_rejected", "s.yaml", breaches=[BREACH])),
         {},
         "policy_rejected",
         "slDisallowed: s.yaml",
     ),
     (
         "exit 3",
-        UnitDocs(1, "u", result=result("failed", exitStatus=3)),
+        docs_of(1, "u", result=result("failed", exitStatus=3)),
         {},
         "failed",
         "its command ended with status 3",
     ),
     (
         "killed",
-        UnitDocs(1, "u", result=result("failed", exitStatus=-9)),
+        docs_of(1, "u", result=result("failed", exitStatus=-9)),
         {},
         "failed",
         "its command was ended by signal 9",
     ),
-    ("late", UnitDocs(1, "u", result=result("timed_out", message="60 s were over")), {}, "timed_out", "60 s were over"),
+    ("late", docs_of(1, "u", result=result("timed_out", message="60 s were over")), {}, "timed_out", "60 s were over"),
     (
         "skipped",
-        UnitDocs(1, "u"),
+        docs_of(1, "u"),
         {"outcome": "skipped", "message": "not started: it waits for a"},
         "skipped",
         "not started: it waits for a",
     ),
     (
         "damaged",
-        UnitDocs(1, "u", receipt=receipt("accepted"), broken="lease.json: not JSON"),
+        docs_of(1, "u", receipt=receipt("accepted"), broken="lease.json: not JSON"),
         {},
         "broken_contract",
         "lease.json: not JSON",
     ),
-    ("blocked", UnitDocs(1, "u", receipt=receipt("blocked", message="HEAD moved")), {}, "blocked", "HEAD moved"),
-    ("no reason given", UnitDocs(1, "u", receipt=receipt("suspect_revert")), {}, "suspect_revert", "suspect revert"),
+    ("blocked", docs_of(1, "u", receipt=receipt("blocked", message="HEAD moved")), {}, "blocked", "HEAD moved"),
+    ("no reason given", docs_of(1, "u", receipt=receipt("suspect_revert")), {}, "suspect_revert", "suspect revert"),
 ]
 
 
@@ -133,7 +145,7 @@ def test_outcome_and_reason(docs: UnitDocs, left: dict[str, str], word: str, why
 @pytest.mark.parametrize(
     ("status", "words", "landed", "outcome"),
     [
-        ("open", ["accepted"], False, ""),
+        ("open", ["accepted"], False, None),
         ("completed", ["accepted", "noop", "subsumed"], True, "done"),
         ("completed", ["noop"], False, "done"),
         ("completed", [], False, "done"),
@@ -143,13 +155,15 @@ def test_outcome_and_reason(docs: UnitDocs, left: dict[str, str], word: str, why
         ("failed", ["accepted"], False, "error"),
     ],
 )
-def test_derived_outcome(status: str, words: list[str], landed: bool, outcome: str) -> None:
-    assert derived(status, [{"outcome": word} for word in words], landed=landed) == outcome
+def test_derived_outcome(status: ReportStatus, words: list[str], landed: bool, outcome: str | None) -> None:
+    entries = [unit_entry(docs_of(1, "u", receipt=receipt(word)), {}, {}) for word in words]
+    assert derived(status, entries, landed=landed) == outcome
 
 
-def event(name: str, second: int, **more: Any) -> dict[str, Any]:
+def event(name: str, second: int, **more: Any) -> TraceEvent:
     base = {"schemaVersion": 1, "at": f"2026-05-17T12:00:{second:02d}.000Z", "level": "debug", "phase": "work_unit"}
-    return {**base, "jobId": "j1", "connectionId": "c", "sourceKey": "s", "event": name, **more}
+    whole = {**base, "jobId": "j1", "connectionId": "c", "sourceKey": "s", "event": name, **more}
+    return cast("TraceEvent", whole)
 
 
 def test_the_trace_says_why_a_unit_was_left_out() -> None:
@@ -210,11 +224,11 @@ JOB = {
     "createdAt": AT, "objectFormat": "sha1", "target": "refs/heads/main", "targetAtStart": A, "base": B, "units": [],
     "integrationRef": "refs/ktx/jobs/j1/integration", "state": "landed", "landed": {"commit": C, "at": AT},
 }  # fmt: skip
-FACTS = {"generatedAt": AT, "tracePath": "/r/.ktx/ingest-traces/j1/trace.jsonl"}
+TRACE = "/r/.ktx/ingest-traces/j1/trace.jsonl"
 
 
-def whole(units: list[UnitDocs], **job: Any) -> dict[str, Any]:
-    made = assemble({**JOB, **job}, units, [event("ingest_started", 0)], FACTS)
+def whole(units: list[UnitDocs], **job: Any) -> Report:
+    made = assemble(cast("Job", {**JOB, **job}), units, [event("ingest_started", 0)], at=AT, trace=TRACE)
     contracts.validate("report", made)
     return made
 
@@ -222,9 +236,9 @@ def whole(units: list[UnitDocs], **job: Any) -> dict[str, Any]:
 def test_the_report_counts_and_names() -> None:
     made = whole(
         [
-            UnitDocs(1, "a", patch=patch("collected", "x"), receipt=receipt("accepted", after=B)),
-            UnitDocs(2, "b", receipt=receipt("semantic_conflict", findings=[GONE])),
-            UnitDocs(3, "c", patch=patch("noop")),
+            docs_of(1, "a", patch=patch("collected", "x"), receipt=receipt("accepted", after=B)),
+            docs_of(2, "b", receipt=receipt("semantic_conflict", findings=[GONE])),
+            docs_of(3, "c", patch=patch("noop")),
             UnitDocs(4, "d"),
         ],
         startedAt=AT,
@@ -256,8 +270,8 @@ KEYS = [
 @pytest.mark.parametrize("reason", ["", "word " * 80, "x" * 500, "\u65e5\u672c" * 90, "\u202eevil\u0007"])
 def test_text_fits_80_columns(key: str, reason: str) -> None:
     units = [
-        UnitDocs(1, "a", receipt=receipt("accepted")),
-        UnitDocs(2, key, receipt=receipt("verification_failed", message=reason)),
+        docs_of(1, "a", receipt=receipt("accepted")),
+        docs_of(2, key, receipt=receipt("verification_failed", message=reason)),
     ]
     failure = {"phase": "gates", "message": f"it {reason}", "outcome": "failed"}
     lines = render(whole(units, failure=failure, warnings=[reason], connectionId="c" * 200))
