@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ktxkit.base import kinds, unit_process
@@ -186,6 +187,16 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease, digest: 
     document |= {
         "durationMs": round((run.world.clock.monotonic() - began) * 1000, 3),
         "inputsDigest": digest,
+    }
+    document |= {"touched": touched} if touched else {}
+    _add_output(document, ended, out, err)
+    store.write(kinds.UNIT_RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
+    return UnitEnd(plan.key, "broken_contract", altered) if altered else _judged(run, plan, ended)
+
+
+def _add_output(document: UnitResult, ended: unit_process.CommandEnd, out: Path, err: Path) -> None:
+    """Where what the command printed is kept, and how much of it."""
+    document |= {
         "stdout": str(out),
         "stderr": str(err),
         "stdoutBytes": ended.printed[0],
@@ -193,9 +204,6 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease, digest: 
     }
     document |= {"stdoutCut": ended.cut[0]} if ended.cut[0] else {}
     document |= {"stderrCut": ended.cut[1]} if ended.cut[1] else {}
-    document |= {"touched": touched} if touched else {}
-    store.write(kinds.UNIT_RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
-    return UnitEnd(plan.key, "broken_contract", altered) if altered else _judged(run, plan, ended)
 
 
 def _judged(run: JobRun, plan: UnitPlan, ended: unit_process.CommandEnd) -> UnitEnd:
