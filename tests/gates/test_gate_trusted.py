@@ -81,10 +81,10 @@ def test_a_change_cannot_loosen_the_schema_that_it_is_judged_by(
 def test_a_unit_and_two_units_that_loosen_a_schema_do_not_land(base: Repo) -> None:
     loosen, use = "echo '{}' > s.json", "echo 'a: b' > conf/x.yaml"
     both = job_file(base, {"units": [unit("both", f"{loosen}; {use}")]})
-    ran = spawn("job-run", str(both), "--job", "j1", cwd=base.path)
+    ran = call("job-run", str(both), "--job", "j1", cwd=base.path)
     assert (ran.status, outcomes(base)) == (3, {"both": "semantic_conflict"}), ran.out + ran.err
     apart = job_file(base, {"units": [unit("a", loosen), unit("b", use)]})
-    ran = spawn("job-run", str(apart), "--job", "j2", cwd=base.path)
+    ran = call("job-run", str(apart), "--job", "j2", cwd=base.path)
     assert ran.status == 3 and BEFORE in ran.out + ran.err, ran.out + ran.err
     assert base.show("main", "conf/x.yaml") == b"a: 1\n"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import BIN, spawn
+from tests.support.commands import BIN, call
 from tests.support.repos import Repo
 from tests.support.shared import SHARED
 
@@ -35,7 +35,7 @@ def test_the_example_lands_pages_that_pass_every_gate_and_then_has_nothing_to_do
     assert "nothing changed since what landed: nothing to do" in done.stderr
     page = repo.show("main", "wiki/global/card-2.md").decode()
     assert "[[card-1]]" in page and '"shop/orders_by_day"' in page
-    rows = spawn("ledger-query", "provenance", "wiki/global/card-2.md", "--json", cwd=repo.path).document["rows"]
+    rows = call("ledger-query", "provenance", "wiki/global/card-2.md", "--json", cwd=repo.path).document["rows"]
     assert [(row["rawPath"], row["action"]) for row in rows] == [("cards/2.json", "wiki_written")]
 
 
@@ -52,16 +52,16 @@ def test_the_example_worker_leaves_alone_what_somebody_edited(repo: Repo, tmp_pa
         sys.executable,
         str(EXAMPLE / "worker.py"),
     ]
-    assert spawn("ingest-run", *words, cwd=repo.path).status == 0
+    assert call("ingest-run", *words, cwd=repo.path).status == 0
     page = "wiki/global/card-3.md"
     repo.write(page, repo.show("main", page) + b"\nBy hand.\n")
     repo.commit()
     card = bundle / "cards/3.json"
     card.write_text(card.read_text().replace("count(*)", "count(distinct id)"))
-    ran = spawn("ingest-run", *words, cwd=repo.path)
+    ran = call("ingest-run", *words, cwd=repo.path)
     assert ran.status == 0 and b"By hand." in repo.show("main", page)
     assert any("card-3.md was edited by hand and is left as it is" in one for one in ran.document["warnings"])
-    rows = spawn("ledger-query", "provenance", page, "--json", cwd=repo.path).document["rows"]
+    rows = call("ledger-query", "provenance", page, "--json", cwd=repo.path).document["rows"]
     assert len(rows) == 2 and {row["rawPath"] for row in rows} == {"cards/3.json"}
 
 
@@ -72,8 +72,8 @@ def test_the_example_worker_on_real_cards(repo: Repo, bundle: str) -> None:
     if not place.exists():
         pytest.skip(f"the shared inputs are not at {place}")
     words = ["metabase", str(place), "--connection", "w", "--json", "--", sys.executable, str(EXAMPLE / "worker.py")]
-    ran = spawn("ingest-run", *words, cwd=repo.path)
+    ran = call("ingest-run", *words, cwd=repo.path)
     assert ran.status == 0, ran.out + ran.err
     assert repo.git("ls-tree", "--name-only", "main", "wiki/global/")
-    assert spawn("gate-check", "--all", cwd=repo.path).status == 0
-    assert spawn("ingest-run", *words, cwd=repo.path).json["outcome"] == "noop"
+    assert call("gate-check", "--all", cwd=repo.path).status == 0
+    assert call("ingest-run", *words, cwd=repo.path).json["outcome"] == "noop"

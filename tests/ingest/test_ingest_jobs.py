@@ -82,11 +82,7 @@ class Place:
 
     def run(self, *args: str, worker: list[str] | None = None) -> Ran:
         words = ["metabase", str(self.bundle), "--connection", "w", *args, "--json"]
-        return spawn("ingest-run", *words, *(["--", *worker] if worker else []), cwd=self.repo.path)
-
-    def here(self, *args: str) -> Ran:
-        """The same in this process, for speed."""
-        return call("ingest-run", "metabase", self.bundle, "--connection", "w", *args, "--json", cwd=self.repo.path)
+        return call("ingest-run", *words, *(["--", *worker] if worker else []), cwd=self.repo.path)
 
     def has(self, path: str) -> bool:
         return bool(self.repo.git("ls-tree", "--name-only", "main", path))
@@ -347,17 +343,17 @@ def test_what_landed_elsewhere_or_was_taken_back_has_not_landed(place: Place) ->
     git("branch", "other")
     place.repo.write(".ktx-config.yaml", "ingest:\n  keepSnapshots: 1\n")
     before = place.repo.commit()
-    assert place.here().status == 0
-    ran = place.here("--target", "other")
+    assert place.run().status == 0
+    ran = place.run("--target", "other")
     assert ran.status == 0 and ran.document["diffSummary"]["added"] == 2, ran.out
     assert git("ls-tree", "--name-only", "other", "wiki/global/card-1.md")
     place.card(1, resolvedSql="select 100")
-    assert place.here().document["diffSummary"]["modified"] == 1
-    assert place.here("--job", "nothing").json["outcome"] == "noop", "the snapshot of the other card is gone"
+    assert place.run().document["diffSummary"]["modified"] == 1
+    assert place.run("--job", "nothing").json["outcome"] == "noop", "the snapshot of the other card is gone"
     again = call("ingest-run", "--resume", "nothing", cwd=place.repo.path)
     assert again.status == 1 and "nothing was to land" in again.err
     git("reset", "-q", "--hard", before)
-    ran = place.here()
+    ran = place.run()
     assert ran.status == 0 and ran.document["diffSummary"]["added"] == 2 and place.has("wiki/global/card-1.md")
 
 
@@ -594,7 +590,7 @@ def test_what_a_sync_does_not_look_at_stays_as_it_is(place: Place) -> None:
     model = {"type": "model", "resultMetadata": [{"name": "n", "base_type": "type/Integer"}]}
     place.card(1, **{**model, "name": "Daily"})
     place.card(2, referencedCardIds=[1])
-    assert place.here().status == 0
+    assert place.run().status == 0
     config = {"syncMode": "ONLY", "selections": [{"selectionType": "collection", "metabaseObjectId": 2}]}
     (place.bundle / "sync-config.json").write_text(json.dumps(config))
     card = place.bundle / "cards/1.json"
@@ -602,16 +598,16 @@ def test_what_a_sync_does_not_look_at_stays_as_it_is(place: Place) -> None:
     card.unlink()
     place.card(2, referencedCardIds=[1], resolvedSql="select 22")
     before = place.repo.git("ls-tree", "-r", "main", "--", "semantic-layer", "wiki/global/daily-card-1.md")
-    ran = place.here()
+    ran = place.run()
     assert ran.status == 0, ran.out + ran.err
     assert [one["key"] for one in ran.document["workUnits"]] == ["card-2", "reconcile"]
     assert place.repo.git("ls-tree", "-r", "main", "--", "semantic-layer", "wiki/global/daily-card-1.md") == before
     page = place.repo.show("main", "wiki/global/card-2.md")
     assert b"w/daily" in page and b"select 22" in page
     assert ran.document["diffSummary"] == {"added": 1, "modified": 1, "deleted": 0, "unchanged": 1}
-    assert place.here().json["outcome"] == "noop"
+    assert place.run().json["outcome"] == "noop"
     card.write_bytes(kept)
-    assert place.here().json["outcome"] == "noop", "in scope again, and what it was"
+    assert place.run().json["outcome"] == "noop", "in scope again, and what it was"
 
 
 def ktx(place: Place, *args: str) -> str:
@@ -620,16 +616,16 @@ def ktx(place: Place, *args: str) -> str:
 
 def test_a_job_that_ended_in_its_snapshot_is_shown_as_ended_and_can_be_cleared(place: Place) -> None:
     (place.bundle / "cards/2.json").write_text("{")
-    assert place.here("--job", "bad").status == 2
+    assert place.run("--job", "bad").status == 2
     told = ktx(place, "status")
     assert told.startswith("0 jobs not finished.\n1 job ended without landing:\n  bad  failed in snapshot, 0 of 0")
     assert "next: ingest-run --resume bad, or start anew; git ktx clean --yes clears it" in told
     assert "records  bad: it ended in snapshot: no unit of it ran" in ktx(place, "clean")
     ktx(place, "clean", "--yes")
     assert "ended without" not in ktx(place, "status") and not (place.repo.path / ".ktx/jobs/bad").exists()
-    assert place.here("--job", "bad").status == 2
+    assert place.run("--job", "bad").status == 2
     place.card(2)
-    assert place.here("--job", "good").document["overrideOf"] == "bad"
+    assert place.run("--job", "good").document["overrideOf"] == "bad"
     assert "ended without" not in ktx(place, "status"), "a later one took it up"
     assert not (place.repo.path / ".ktx/jobs/bad/raw").exists()
     ran = call("ingest-run", "--resume", "bad", cwd=place.repo.path)
@@ -661,7 +657,7 @@ def test_an_interrupted_ingestion_keeps_its_worktrees_until_it_is_taken_up(place
 @pytest.mark.skipif(landlock.version() < landlock.LEAST, reason="this kernel has no Landlock")
 def test_units_of_an_ingestion_can_be_isolated(place: Place) -> None:
     """The built-in workers need nothing more; a worker of one's own may write its account, and is stopped elsewhere."""
-    assert place.here("--isolate").status == 0
+    assert place.run("--isolate").status == 0
     place.card(3)
     body = "page('one', 'x')\nresult(actions=[{'path': 'wiki/global/one.md', 'rawPaths': ['cards/3.json']}])\n"
     stopped = "try:\n    (here / 'elsewhere').touch()\nexcept PermissionError:\n    page('two', 'y')\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import Ran, spawn
+from tests.support.commands import Ran, call
 from tests.support.repos import Repo
 from tests.support.shared import SHARED
 
@@ -27,7 +27,7 @@ def staged(tmp_path: Path) -> Path:
 
 
 def ingest(repo: Repo, place: Path, *args: str) -> Ran:
-    return spawn("ingest-run", "metabase", str(place), "--connection", "warehouse", *args, cwd=repo.path)
+    return call("ingest-run", "metabase", str(place), "--connection", "warehouse", *args, cwd=repo.path)
 
 
 def outcomes(repo: Repo, job: str) -> dict[str, str]:
@@ -41,7 +41,7 @@ def test_landed_then_nothing_then_only_what_changed(repo: Repo, staged: Path) ->
     assert first.status == 0, first.err + first.out
     assert repo.git("rev-parse", "main^") == before, "one commit"
     assert repo.git("ls-tree", "-r", "--name-only", "main", "wiki", "semantic-layer")
-    assert spawn("gate-check", "--all", cwd=repo.path).status == 0, "every gate passes on what landed"
+    assert call("gate-check", "--all", cwd=repo.path).status == 0, "every gate passes on what landed"
 
     landed = repo.head
     again = ingest(repo, staged, "--job", "again")
@@ -61,7 +61,7 @@ def test_landed_then_nothing_then_only_what_changed(repo: Repo, staged: Path) ->
 
 
 def test_an_unknown_connector_is_refused(repo: Repo) -> None:
-    ran = spawn("ingest-run", "metabasse", "x", "--connection", "c", cwd=repo.path)
+    ran = call("ingest-run", "metabasse", "x", "--connection", "c", cwd=repo.path)
     assert ran.status == 2
     assert "metabase" in ran.err and "Traceback" not in ran.err
 

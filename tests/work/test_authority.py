@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import spawn
+from tests.support.commands import call, spawn
 from tests.support.jobs import job_file, outcomes, unit
 from tests.support.repos import Repo
 
@@ -42,7 +42,7 @@ def rewritten(changes: dict[str, Any], document: str = "") -> str:
 
 
 def run(repo: Repo, document: dict[str, Any]) -> dict[str, str]:
-    ran = spawn("job-run", str(job_file(repo, {"target": "main", **document})), "--job", "j1", cwd=repo.path)
+    ran = call("job-run", str(job_file(repo, {"target": "main", **document})), "--job", "j1", cwd=repo.path)
     assert "Traceback" not in ran.err, ran.err
     return outcomes(repo)
 
@@ -175,12 +175,12 @@ def test_a_job_file_that_is_not_the_jobs_is_status_5(repo: Repo, how: str) -> No
 
 def test_a_document_of_another_place_is_not_believed(repo: Repo) -> None:
     for key in ("one", "two"):
-        place = Path(spawn("worktree-open", "--job", "j", "--unit", key, "--target", "main", cwd=repo.path).out.strip())
+        place = Path(call("worktree-open", "--job", "j", "--unit", key, "--target", "main", cwd=repo.path).out.strip())
         (place / key).write_text(key)
         for command in ("patch-collect", "patch-apply"):
-            assert spawn(command, "--job", "j", "--unit", key, cwd=repo.path).status == 0
+            assert call(command, "--job", "j", "--unit", key, cwd=repo.path).status == 0
     units = repo.path / ".ktx/jobs/j/units"
     (units / "0002-two/receipt.json").write_bytes((units / "0001-one/receipt.json").read_bytes())
-    ran = spawn("job-land", "--job", "j", cwd=repo.path)
+    ran = call("job-land", "--job", "j", cwd=repo.path)
     assert ran.status == 5 and "0002-two/receipt.json" in ran.err, ran.err
     assert repo.git("rev-list", "--count", "main") == "1"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import Ran, call, spawn
+from tests.support.commands import Ran, call
 from tests.support.gates import page, source
 from tests.support.jobs import job_file, outcomes, trace, unit
 from tests.support.repos import Repo
@@ -30,7 +30,7 @@ def run(repo: Repo, *args: str, **more: Any) -> Ran:
         unit("page", f"mkdir -p wiki/global && cat > wiki/global/page.md <<'END'\n{PAGE}END"),
         unit("rename", f"sed -i s/total/gross/ {path}"),
     ]
-    return spawn("job-run", str(job_file(repo, {"units": units, **more})), "--job", "j1", *args, cwd=repo.path)
+    return call("job-run", str(job_file(repo, {"units": units, **more})), "--job", "j1", *args, cwd=repo.path)
 
 
 def receipt(repo: Repo, name: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def test_stored_patches_are_never_altered(layer: Repo) -> None:
 def test_what_cannot_be_pruned_is_set_aside(layer: Repo) -> None:
     (path,) = MART
     units = [unit("bad", f"sed -i 's/count(id)/count(nothing)/' {path}"), unit("good", "echo g > g.txt")]
-    ran = spawn("job-run", str(job_file(layer, {"units": units, "onConflict": "prune"})), "--job", "j1", cwd=layer.path)
+    ran = call("job-run", str(job_file(layer, {"units": units, "onConflict": "prune"})), "--job", "j1", cwd=layer.path)
     assert ran.status == 3
     assert outcomes(layer) == {"bad": "semantic_conflict", "good": "accepted"}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import Ran, spawn
+from tests.support.commands import Ran, call
 from tests.support.jobs import job_file, outcomes, unit
 from tests.support.repos import Repo
 
@@ -29,7 +29,7 @@ def made(path: Path, *args: str) -> Repo:
 
 def run(repo: Repo, place: Path | None = None, **more: Any) -> Ran:
     path = job_file(repo, {**UNITS, **more})
-    return spawn("job-run", str(path), "--job", "j1", cwd=place or repo.path)
+    return call("job-run", str(path), "--job", "j1", cwd=place or repo.path)
 
 
 def landed(repo: Repo) -> list[str]:
@@ -79,7 +79,7 @@ def test_bare_repository_with_worktrees(repo: Repo, tmp_path: Path) -> None:
     central = Repo(bare)
     central.git("worktree", "add", "-q", str(tmp_path / "work"), "main")
     path = job_file(repo, UNITS)
-    ran = spawn("job-run", str(path), "--job", "j1", cwd=tmp_path / "work")
+    ran = call("job-run", str(path), "--job", "j1", cwd=tmp_path / "work")
     assert ran.status == 0, ran.err
     assert "b.txt" in landed(central)
     assert (tmp_path / "work/b.txt").exists(), "the checkout follows its branch"
@@ -90,7 +90,7 @@ def test_bare_repository_alone(repo: Repo, tmp_path: Path) -> None:
     bare = tmp_path / "central.git"
     repo.git("clone", "-q", "--bare", str(repo.path), str(bare))
     path = job_file(repo, {**UNITS, "target": "main"})
-    ran = spawn("job-run", str(path), "--job", "j1", cwd=bare)
+    ran = call("job-run", str(path), "--job", "j1", cwd=bare)
     assert ran.status == 0, ran.err
     assert "b.txt" in landed(Repo(bare))
 
@@ -101,7 +101,7 @@ def test_a_submodule_has_its_own_store(repo: Repo, tmp_path: Path) -> None:
     repo.commit("with a submodule")
     inside = Repo(repo.path / "lib")
     path = job_file(repo, UNITS)
-    ran = spawn("job-run", str(path), "--job", "j1", cwd=inside.path)
+    ran = call("job-run", str(path), "--job", "j1", cwd=inside.path)
     assert ran.status == 0, ran.err
     assert "b.txt" in landed(inside)
     assert (inside.path / ".ktx/jobs/j1").exists() and not (repo.path / ".ktx").exists()
@@ -187,7 +187,7 @@ def test_a_store_that_is_no_longer_ignored_is_no_dirt_of_the_checkout(repo: Repo
     assert run(repo).status == 1
     (repo.path / "b.txt").unlink()
     (repo.path / ".git/info/exclude").write_text("")
-    ran = spawn("job-land", "--job", "j1", cwd=repo.path)
+    ran = call("job-land", "--job", "j1", cwd=repo.path)
     assert ran.status == 0, ran.err
     assert (repo.path / "b.txt").exists()
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import Ran, script, spawn
+from tests.support.commands import Ran, call, script, spawn
 from tests.support.jobs import job_file, outcomes, report, trace, unit
 from tests.support.repos import Repo
 
 
 def run(repo: Repo, document: dict[str, Any], *args: str, env: dict[str, str] | None = None) -> Ran:
     path = job_file(repo, document)
-    return spawn("job-run", str(path), "--job", "j1", *args, cwd=repo.path, env=env)
+    return call("job-run", str(path), "--job", "j1", *args, cwd=repo.path, env=env)
 
 
 def test_two_units_land_in_one_commit(repo: Repo) -> None:

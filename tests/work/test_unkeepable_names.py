@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import spawn
+from tests.support.commands import call
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
 
@@ -26,7 +26,7 @@ def written(top: Path, name: str) -> Path:
 def test_in_a_job_the_unit_fails_and_its_worktree_is_kept(repo: Repo, name: str, beside: str) -> None:
     folder = str(Path(name).parent)
     run = f"mkdir -p {folder}; echo precious > {name}{beside}"
-    ran = spawn("job-run", str(job_file(repo, {"units": [unit("a", run)]})), "--job", "j1", cwd=repo.path)
+    ran = call("job-run", str(job_file(repo, {"units": [unit("a", run)]})), "--job", "j1", cwd=repo.path)
     assert ran.status == 3, ran.out
     assert outcomes(repo) == {"a": "failed"}
     assert name in report(repo)["workUnits"][0]["reason"]
@@ -35,26 +35,26 @@ def test_in_a_job_the_unit_fails_and_its_worktree_is_kept(repo: Repo, name: str,
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_by_hand_neither_collected_nor_closed(repo: Repo, name: str) -> None:
-    assert spawn("worktree-open", "--job", "j1", "--unit", "u", cwd=repo.path).status == 0
+    assert call("worktree-open", "--job", "j1", "--unit", "u", cwd=repo.path).status == 0
     top = repo.path / ".ktx/worktrees/j1/0001-u"
     path = written(top, name)
     written(top, "sub/also")
-    collected = spawn("patch-collect", "--job", "j1", "--unit", "u", cwd=repo.path)
+    collected = call("patch-collect", "--job", "j1", "--unit", "u", cwd=repo.path)
     assert (collected.status, name in collected.err) == (1, True), collected.err
     for more in ([], ["--discard"]):
-        closed = spawn("worktree-close", "--job", "j1", "--unit", "u", "--outcome", "success", *more, cwd=repo.path)
+        closed = call("worktree-close", "--job", "j1", "--unit", "u", "--outcome", "success", *more, cwd=repo.path)
         assert (closed.status, name in closed.err) == (1, True), closed.err
         assert path.read_text() == "precious\n"
-    assert spawn("worktree-close", "--job", "j1", "--unit", "u", "--outcome", "crash", cwd=repo.path).status == 0
+    assert call("worktree-close", "--job", "j1", "--unit", "u", "--outcome", "crash", cwd=repo.path).status == 0
     assert path.read_text() == "precious\n"
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_without_a_job_neither(repo: Repo, name: str) -> None:
-    opened = spawn("worktree-open", "ad", "--detach", "--json", cwd=repo.path)
+    opened = call("worktree-open", "ad", "--detach", "--json", cwd=repo.path)
     path = written(Path(opened.document["path"]), name)
     for more in ([], ["--discard"]):
-        closed = spawn("worktree-close", "ad", "--outcome", "success", *more, cwd=repo.path)
+        closed = call("worktree-close", "ad", "--outcome", "success", *more, cwd=repo.path)
         assert (closed.status, name in closed.err) == (1, True), closed.err
         assert path.read_text() == "precious\n"
     assert json.loads(json.dumps(opened.document))["state"] == "open"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ktxkit.base.rules.text import path_bytes
-from tests.support.commands import BIN, Ran, spawn
+from tests.support.commands import BIN, Ran, call
 from tests.support.repos import Repo
 
 UNIT = ("--job", "j1", "--unit", "u1")
@@ -27,7 +27,7 @@ def made(path: Path, *args: str) -> Repo:
 
 def round_trip(place: Path, *more: str, **env: str) -> tuple[Ran, Path]:
     """Open a unit and close it, in processes of their own; the worktree was right in between."""
-    ran = spawn("worktree-open", *UNIT, "--json", *more, cwd=place, env=env)
+    ran = call("worktree-open", *UNIT, "--json", *more, cwd=place, env=env)
     assert ran.status == 0, ran.out
     tree = Repo(Path(os.fsdecode(path_bytes(ran.document))))
     assert (tree.path / "README").read_bytes() == b"a repository\n"
@@ -35,13 +35,13 @@ def round_trip(place: Path, *more: str, **env: str) -> tuple[Ran, Path]:
     assert (tree.path / "link").is_symlink() and os.access(tree.path / "tool", os.X_OK)
     assert tree.head == ran.document["base"]
     assert tree.git("symbolic-ref", "-q", "HEAD", check=False) == ""
-    done = spawn("worktree-close", *UNIT, "--outcome", "empty", "--json", cwd=place, env=env)
+    done = call("worktree-close", *UNIT, "--outcome", "empty", "--json", cwd=place, env=env)
     assert done.status == 0 and not tree.path.exists(), done.out
     return ran, tree.path
 
 
 def refused(place: Path, *args: str, **env: str) -> str:
-    ran = spawn("worktree-open", *(args or UNIT), cwd=place, env=env)
+    ran = call("worktree-open", *(args or UNIT), cwd=place, env=env)
     assert ran.status == 2 and "Traceback" not in ran.err and ran.out == "", (ran.status, ran.err)
     return ran.err
 
@@ -105,9 +105,9 @@ def test_a_submodule_is_an_ordinary_checkout(tmp_path: Path) -> None:
     inside = repo.path / "lib"
     assert round_trip(inside)[1] == inside / ".ktx/worktrees/j1/0001-u1"
     assert not (repo.path / ".ktx").exists() and repo.git("status", "--porcelain") == ""
-    new = spawn("worktree-open", "work", "--json", cwd=inside)
+    new = call("worktree-open", "work", "--json", cwd=inside)
     assert new.document["mode"] == "new-branch" and new.document["path"] == str(inside / ".ktx/worktrees/adhoc/work")
-    again = spawn("worktree-open", "other", "--json", cwd=Path(new.document["path"]))
+    again = call("worktree-open", "other", "--json", cwd=Path(new.document["path"]))
     assert again.document["path"] == new.document["path"], "inside a linked worktree of a submodule: in place"
 
 
@@ -118,7 +118,7 @@ def test_a_submodule_in_a_linked_worktree_is_an_ordinary_checkout(tmp_path: Path
     repo.git("worktree", "add", "-q", "-b", "side", tmp_path / "side")
     side = Repo(tmp_path / "side")
     side.git("submodule", "update", "-q", "--init")
-    new = spawn("worktree-open", "work", "--json", cwd=side.path / "lib")
+    new = call("worktree-open", "work", "--json", cwd=side.path / "lib")
     assert new.document["mode"] == "new-branch", new.out
 
 
@@ -236,13 +236,13 @@ def test_hostile_configuration_changes_nothing(hostile: Repo) -> None:
 
 
 def test_hostile_configuration_hides_no_work(hostile: Repo) -> None:
-    tree = Path(spawn("worktree-open", *UNIT, "--json", cwd=hostile.path).document["path"])
+    tree = Path(call("worktree-open", *UNIT, "--json", cwd=hostile.path).document["path"])
     (tree / "new").write_text("work\n")
     (tree / "README").write_text("a respository\n"[:13] + "\n")
     (tree / "tool").chmod(0o644)
-    refused = spawn("worktree-close", *UNIT, "--outcome", "success", cwd=hostile.path)
+    refused = call("worktree-close", *UNIT, "--outcome", "success", cwd=hostile.path)
     assert refused.status == 1, refused.err
-    done = spawn("worktree-close", *UNIT, "--outcome", "success", "--discard", "--json", cwd=hostile.path)
+    done = call("worktree-close", *UNIT, "--outcome", "success", "--discard", "--json", cwd=hostile.path)
     assert done.status == 0, done.out
     attic = done.document["atticRef"]
     assert hostile.show(attic, "new") == b"work\n" and hostile.show(attic, "README") == b"a respository"[:13] + b"\n"
@@ -251,10 +251,10 @@ def test_hostile_configuration_hides_no_work(hostile: Repo) -> None:
 
 
 def test_a_new_branch_under_hostile_configuration(hostile: Repo) -> None:
-    ran = spawn("worktree-open", "work", "--json", cwd=hostile.path)
+    ran = call("worktree-open", "work", "--json", cwd=hostile.path)
     assert ran.status == 0, ran.out
     assert hostile.git("config", "--local", "--get-regexp", "^branch[.]", check=False) == ""
-    assert spawn("worktree-close", "work", "--outcome", "empty", cwd=hostile.path).status == 0
+    assert call("worktree-close", "work", "--outcome", "empty", cwd=hostile.path).status == 0
     assert hostile.git("for-each-ref", "refs/heads/work") == ""
 
 

@@ -63,10 +63,7 @@ def run(built: Built, where: str, name: str, *args: str) -> Ran:
     """The command as the user of the case would run it: own HOME and configuration, exported variables and all."""
     home = built.work / "home"
     env = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "GIT_CONFIG_GLOBAL": str(home / ".gitconfig")}
-    with pytest.MonkeyPatch.context() as patched:
-        for variable, value in {**env, **built.env}.items():
-            patched.setenv(variable, value)
-        return call(name, "--json", *args, cwd=built.work / where / built.subdir)
+    return call(name, "--json", *args, cwd=built.work / where / built.subdir, env={**env, **built.env})
 
 
 def collect(built: Built) -> Ran:
