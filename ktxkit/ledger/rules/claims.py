@@ -94,7 +94,8 @@ def _of_form(sentence: Sentence, form: str, word: str) -> Iterator[Claim]:
 
 
 Record = Mapping[str, Any]
-PROSE = ("*.md", "*.rst", "*.txt", "*.adoc", "docs/*", "doc/*", "LICENSE*", "CHANGELOG*", "AUTHORS*", "NEWS*")
+PROSE = ("*.md", "*.rst", "*.adoc", "docs/*.txt", "doc/*.txt", "LICENSE*", "CHANGELOG*", "AUTHORS*", "NEWS*")
+TEST_DATA = frozenset({"test", "tests", "testing", "testdata", "test_data", "fixtures", "golden", "snapshots"})
 PATHS_SHOWN = 5
 FAILED = ("failed", "error", "crashed")
 NONE_PASSED = "no test passed"
@@ -169,6 +170,8 @@ def _run(claim: Claim, facts: ClaimEvidence) -> ClaimRuling:
         return _false(claim, here[0], why)
     older = [run for run in facts.runs if not claim.full or run["scope"]["kind"] == "full"]
     match = next((run for run in older if satisfied(claim, run)), None)
+    if match is not None and claim.kind == "green" and older[0] is not match and _same_but_prose(older[0], facts):
+        return _false(claim, older[0], "and only prose was edited since that run")
     if match is not None:
         return _stale(claim, match, facts)
     if older:
@@ -260,16 +263,29 @@ def _stale(claim: Claim, run: Record, facts: ClaimEvidence) -> ClaimRuling:
     shown = ", ".join(changed[:PATHS_SHOWN]) + (
         f" and {len(changed) - PATHS_SHOWN} more" if len(changed) > PATHS_SHOWN else ""
     )
-    if changed and set(changed) <= facts.uncommitted:
+    prose = bool(changed) and all(map(_is_prose, changed))
+    if changed and not prose and set(changed) <= facts.uncommitted:
         message = f"run {run['run']} had files that are not being committed: {shown}"
         return ClaimRuling(
-            claim, "unknown", "claim-uncommitted", "warning", message, "commit them, or run without them", row
+            claim, "unknown", "claim-uncommitted", "error", message, "commit them, or run without them", row
         )
-    if changed and all(any(fnmatch(path, pattern) for pattern in PROSE) for path in changed):
+    if prose:
         message = f"run {run['run']} predates edits of prose: {shown}"
         return ClaimRuling(claim, "unknown", "claim-stale", "warning", message, rows=row)
     message = f"run {run['run']} predates the last edit: {shown}"
     return ClaimRuling(claim, "false", "claim-stale", "error", message, "run the tests again on what is there now", row)
+
+
+def _is_prose(path: str) -> bool:
+    """Whether a file is read by people and by no test."""
+    return not TEST_DATA & set(path.split("/")[:-1]) and any(fnmatch(path, pattern) for pattern in PROSE)
+
+
+def _same_but_prose(run: Record, facts: ClaimEvidence) -> bool:
+    """Whether what was edited since a run is prose alone."""
+    tree = _tree(run)
+    changed = None if tree is None or facts.tree is None else facts.changed(tree)
+    return changed is not None and all(map(_is_prose, changed))
 
 
 def _tree(run: Record) -> str | None:

@@ -21,7 +21,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Suite:
     suite = Suite.make(
         tmp_path_factory.mktemp("claims") / "s", {"test_m.py": "def test_a(): pass\ndef test_b(): pass\n"}
     )
-    suite.repo.write("notes.txt", "All tests pass: 9 passed.\n")
+    suite.repo.write("notes.md", "All tests pass: 9 passed.\n")
     suite.repo.commit("notes")
     suite.run()
     assert call("git-ktx", "install-hooks", "commit-msg", cwd=suite.repo.path).status == 0
@@ -69,13 +69,13 @@ def test_the_truth_and_a_text_without_a_claim_pass(made: Suite) -> None:
 )
 def test_what_stands_under_the_scissors_claims_nothing(made: Suite, options: tuple[str, ...]) -> None:
     """The diff says that all tests pass; git cuts it off."""
-    made.repo.write("notes.txt", f"{LIE}\n{message(made)}\n{options}\n")
-    made.repo.git("add", "notes.txt")
+    made.repo.write("notes.md", f"{LIE}\n{message(made)}\n{options}\n")
+    made.repo.git("add", "notes.md")
     status, said = git(made, *options, typed=f"Notes\n\n{PLAIN}")
     assert status == 0, said
     assert message(made) == f"Notes\n\n{PLAIN}"
-    made.repo.write("notes.txt", f"{options} again\n")
-    made.repo.git("add", "notes.txt")
+    made.repo.write("notes.md", f"{options} again\n")
+    made.repo.git("add", "notes.md")
     status, said = git(made, *options, typed=f"Notes\n\n{LIE}")
     assert status == 1 and is_refused(said), said
     made.repo.git("reset", "-q", "--hard")

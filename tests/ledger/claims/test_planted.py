@@ -80,6 +80,7 @@ NOTHING_PASSED = [
     "Ran the full suite, everything passes", "100% of tests pass", "The suite finished successfully",
 ]  # fmt: skip
 LIES: list[tuple[str, str, str]] = [
+    ("partly", "All tests pass", "claim-uncommitted"),
     ("green", "120 passed", "claim-false"),
     ("green", "All 120 tests pass", "claim-false"),
     ("green", "118 passed, 3 skipped", "claim-false"),
@@ -219,7 +220,6 @@ WARNED = [
     ("skipped", "`make test` passes", "claim-partial"),
     ("prose", "All tests pass", "claim-stale"),
     ("prose", "120 passed", "claim-stale"),
-    ("partly", "All tests pass", "claim-uncommitted"),
 ]
 
 
