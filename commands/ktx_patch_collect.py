@@ -17,6 +17,9 @@ from ktxkit.app import cli
 from ktxkit.app.cli import count
 from ktxkit.store.world import World
 
+ALONE = ("expect_branch", "integration", "allow", "deny", "inside_links", "text_root", "sl_disallowed")
+ALONE += ("max_file_bytes", "max_patch_bytes")
+
 
 def parser() -> cli.Parser:
     made = cli.Parser("patch-collect", __doc__, unit=True)
@@ -51,8 +54,10 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.work import bare_patches, collect
 
     if args.output or args.base:
+        parser().obeys(args, "without a job (-o, --base)", "job", "unit")
         document = bare_patches.collect_by_hand(world, requests.collection(args))
     else:
+        parser().obeys(args, "for a unit of a job: the job says it", *ALONE)
         job, unit = jobs.need_unit(world, args.job, args.unit)
         document = collect.collect_unit(world, job, unit, include_uncommitted=not args.require_clean)
     return answers.collected(document)

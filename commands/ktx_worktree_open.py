@@ -23,6 +23,9 @@ from ktxkit.app.cli import count
 from ktxkit.base.errors import CannotRun
 from ktxkit.store.world import World
 
+OPENING = ("name", "base", "path", "no_fetch", "copy", "sparse")
+OF_UNIT = ("job", "unit", "target", "connection", "source", "after", "allow", "deny", "sl_disallowed")
+
 
 def parser() -> cli.Parser:
     made = cli.Parser("worktree-open", __doc__, unit=True)
@@ -53,7 +56,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import cleaning, views
     from ktxkit.work import adhoc, bare_patches
 
+    args.job = args.job or (args.unit and world.env.get("KTX_JOB"))
     if args.list or args.prune:
+        parser().obeys(args, "with --list or --prune", *OPENING, *OF_UNIT)
         rows = cleaning.listing(world, prune=args.prune)
         return cli.Result(views.outcome(rows), rows, "worktrees", lines=views.lines(rows))
     if args.unit:
@@ -62,11 +67,13 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
                 "a unit is opened by --job JOB --unit KEY, at --base REV, and by nothing else",
                 hint="worktree-open --job j1 --unit orders; without a job: worktree-open NAME",
             )
+        parser().obeys(args, "for a unit of a job", "no_fetch")
         names = ("job", "unit", "base", "target", "connection", "source", "after", "allow", "deny", "sl_disallowed")
         chosen = {name: getattr(args, name) for name in (*names, "copy", "sparse")}
         lease = bare_patches.open_by_hand(world, bare_patches.UnitRequest(**chosen))
         notes = [f"nothing to copy is named {pattern}" for pattern in lease.get("copyUnmatched", ())]
     else:
+        parser().obeys(args, "without --unit KEY", *OF_UNIT)
         chosen = {name: getattr(args, name) for name in ("name", "base", "ref", "pr", "detach", "copy", "sparse")}
         path = world.cwd / args.path if args.path else None
         lease, notes = adhoc.open_adhoc(world, adhoc.WorktreeRequest(**chosen, path=path, fetch=not args.no_fetch))

@@ -160,6 +160,16 @@ class Parser(argparse.ArgumentParser):
             args.command = command
         return args
 
+    def obeys(self, args: argparse.Namespace, mode: str, *without: str) -> None:
+        """Raises CannotRun where an option was given that this mode of the command does not obey.
+
+        `without`: names of such options, as in `args`; `mode`: when they are not obeyed.
+        """
+        for action in self._actions:
+            if action.dest in without and getattr(args, action.dest) != action.default:
+                name = action.option_strings[-1] if action.option_strings else str(action.metavar)
+                self.error(f"{name} is not obeyed {mode}")
+
     def format_help(self) -> str:
         """Examples first; every line within the terminal's width, 80 where there is none."""
         from ktxkit.app.rules.help_text import render

@@ -24,6 +24,7 @@ from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, CannotRun, Refused
+from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.git import merging, stale
 from ktxkit.git.neutral import Neutral, open_neutral
@@ -313,6 +314,19 @@ def begin(world: World, job: Job, unit: jobs.Unit, held: HeldBranch, options: Ap
         )
     attempt = old.get("attempt", 1) + 1 if old else 1
     return Application(world, job, unit, held, options, patch, before, world.clock.monotonic(), attempt)
+
+
+def require_verified(receipt: Receipt, command: Sequence[str]) -> None:
+    """Raises Refused where a unit that was in already has not passed this command, which was not run now."""
+    if not command or receipt["outcome"] != "accepted":
+        return
+    run = receipt.get("verification")
+    if run is None or run["commandDigest"] != digest_of(list(command)) or not verification.passed(run):
+        raise Refused(
+            f"unit {receipt['unitKey']} is accepted, not verified by this command",
+            hint=f"job-verify --job {receipt['jobId']} -- COMMAND verifies what is on the integration branch",
+            data={"outcome": receipt["outcome"]},
+        )
 
 
 def announce(step: Application) -> None:

@@ -122,8 +122,18 @@ def _attempt(
     }
     attempt |= {"summary": ask.summary} if ask.summary else {}
     land.begin(world, job, held, head)
+    _keep_earlier(world, job)
     world.writable_store.write(kinds.VERIFICATION, names.job_part(job["jobId"], "verification"), attempt)
     return attempt
+
+
+def _keep_earlier(world: World, job: Job) -> None:
+    """The verification before this one, under its number: nothing that testifies is overwritten."""
+    old = world.store.read_optional(kinds.VERIFICATION, names.job_part(job["jobId"], "verification"))
+    if old is not None:
+        number = len(world.store.children(f"{names.job_dir(job['jobId'])}/verifications")) + 1
+        place = names.job_part(job["jobId"], f"verifications/{number:04d}")
+        world.writable_store.write(kinds.VERIFICATION, place, old)
 
 
 def _run(world: World, job: Job, held: HeldBranch, ask: VerifyRequest, attempt: Verification) -> Verification:

@@ -271,11 +271,15 @@ def units_in(landing: LandingReceipt) -> set[str]:
 
 
 def _require_not_failed(world: World, job: Job, head: str) -> None:
-    """Raises Conflict where the last verification of the whole job failed on exactly this head."""
+    """Raises Conflict where the last verification of the whole job did not pass on exactly this head.
+
+    One that was begun and has no receipt is none that passed: it was killed, whatever an earlier one had said.
+    """
     found = world.store.read_optional(kinds.VERIFICATION, names.job_part(job["jobId"], "verification"))
-    if found is not None and found["head"] == head and found.get("outcome") == "verification_failed":
+    if found is not None and found["head"] == head and found.get("outcome") != "done":
+        how = "failed" if "outcome" in found else "was begun and did not end"
         raise Conflict(
-            f"job-verify failed on {head[:12]}, which is what would land",
+            f"job-verify {how} on {head[:12]}, which is what would land",
             outcome="verification_failed",
             where=job["target"],
             hint=f"job-verify --job {job['jobId']} -- COMMAND once more: a pass lets it land",

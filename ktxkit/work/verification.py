@@ -246,7 +246,15 @@ def ready(world: World, held: HeldBranch, path: Path, commit: str) -> Git:
     if answer.status != 0:
         _make_way(world, held, git, commit)
         git.run("checkout", "-q", "--detach", commit)
+    _clear_leftovers(world, held, git)
     return git
+
+
+def _clear_leftovers(world: World, held: HeldBranch, git: Git) -> None:
+    """What git ignores and an earlier candidate made is gone: a product of it would let the next one pass."""
+    git.run("clean", "-q", "-ffdX", ok=None)  # what does not go (a cache that may not be written) is moved away
+    left = child.read_status(git, ignored="matching").ignored
+    verifying.put_aside(git, left, world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
 
 
 def _make_way(world: World, held: HeldBranch, git: Git, commit: str) -> None:
@@ -268,7 +276,7 @@ def heal(world: World, held: HeldBranch, path: Path, logs: str, nonce: str) -> N
         verifying.end_recorded(recorded["pgid"], recorded["startTime"])
     end_strays(nonce)  # also what died before it was recorded
     for name in world.store.children(logs):
-        if name.startswith(_log_name(nonce, "")):
+        if nonce != held.nonce and name.startswith(_log_name(nonce, "")):  # our own is one that an error names
             world.store.remove(f"{logs}/{name}")  # it says nothing: the verification is run again or not at all
     if not path.exists():
         return

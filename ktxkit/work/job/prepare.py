@@ -17,6 +17,7 @@ from ktxkit.git.git import for_others
 from ktxkit.git.neutral import scratch_dir
 from ktxkit.store import config, jobs, leases
 from ktxkit.store.rules import names
+from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.store.world import World
 from ktxkit.work import closing, collect, integrate
 from ktxkit.work.job.state import JobRun
@@ -45,7 +46,8 @@ def job_file(world: World, name: str, given: Mapping[str, Any]) -> Document:
         raise CannotRun("a directory is no job file", where=str(path), hint="name the file in it") from error
     except BrokenContract as error:
         raise CannotRun(error.message, where=error.where, hint="job-run takes the path of a job file") from error
-    document = {**config.load(world).get("job", {}), **_yaml(data, str(path)), **given}
+    usual = {"connectionId": DEFAULT_CONNECTION, "sourceKey": DEFAULT_SOURCE}
+    document = {**usual, **config.load(world).get("job", {}), **_yaml(data, str(path)), **given}
     try:
         contracts.validate("job-file", document, str(path))
     except BrokenContract as error:

@@ -111,7 +111,7 @@ def summary(changes: Collection[SharedChange], limit: int = 20) -> list[str]:
 
 JOB_ENTRIES = frozenset(
     {"job.json", "report.json", "verdict.json", "job-file.json", "ingest.json", "ingest-outcome.json"}
-    | {"raw-snapshot.json", "knowledge-index.json", "projected.json", "units", "raw", "verified"}
+    | {"raw-snapshot.json", "knowledge-index.json", "projected.json", "units", "raw", "verified", "verifications"}
     | {f"{name}{end}.json" for name in ("landing", "verification") for end in ("", "-intent")}
 )
 UNIT = frozenset(

@@ -1,0 +1,75 @@
+"""A verification that was asked for has run, has passed on exactly its tree, and what it said is still there."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import script, spawn
+from tests.support.jobs import job_file, outcomes, report, unit
+from tests.support.repos import Repo
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    made = Repo.init(tmp_path / "repo")
+    made.write("README", "a repository\n")
+    made.write(".gitignore", "build/\n")
+    made.commit("first")
+    return made
+
+
+def accepted(repo: Repo, *options: str) -> None:
+    place = Path(spawn("worktree-open", "--job", "j", "--unit", "u", "--target", "main", cwd=repo.path).out.strip())
+    (place / "n").write_text("n")
+    assert spawn("patch-collect", "--job", "j", "--unit", "u", cwd=repo.path).status == 0
+    assert spawn("patch-apply", "--job", "j", "--unit", "u", *options, cwd=repo.path).status == 0
+
+
+def test_an_open_attempt_is_no_pass_and_the_earlier_word_is_kept(repo: Repo, tmp_path: Path) -> None:
+    accepted(repo)
+    assert spawn("job-verify", "--job", "j", "--", "false", cwd=repo.path).status == 3
+    command = [script("job-verify"), "--job", "j", "--", "sh", "-c", "echo begun; sleep 60"]
+    killed = subprocess.Popen(["sh", "-c", 'exec "$@"', "sh", *command], cwd=repo.path)
+    place = repo.path / ".ktx/jobs/j/verification.json"
+    while json.loads(place.read_text())["state"] != "attempt":
+        assert killed.poll() is None
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    landed = spawn("job-land", "--job", "j", cwd=repo.path)
+    assert landed.status == 3 and "was begun and did not end" in landed.err, landed.err
+    kept = json.loads((repo.path / ".ktx/jobs/j/verifications/0001.json").read_text())
+    assert kept["outcome"] == "verification_failed"
+    assert spawn("job-verify", "--job", "j", "--", "true", cwd=repo.path).status == 0
+    assert spawn("job-land", "--job", "j", cwd=repo.path).status == 0
+
+
+def test_a_command_that_did_not_run_is_no_pass(repo: Repo) -> None:
+    accepted(repo, "--verify", "--", "true")
+    again = ["patch-apply", "--job", "j", "--unit", "u", "--verify", "--"]
+    assert spawn(*again, "true", cwd=repo.path).status == 0, "this one has passed"
+    other = spawn(*again, "false", cwd=repo.path)
+    assert other.status == 1 and "accepted, not verified by this command" in other.err, other.err
+
+
+def test_the_log_that_is_named_is_there(repo: Repo) -> None:
+    document = {"target": "main", "verify": {"run": "echo the-reason; exit 3"}, "units": [unit("u", "echo y > n")]}
+    ran = spawn("job-run", str(job_file(repo, document)), "--job", "j1", cwd=repo.path)
+    assert ran.status != 0 and report(repo)["failedWorkUnits"]
+    logs = list((repo.path / ".ktx/jobs/j1/units/0001-u").glob("verify-*.log"))
+    assert logs and all("the-reason" in log.read_text() for log in logs)
+
+
+def test_what_an_earlier_candidate_left_lets_none_pass(repo: Repo) -> None:
+    """The products that git ignores are gone, in a directory, as a file, and in a repository of its own."""
+    build = "mkdir -p build; test ! -e one || touch build/one; git init -q build/inner; test -e build/one"
+    repo.write("one", "1")
+    repo.commit("a source")
+    units = [unit("first", "echo x > note"), unit("second", "git rm -q one")]
+    document = {"target": "main", "maxParallel": 1, "verify": {"run": build}, "units": units}
+    spawn("job-run", str(job_file(repo, document)), "--job", "j1", cwd=repo.path)
+    assert outcomes(repo) == {"first": "accepted", "second": "verification_failed"}
