@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
+import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ktxkit.base.errors import Refused
 from ktxkit.base.rules.text import printable
@@ -82,20 +84,61 @@ def delete(trash: Path | None) -> bool:
         return True
     if below(trash.resolve(), mounts()):
         return False
-    shutil.rmtree(trash, onerror=_unlock_and_retry)
+    _remove(trash)
     return not os.path.lexists(trash)
 
 
-def _unlock_and_retry(function: object, name: str, _: object) -> None:
-    """A directory without write permission (a module cache) is opened up once; what stays is the caller's to report."""
-    for place in (os.path.dirname(name), name):  # noqa: PTH120
-        try:
-            if not os.path.islink(place):  # noqa: PTH114
-                os.chmod(place, 0o700)  # noqa: PTH101
-        except OSError:
-            return  # gate-ok: what stays is the caller's to report
-    shutil.rmtree(name, ignore_errors=True)
+def _remove(top: Path) -> None:
+    """Remove a tree however deep it is: what lies in a directory of it is moved up to the top, so that none is deep.
+
+    No link is followed. What would not go stays.
+    """
+    if not top.is_dir() or top.is_symlink():
+        _quietly(os.unlink, top)
+        return
+    _quietly(os.chmod, top, 0o700)
+    fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        os.unlink(name)  # noqa: PTH108
+        while any([_gone(fd, name) for name in os.listdir(fd)]):  # noqa: C419, PTH208 - each of them is tried
+            pass
+    finally:
+        os.close(fd)
+    _quietly(os.rmdir, top)
+
+
+def _gone(top: int, name: str) -> bool:
+    """One entry of the top. True where something of it went, or came up."""
+    if not _is_dir(top, name):
+        return _quietly(os.unlink, name, dir_fd=top)
+    _quietly(os.chmod, name, 0o700, dir_fd=top)  # a directory without write permission (a module cache)
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
     except OSError:
-        return  # gate-ok: what stays is the caller's to report
+        return False
+    try:
+        moved = [_emptied(top, fd, child) for child in os.listdir(fd)]  # noqa: PTH208
+    finally:
+        os.close(fd)
+    return _quietly(os.rmdir, name, dir_fd=top) or any(moved)
+
+
+def _emptied(top: int, fd: int, name: str) -> bool:
+    if not _is_dir(fd, name):
+        return _quietly(os.unlink, name, dir_fd=fd)
+    _quietly(os.chmod, name, 0o700, dir_fd=fd)
+    return _quietly(os.rename, name, f".up-{os.urandom(8).hex()}", src_dir_fd=fd, dst_dir_fd=top)
+
+
+def _is_dir(fd: int, name: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _quietly(act: Callable[..., object], *words: Any, **more: Any) -> bool:
+    try:
+        act(*words, **more)
+    except OSError:
+        return False  # gate-ok: what stays is the caller's to report
+    return True

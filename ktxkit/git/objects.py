@@ -247,15 +247,22 @@ class Objects:
         return found
 
     def _list(self, tree: str, prefix: bytes, found: list[TreeEntry]) -> None:
+        pending = [iter(self._runs(tree, prefix))]  # of each tree that is begun, the innermost last
+        while pending:
+            run = next(pending[-1], None)
+            if run is None:
+                pending.pop()
+            elif isinstance(run, Below):
+                pending.append(iter(self._runs(run.tree, run.prefix)))
+            else:
+                found += run
+
+    def _runs(self, tree: str, prefix: bytes) -> Sequence[Below | Sequence[TreeEntry]]:
         runs = LISTED.get(tree, prefix)
         if runs is None:
             runs = in_runs(self.level(tree), prefix)
             LISTED.put(tree, prefix, runs)
-        for run in runs:
-            if isinstance(run, Below):
-                self._list(run.tree, run.prefix, found)
-            else:
-                found += run
+        return runs
 
     def entry(self, tree: str, path: bytes) -> TreeEntry | None:
         """What stands at a path of a tree (a directory included), or None."""
@@ -455,17 +462,20 @@ class TreeFiles(Mapping[bytes, tuple[str, str]]):
 
 
 def _differing(objects: Objects, before: str, after: str, prefix: bytes, found: list[bytes]) -> None:
-    if before == after:
-        return
-    sides: dict[bytes, list[tuple[str, str] | None]] = {}
-    for side, tree in enumerate((before, after)):
-        for mode, name, oid in objects.level(tree) if tree else ():
-            sides.setdefault(name, [None, None])[side] = mode, oid
-    for name, (old, new) in sides.items():
-        if old == new:
+    pending = [(before, after, prefix)]
+    while pending:
+        old_tree, new_tree, prefix = pending.pop()
+        if old_tree == new_tree:
             continue
-        below = [one[1] if one is not None and one[0] == TREE else "" for one in (old, new)]
-        if any(below):
-            _differing(objects, below[0], below[1], prefix + name + b"/", found)
-        if any(one is not None and one[0] != TREE for one in (old, new)):
-            found.append(prefix + name)
+        sides: dict[bytes, list[tuple[str, str] | None]] = {}
+        for side, tree in enumerate((old_tree, new_tree)):
+            for mode, name, oid in objects.level(tree) if tree else ():
+                sides.setdefault(name, [None, None])[side] = mode, oid
+        for name, (old, new) in sides.items():
+            if old == new:
+                continue
+            below = [one[1] if one is not None and one[0] == TREE else "" for one in (old, new)]
+            if any(below):
+                pending.append((below[0], below[1], prefix + name + b"/"))
+            if any(one is not None and one[0] != TREE for one in (old, new)):
+                found.append(prefix + name)

@@ -39,12 +39,16 @@ def stage(git: Git, paths: Iterable[bytes]) -> None:
 
 def beyond_a_link(top: bytes, path: bytes, known: dict[bytes, bool]) -> bool:
     """Whether a directory on the way to the path is a link: what is there is not the path's. `known` is a memory."""
+    above = []
     parent = path.rpartition(b"/")[0]
-    if not parent:
-        return False
-    if parent not in known:
-        known[parent] = os.path.islink(top + b"/" + parent) or beyond_a_link(top, parent, known)  # noqa: PTH114
-    return known[parent]
+    while parent and parent not in known:
+        above.append(parent)
+        parent = parent.rpartition(b"/")[0]
+    answer = known[parent] if parent else False
+    for place in reversed(above):  # from the top down, however deep it is
+        answer = answer or os.path.islink(top + b"/" + place)  # noqa: PTH114
+        known[place] = answer
+    return answer
 
 
 def is_directory(top: bytes, path: bytes) -> bool:

@@ -184,3 +184,15 @@ def test_a_document_of_another_place_is_not_believed(repo: Repo) -> None:
     ran = call("job-land", "--job", "j", cwd=repo.path)
     assert ran.status == 5 and "0002-two/receipt.json" in ran.err, ran.err
     assert repo.git("rev-list", "--count", "main") == "1"
+
+
+def test_directories_deeper_than_any_stack_are_a_change_like_others(repo: Repo) -> None:
+    """Read, listed, compared, closed and deleted without one call inside another for each directory."""
+    deep = "import os\nfor i in range(1500):\n    os.mkdir('d'); os.chdir('d')\nopen('x', 'w').write('x')\n"
+    repo.write("deep.py", deep)
+    repo.commit("a tool")
+    units = [unit("good", "echo g > g"), unit("deep", "python3 deep.py")]
+    assert run(repo, {"units": units}) == {"good": "accepted", "deep": "accepted"}
+    assert repo.git("show", f"main:{'d/' * 1500}x") == "x"
+    assert not (repo.path / ".ktx/worktrees/j1/0002-deep").exists()
+    assert not list((repo.path / ".ktx/worktrees/.trash").glob("*"))
