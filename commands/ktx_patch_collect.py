@@ -17,8 +17,10 @@ from ktxkit.app import cli
 from ktxkit.app.cli import count
 from ktxkit.store.world import World
 
-ALONE = ("expect_branch", "integration", "allow", "deny", "inside_links", "text_root", "sl_disallowed")
-ALONE += ("max_file_bytes", "max_patch_bytes")
+ALONE = (
+    *("expect_branch", "integration", "allow", "deny", "inside_links"),
+    *("text_root", "sl_disallowed", "max_file_bytes", "max_patch_bytes"),
+)
 
 
 def parser() -> cli.Parser:
