@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ktxkit.base import files
+from ktxkit.base.errors import BrokenContract
 from ktxkit.git.git import Git, scrubbed
 from ktxkit.git.listing import TreeDiff
 from ktxkit.git.objects import Objects, Promised, RunReader, promised
@@ -96,6 +97,14 @@ class Neutral:
             return None
         found = self.objects.find(f"{revision}^{{tree}}")
         return found[0] if found is not None else None
+
+    def need_tree(self, revision: str) -> str:
+        """The tree id of a commit that was here. Raises BrokenContract (`missing_base`) where it is gone."""
+        found = self.tree_of(revision)
+        if found is None:
+            hint = "a damaged repository (git fsck), or a history that was pruned"
+            raise BrokenContract(f"commit {revision} is not in this repository", outcome="missing_base", hint=hint)
+        return found
 
     def close(self) -> None:
         """End the readers and remove the directory."""

@@ -266,13 +266,14 @@ def change(world: World, job_id: str, edit: Callable[[Job], object], held: Job |
     `held`: as the running job knows it. What is said once is what that one says, and it stands in for a damaged one.
     """
     with locked(world, job_id):
-        document = _as_held(world, job_id, held) if held is not None else load(world, job_id)
+        document = as_held(world, job_id, held) if held is not None else load(world, job_id)
         edit(document)
         world.writable_store.write(kinds.JOB, names.job_doc(job_id), document)
         return document
 
 
-def _as_held(world: World, job_id: str, held: Job) -> Job:
+def as_held(world: World, job_id: str, held: Job) -> Job:
+    """The job's document as it is on the disk, with what is said once as the running job knows it."""
     try:
         document = world.store.read_optional(kinds.JOB, names.job_doc(job_id)) or held.copy()
     except BrokenContract:

@@ -189,8 +189,7 @@ def offer_from(
 def bare_document(world: World, neutral: Neutral, patch: Path, revision: str) -> Patch:
     """The document of a patch that came from elsewhere: what it makes of the base tree decides."""
     base = jobs.commit_of(world, revision)
-    base_tree = neutral.tree_of(base)
-    assert base_tree is not None, "a commit has a tree"
+    base_tree = neutral.need_tree(base)
     digest, size = merging.file_digest(patch)
     tree = merging.tree_with_patch(neutral, base_tree, patch, bare=True)
     entries = merging.changes(neutral, base_tree, tree)
@@ -245,8 +244,7 @@ def _verified(work: PatchApplication, commit: str, tree: str) -> VerificationRun
     work.world.writable_store.write(kinds.INTENT, names.branch_intent(work.ref), _intent(work), durable=False)
     run = verification.verify(work.world, work.held, check, commit, tree)
     if not verification.passed(run):
-        before = work.neutral.tree_of(work.before)
-        assert before is not None, "HEAD is a commit"
+        before = work.neutral.need_tree(work.before)
         run = integrate.blamed(work.world, work.held, check, (work.before, before), (commit, tree))
     work.world.writable_store.remove(names.branch_intent(work.ref))
     return run
@@ -258,8 +256,7 @@ def _judged(work: PatchApplication, offer: Offer, document: Patch) -> CandidateV
     breaches = candidate.by_policy(work.neutral, work.objects, offer)
     if breaches or document["outcome"] == "policy_rejected":
         return CandidateVerdict("policy_rejected", breaches=tuple(breaches))
-    tree = work.neutral.tree_of(work.before)
-    assert tree is not None, "HEAD is a commit"
+    tree = work.neutral.need_tree(work.before)
     judged = candidate.merged(work.neutral, work.objects, offer, tree, follow=work.how.follow_renames)
     if judged.outcome == "candidate" and work.how.gates:
         judged = candidate.gated(work.world, judged, tree, {})

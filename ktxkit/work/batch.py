@@ -202,8 +202,7 @@ class Batch:
             return
         self.controlled = True
         self.asked += 1
-        tree = self.neutral.tree_of(self.before)
-        assert tree is not None, "the integration head is a commit"
+        tree = self.neutral.need_tree(self.before)
         control.control(self.world, self.held, integrate.check_of(any_step), self.before, tree)
 
     def _blame(self, culprit: StackedUnit, earlier: list[StackedUnit], total: int, left: int) -> Culprit:

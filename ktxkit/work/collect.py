@@ -76,8 +76,7 @@ def record(taken: CollectedTree, patch: Path, unchanged: Callable[[], None]) -> 
     `unchanged` raises Refused where the worktree changed meanwhile: nothing has a name or a ref before it was asked.
     """
     neutral, objects, tree = taken.neutral, taken.neutral.objects, taken.tree
-    base_tree = neutral.tree_of(taken.base)
-    assert base_tree is not None, "the base is a commit"
+    base_tree = neutral.need_tree(taken.base)
     entries = merging.changes(neutral, base_tree, tree)
     merging.prefetch(neutral, blobs(entries))
     facts = _facts(taken, base_tree, "collected" if entries else "noop")

@@ -402,14 +402,12 @@ def judge(step: Application, neutral: Neutral, objects: Objects, offer: Offer, o
     if breaches:
         return CandidateVerdict("policy_rejected", breaches=tuple(breaches))
     step.held.note(phase="merging")
-    tree = neutral.tree_of(onto)
-    assert tree is not None, "the integration head is a commit"
+    tree = neutral.need_tree(onto)
     judged = candidate.merged(neutral, objects, offer, tree, follow=step.options.follow_renames)
     if judged.outcome != "candidate" or not step.options.gates:
         return judged
     step.held.note(phase="gates")
-    base = neutral.tree_of(str(step.job.get("base", step.job["targetAtStart"])))
-    assert base is not None, "the job's base is a commit"
+    base = neutral.need_tree(str(step.job.get("base", step.job["targetAtStart"])))
     done = candidate.gated(step.world, judged, base, step.options.gate_options)
     if not done.pruned:
         return done
@@ -441,8 +439,7 @@ def _verified(
     with step.trace.timed("verification", "patch_verification", {"argv": list(check.argv)}) as told:
         run = verification.verify(step.world, step.held, check, commit, judged.tree)
         if not verification.passed(run):
-            before = neutral.tree_of(step.before)
-            assert before is not None, "the integration head is a commit"
+            before = neutral.need_tree(step.before)
             run = blamed(step.world, step.held, check, (step.before, before), (commit, judged.tree))
         told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
     require_unmoved(step.held, step.job["integrationRef"], step.before)

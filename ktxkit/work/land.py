@@ -136,8 +136,7 @@ def replay(world: World, job: Job, neutral: Neutral, onto: str, head: str) -> tu
     owners, options = _owners(world, job), gate_options(world, job)
     git = world.git.at(world.repository.place)
     commits = git.run("rev-list", "--reverse", "--first-parent", f"{job['targetAtStart']}..{head}", "--").lines
-    base_tree = neutral.tree_of(onto)
-    assert base_tree is not None, "the target is a commit"
+    base_tree = neutral.need_tree(onto)
     tree, parent, made = base_tree, onto, dict[str, str]()
     for commit in commits:
         key = owners.get(commit, commit)
@@ -181,8 +180,7 @@ def _again(
     base_tree: str,
     options: Mapping[str, Any],
 ) -> CandidateVerdict:
-    old, new = neutral.tree_of(f"{commit}^"), neutral.tree_of(commit)
-    assert old is not None and new is not None, "an accepted commit has one parent"
+    old, new = neutral.need_tree(f"{commit}^"), neutral.need_tree(commit)
     offer = Offer(old, old, new, tuple(merging.changes(neutral, old, new)))
     judged = candidate.merged(neutral, objects, offer, tree)
     return candidate.gated(world, judged, base_tree, options) if judged.outcome == "candidate" else judged
@@ -310,18 +308,16 @@ def _land(
             data={"expected": job["targetAtStart"], "found": before},
         )
     with open_neutral(world) as neutral:
-        tree, replayed = neutral.tree_of(head), dict[str, str]()
+        tree, replayed = neutral.need_tree(head), dict[str, str]()
         if moved:
             tree, replayed = replay(world, job, neutral, before, head)
-        assert tree is not None, "the integration head is a commit"
         landing = Landing(world, job, held, inner, message, head, before, tree, began, replayed, moved)
         return _moved(landing, neutral)
 
 
 def _moved(landing: Landing, neutral: Neutral) -> LandingReceipt:
     world, held, job = landing.world, landing.held, landing.job
-    old_tree = neutral.tree_of(landing.before)
-    assert old_tree is not None, "the target is a commit"
+    old_tree = neutral.need_tree(landing.before)
     entries = merging.changes(neutral, old_tree, landing.tree)
     if not entries:
         return _finish(landing, _document(landing, "noop", entries))

@@ -104,9 +104,7 @@ def preview(world: World, job: Job, gate_options: Mapping[str, Any] | None = Non
 
 
 def _tree(neutral: Neutral, revision: str) -> str:
-    found = neutral.tree_of(revision)
-    assert found is not None, "a head and a base are commits"
-    return found
+    return neutral.need_tree(revision)
 
 
 @dataclass(frozen=True)

@@ -196,3 +196,13 @@ def test_directories_deeper_than_any_stack_are_a_change_like_others(repo: Repo) 
     assert repo.git("show", f"main:{'d/' * 1500}x") == "x"
     assert not (repo.path / ".ktx/worktrees/j1/0002-deep").exists()
     assert not list((repo.path / ".ktx/worktrees/.trash").glob("*"))
+
+
+def test_objects_that_a_unit_removes_are_said_to_be_gone(repo: Repo) -> None:
+    objects = repo.path / ".git/objects"
+    units = [unit("a", f"find {objects} -type f -delete"), unit("b", "sleep 1; echo g > g")]
+    path = job_file(repo, {"target": "main", "units": units})
+    ran = spawn("job-run", str(path), "--job", "j1", cwd=repo.path)
+    assert ran.status not in (0, 70) and "Error" not in ran.err, ran.err
+    status = spawn("git-ktx", "status", cwd=repo.path)
+    assert "Traceback" not in ran.err + status.err

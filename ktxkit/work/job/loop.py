@@ -41,9 +41,7 @@ class Reuse:
         """Digest of everything that the unit's work depends on, starting from `base`."""
         known = self._digests.get((plan.key, base))
         if known is None:
-            tree = self.run.git.resolve(base, "tree")
-            assert tree is not None, "a unit's base is a commit of this repository"
-            known = inputs_digest(plan, tree, self._raw_ids(plan, base))
+            known = inputs_digest(plan, self.run.tree_of(base), self._raw_ids(plan, base))
             self._digests[plan.key, base] = known
         return known
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ktxkit.base.errors import BrokenContract
+from ktxkit.base.errors import Blocked, BrokenContract
 from ktxkit.git.git import Git
 from ktxkit.store import jobs
 from ktxkit.store.tracing import Tracer
@@ -146,8 +146,8 @@ class JobRun:
         self.job = jobs.change(self.world, self.job_id, edit, self.job)
 
     def reload(self) -> None:
-        """Take the job's document as others have written it."""
-        self.job = jobs.load(self.world, self.job_id)
+        """Take the job's document as others have written it, but for what is said once."""
+        self.job = jobs.as_held(self.world, self.job_id, self.job)
 
     def tree_of(self, commit: str) -> str:
         """The tree of a commit of the job. Raises BrokenContract (`missing_base`) where it is not there any more."""
@@ -158,7 +158,9 @@ class JobRun:
         return found
 
     def head(self) -> str:
-        """The integration head."""
+        """The integration head. Raises Blocked where it is gone."""
         found = self.git.resolve(self.job["integrationRef"])
-        assert found is not None, "the integration ref was made before units ran"
+        if found is None:
+            hint = "it was deleted, or what it names is gone: git fsck tells, the reflog has where it was"
+            raise Blocked(f"{self.job['integrationRef']} names no commit any more", hint=hint)
         return found
