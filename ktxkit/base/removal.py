@@ -99,34 +99,40 @@ def _remove(top: Path) -> None:
     _quietly(os.chmod, top, 0o700)
     fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        while any([_gone(fd, name) for name in os.listdir(fd)]):  # noqa: C419, PTH208 - each of them is tried
-            pass
+        pending = os.listdir(fd)  # noqa: PTH208
+        while pending:  # what somebody still writes there is not waited for
+            pending += _taken_apart(fd, pending.pop())
     finally:
         os.close(fd)
     _quietly(os.rmdir, top)
 
 
-def _gone(top: int, name: str) -> bool:
-    """One entry of the top. True where something of it went, or came up."""
+def _taken_apart(top: int, name: str) -> list[str]:
+    """Remove one entry of the top; the names under which the directories in it are at the top now."""
     if not _is_dir(top, name):
-        return _quietly(os.unlink, name, dir_fd=top)
+        _quietly(os.unlink, name, dir_fd=top)
+        return []
     _quietly(os.chmod, name, 0o700, dir_fd=top)  # a directory without write permission (a module cache)
     try:
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
     except OSError:
-        return False
+        return []
     try:
-        moved = [_emptied(top, fd, child) for child in os.listdir(fd)]  # noqa: PTH208
+        raised = [_raised(top, fd, child) for child in os.listdir(fd)]  # noqa: PTH208
     finally:
         os.close(fd)
-    return _quietly(os.rmdir, name, dir_fd=top) or any(moved)
+    _quietly(os.rmdir, name, dir_fd=top)
+    return [child for child in raised if child]
 
 
-def _emptied(top: int, fd: int, name: str) -> bool:
+def _raised(top: int, fd: int, name: str) -> str:
+    """Remove a file; the name at the top that a directory has now."""
     if not _is_dir(fd, name):
-        return _quietly(os.unlink, name, dir_fd=fd)
+        _quietly(os.unlink, name, dir_fd=fd)
+        return ""
     _quietly(os.chmod, name, 0o700, dir_fd=fd)
-    return _quietly(os.rename, name, f".up-{os.urandom(8).hex()}", src_dir_fd=fd, dst_dir_fd=top)
+    there = f".up-{os.urandom(8).hex()}"
+    return there if _quietly(os.rename, name, there, src_dir_fd=fd, dst_dir_fd=top) else ""
 
 
 def _is_dir(fd: int, name: str) -> bool:
@@ -140,5 +146,5 @@ def _quietly(act: Callable[..., object], *words: Any, **more: Any) -> bool:
     try:
         act(*words, **more)
     except OSError:
-        return False  # gate-ok: what stays is the caller's to report
+        return False
     return True
