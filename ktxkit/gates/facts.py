@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import gc
 import json
-import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -100,6 +99,8 @@ class FactCache(CacheFile):
         """Contents after the two parts of their key, each before its seal; None where one is not as it was written."""
         if self._db is None:
             return None
+        import sqlite3  # late: only a large tree has its facts kept
+
         try:
             row = self._db.execute(query, asked).fetchone()
         except sqlite3.Error as error:
@@ -131,6 +132,8 @@ class FactCache(CacheFile):
     def _written(self, into: str, rows: Sequence[Values], out: str, limits: Sequence[Values]) -> None:
         if self._db is None or not rows:
             return
+        import sqlite3
+
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(f"INSERT OR REPLACE INTO {into}", rows)

@@ -10,7 +10,6 @@ A whole job, from its file to its report. Whatever ends it, a report names the p
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -240,7 +239,7 @@ class JobEnd:
 def new_job_id(world: World, stem: str) -> str:
     """`STEM-YYYYMMDD-HHMMSS-xxxx`."""
     clean = names.slug(stem).strip(".-") or "job"
-    return names.check_job(f"{clean[:60]}-{world.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
+    return names.check_job(f"{clean[:60]}-{world.clock.now():%Y%m%d-%H%M%S}-{os.urandom(2).hex()}")
 
 
 def start(world: World, document: Document, name: str, how: RunOptions) -> JobEnd:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ktxkit.base.rules.text import path_bytes, path_fields, plural, printable, truncated
@@ -25,7 +25,7 @@ ENDINGS = ("_finished", "_failed")
 
 def milliseconds(at: str) -> float:
     """A timestamp (UTC RFC 3339 with milliseconds) as milliseconds since the epoch. Raises ValueError."""
-    return datetime.strptime(at, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC).timestamp() * 1000
+    return datetime.fromisoformat(at).timestamp() * 1000
 
 
 def between(start: str, end: str) -> float:
