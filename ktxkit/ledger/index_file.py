@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from ktxkit.base.rules.digests import digest
 from ktxkit.ledger.rules import rows
 from ktxkit.ledger.rules import rows as columns
-from ktxkit.ledger.rules.fold import BAD
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import LedgerLine, RunEventFixturesRow
@@ -235,7 +234,7 @@ class Index:
         rows = []
         for one, verdict in attempts:
             tid = known[one.test]
-            bad = one.outcome in BAD or one.teardown_failed
+            bad = one.outcome in columns.BAD or one.teardown_failed
             if bad or one.retried:
                 count = counts.setdefault(tid, [0, 0])
                 count[0] += bad

@@ -1,15 +1,9 @@
-"""One application under way, and the documents that say so: its intent, and its receipt.
-
-Before anyone is blamed for a failed verification: the same command without the change, and once more with it.
-
-A command that fails on the tree without the change, or that answers twice differently for one tree, says nothing of
-the change: the gate is `unknown`, nobody is charged, nothing moves.
-
-One patch onto the integration branch, gated, all or nothing (design, section 5).
+"""One patch onto the integration branch, gated, all or nothing (design, section 5).
 
 Everything is decided beside the branch; the branch moves once, last, by compare-and-swap. Before it an intent says what
 is about to happen, after it a receipt says that it did; a process that dies between is finished or forgotten by the
-next one that holds the branch (`flows.recover`).
+next one that holds the branch (`work.recover`). Before anyone is blamed for a failed verification, the same command
+runs without the change, and once more with it: if it fails without it, or differs, the gate is `unknown`.
 """
 
 from __future__ import annotations

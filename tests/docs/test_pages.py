@@ -94,7 +94,10 @@ def parse(words: list[str]) -> None:
         command, rest = rest[0], rest[1:]
         if command.isupper():
             return  # `git ktx COMMAND`: a placeholder
-    parser = importlib.import_module(scripts()[command]).parser()
+    module = importlib.import_module(scripts()[command])
+    parser = module.parser()
+    if command == "test-run":  # `test-run pytest -q`: what follows pytest's own word is pytest's
+        rest = list(module.separated(rest, module.VALUED))
     if rest and rest != ["..."]:
         parser.parse([word for word in rest if word not in ("...", "\u2026")])
 

@@ -161,27 +161,28 @@ def test_a_declared_deliverable_counts_although_it_is_ignored_or_generated(repo:
     assert [c["path"] for c in activities(o)[-1]["changes"]] == ["out/report.md", "target/debug/app"]
 
 
-def test_the_collector_takes_what_the_observer_sees(o: Observed) -> None:
-    """One policy: a path is in the patch where it was observed, and the other way round."""
+def test_the_collector_takes_what_git_does_not_ignore_whatever_the_observer_mutes(o: Observed) -> None:
+    """Lists of names mute the observer; they never decide what is collected."""
     o.attach()
     names = ["new.md", "run.log", "agent.log", "target/debug/o", "x.ign", "wiki/build/p.md", "a.md~", "d/e.pyc"]
     for name in names:
         o.tree.write(name, "x\n")
     o.look()
     patch = collect_unit(o.world, o.job, jobs.unit_of(o.job, "u1"))
-    assert [c["path"] for c in activities(o)[-1]["changes"]] == sorted(path["path"] for path in patch["paths"])
+    assert [c["path"] for c in activities(o)[-1]["changes"]] == ["new.md", "run.log", "wiki/build/p.md"]
+    assert sorted(path["path"] for path in patch["paths"]) == sorted(set(names) - {"x.ign"})
 
 
-def test_rules_that_are_edited_while_it_lasts_change_nothing_for_either(o: Observed) -> None:
-    """The snapshot decides for the collector too: hiding a file, or showing an ignored one, is for the next attempt."""
+def test_rules_that_are_edited_while_it_lasts_change_nothing_for_the_observer(o: Observed) -> None:
+    """The observer goes by its snapshot; what is collected is what `git add` takes, by the rules as they are then."""
     o.attach()
     o.tree.write(".gitignore", "hidden.md\n")
     o.tree.write("hidden.md", "work\n")
     o.tree.write("x.ign", "no work\n")
     o.look()
     patch = collect_unit(o.world, o.job, jobs.unit_of(o.job, "u1"))
-    seen = [c["path"] for c in activities(o)[-1]["changes"]]
-    assert seen == sorted(path["path"] for path in patch["paths"]) == [".gitignore", "hidden.md"]
+    assert [c["path"] for c in activities(o)[-1]["changes"]] == [".gitignore", "hidden.md"]
+    assert sorted(path["path"] for path in patch["paths"]) == [".gitignore", "x.ign"]
 
 
 # -- 4: events and reconciliation ------------------------------------------------------------------

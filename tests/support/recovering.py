@@ -60,8 +60,8 @@ READS = re.compile(
     r"(spawn|exit) git (--version|rev-parse|cat-file|diff-tree|diff|ls-files|ls-tree|symbolic-ref -q|for-each-ref|log|"
     r"status|check-ignore|check-ref-format|merge-base|rev-list|config (-z )?--(get|type|list)|worktree list|var) ?"
 )
-# Journals and locks are evidence; their number of lines tells how often somebody tried.
-_EVIDENCE = re.compile(r"(?:\.jsonl|\.lock)(?:$|\.)|/\.lock$")
+# Journals, locks and earlier verifications are evidence; their number tells how often somebody tried.
+_EVIDENCE = re.compile(r"(?:\.jsonl|\.lock)(?:$|\.)|/\.lock$|/verifications/[0-9]+\.json$")
 
 
 # Names that are new for each try: the log of a verification that failed (it is kept), an attempt of a worktree.

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.ledger.rules.fold import BAD, FINISHED, IMPORTED
-from ktxkit.ledger.rules.rows import Row, Verdict
+from ktxkit.ledger.rules.fold import FINISHED, IMPORTED
+from ktxkit.ledger.rules.rows import BAD, Row, Verdict
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import RunRecord

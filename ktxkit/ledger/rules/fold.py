@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+from ktxkit.ledger.rules.rows import BAD
+
 if TYPE_CHECKING:
     from typing import NotRequired, TypedDict
 
@@ -58,7 +60,6 @@ if TYPE_CHECKING:
     Marked = Literal["internal_error", "collection_error", "stopped_early", "exited", "interrupted"]
 
 
-BAD = ("failed", "error", "crashed")
 RANK = ("crashed", "error", "failed", "interrupted", "unknown", "xpassed", "passed", "xfailed", "skipped")
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["true", "false", "unknown"]
 Row = dict[str, Any]
+BAD = ("failed", "error", "crashed")  # outcomes of a test that did not hold
 CELL_SHOWN = 100  # characters of a value in a table
 WHOLE_SHOWN = 2000  # characters of one that has lines of its own
 NAMES = ("run", "job", "unit", "what", "word")  # they stay in the row, unless they are half of it
