@@ -112,7 +112,7 @@ DICTS = {
     "ktxkit/ingest/planning.py": 11,
     "ktxkit/ingest/projecting.py": 2,
     "ktxkit/ingest/provenance.py": 2,
-    "ktxkit/ingest/request.py": 3,
+    "ktxkit/ingest/request.py": 2,
     "ktxkit/ingest/rules/artifacts.py": 3,
     "ktxkit/ingest/rules/dbt.py": 5,
     "ktxkit/ingest/rules/dbt_sources.py": 2,
@@ -142,13 +142,11 @@ DICTS = {
     "ktxkit/observer/attach.py": 3,
     "ktxkit/observer/rules/records.py": 9,
     "ktxkit/observer/status.py": 1,
-    "ktxkit/store/rules/paths_policy.py": 1,
     "ktxkit/store/rules/trace.py": 1,
     "ktxkit/store/store.py": 2,
     "ktxkit/store/tracing.py": 2,
     "ktxkit/work/appending.py": 2,
-    "ktxkit/work/job/prepare.py": 7,
-    "ktxkit/work/job/run.py": 2,
+    "ktxkit/work/job/prepare.py": 2,
     "ktxkit/work/job/state.py": 2,
 }
 FUNCTION_LIMIT, COMMAND_LIMIT, FILE_LIMIT = 40, 100, 500

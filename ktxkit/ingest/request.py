@@ -6,11 +6,15 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ktxkit import __file__ as package
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.ingest.rules.places import check_name
 from ktxkit.work.rules.job_file import isolate_of
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Ingest
 
 CONTRACT = "ingest"
 POLICY: Document = {"allow": ["wiki", "semantic-layer"], "textRoots": ["wiki", "semantic-layer"]}
@@ -87,7 +91,7 @@ class IngestRequest:
         }
 
     @classmethod
-    def of(cls, document: Document) -> IngestRequest:
+    def of(cls, document: Ingest) -> IngestRequest:
         return cls(
             document["connector"],
             document["connectionId"],

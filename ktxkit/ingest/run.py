@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ktxkit.base import files, kinds
-from ktxkit.base.contracts import Document
+from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import BrokenContract, CannotRun, Conflict, Refused
 from ktxkit.base.lock import flocked
 from ktxkit.base.rules.digests import digest_of
@@ -36,7 +36,7 @@ from ktxkit.work.rules.job_file import RECONCILE, UnitPlan, plan_of
 from ktxkit.work.rules.schedule import LANDED
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Job, JobFailure
+    from ktxkit.base.documents import Job, JobFailure, JobFile
 
 
 RESULT_LIMIT = 64 * 1024 * 1024  # bytes of $KTX_RESULT
@@ -304,7 +304,7 @@ def start(
 def resume(world: World, job_id: str, how: RunOptions, *, wait: float = WAIT) -> JobEnd:
     """Continue an ingestion: snapshot, plan, patches and receipts that are on record stay. Raises Refused if landed."""
     job = jobs.load(world, job_id)
-    document = world.store.read_optional(CONTRACT, places.ingest_doc(job_id))
+    document = world.store.read_optional(kinds.INGEST, places.ingest_doc(job_id))
     if document is None:
         raise CannotRun(f"job {job_id} is no ingestion", hint=f"job-run --resume {job_id}")
     if job["state"] == "landed" and "finishedAt" in job:
@@ -323,7 +323,12 @@ def resume(world: World, job_id: str, how: RunOptions, *, wait: float = WAIT) ->
 def _run(world: World, asked: IngestRequest, job: Job, override: str, how: RunOptions, *, resumed: bool) -> JobEnd:
     known = account.load(world, asked.connection, asked.source, job["targetAtStart"])
     hooks = Ingestion(asked, known, override)
-    empty = {"connectionId": asked.connection, "sourceKey": asked.source, "units": []}
+    empty: JobFile = {
+        "schemaVersion": SCHEMA_VERSION,
+        "connectionId": asked.connection,
+        "sourceKey": asked.source,
+        "units": [],
+    }
     planned = jobs.file_of(world, job) or empty
     return job_run.execute(world, plan_of(planned), job, replace(how, hooks=hooks), resumed=resumed)
 

@@ -496,5 +496,5 @@ def resume_command(world: World, job_id: str) -> str:
 
 def superseded_by(world: World, job_id: str) -> str:
     """The later ingestion that took up what this one left; empty for none."""
-    outcome = world.store.read_optional("ingest-outcome", names.job_part(job_id, "ingest-outcome")) or {}
-    return str(outcome.get("supersededBy", ""))
+    outcome = world.store.read_optional(kinds.INGEST_OUTCOME, names.job_part(job_id, "ingest-outcome"))
+    return outcome.get("supersededBy", "") if outcome is not None else ""

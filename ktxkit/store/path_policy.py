@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ktxkit.base import files
+from ktxkit.base import files, kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract
@@ -21,7 +21,7 @@ from ktxkit.store.world import World
 if TYPE_CHECKING:
     from typing import NotRequired, TypedDict
 
-    from ktxkit.base.documents import JournalPosition, Lease
+    from ktxkit.base.documents import JournalPosition, Lease, PathPolicy
 
     class ObservedFacts(TypedDict):
         """What a lease says of its policy, and of the chain of records under the lease before it."""
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         observedBefore: NotRequired[JournalPosition]
 
 
-CONTRACT, FILE = "path-policy", "policy.json"
+FILE = "policy.json"
 LISTED_KEPT = 64
 _listed: dict[tuple[str, str], list[tuple[bytes, bytes]]] = {}  # (objects, commit id) to its ignore files
 EXCLUDE_LIMIT = 4 * 1024 * 1024  # bytes of an ignore file that are read
@@ -44,15 +44,15 @@ def snapshot(world: World, lease: Lease) -> CandidatePathPolicy:
 
 
 def _write(world: World, lease: Lease, policy: CandidatePathPolicy) -> None:
-    document = {
+    document: PathPolicy = {
         "schemaVersion": SCHEMA_VERSION,
-        "kind": CONTRACT,
+        "kind": "path-policy",
         "at": timestamp(world.clock.now()),
         "base": lease["base"],
         "policyDigest": policy.digest,
         "policy": policy.document(),
     }
-    world.writable_store.write(CONTRACT, names.observer_file(names.attempt_name(lease), FILE), document)
+    world.writable_store.write(kinds.PATH_POLICY, names.observer_file(names.attempt_name(lease), FILE), document)
 
 
 def opening_facts(world: World, lease: Lease, old: Lease | None) -> ObservedFacts:
@@ -93,7 +93,7 @@ def of_lease(world: World, lease: Lease) -> CandidatePathPolicy:
 def _read(world: World, relative: str) -> tuple[CandidatePathPolicy | None, str]:
     """The snapshot, or what is wrong with it (nothing is, where there is none)."""
     try:
-        found = world.store.read_optional(CONTRACT, relative)
+        found = world.store.read_optional(kinds.PATH_POLICY, relative)
         return (None, "") if found is None else (CandidatePathPolicy.of(found["policy"]), "")
     except BrokenContract as error:
         return None, error.message

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.patterns import matches, plain_name, text
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Lease
+    from ktxkit.base.documents import Lease, PathPolicyRules, PathPolicyRulesIgnore
 
 
 _POSIX = {
@@ -368,9 +368,9 @@ class CandidatePathPolicy:
             return _IGNORED
         return None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> PathPolicyRules:
         """The snapshot, as JSON."""
-        rules = [
+        rules: list[PathPolicyRulesIgnore] = [
             {"directoryB64": _b64(directory), "textB64": _b64(content)} for directory, content in self.ignore.sources
         ]
         return {
@@ -382,7 +382,7 @@ class CandidatePathPolicy:
         }
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> CandidatePathPolicy:
+    def of(cls, document: PathPolicyRules) -> CandidatePathPolicy:
         """The policy of a snapshot. Raises ValueError for another version or damaged base64."""
         if document["version"] != VERSION:
             raise ValueError(f"path policy version {document['version']} is unknown; this is {VERSION}")

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ktxkit.base import contracts, files, landlock, unit_process
+from ktxkit.base import contracts, files, kinds, landlock, unit_process
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun, Conflict, KtxError
 from ktxkit.base.process import Command
@@ -25,14 +25,14 @@ from ktxkit.work.job.unit import close_or_keep, execute
 from ktxkit.work.rules.job_file import PROJECT, JobCommand, JobPlan, UnitPlan, plan_of
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import JobProjectionResult
+    from ktxkit.base.documents import JobFile, JobProjectionResult, JobUnit, ProjectionOutput
     from ktxkit.work.job.state import JobChanges
 
 
 SIZE_LIMIT = 1024 * 1024  # bytes; a job with more units has a plan command that prints them
 
 
-def job_file(world: World, name: str, given: Mapping[str, Any]) -> Document:
+def job_file(world: World, name: str, given: Mapping[str, Any]) -> JobFile:
     """The valid document of a job file: `given` over it, the repository's defaults (`.ktx-config.yaml`) under it.
 
     Raises CannotRun where it is missing or not valid.
@@ -49,10 +49,9 @@ def job_file(world: World, name: str, given: Mapping[str, Any]) -> Document:
     usual = {"connectionId": DEFAULT_CONNECTION, "sourceKey": DEFAULT_SOURCE}
     document = {**usual, **config.load(world).get("job", {}), **_yaml(data, str(path)), **given}
     try:
-        contracts.validate("job-file", document, str(path))
+        return contracts.validate(kinds.JOB_FILE, document, str(path))
     except BrokenContract as error:
         raise CannotRun(error.message, where=error.where, hint="docs/formats/job-file.md lists its keys") from error
-    return document
 
 
 def _yaml(data: bytes, where: str) -> Document:
@@ -76,7 +75,7 @@ RESULT_KEPT: Final = ("warnings", "touchedSources", "changedWikiPageKeys")
 RAW_SHOWN = 100  # raw paths in the trace
 
 
-def planned_units(world: World, step: JobCommand, job_id: str) -> list[Document]:
+def planned_units(world: World, step: JobCommand, job_id: str) -> list[JobUnit]:
     """Run the plan command at the repository's top; each line of its stdout is a unit.
 
     Raises Conflict (`failed`) where it fails or prints without end, BrokenContract with the line where one is no unit.
@@ -106,17 +105,20 @@ def planned_units(world: World, step: JobCommand, job_id: str) -> list[Document]
             how = ended.message.replace("it ", "", 1)
             raise Conflict(f"the plan command {how}{why}", outcome="failed", hint="run it by hand to see why")
         lines = enumerate(files.read(place / "stdout").splitlines(), start=1)
-    return [contracts.loads("job-unit", line, f"plan command, line {number}") for number, line in lines if line.strip()]
+    return [
+        contracts.loads(kinds.JOB_UNIT, line, f"plan command, line {number}") for number, line in lines if line.strip()
+    ]
 
 
-def with_planned(world: World, document: Document, job_id: str) -> tuple[Document, JobPlan]:
+def with_planned(world: World, document: JobFile, job_id: str) -> tuple[JobFile, JobPlan]:
     """The document with the units of its plan command written out, and its plan. A resumed job plans nothing anew."""
     plan = plan_of(document)
     if plan.plan is None:
         return document, plan
     units = [*document.get("units", ()), *planned_units(world, plan.plan, job_id)]
-    whole = {key: value for key, value in document.items() if key != "plan"} | {"units": units}
-    contracts.validate("job-file", whole, "job file with the planned units")
+    whole: JobFile = {**document, "units": units}
+    whole.pop("plan", None)
+    contracts.validate(kinds.JOB_FILE, whole, "job file with the planned units")
     return whole, plan_of(whole)
 
 
@@ -202,14 +204,16 @@ def _unjudged(plan: JobPlan) -> integrate.ApplyOptions:
     )
 
 
-def _projection_result(run: JobRun, unit: jobs.Unit) -> Document:
+def _projection_result(run: JobRun, unit: jobs.Unit) -> ProjectionOutput:
     """The document that the projection printed; an empty stdout is an empty one. Raises Conflict for its errors."""
     path = run.world.store.path(f"{names.unit_dir(run.job_id, unit.position, unit.key)}/stdout.log")
     data = path.read_bytes()
     if len(data) > PROJECTION_LIMIT:
         closing.close_unit(run.world, run.job, unit, "crash")
         raise Conflict(f"the projection printed more than {PROJECTION_LIMIT} bytes", outcome="failed", hint=str(path))
-    result = contracts.loads("projection", data, f"stdout of the projection ({path})") if data.strip() else {}
+    if not data.strip():
+        return {}
+    result = contracts.loads(kinds.PROJECTION, data, f"stdout of the projection ({path})")
     if result.get("errors"):
         closing.close_unit(run.world, run.job, unit, "crash")
         raise Conflict(

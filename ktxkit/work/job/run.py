@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ktxkit.base import contracts, files, kinds, process
 from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import SCHEMA_VERSION, Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun, Conflict, KtxError, Refused
 from ktxkit.base.lock import flocked
 from ktxkit.base.process import stopping
@@ -42,7 +42,7 @@ from ktxkit.work.rules.job_file import PROJECT, JobPlan, plan_of
 from ktxkit.work.rules.schedule import LANDED, job_outcome
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Job, JobFailure, JobState, Notice, NoticeEvent, Report
+    from ktxkit.base.documents import Job, JobFailure, JobFile, JobState, Notice, NoticeEvent, Report
 
 
 CONTRACT = "notice"
@@ -177,7 +177,7 @@ def close(run: JobRun, outcome: str, failure: JobFailure | None = None) -> Repor
     run.update(outcome=outcome, state=state, finishedAt=timestamp(run.world.clock.now()), failure=failure)
     run.hooks.closing(run, outcome, failure)
     made = report.build(run.world, run.job)
-    run.world.writable_store.write("report", names.report_doc(run.job_id), made)
+    run.world.writable_store.write(kinds.REPORT, names.report_doc(run.job_id), made)
     facts = {"outcome": outcome, "state": state, "report": str(run.world.store.path(names.report_doc(run.job_id)))}
     if failure:
         run.tracer.emit("run", "ingest_failed", {**facts, **failure}, level="error")
@@ -242,13 +242,13 @@ def new_job_id(world: World, stem: str) -> str:
     return names.check_job(f"{clean[:60]}-{world.clock.now():%Y%m%d-%H%M%S}-{os.urandom(2).hex()}")
 
 
-def start(world: World, document: Document, name: str, how: RunOptions) -> JobEnd:
+def start(world: World, document: JobFile, name: str, how: RunOptions) -> JobEnd:
     """Run a new job from its (valid) job-file document; `name` is the file's. Raises KtxError where nothing started."""
     with neutral.reading(world):
         return _started(world, document, name, how)
 
 
-def _started(world: World, document: Document, name: str, how: RunOptions) -> JobEnd:
+def _started(world: World, document: JobFile, name: str, how: RunOptions) -> JobEnd:
     containment.check(world, plan_of(document).isolate)  # names and circles too are refused before anything is made
     job_id = str(document.get("job") or new_job_id(world, Path(name).stem))
     target = jobs.target_ref(world, document.get("target", ""))
@@ -261,7 +261,7 @@ def _started(world: World, document: Document, name: str, how: RunOptions) -> Jo
     units = [jobs.Unit(number, key, after) for number, (key, after) in enumerate(_listed(plan), start=1)]
     facts = {"syncId": plan.sync_id} if plan.sync_id else {}
     # The file before the job: a job without it could neither be resumed nor begun again.
-    world.writable_store.write(FILE, names.job_part(job_id, "job-file"), whole)
+    world.writable_store.write(kinds.JOB_FILE, names.job_part(job_id, "job-file"), whole)
     job = jobs.create(
         world,
         job_id,

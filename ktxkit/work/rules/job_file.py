@@ -11,11 +11,11 @@ from ktxkit.store.rules.names import check_job, check_key
 from ktxkit.work.rules.schedule import ScheduledUnit, integration_order
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import LeasePolicy
+    from ktxkit.base.documents import Ingest, JobFile, JobUnit, LeasePolicy, StepCommand, VerifyCommand
 
 
 POLICY_KEYS: Final = ("allow", "deny", "allowControl", "textRoots", "deliverables", "leaveOut", "slDisallowed")
-INTERVALS = ("silence", "grace", "cap", "interval")  # of the observer, in seconds
+INTERVALS: Final = ("silence", "grace", "cap", "interval")  # of the observer, in seconds
 RECONCILE = "reconcile"  # the key of the unit that runs on the integrated tree
 PROJECT = "project"  # the key of the unit that runs before the base is fixed
 
@@ -82,15 +82,15 @@ def argv_of(run: str | Sequence[str]) -> tuple[str, ...]:
     return ("/bin/sh", "-c", run) if isinstance(run, str) else tuple(run)
 
 
-def _observe(document: Mapping[str, Any]) -> Mapping[str, int] | None:
+def _observe(document: JobFile) -> Mapping[str, int] | None:
     """Seconds of the job file as the observer's milliseconds. `onSuspect` alone observes with the defaults."""
     asked = document.get("observe", "onSuspect" in document)
     if isinstance(asked, Mapping):
-        return {f"{key}_ms": round(seconds * 1000) for key, seconds in asked.items() if key in INTERVALS}
+        return {f"{key}_ms": round(asked[key] * 1000) for key in INTERVALS if key in asked}
     return {} if asked else None
 
 
-def isolate_of(document: Mapping[str, Any]) -> tuple[str, ...] | None:
+def isolate_of(document: JobFile | Ingest) -> tuple[str, ...] | None:
     """Where isolated units may write beside their own places; None where they are not isolated."""
     asked = document.get("isolate", False)
     if isinstance(asked, Mapping):
@@ -98,7 +98,7 @@ def isolate_of(document: Mapping[str, Any]) -> tuple[str, ...] | None:
     return () if asked else None
 
 
-def _step(value: Any, limit: float | None = None) -> JobCommand | None:
+def _step(value: str | list[str] | StepCommand | VerifyCommand | None, limit: float | None = None) -> JobCommand | None:
     if value is None:
         return None
     if isinstance(value, Mapping):
@@ -106,7 +106,7 @@ def _step(value: Any, limit: float | None = None) -> JobCommand | None:
     return JobCommand(argv_of(value), limit)
 
 
-def plan_of(document: Mapping[str, Any], planned: Sequence[Mapping[str, Any]] = ()) -> JobPlan:
+def plan_of(document: JobFile, planned: Sequence[JobUnit] = ()) -> JobPlan:
     """The plan of a valid job-file document, with the units that a plan command printed behind its own.
 
     Raises CannotRun for a key that is twice, an unknown key or a circle in `after`, a unit without a command.
@@ -147,7 +147,7 @@ def plan_of(document: Mapping[str, Any], planned: Sequence[Mapping[str, Any]] = 
     )
 
 
-def _unit(entry: Mapping[str, Any], job: Mapping[str, Any]) -> UnitPlan:
+def _unit(entry: JobUnit, job: JobFile) -> UnitPlan:
     from ktxkit.base.errors import CannotRun
 
     check_key(entry["key"])
@@ -156,7 +156,7 @@ def _unit(entry: Mapping[str, Any], job: Mapping[str, Any]) -> UnitPlan:
         raise CannotRun(
             f"unit {entry['key']!r} has no command", hint="give it `run`, or give the job a `run` for all its units"
         )
-    policy: LeasePolicy = job.get("policy", {}).copy()
+    policy = _policy_of(job)
     for key in POLICY_KEYS:
         if key in entry:
             policy[key] = entry[key]
@@ -171,13 +171,17 @@ def _unit(entry: Mapping[str, Any], job: Mapping[str, Any]) -> UnitPlan:
     )
 
 
-def _reconcile(step: JobCommand, units: Sequence[UnitPlan], job: Mapping[str, Any]) -> UnitPlan:
+def _policy_of(job: JobFile) -> LeasePolicy:
+    return cast("LeasePolicy", {**job.get("policy", {})})  # which may say all that a job file may, and more
+
+
+def _reconcile(step: JobCommand, units: Sequence[UnitPlan], job: JobFile) -> UnitPlan:
     """Reconciliation is a unit after all others: its change is collected, judged and gated like theirs."""
     return UnitPlan(
         key=RECONCILE,
         step=step,
         after=tuple(unit.key for unit in units),
-        policy=job.get("policy", {}),
+        policy=_policy_of(job),
         env=job.get("env", {}),
         document={"key": RECONCILE},
         tolerant=True,

@@ -7,13 +7,18 @@ from typing import Any
 import pytest
 
 from ktxkit.base.errors import CannotRun
-from ktxkit.work.rules.job_file import argv_of, inputs_digest, plan_of
+from ktxkit.work.rules.job_file import JobPlan, argv_of, inputs_digest, plan_of
 
-HEAD: dict[str, Any] = {"schemaVersion": 1, "connectionId": "c", "sourceKey": "s"}
+HEAD: Any = {"schemaVersion": 1, "connectionId": "c", "sourceKey": "s"}
+
+
+def planned(document: Any, *more: Any) -> JobPlan:
+    """The plan of a document that says only what the test is about."""
+    return plan_of(document, *more)
 
 
 def test_defaults() -> None:
-    plan = plan_of({**HEAD, "units": [{"key": "a", "run": "true"}]})
+    plan = planned({**HEAD, "units": [{"key": "a", "run": "true"}]})
     assert (plan.on_failure, plan.on_conflict, plan.max_parallel, plan.target) == ("continue", "set-aside", None, "")
     assert plan.units[0].step.argv == ("/bin/sh", "-c", "true")
 
@@ -32,7 +37,7 @@ def test_a_unit_inherits_command_limit_policy_and_environment() -> None:
         "env": {"A": "1", "B": "1"},
         "units": [{"key": "a"}, {"key": "b", "run": "x", "timeLimit": 2, "slDisallowed": False, "env": {"B": "2"}}],
     }
-    first, second = plan_of(document).units
+    first, second = planned(document).units
     assert (first.step.argv, first.step.time_limit) == (("work",), 9)
     assert first.policy == {"allow": ["wiki/**"], "slDisallowed": True}
     assert second.step.time_limit == 2
@@ -42,28 +47,28 @@ def test_a_unit_inherits_command_limit_policy_and_environment() -> None:
 
 def test_a_unit_without_a_command_is_refused() -> None:
     with pytest.raises(CannotRun, match="'a' has no command"):
-        plan_of({**HEAD, "units": [{"key": "a"}]})
+        planned({**HEAD, "units": [{"key": "a"}]})
 
 
 def test_planned_units_come_behind_the_written_ones() -> None:
-    plan = plan_of({**HEAD, "run": "x", "units": [{"key": "z"}]}, [{"key": "a", "after": ["z"]}])
+    plan = planned({**HEAD, "run": "x", "units": [{"key": "z"}]}, [{"key": "a", "after": ["z"]}])
     assert [unit.key for unit in plan.units] == ["z", "a"]
 
 
 def test_reconciliation_is_the_last_unit_and_tolerates_failures() -> None:
-    plan = plan_of({**HEAD, "run": "x", "units": [{"key": "a"}, {"key": "b"}], "reconcile": "fix"})
+    plan = planned({**HEAD, "run": "x", "units": [{"key": "a"}, {"key": "b"}], "reconcile": "fix"})
     last = plan.units[-1]
     assert (last.key, last.after, last.tolerant) == ("reconcile", ("a", "b"), True)
 
 
 def test_the_key_of_reconciliation_is_taken() -> None:
     with pytest.raises(CannotRun, match="stands twice"):
-        plan_of({**HEAD, "run": "x", "units": [{"key": "reconcile"}], "reconcile": "fix"})
+        planned({**HEAD, "run": "x", "units": [{"key": "reconcile"}], "reconcile": "fix"})
 
 
 def test_a_bad_job_id_is_refused() -> None:
     with pytest.raises(CannotRun, match="job id"):
-        plan_of({**HEAD, "job": "a..b", "units": []})
+        planned({**HEAD, "job": "a..b", "units": []})
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
@@ -77,8 +82,8 @@ CHANGES: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
 
 @pytest.mark.parametrize(("entry", "tree", "raw"), CHANGES.values(), ids=CHANGES)
 def test_every_input_is_in_the_digest(entry: dict[str, Any], tree: str, raw: dict[str, str]) -> None:
-    base = plan_of({**HEAD, "units": [{"key": "a", "run": "x"}]}).units[0]
-    other = plan_of({**HEAD, "units": [{"key": "a", "run": "x", **entry}]}).units[0]
+    base = planned({**HEAD, "units": [{"key": "a", "run": "x"}]}).units[0]
+    other = planned({**HEAD, "units": [{"key": "a", "run": "x", **entry}]}).units[0]
     before = inputs_digest(base, "t", {"raw": "1"})
     assert inputs_digest(base, "t", {"raw": "1"}) == before
     assert inputs_digest(other, tree, raw) != before
