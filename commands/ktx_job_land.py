@@ -24,13 +24,13 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import views as answers
+    from ktxkit.app import views
     from ktxkit.store import jobs
     from ktxkit.work import land
 
     job = jobs.need_job(world, args.job)
     made = land.land(world, job, message=args.message, rebase=args.rebase)
-    return answers.landed(made, [unit.key for unit in jobs.units(job) if unit.key not in land.units_in(made)])
+    return views.landed(made, [unit.key for unit in jobs.units(job) if unit.key not in land.units_in(made)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

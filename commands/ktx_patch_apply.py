@@ -36,8 +36,7 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import requests
-    from ktxkit.app import views as answers
+    from ktxkit.app import requests, views
     from ktxkit.store import jobs
     from ktxkit.work import bare_patches, integrate
 
@@ -61,7 +60,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         )
         receipt = integrate.apply_unit(world, job, unit, options=options)
         integrate.require_verified(receipt, args.command)
-    return answers.applied(receipt)
+    return views.applied(receipt)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -50,8 +50,7 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import requests
-    from ktxkit.app import views as answers
+    from ktxkit.app import requests, views
     from ktxkit.store import jobs
     from ktxkit.work import bare_patches, collect
 
@@ -62,7 +61,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         parser().obeys(args, "for a unit of a job: the job says it", *ALONE)
         job, unit = jobs.need_unit(world, args.job, args.unit)
         document = collect.collect_unit(world, job, unit, include_uncommitted=not args.require_clean)
-    return answers.collected(document)
+    return views.collected(document)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

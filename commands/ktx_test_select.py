@@ -50,17 +50,16 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if args.audit:
         return _audit(world)
     from ktxkit.affected import running, select
-    from ktxkit.affected import running as answers
 
     made = select.select(world, select.SelectionRequest(args.base, args.tree, args.index, tuple(args.environment)))
     document = made.document
     outcome = "refused" if args.strict and document["verdict"] == "unknown" else "done"
-    notes = answers.notes_of(document)
+    notes = running.notes_of(document)
     if args.why:
         test = running.from_top(world, args.why, made.target.entries)
-        answers.require_there(test, made.target.entries, made.graph)
-        document = answers.only(document, test)
-        return cli.Result(outcome, document, "selection", lines=answers.chains(document), notes=notes)
+        running.require_there(test, made.target.entries, made.graph)
+        document = running.only(document, test)
+        return cli.Result(outcome, document, "selection", lines=running.chains(document), notes=notes)
     ids = [running.from_here(world, one.id) for one in made.decision.tests]
     raw = b"".join(one.encode("utf-8", "surrogateescape") + b"\0" for one in ids) if args.nul else None
     return cli.Result(outcome, document, "selection", raw=raw, lines=[printable(one) for one in ids], notes=notes)

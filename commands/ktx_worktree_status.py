@@ -29,14 +29,13 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import views
-    from ktxkit.app import views as worktree_close
     from ktxkit.observer import observe, status
 
     if args.watch:
         return views.watch(args, world)
     if views.of_all(args, world):
         return views.once(args, world)
-    place = worktree_close.location(world, args.name, args.job, args.unit)
+    place = views.location(world, args.name, args.job, args.unit)
     return cli.Result(**status.facts(observe.status(place, status.lease_of(place))))
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from ktxkit.affected import configuration, trees
 from ktxkit.affected.rules import classes, decision, literals, runtime_audit
-from ktxkit.affected.rules import decision as changes
 from ktxkit.affected.rules.decision import ABSENT, Decision, ImpactQuestion, Touched
 from ktxkit.affected.rules.graph import Graph, Unit
 from ktxkit.affected.rules.runtime_trace import Trace
@@ -172,7 +171,7 @@ def _observed(
     trace: Trace | None,
     base: TreeSnapshot,
     touched: list[Touched],
-    changed: list[changes.UnitChange],
+    changed: list[decision.UnitChange],
     environment: Collection[str],
 ) -> list[tuple[Unit, str]]:
     """What the newest traced run saw of what differs; nothing where there is none."""
@@ -251,19 +250,19 @@ def _graph(world: World, facts: _Facts, base: TreeSnapshot, target: TreeSnapshot
 
     inert = tuple(config.load_settings(world).get("affected", {}).get("inert", ())) if world.repository.top else ()
     project = configuration.project(load, target.entries, inert)
-    if any(one.how != changes.CHANGED for one in touched):
+    if any(one.how != decision.CHANGED for one in touched):
         project = replace(project, installed=configuration.installed(running.python_of(world)))
     return Graph(versions, base.entries.keys() | target.entries.keys(), project, gone)
 
 
 def _changed(
     facts: _Facts, base: TreeSnapshot, target: TreeSnapshot, touched: list[Touched]
-) -> list[changes.UnitChange]:
-    found: list[changes.UnitChange] = []
+) -> list[decision.UnitChange]:
+    found: list[decision.UnitChange] = []
     for one in touched:
         old = facts.of(base.entries.get(one.path), one.path)
         new = facts.of(target.entries.get(one.path), one.path)
-        found += changes.between(one.path, old, new)
+        found += decision.between(one.path, old, new)
     return found
 
 
@@ -323,7 +322,7 @@ def _test(one: decision.Picked, known: dict[object, AffectedSelectionTestChain])
     return made
 
 
-def _change(one: changes.UnitChange) -> AffectedSelectionChange:
+def _change(one: decision.UnitChange) -> AffectedSelectionChange:
     return {"path": _shown(one.path), "unit": one.unit, "kind": one.kind, "how": one.how}
 
 

@@ -12,7 +12,6 @@ from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, Refused
 from ktxkit.base.lock import flocked
 from ktxkit.store import jobs
-from ktxkit.store import jobs as damage
 from ktxkit.store.world import World
 from ktxkit.work import report
 from ktxkit.work.rules.report import LANDED, WAITING
@@ -71,7 +70,7 @@ def _jobs(world: World, damaged: list[DamagedDocument]) -> Iterator[tuple[Overvi
 def _job(world: World, job: Job, damaged: list[DamagedDocument]) -> tuple[OverviewJob, list[OverviewSuspect]]:
     made = report.build(world, job)
     told: list[DamagedDocument] = [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
-    told += damage.of_job(world, job["jobId"])
+    told += jobs.damaged_documents(world, job["jobId"])
     damaged += told
     running = _is_held(world, f"locks/run-{job['jobId']}.lock")
     words = made["isolatedDiff"]["outcomes"]

@@ -24,8 +24,6 @@ from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract
 from ktxkit.base.rules.text import path_bytes
 from ktxkit.ledger import answers
-from ktxkit.ledger import answers as test_answers
-from ktxkit.ledger import answers as word_answers
 from ktxkit.ledger.answers import load
 from ktxkit.ledger.asking import FULL, LAST, LedgerQuery, ensure, pick, record_of, running
 from ktxkit.ledger.index_file import Index
@@ -150,7 +148,7 @@ def summary(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The runs, newest first, with counts over them: what the page's head says."""
     found = answers.runs(world, ask)
     rows = found["rows"]
-    words = word_answers.flaky(world, ask)["facts"]["tests"]
+    words = answers.flaky(world, ask)["facts"]["tests"]
     verdicts = Counter(row["verdict"] for row in rows if "verdict" in row)
     facts = {
         **found["facts"],
@@ -166,7 +164,7 @@ def summary(world: World, ask: LedgerQuery) -> LedgerAnswer:
 def render_ledger(world: World, ask: LedgerQuery) -> bytes:
     """The page. Raises BrokenContract where the ledger is damaged, as every question does."""
     index = ensure(world)
-    flaky = word_answers.flaky(world, ask)
+    flaky = answers.flaky(world, ask)
     flaky["rows"] = flaky["rows"][:WORDS_SHOWN]
     report = summary(world, ask._replace(limit=ask.limit or RUNS_SHOWN))
     some = ask._replace(limit=TESTS_SHOWN)
@@ -175,7 +173,7 @@ def render_ledger(world: World, ask: LedgerQuery) -> bytes:
         "made": timestamp(world.clock.now()),
         "report": report,
         "failures": _failures(index, [row["run"] for row in report["rows"]]),
-        "slowest": test_answers.slowest(world, some) if pick(index, ask, LAST) else answer("slowest", []),
+        "slowest": answers.slowest(world, some) if pick(index, ask, LAST) else answer("slowest", []),
         "movers": _movers(world, index, some),
         "flaky": flaky,
         "evidence": _run_evidence(world, index, ask, [row["test"] for row in flaky["rows"]]),
@@ -209,16 +207,16 @@ def _movers(world: World, index: Index, ask: LedgerQuery) -> LedgerAnswer:
     record = record_of(now)
     for was in earlier:
         if not not_comparable(record_of(was), record):
-            return test_answers.compare(world, ask._replace(subject=(was["run"], now["run"])))
+            return answers.compare(world, ask._replace(subject=(was["run"], now["run"])))
     reason = f"no earlier run is comparable with {now['run']}: same scope, environment, workers and scheduling"
     return answer("compare", [], verdict="unknown", reason=reason)
 
 
 def _run_evidence(world: World, index: Index, ask: LedgerQuery, tests: list[str]) -> dict[str, list[dict[str, Any]]]:
     """The executions that each word rests on, with those parts of their identity in which they differ."""
-    least = word_answers.repetitions(world)
+    least = answers.repetitions(world)
     found = {}
-    for test, ran in (word_answers.executions(index, ask.projects, tests) if tests else {}).items():
+    for test, ran in (answers.executions(index, ask.projects, tests) if tests else {}).items():
         said = judge(ran, least)
-        found[test] = word_answers.leaves(evidence.word(test, said.word, said))
+        found[test] = answers.leaves(evidence.word(test, said.word, said))
     return found

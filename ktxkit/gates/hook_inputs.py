@@ -14,10 +14,9 @@ from ktxkit.base import files, process
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
 from ktxkit.gates import configuration, inputs, judging, plugin
-from ktxkit.gates import inputs as gate_read
 from ktxkit.gates.judging import JudgeRequest
 from ktxkit.gates.plugin import MESSAGE_GATES
-from ktxkit.gates.rules import findings as core_verdict
+from ktxkit.gates.rules import findings
 from ktxkit.gates.rules.findings import Finding, grouped
 from ktxkit.gates.rules.hooks import Push, cleanup_mode, cleanup_of, cut, read_pushes
 from ktxkit.git.git import version
@@ -39,7 +38,7 @@ def check_message(world: World, name: str, only: Sequence[str] = ()) -> Document
         answer = plugin.ask(MESSAGE_GATES, gate, world, message)
         found += answer.findings
         asked.append({"name": gate, "looked": answer.looked})
-    return core_verdict.build(grouped(found), {"messages": 1 if asked else 0}, scope="message", gates=asked)
+    return findings.build(grouped(found), {"messages": 1 if asked else 0}, scope="message", gates=asked)
 
 
 def committed(world: World, path: Path) -> bytes:
@@ -61,19 +60,19 @@ def check_pushes(world: World, remote: str, lines: bytes, options: Mapping[str, 
     """One verdict on all that is pushed; what is deleted needs none. Raises CannotRun for input that is not git's."""
     pairs = {pair for push in read_pushes(lines) if not push.deletes for pair in [trees(world, push, remote)] if pair}
     with Objects(world.git) as objects:
-        return core_verdict.together([_judged(world, objects, tree, base, options) for tree, base in sorted(pairs)])
+        return findings.together([_judged(world, objects, tree, base, options) for tree, base in sorted(pairs)])
 
 
 def _judged(world: World, objects: Objects, tree: str, base: str, options: Mapping[str, Any]) -> Document:
     """By the configuration of what the other side has: a push of foreign work must not run what that work says."""
-    known = gate_read.tree(world, base or tree).files
+    known = inputs.tree(world, base or tree).files
     config = configuration.make(options, lambda path: objects.read(known[path][1]) if path in known else None)
     root = config.options.root
-    listed = gate_read.tree(world, tree)
-    trees = (gate_read.tree(world, one) for one in (tree, base) if one)
+    listed = inputs.tree(world, tree)
+    trees = (inputs.tree(world, one) for one in (tree, base) if one)
     inputs.fetch_listed(world, trees, root)
     after = judging.read_listed(world, listed, objects, root, judging.reader(world, objects, listed, root))
-    before = judging.read_beside(world, gate_read.tree(world, base), after, objects, root) if base else None
+    before = judging.read_beside(world, inputs.tree(world, base), after, objects, root) if base else None
     return judging.verdict(world, objects, JudgeRequest(after, before, everything=before is None), config)
 
 

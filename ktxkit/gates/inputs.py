@@ -211,22 +211,22 @@ class Comments:
 
     def _noted(self, path: bytes, data: bytes) -> bytes:
         if path not in self._ignores:
-            from ktxkit.gates.rules import suppressions as suppressing
+            from ktxkit.gates.rules import suppressions
 
-            marked = suppressing.MARK in data
-            self._ignores[path] = suppressing.in_text(data.decode("utf-8", "replace")) if marked else []
+            marked = suppressions.MARK in data
+            self._ignores[path] = suppressions.in_text(data.decode("utf-8", "replace")) if marked else []
         return data
 
     def without(self, found: Iterable[Finding]) -> list[Finding]:
         """Findings without those that a comment covers."""
         from ktxkit.gates.plugin import PLAIN
-        from ktxkit.gates.rules import suppressions as suppressing
+        from ktxkit.gates.rules import suppressions
 
         findings = list(found)
         for path in {one.path for one in findings if one.line} - self._ignores.keys():
             if path in self._files and self._files[path][0] in PLAIN:
                 self.read(path)
-        done = suppressing.apply(findings, self._ignores)
+        done = suppressions.apply(findings, self._ignores)
         self._used |= done.used
         self.count += done.count
         return done.kept
@@ -235,10 +235,10 @@ class Comments:
         """Comments that cover nothing, but for files whose comments the gate of artifacts answers for."""
         if not self._ignores:
             return []
-        from ktxkit.gates.rules import suppressions as suppressing
+        from ktxkit.gates.rules import suppressions
 
         others = {path: listed for path, listed in self._ignores.items() if path not in artifacts}
-        return suppressing.idle(others, self._used, foreign=True)
+        return suppressions.idle(others, self._used, foreign=True)
 
     def agreed(self, found: Iterable[Finding]) -> list[Finding]:
         """The artifacts' findings without those on a comment that covers another gate's finding."""

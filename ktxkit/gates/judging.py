@@ -19,7 +19,6 @@ from ktxkit.gates.facts import NOT_A_FILE, FactReader, GateCache, open_cache
 from ktxkit.gates.inputs import Comments, FileListing, Files, fetch_artifacts, path_of
 from ktxkit.gates.rules import findings as core_verdict
 from ktxkit.gates.rules import scope as narrow
-from ktxkit.gates.rules import scope as scoping
 from ktxkit.gates.rules.groups import looked_at
 from ktxkit.gates.rules.model import PLACES, GateOptions, kind_of
 from ktxkit.git.neutral import open_objects
@@ -73,7 +72,7 @@ def _whole(asked: JudgeRequest, touched: Sequence[bytes] | None, how: GateOption
         found = mark_inherited(found, base.findings, moved(one, after))
     if touched is None:
         return found, dict(judged.looked), judged.suppressed
-    scope = scoping.close(touched, [after.facts, *(one.facts for one in past)], how.root)
+    scope = narrow.close(touched, [after.facts, *(one.facts for one in past)], how.root)
     if before is None:
         found = [one for one in found if scope.holds(one)]
     else:
@@ -105,7 +104,7 @@ def _mode(read: TreeFacts, path: bytes) -> str:
     return read.files[path][0] if path in read.files else ""
 
 
-def _looked(after: TreeFacts, scope: scoping.ChangeScope) -> dict[str, int]:
+def _looked(after: TreeFacts, scope: narrow.ChangeScope) -> dict[str, int]:
     return looked_at({path: after.facts[path] for path in scope.files if path in after.facts})
 
 

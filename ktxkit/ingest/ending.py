@@ -19,7 +19,6 @@ from ktxkit.base.errors import BrokenContract, Refused
 from ktxkit.base.rules.text import plural
 from ktxkit.git.objects import Objects
 from ktxkit.ingest import account, staging
-from ktxkit.ingest import account as baselines
 from ktxkit.ingest.account import Account, Baseline, pending, pending_document
 from ktxkit.ingest.request import IngestRequest
 from ktxkit.ingest.rules import places
@@ -163,13 +162,13 @@ def account_for(
                 data={"rows": [dict(one.row) for one in problems[:1000]], "rule": first.rule},
             )
         document = pending(run.job, tree, rows, made.states())
-    run.world.writable_store.write(baselines.PENDING, pending_document(run.job), document)
+    run.world.writable_store.write(account.PENDING, pending_document(run.job), document)
 
 
 def write(run: JobRun) -> None:
     """Put the provenance into the journals: what it tells of has landed, or needed no landing."""
     document = run.world.store.read(kinds.PROVENANCE, pending_document(run.job))
-    baselines.append(run.world, document)
+    account.append(run.world, document)
     facts = {"rows": len(document["rows"]), "states": len(document["states"])}
     run.tracer.emit("provenance", "provenance_rows_inserted", facts, level="info")
 

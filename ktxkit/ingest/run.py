@@ -16,7 +16,6 @@ from ktxkit.base.errors import BrokenContract, CannotRun, Conflict, Refused
 from ktxkit.base.lock import flocked
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.ingest import account, cache, ending, knowledge, planning, projecting, staging
-from ktxkit.ingest import projecting as edits
 from ktxkit.ingest.account import Baseline
 from ktxkit.ingest.connectors.interface import Origin, Reading, connector, installed_connectors
 from ktxkit.ingest.knowledge import Knowledge
@@ -149,8 +148,8 @@ class Ingestion(Hooks):
         tree = run.git.text("rev-parse", "--verify", f"{base}^{{tree}}")
         index = knowledge.index(run.world, run.job_id, tree)
         run.world.writable_store.write("knowledge-index", places.index_doc(run.job_id), index, durable=False)
-        edited = edits.of_pages(run.git, self.asked, self.planned, self.baseline, self.known)
-        self.told.warnings += [edits.said(path, blob) for path, blob in edited.items()]
+        edited = projecting.of_pages(run.git, self.asked, self.planned, self.baseline, self.known)
+        self.told.warnings += [projecting.said(path, blob) for path, blob in edited.items()]
         run.update(unitBase=staging.for_units(run.world, run.job_id, base, edited))
         self.snapshot |= {"told": self.told.document()}
         run.world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job_id), self.snapshot)

@@ -85,16 +85,15 @@ def ensure(world: World, *, settle: bool = True) -> Index:
     place = world.store.path(names.LEDGER_INDEX)
     index = Index(place if place.parent.is_dir() else Path(":memory:"))  # a question makes no store
     if not index.holds(world.store.path(names.LEDGER)):
-        from ktxkit.ledger import ledger as indexing
+        from ktxkit.ledger import ledger
 
-        indexing.update(world, index)
+        ledger.update(world, index)
     if settle and index.db.execute("SELECT 1 FROM runs WHERE closed = 0 LIMIT 1").fetchone():
         from ktxkit.ledger import ledger
-        from ktxkit.ledger import ledger as indexing
 
         if ledger.writable(world):
-            indexing.close_ended(world, index)
-        indexing.update(world, index)
+            ledger.close_ended(world, index)
+        ledger.update(world, index)
     return index
 
 

@@ -20,7 +20,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.rules.digests import digest
-from ktxkit.ledger.rules import rows
 from ktxkit.ledger.rules import rows as columns
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ COLUMNS = (
 
 def add_columns(db: sqlite3.Connection, rid: int, places: Sequence[int], codes: bytes, totals: Sequence[int]) -> None:
     """The results of a run: place, verdict and total of each attempt. Runs of the same tests share their places."""
-    shape, verdicts, times = rows.packed(places, codes, totals)
+    shape, verdicts, times = columns.packed(places, codes, totals)
     key = digest(shape)
     db.execute("INSERT OR IGNORE INTO shapes (digest, places) VALUES (?, ?)", (key, shape))
     db.execute(
@@ -46,10 +45,10 @@ def add_columns(db: sqlite3.Connection, rid: int, places: Sequence[int], codes: 
     )
 
 
-def load(db: sqlite3.Connection, rid: int) -> rows.Columns:
+def load(db: sqlite3.Connection, rid: int) -> columns.Columns:
     """The results of a run that was ingested."""
     sql = "SELECT places, verdicts, totals FROM columns JOIN shapes USING (sid) WHERE rid = ?"
-    return rows.unpacked(*db.execute(sql, (rid,)).fetchone())
+    return columns.unpacked(*db.execute(sql, (rid,)).fetchone())
 
 
 def sums(db: sqlite3.Connection, rid: int) -> tuple[int, int]:

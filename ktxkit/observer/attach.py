@@ -27,7 +27,7 @@ from ktxkit.base.unit_process import MARK
 from ktxkit.observer import scan
 from ktxkit.observer.attempt import BASELINE, ObserverAttempt, chain_of
 from ktxkit.observer.manifest_file import Stored
-from ktxkit.observer.rules import records as r
+from ktxkit.observer.rules import records
 from ktxkit.observer.rules.clocks import Settings, Timeline
 from ktxkit.observer.rules.projection import Tracked
 from ktxkit.observer.rules.records import Anchor, When
@@ -322,7 +322,7 @@ def _next_epoch(attempt: ObserverAttempt) -> int:
         _must_be_whole(attempt)
         attempt.epoch = attempt.state.epoch + 1
         when = When(attempt.line_now(), "startup")
-        attempt.append([attempt.record(r.ATTACH, when, {})])
+        attempt.append([attempt.record(records.ATTACH, when, {})])
     return attempt.epoch
 
 
@@ -357,7 +357,9 @@ def _first(attempt: ObserverAttempt, settings: Settings) -> tuple[ObserverBaseli
         line = attempt.line_now()
         document = _document(attempt, taken, found, line, known=known)
         attempt.world.writable_store.write(BASELINE, names.observer_file(attempt.name, "baseline.json"), document)
-        attempt.append([attempt.record(r.BASELINE, When(line, "startup", "content"), _body(attempt, document, known))])
+        attempt.append(
+            [attempt.record(records.BASELINE, When(line, "startup", "content"), _body(attempt, document, known))]
+        )
     return document, _kept(attempt, found)
 
 

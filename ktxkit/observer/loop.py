@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import process
-from ktxkit.observer import attach as root_
+from ktxkit.observer import attach
 from ktxkit.observer.attach import Attached
 from ktxkit.observer.attempt import ObserverAttempt
 from ktxkit.observer.reconcile import Reconciler, Reconciliation
@@ -188,7 +188,7 @@ class ObserverLoop:
     def _count_churn(self) -> None:
         if self.churn is None:
             return
-        with root_.opened(self.attempt.lease) as root:
+        with attach.opened(self.attempt.lease) as root:
             if not isinstance(root, str):
                 self.churn.look(root.fd)
 
@@ -202,6 +202,6 @@ def _over(seen: Reconciliation) -> str:
     """Why an observer has nothing more to say."""
     if seen.standing in (LeaseValidity.SUPERSEDED, LeaseValidity.STALE_OBSERVER):
         return str(seen.standing.value)
-    if seen.standing is LeaseValidity.REVOKED and seen.problem == root_.MISSING:
+    if seen.standing is LeaseValidity.REVOKED and seen.problem == attach.MISSING:
         return "the lease is closed and its worktree is gone"
     return ""

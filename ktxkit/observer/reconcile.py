@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract
 from ktxkit.base.rules.text import path_fields
-from ktxkit.observer import attach as root_
-from ktxkit.observer import scan
+from ktxkit.observer import attach, scan
 from ktxkit.observer.attach import Attached
 from ktxkit.observer.attempt import ObserverAttempt
 from ktxkit.observer.manifest_file import Stored
-from ktxkit.observer.rules import records as r
+from ktxkit.observer.rules import records
 from ktxkit.observer.rules.clocks import Timeline, deadlines, is_suspect
 from ktxkit.observer.rules.projection import ClockRuling, Sighting, rule
 from ktxkit.observer.rules.records import Anchor, Delta, When
@@ -149,11 +148,11 @@ class Reconciler:
     def _look(self, level: Level, hints: Hints | None, found: Scan | None) -> Reconciliation:
         """Scan, where `found` is no scan that was made already."""
         attempt = self.attempt
-        with root_.opened(attempt.lease) as root:
+        with attach.opened(attempt.lease) as root:
             problem = root if isinstance(root, str) else ""
             untrusted = "" if isinstance(root, str) else root.untrusted
             if not isinstance(root, str) and found is None:
-                subject = root_.subject(attempt, root, self.attached.taken)
+                subject = attach.subject(attempt, root, self.attached.taken)
                 found = scan.scan(
                     subject,
                     self._manifest(),
@@ -162,7 +161,7 @@ class Reconciler:
                     on_directory=self.on_directory,
                     on_pruned=self.on_pruned,
                 )
-        problem = problem or root_.wrong(attempt.lease)  # it was exchanged while we looked
+        problem = problem or attach.wrong(attempt.lease)  # it was exchanged while we looked
         seen = Reconciliation(self._standing(), problem=problem or "", found=None if problem else found)
         if untrusted and not problem:
             seen.problem = untrusted
@@ -189,7 +188,7 @@ class Reconciler:
         when = When(attempt.line_now(), source, level.value)
         made: list[ActivityRecord] = []
         if seen.standing is LeaseValidity.REVOKED and state.authority == "current":
-            made.append(attempt.record(r.FENCE, When(when.line, "lifecycle"), {"reason": seen.standing.value}))
+            made.append(attempt.record(records.FENCE, When(when.line, "lifecycle"), {"reason": seen.standing.value}))
         made += self._holds(seen, when, made)
         if seen.found is not None:
             made += self._change(seen, when, made)
@@ -202,11 +201,11 @@ class Reconciler:
         """That the attempt as a whole cannot be judged, or can be again; journal problems stay."""
         state = self.attempt.state
         kept = [hold for hold in state.holds if hold.startswith(("journal_", "baseline_"))]
-        gone = seen.problem == root_.MISSING and (state.authority != "current" or bool(before))
+        gone = seen.problem == attach.MISSING and (state.authority != "current" or bool(before))
         now = [*kept, *([seen.problem] if seen.problem and not gone else [])]
         if tuple(now) == state.holds or seen.standing is LeaseValidity.SUPERSEDED:
             return []
-        return [self.attempt.record(r.HOLD, when, {"holds": now}, before[-1] if before else None)]
+        return [self.attempt.record(records.HOLD, when, {"holds": now}, before[-1] if before else None)]
 
     def _change(self, seen: Reconciliation, when: When, before: list[ActivityRecord]) -> list[ActivityRecord]:
         attempt, state, found = self.attempt, self.attempt.state, seen.found
@@ -225,10 +224,10 @@ class Reconciler:
         body |= {"counted": ruling.reason == "counted", "reason": ruling.reason}
         if found.partial:
             body["partial"] = True
-        if ruling.event == r.ACTIVITY:
+        if ruling.event == records.ACTIVITY:
             body["contentSeq"] = state.content_seq + 1
-            body["deadline"] = r.deadline_document(ruling.window, state.settings)
-        if ruling.event == r.LATE:
+            body["deadline"] = records.deadline_document(ruling.window, state.settings)
+        if ruling.event == records.LATE:
             body["lateKind"] = ruling.late_kind
             body["notBeforeNs"] = min(self.last_look or state.baseline_at, when.line.at)
         full = {key: value for key, value in body.items() if value != {}}
@@ -251,15 +250,15 @@ class Reconciler:
             return []
         if state.suspect_since == deadlines(window, state.settings).suspect_at:
             return []
-        body = {"deadline": r.deadline_document(window, state.settings), "reason": "deadline_passed"}
-        return [self.attempt.record(r.SUSPECT, when, body, before[-1] if before else None)]
+        body = {"deadline": records.deadline_document(window, state.settings), "reason": "deadline_passed"}
+        return [self.attempt.record(records.SUSPECT, when, body, before[-1] if before else None)]
 
     def _project(self, seen: Reconciliation, level: Level) -> None:
         """What follows from a record that is on the disk: manifest, anchor, state."""
         attempt = self.attempt
         line = attempt.line_now()
         if seen.found is not None:
-            stale = seen.ruling is not None and seen.ruling.event == r.STALE
+            stale = seen.ruling is not None and seen.ruling.event == records.STALE
             if seen.found.changed_keys and not stale:
                 seen.found.stored.save(attempt.path("manifest.bin"))
             self._stored = None if stale else seen.found.stored

@@ -14,7 +14,7 @@ from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun
 from ktxkit.observer import attach
 from ktxkit.observer.attempt import ObserverAttempt
-from ktxkit.observer.rules import records as r
+from ktxkit.observer.rules import records
 from ktxkit.observer.rules import status as told
 from ktxkit.observer.rules.clocks import Settings, deadlines
 from ktxkit.observer.rules.projection import ObserverProjection
@@ -278,7 +278,7 @@ def teller(stream: IO[str] | None) -> Callable[[ActivityRecord], None]:
     """Writes one line for each record that a person would want to see, at once."""
 
     def tell(record: ActivityRecord) -> None:
-        if stream is not None and record["event"] not in (r.BASELINE, r.ATTACH):
+        if stream is not None and record["event"] not in (records.BASELINE, records.ATTACH):
             stream.write(f"{record['at']} {record_line(record)}\n")
             stream.flush()
 

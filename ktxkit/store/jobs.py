@@ -453,7 +453,7 @@ CONTRACTS = {
 }
 
 
-def of_job(world: World, job: str) -> list[DamagedDocument]:
+def damaged_documents(world: World, job: str) -> list[DamagedDocument]:
     """`where` and `message` of each damaged document of the job and its units."""
     found: list[DamagedDocument] = []
     for place in _damaged(world, job):

@@ -30,7 +30,6 @@ from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.store.world import World
 from ktxkit.work import candidate, integrate, recover, target, verification
-from ktxkit.work import integrate as step
 from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.closing import open_unit
 from ktxkit.work.collect import Request, collect
@@ -125,7 +124,7 @@ def apply_file(world: World, patch: Path, how: BarePatchOptions) -> Receipt:
 
     Raises Refused (`dirty_target` and others: nothing was changed), BrokenContract (`invalid_patch`, `missing_base`).
     """
-    step.check_message(how.message)
+    integrate.check_message(how.message)
     top = world.repository.top
     if top is None:
         raise CannotRun("there is no checkout here", hint="-C names a checkout of the branch")
@@ -296,10 +295,10 @@ def _receipt(work: PatchApplication, judged: CandidateVerdict, document: Patch) 
         "patchTree": document["tree"],
         "conflicts": [],
         "findings": [],
-        "paths": [path_fields(e.path) for e in judged.entries] or step.paths_of(document),
+        "paths": [path_fields(e.path) for e in judged.entries] or integrate.paths_of(document),
         "durationMs": round((work.world.clock.monotonic() - work.began) * 1000, 3),
     }
-    receipt = {**receipt, **step.facts_of(judged), **step.transport_of(document)}
+    receipt = {**receipt, **integrate.facts_of(judged), **integrate.transport_of(document)}
     receipt |= {"breaches": document["breaches"]} if "breaches" in document and not judged.breaches else {}
     return receipt
 

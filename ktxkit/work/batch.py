@@ -20,7 +20,6 @@ from ktxkit.store import jobs
 from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.world import World
 from ktxkit.work import integrate, recover, verification
-from ktxkit.work import integrate as control
 from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.integrate import Application, ApplyOptions, check_message, receipt_of
 from ktxkit.work.rules.schedule import Culprit, first_failure, may_confirm, minimal_set
@@ -203,7 +202,7 @@ class Batch:
         self.controlled = True
         self.asked += 1
         tree = self.neutral.need_tree(self.before)
-        control.control(self.world, self.held, integrate.check_of(any_step), self.before, tree)
+        integrate.control(self.world, self.held, integrate.check_of(any_step), self.before, tree)
 
     def _blame(self, culprit: StackedUnit, earlier: list[StackedUnit], total: int, left: int) -> Culprit:
         """Whether the culprit fails on its own, or which smallest part of what came before it fails with it."""
@@ -233,7 +232,7 @@ class Batch:
     def _confirm(self, culprit: StackedUnit, together: list[StackedUnit]) -> None:
         """Ask the decisive question again. Raises Refused where it is answered differently: the gate is flaky."""
         if self._fails(together, culprit) is False:
-            raise control.flaky([culprit.key])
+            raise integrate.flaky([culprit.key])
 
     def _drop_logs(self, decided: Sequence[StackedUnit]) -> None:
         kept = {entry.run["log"] for entry in decided if entry.culprit and entry.run and "log" in entry.run}

@@ -11,7 +11,7 @@ from ktxkit.base.errors import BrokenContract
 from ktxkit.git import merging, staging
 from ktxkit.git.neutral import Neutral
 from ktxkit.git.objects import Objects
-from ktxkit.git.rules import merge as core_merge
+from ktxkit.git.rules import merge
 from ktxkit.git.rules.merge import Clash
 from ktxkit.git.rules.patch import Content, Entry, Side, entries_of
 from ktxkit.store.world import World
@@ -133,16 +133,16 @@ def merged(
 ) -> CandidateVerdict:
     """Merge and prove. `follow`: an upstream rename is followed where the new path passes the policy."""
     upstream = merging.changes(neutral, offer.base_tree, integration_tree)
-    merging.prefetch(neutral, core_merge.needed(offer.entries, upstream))
+    merging.prefetch(neutral, merge.needed(offer.entries, upstream))
     wide = len(offer.entries) > staging.MANY
     made = merging.merge(neutral, offer.base_tree, integration_tree, offer.tree, wide=wide)
     if not made.clean:
-        return CandidateVerdict("textual_conflict", conflicts=tuple(core_merge.textual(made, offer.entries, upstream)))
+        return CandidateVerdict("textual_conflict", conflicts=tuple(merge.textual(made, offer.entries, upstream)))
     if made.tree == integration_tree:
         return CandidateVerdict("subsumed", tree=made.tree)
     result = tuple(merging.changes(neutral, integration_tree, made.tree))
-    wrong = core_merge.disproved(result, offer.entries, upstream)
-    moved = core_merge.renames(result, offer.entries, upstream) if wrong and follow else {}
+    wrong = merge.disproved(result, offer.entries, upstream)
+    moved = merge.renames(result, offer.entries, upstream) if wrong and follow else {}
     if wrong and not (moved and {c.path for c in wrong} == set(moved.values())):
         return CandidateVerdict("textual_conflict", conflicts=tuple(wrong))
     if moved:
@@ -161,7 +161,7 @@ def _put_back(
 ) -> list[Clash]:
     same = offer.recorded_tree == offer.base_tree
     target = upstream if same else merging.changes(neutral, offer.recorded_tree, integration_tree)
-    return core_merge.reverted(result, target)
+    return merge.reverted(result, target)
 
 
 def gated(world: World, judged: CandidateVerdict, base_tree: str, options: Mapping[str, Any]) -> CandidateVerdict:

@@ -18,13 +18,12 @@ from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, CannotRun, Refused
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_bytes, path_fields
-from ktxkit.git import child as child_effects
-from ktxkit.git import merging, staging
+from ktxkit.git import child, merging, staging
 from ktxkit.git.child import Here
 from ktxkit.git.git import Begun, Git
 from ktxkit.git.neutral import Neutral, open_neutral, scratch_dir
 from ktxkit.git.objects import Objects, flush_loose, loose_of
-from ktxkit.git.rules import child as child_core
+from ktxkit.git.rules import child as child_rules
 from ktxkit.git.rules.child import ChildState, Expected
 from ktxkit.git.rules.patch import Content, Entry, blobs, documents
 from ktxkit.store import jobs, leases
@@ -347,15 +346,15 @@ def collect(world: World, request: Request, patch: Path) -> Patch:
     git = runner(world, request)
     here = _here(world, request, git)
     with open_neutral(world) as neutral, scratch_dir(world) as scratch:
-        copy = child_effects.on_copy(git, here.index, scratch / "index")
-        state = child_effects.read_state(git, copy, here, scratch)
+        copy = child.on_copy(git, here.index, scratch / "index")
+        state = child.read_state(git, copy, here, scratch)
         opened = as_opened(world, request.base, request.paths)
         chosen = selection.choose(state.status, request.policy, request.copied, request.paths, as_opened=opened)
         _require(state, request, chosen)
         base = _base(world.git, request, state)
         staging = selection.Staging(copy, chosen.take, neutral, scratch)
         staging.stage(state.status)
-        with child_effects.begin_look(git) if chosen.take else nullcontext() as look:
+        with child.begin_look(git) if chosen.take else nullcontext() as look:
             tree = staging.tree(state.head)
             taken = CollectedTree(world, request, neutral, state, chosen, base, tree)
             return record(taken, patch, lambda: _require_unchanged(git, state, look))
@@ -363,14 +362,14 @@ def collect(world: World, request: Request, patch: Path) -> Patch:
 
 def _require_unchanged(git: Git, before: ChildState, look: Begun | None) -> None:
     """Raises Refused where the second look saw something else; where nothing was read but commits, HEAD is enough."""
-    same = child_effects.looked(look) == before.status if look else git.resolve("HEAD") == before.status.head
+    same = child.looked(look) == before.status if look else git.resolve("HEAD") == before.status.head
     if not same or before.status.head != before.head:
         raise Refused("the worktree changed while it was collected", where=str(git.cwd), hint="end its command")
 
 
 def runner(world: World, request: Request) -> Git:
     """git in the worktree: no edit hides from it, and in a unit's none of the user's settings decides."""
-    git = child_effects.honest(world.git, request.top)
+    git = child.honest(world.git, request.top)
     return Git(git.cwd, git.env, {**git.config, **PLAIN, "core.excludesFile": os.devnull}) if request.plain else git
 
 
@@ -384,19 +383,19 @@ def _must_be_there(top: Path) -> None:
 
 def _here(world: World, request: Request, git: Git) -> Here:
     """Where the worktree stands. Raises CannotRun where it is not the top of a checkout of this repository."""
-    top, found = request.top, child_effects.here(git)
+    top, found = request.top, child.here(git)
     here = found or world.at(top).repository  # which says what is wrong where git says it
     if os.path.realpath(here.common_dir) != str(world.repository.common_dir):
         raise CannotRun("this worktree belongs to another repository", where=str(top), hint="-C names the repository")
     if here.top is None or here.top.resolve() != top.resolve():
         raise CannotRun("this is not the top of a checkout", where=str(top), hint="name the worktree's top directory")
     if found is None:
-        raise child_effects.why_not_here(git)
+        raise child.why_not_here(git)
     return found
 
 
 def _require(state: ChildState, request: Request, chosen: selection.Chosen) -> None:
-    reasons = child_core.refusals(state, request.expected, chosen.take)
+    reasons = child_rules.refusals(state, request.expected, chosen.take)
     if reasons:
         raise Refused(
             f"cannot collect: {'; '.join(reasons)}",

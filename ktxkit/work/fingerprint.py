@@ -21,7 +21,7 @@ from ktxkit.git.git import Git
 from ktxkit.git.repository import Repository
 from ktxkit.store.rules import names
 from ktxkit.store.store import Store
-from ktxkit.work.rules import shared_state as core
+from ktxkit.work.rules import shared_state
 
 Facts = dict[tuple[str, str], str]
 ConfigEntries = list[tuple[Path | None, str, bytes]]  # the file of a setting (resolved), its key, its value
@@ -79,7 +79,9 @@ class Fingerprinter:
     def _checkout(self, top: Path) -> Facts:
         git = self.git.at(top)
         options = ("--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=none")
-        kind = core.CHECKOUT if top == self._checkouts()[0] else f"{core.CHECKOUT} {printable(str(top))}"
+        kind = (
+            shared_state.CHECKOUT if top == self._checkouts()[0] else f"{shared_state.CHECKOUT} {printable(str(top))}"
+        )
         facts: Facts = {}
         for line in git.run("status", "--no-renames", *options).nul:
             if line.startswith(b"# branch.oid "):
@@ -97,10 +99,10 @@ class Fingerprinter:
         facts: Facts = {}
         for line in self.git.run("for-each-ref", "--format=%(objectname) %(refname)", *wanted).out.splitlines():
             value, _, name = line.partition(b" ")
-            kind = core.STASH if name == b"refs/stash" else core.REFS
+            kind = shared_state.STASH if name == b"refs/stash" else shared_state.REFS
             facts[kind, printable(name)] = value.decode("ascii")
-        if (core.STASH, "refs/stash") in facts:  # a drop below the top moves the reflog only
-            facts[core.STASH, "entries"] = digest(self.git.run("log", "-g", "--format=%H", "refs/stash").out)
+        if (shared_state.STASH, "refs/stash") in facts:  # a drop below the top moves the reflog only
+            facts[shared_state.STASH, "entries"] = digest(self.git.run("log", "-g", "--format=%H", "refs/stash").out)
         return facts
 
     def _settings(self) -> ConfigEntries:
@@ -122,10 +124,10 @@ class Fingerprinter:
         for name in CONFIGS:
             path = self.repository.common_dir / name
             keys = self._known(path, lambda path: self._keys(path, settings))
-            facts |= {(core.CONFIG, f"{name}: {key}"): value for key, value in keys.items()}
+            facts |= {(shared_state.CONFIG, f"{name}: {key}"): value for key, value in keys.items()}
         for name in RULES:
             for value in self._known(self.repository.common_dir / name, _content).values():
-                facts[core.CONFIG, name] = value
+                facts[shared_state.CONFIG, name] = value
         return facts
 
     def _keys(self, path: Path, settings: ConfigEntries) -> dict[str, str]:
@@ -151,10 +153,10 @@ class Fingerprinter:
         named = [value for _, key, value in settings if key == "core.hookspath"]
         own = self._expanded(os.fsdecode(named[-1])) if named else ""
         folder = self.repository.place / own if named else self.repository.common_dir / "hooks"
-        facts: Facts = {(core.HOOKS, "core.hooksPath"): printable(own)} if named else {}
+        facts: Facts = {(shared_state.HOOKS, "core.hooksPath"): printable(own)} if named else {}
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             if not path.name.endswith(".sample"):
-                facts[core.HOOKS, printable(path.name)] = ":".join(self._known(path, _content).values())
+                facts[shared_state.HOOKS, printable(path.name)] = ":".join(self._known(path, _content).values())
         return facts
 
     def _expanded(self, path: str) -> str:
@@ -166,7 +168,7 @@ class Fingerprinter:
     def _documents(self, fresh: Collection[str] | None) -> Facts:
         facts: Facts = {}
         for job in self.store.children("jobs"):
-            facts[core.JOB, job] = "present"
+            facts[shared_state.JOB, job] = "present"
         units = self.store.children(f"{names.job_dir(self.job_id)}/units")
         patches = set(self.store.children(f"ingest-patches/{self.job_id}"))
         for unit in self._chosen(units, fresh):
@@ -182,7 +184,7 @@ class Fingerprinter:
         for journal in (names.trace_file(self.job_id), "ledger/test-runs.ndjson", *accounts):
             info = _lstat(self.store.path(journal))
             if info is not None:
-                facts[core.JOURNAL, journal] = f"{info.st_ino}:{info.st_size}"
+                facts[shared_state.JOURNAL, journal] = f"{info.st_ino}:{info.st_size}"
         return facts
 
     def _top(self) -> Facts:
@@ -193,7 +195,7 @@ class Fingerprinter:
         strange = (
             name for name in found if name != names.STORE and not (name.startswith(".") and name.endswith(".tmp"))
         )
-        return {(core.STORE, printable(name)): _signature(self.store.root / name) for name in strange}
+        return {(shared_state.STORE, printable(name)): _signature(self.store.root / name) for name in strange}
 
     def _chosen(self, units: list[str], fresh: Collection[str] | None) -> list[str]:
         """The units that are read now: all of a small job, else those asked for, and the next of the others in turn."""
@@ -216,18 +218,22 @@ class Fingerprinter:
 
     def _document(self, name: str, path: Path, read: Callable[[Path], dict[str, str]] | None = None) -> Facts:
         known = self._known(path, read or _content)
-        return {(core.DOCUMENT, name): ":".join(known.values())} if known else {}
+        return {(shared_state.DOCUMENT, name): ":".join(known.values())} if known else {}
 
     def _lease(self, path: Path) -> dict[str, str]:
         document = self.store.read(kinds.LEASE, os.path.relpath(path, self.store.root))
         return {"lease": digest_of({key: value for key, value in document.items() if key not in MOVES})}
 
     def _sibling(self, unit: str, path: Path) -> Facts:
-        facts: Facts = {(core.SIBLING, unit): "watched"}
+        facts: Facts = {(shared_state.SIBLING, unit): "watched"}
         if not path.is_dir():
-            return facts | {(core.SIBLING, f"{unit}/."): "gone"}
-        facts[core.SIBLING, f"{unit}/(HEAD)"] = self.git.at(path).run("rev-parse", "--verify", "HEAD", ok=None).text
-        return facts | {(core.SIBLING, f"{unit}/{printable(name)}"): sign for name, sign in _walk(os.fsencode(path))}
+            return facts | {(shared_state.SIBLING, f"{unit}/."): "gone"}
+        facts[shared_state.SIBLING, f"{unit}/(HEAD)"] = (
+            self.git.at(path).run("rev-parse", "--verify", "HEAD", ok=None).text
+        )
+        return facts | {
+            (shared_state.SIBLING, f"{unit}/{printable(name)}"): sign for name, sign in _walk(os.fsencode(path))
+        }
 
     def _known(self, path: Path, read: Callable[[Path], dict[str, str]]) -> dict[str, str]:
         """What `read` says of a file, asked again only where the file changed; empty where there is none."""

@@ -30,7 +30,6 @@ from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import candidate, integrate, recover, target, verification
-from ktxkit.work import integrate as control
 from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.report import naming_what_moved, no_longer_in
 from ktxkit.work.rules.job_file import JobCommand, plan_of
@@ -89,7 +88,7 @@ def prove(
     with jobs.tracer(world, job).timed("verification", "landing_verification", facts) as told:
         run = verification.verify(world, inner, check, *at)
         if without is not None and not verification.passed(run):
-            run = control.blamed(world, inner, check, without, at)
+            run = integrate.blamed(world, inner, check, without, at)
         told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
     if head:
         integrate.require_unmoved(inner, job["integrationRef"], head)

@@ -7,7 +7,6 @@ from functools import lru_cache
 
 from ktxkit.affected import select
 from ktxkit.affected.rules import decision
-from ktxkit.affected.rules import decision as changes
 from ktxkit.affected.rules.decision import ABSENT, ImpactQuestion, Touched
 from ktxkit.affected.rules.graph import Graph
 from ktxkit.affected.rules.project import TestProject
@@ -35,7 +34,7 @@ def decided(
         touched.append(Touched(path, modes))
         if select.is_read(path, "100644"):
             old = read(path, before[path]) if path in before else None
-            changed += changes.between(path, old, versions.get(path, [None])[0])
+            changed += decision.between(path, old, versions.get(path, [None])[0])
             if old is not None:
                 gone |= {path} - versions.keys()
                 versions[path] = [old, *versions.get(path, [])]

@@ -18,7 +18,6 @@ import pytest
 
 from ktxkit.gates import checking, inputs, version
 from ktxkit.gates import facts as gate_facts
-from ktxkit.gates import facts as gate_groups
 from ktxkit.gates.judging import check_tree, options_of
 from ktxkit.gates.rules.artifacts import judge
 from ktxkit.gates.rules.groups import TEXTS, Group, marks_of, said_of, summarized
@@ -36,7 +35,7 @@ PLACE = ".ktx/cache/facts.sqlite"
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache for small trees too."""
-    monkeypatch.setattr(gate_groups, "FEWEST", 1)
+    monkeypatch.setattr(gate_facts, "FEWEST", 1)
 
 
 @pytest.mark.parametrize("seed", range(60 if FULL else 8))
@@ -115,7 +114,7 @@ def test_the_same_with_and_without(wiki: Repo, monkeypatch: pytest.MonkeyPatch) 
     assert (wiki.path / PLACE).is_file() and cold["counts"]["error"] > 3
     assert verdict(wiki) == cold
     assert wiki.git("status", "--porcelain") == ""
-    monkeypatch.setattr(gate_groups, "FEWEST", 1_000_000)
+    monkeypatch.setattr(gate_facts, "FEWEST", 1_000_000)
     assert verdict(wiki) == cold
 
 
@@ -238,7 +237,7 @@ def test_a_locked_one_is_waited_for_and_left(wiki: Repo, monkeypatch: pytest.Mon
 
 
 def test_few_artifacts_make_no_store(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate_groups, "FEWEST", 200)
+    monkeypatch.setattr(gate_facts, "FEWEST", 200)
     verdict(wiki)
     assert not (wiki.path / ".ktx").exists()
 
@@ -448,14 +447,14 @@ def test_what_a_merge_left_open_is_not_listed(repo: Repo) -> None:
 
 def test_a_command_opens_its_file_once_and_closes_it(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict(wiki)
-    opened: list[gate_groups.FactCache] = []
-    plain = gate_groups.FactCache
+    opened: list[gate_facts.FactCache] = []
+    plain = gate_facts.FactCache
 
-    def opening(path: Path) -> gate_groups.FactCache:
+    def opening(path: Path) -> gate_facts.FactCache:
         opened.append(plain(path))
         return opened[-1]
 
-    monkeypatch.setattr(gate_groups, "FactCache", opening)
+    monkeypatch.setattr(gate_facts, "FactCache", opening)
     forget(wiki.path / PLACE)
     wiki.write("wiki/global/p7.md", "---\nsummary: another\n---\n")
     wiki.git("add", "-A")

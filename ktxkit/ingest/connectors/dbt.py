@@ -14,8 +14,6 @@ from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.ingest.connectors import interface
 from ktxkit.ingest.connectors.interface import Origin, Setting, Sink, Snapshot, Staged
 from ktxkit.ingest.rules import dbt, dbt_sources
-from ktxkit.ingest.rules import dbt as project
-from ktxkit.ingest.rules import dbt_sources as units
 from ktxkit.ingest.rules.metabase_cards import encoded
 from ktxkit.ingest.rules.planning import Proposal
 from ktxkit.ingest.rules.projection import Projection
@@ -136,7 +134,7 @@ class DbtReading:
 
     def __init__(self, snapshot: Snapshot, setting: Setting) -> None:
         documents = ((path, _document(snapshot, path)) for path in snapshot.paths)
-        self.project_read = project.build(documents, setting.options.get("schema", ""))
+        self.project_read = dbt.build(documents, setting.options.get("schema", ""))
         self.names, self.own = dbt_sources.named(self.project_read, setting.taken, setting.readers)
         self.connection = setting.connection
         self._projection = dbt_sources.project_sources(self.project_read, self.connection, self.names, self.own)
@@ -152,7 +150,7 @@ class DbtReading:
         return self._projection
 
     def plan(self) -> Sequence[Proposal]:
-        return units.plan(self.project_read, self.names, self.connection)
+        return dbt_sources.plan(self.project_read, self.names, self.connection)
 
 
 def _document(snapshot: Snapshot, path: str) -> Any:

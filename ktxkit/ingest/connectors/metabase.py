@@ -19,7 +19,6 @@ from ktxkit.ingest.connectors import interface
 from ktxkit.ingest.connectors.http import Client, Forbidden, Gone, Unavailable
 from ktxkit.ingest.connectors.interface import Origin, Setting, Sink, Snapshot, Staged
 from ktxkit.ingest.rules import metabase_cards, metabase_sources, metabase_units
-from ktxkit.ingest.rules import metabase_units as bundles
 from ktxkit.ingest.rules.planning import Proposal
 from ktxkit.ingest.rules.projection import Projection
 
@@ -46,8 +45,8 @@ class Fetch:
     def put(self, raw_path: str, value: Any, where: str) -> None:
         """Hand a document over. Raises Unavailable where the answer at `where` is none of its kind."""
         try:
-            data = metabase_cards.encoded(bundles.kept(raw_path, value))
-        except bundles.NO_DOCUMENT as error:
+            data = metabase_cards.encoded(metabase_units.kept(raw_path, value))
+        except metabase_units.NO_DOCUMENT as error:
             raise Unavailable(f"{NO_SHAPE}: {error}", where=where, hint=NO_SERVER) from error
         self.sink.put(raw_path, data)
 
@@ -224,9 +223,9 @@ class Metabase:
     def detect(self, place: Path) -> str:
         if not place.is_dir():
             return ""
-        cards = next((one.name for one in interface.walk(place) if bundles.CARD.match(one.name)), "")
-        if (place / bundles.CONFIG).is_file() and not cards:
-            return f"it has {bundles.CONFIG}"
+        cards = next((one.name for one in interface.walk(place) if metabase_units.CARD.match(one.name)), "")
+        if (place / metabase_units.CONFIG).is_file() and not cards:
+            return f"it has {metabase_units.CONFIG}"
         return f"it has {cards}" if cards else ""
 
     def stage(self, origin: Origin, sink: Sink) -> Staged:
@@ -256,15 +255,21 @@ def stage_directory(place: Path, sink: Sink) -> Staged:
     staged = Staged()
     for one in interface.walk(place):
         name, path, kind = one
-        expected = interface.FILE if bundles.wanted(name) else interface.DIRECTORY if bundles.holds(name) else kind
+        expected = (
+            interface.FILE
+            if metabase_units.wanted(name)
+            else interface.DIRECTORY
+            if metabase_units.holds(name)
+            else kind
+        )
         if kind != expected:
             raise interface.no_file(one, f"a {expected} of Metabase's")
-        if not bundles.wanted(name):
+        if not metabase_units.wanted(name):
             if kind != interface.DIRECTORY:
                 staged.not_read.append(name.encode("utf-8", "backslashreplace").decode("utf-8"))
             continue
         value = kept(name, interface.content(path), str(path))
-        if isinstance(value, dict) and value.get("archived") is True and bundles.CARD.match(name):
+        if isinstance(value, dict) and value.get("archived") is True and metabase_units.CARD.match(name):
             continue
         sink.put(name, metabase_cards.encoded(value))
     if len(staged.not_read) > NOT_READ_KEPT:
@@ -275,10 +280,10 @@ def stage_directory(place: Path, sink: Sink) -> Staged:
 def kept(name: str, data: bytes, where: str) -> Any:
     """The content of one document. Raises CannotRun naming the file where it is none."""
     try:
-        return bundles.kept(name, contracts.parse(data, where))
+        return metabase_units.kept(name, contracts.parse(data, where))
     except BrokenContract as error:
         raise CannotRun(error.message, where=error.where, hint="the source gave a damaged document") from error
-    except bundles.NO_DOCUMENT as error:
+    except metabase_units.NO_DOCUMENT as error:
         raise CannotRun(
             f"it has not the shape of a Metabase document: {error}",
             where=where,
@@ -291,7 +296,7 @@ class MetabaseReading:
 
     def __init__(self, snapshot: Snapshot, setting: Setting) -> None:
         self.setting = setting
-        self.bundle = bundles.build(_documents(snapshot))
+        self.bundle = metabase_units.build(_documents(snapshot))
         self.names = metabase_sources.named(self.bundle, setting.taken, setting.readers)
         self._projection = metabase_sources.project(self.bundle, self.names, setting.connection)
 
@@ -301,15 +306,15 @@ class MetabaseReading:
 
     def in_scope(self, raw_path: str, before: Callable[[], bytes | None]) -> bool:
         database = self.setting.options.get("database", "")
-        if database and bundles.DATABASE.match(raw_path):
+        if database and metabase_units.DATABASE.match(raw_path):
             return raw_path.split("/")[1].removesuffix(".json") == database
-        if not bundles.CARD.match(raw_path) or not (database or bundles.selects(self.bundle.config)):
+        if not metabase_units.CARD.match(raw_path) or not (database or metabase_units.selects(self.bundle.config)):
             return True
         data = before()
         value = json.loads(data) if data is not None else None
         if database and (value is None or str(value.get("database_id")) != database):
             return False
-        return bundles.in_scope(self.bundle, value, raw_path)
+        return metabase_units.in_scope(self.bundle, value, raw_path)
 
     def project(self) -> Projection:
         return self._projection

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ktxkit.ingest.rules import mbql, metabase_cards
-from ktxkit.ingest.rules import metabase_cards as content
 from ktxkit.ingest.rules.mbql import Unreadable
 from ktxkit.ingest.rules.metabase_cards import Card, Collection, Table, number, text
 from ktxkit.ingest.rules.planning import PEERS_KEPT, Proposal
@@ -32,7 +31,11 @@ DATABASE = re.compile(r"databases?/[0-9]+(/metadata)?\.json\Z")
 DASHBOARD = re.compile(r"dashboards?/[0-9]+\.json\Z")
 HOLDER = re.compile(r"(cards?|collections?|dashboards?|databases?(/[0-9]+)?)\Z")
 NO_DOCUMENT = (ValueError, TypeError, KeyError, AttributeError)  # what `kept` raises for a document of another shape
-LISTED = {"collection.json": content.collection, "database.json": content.database, "table.json": content.table}
+LISTED = {
+    "collection.json": metabase_cards.collection,
+    "database.json": metabase_cards.database,
+    "table.json": metabase_cards.table,
+}
 _CONFIG_KEYS = ("metabaseConnectionId", "metabaseDatabaseId", "syncMode", "selections", "defaultTagNames", "mapping")
 
 
@@ -64,10 +67,10 @@ def kept(path: str, value: Any) -> Any:
 
 
 _KEEPERS: tuple[tuple[re.Pattern[str], Callable[[Mapping[str, Any]], dict[str, Any]]], ...] = (
-    (CARD, content.card),
-    (COLLECTION, content.collection),
-    (DATABASE, content.database),
-    (DASHBOARD, content.dashboard),
+    (CARD, metabase_cards.card),
+    (COLLECTION, metabase_cards.collection),
+    (DATABASE, metabase_cards.database),
+    (DASHBOARD, metabase_cards.dashboard),
 )
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ktxkit.base.rules.digests import digest
-from ktxkit.observer.rules import records as r
+from ktxkit.observer.rules import records
 from ktxkit.observer.rules.clocks import ClockReading, Observation, Settings, Timeline, Window, observe, was_watched
 from ktxkit.observer.rules.status import LeaseValidity
 
@@ -47,14 +47,14 @@ def rule(state: ObserverProjection, seen: Sighting, standing: LeaseValidity) -> 
     if seen.manifest == state.manifest:
         return ClockRuling("", "unchanged", state.window)
     if standing in (LeaseValidity.SUPERSEDED, LeaseValidity.STALE_OBSERVER):
-        return ClockRuling(r.STALE, standing.value, state.window)
+        return ClockRuling(records.STALE, standing.value, state.window)
     if state.authority != "current":
-        kind = r.LATE_AFTER_REAP if state.authority == "reaped" else r.LATE_MUTATION
-        return ClockRuling(r.LATE, state.revoked_because, state.window, kind)
+        kind = records.LATE_AFTER_REAP if state.authority == "reaped" else records.LATE_MUTATION
+        return ClockRuling(records.LATE, state.revoked_because, state.window, kind)
     if standing is LeaseValidity.REVOKED:
-        return ClockRuling(r.LATE, standing.value, state.window, r.LATE_MUTATION)
+        return ClockRuling(records.LATE, standing.value, state.window, records.LATE_MUTATION)
     if state.holds or not seen.trusted:
-        return ClockRuling(r.ACTIVITY, "held", state.window)
+        return ClockRuling(records.ACTIVITY, "held", state.window)
     observation = Observation(
         at=seen.line_at,
         proof_seq=seen.proof_seq,
@@ -62,7 +62,7 @@ def rule(state: ObserverProjection, seen: Sighting, standing: LeaseValidity) -> 
         seen_before=seen.manifest in state.seen,
     )
     window, reason = observe(state.window, observation, state.settings)
-    return ClockRuling(r.ACTIVITY, reason, window)
+    return ClockRuling(records.ACTIVITY, reason, window)
 
 
 class Tracked:
@@ -156,7 +156,7 @@ class ObserverProjection:
 
     @property
     def late_after_reap(self) -> bool:
-        return any(record["lateKind"] == r.LATE_AFTER_REAP for record in self.late)
+        return any(record["lateKind"] == records.LATE_AFTER_REAP for record in self.late)
 
     def apply(self, record: ActivityRecord) -> None:
         """Take one record. Records come in order; each has been checked."""

@@ -31,7 +31,7 @@ from ktxkit.store.jobs import Unit
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work.fingerprint import Fingerprinter
-from ktxkit.work.rules import shared_state as core
+from ktxkit.work.rules import shared_state
 from ktxkit.work.rules.shared_state import SharedChange, differences
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Guard:
             return []
         with open_neutral(self.world) as neutral:
             before, after = _values(neutral, old), _values(neutral, new)
-            keys = [UNREADABLE] if after is None else core.to_put_back(before or {}, after)
+            keys = [UNREADABLE] if after is None else shared_state.to_put_back(before or {}, after)
             if not keys:
                 self._seen[name] = new
                 return []
@@ -185,7 +185,9 @@ class Guard:
         self._keep(name, new)
         self._seen[name] = wanted
         known, there = before or {}, after or {}
-        return [_change("config", f"{name}: {key}", core.change_word(key in known, key in there)) for key in keys]
+        return [
+            _change("config", f"{name}: {key}", shared_state.change_word(key in known, key in there)) for key in keys
+        ]
 
     def _file(self, name: str) -> list[UnitResultTouched]:
         path, old, new = self._top / name, self._seen.get(name), see(self._top / name)
@@ -198,7 +200,7 @@ class Guard:
             files.write_atomic(path, old.data, mode=old.mode)
             path.chmod(old.mode)
         kind, _, plain = name.partition("/") if name.startswith(HOOKS) else ("config", "", name)
-        return [_change(kind, plain, core.change_word(old is not None, new is not None))]
+        return [_change(kind, plain, shared_state.change_word(old is not None, new is not None))]
 
     def _keep(self, name: str, seen: FileState | None) -> None:
         """What is taken away may be a person's: it is kept."""

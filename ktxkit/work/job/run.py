@@ -33,7 +33,6 @@ from ktxkit.store.world import World
 from ktxkit.work import recover, report
 from ktxkit.work.fingerprint import Fingerprinter
 from ktxkit.work.job import containment, prepare
-from ktxkit.work.job import containment as strays
 from ktxkit.work.job.guard import Guard, Watch
 from ktxkit.work.job.loop import JobLoop, Reuse
 from ktxkit.work.job.state import Hooks, JobRun, Notify, silent
@@ -354,7 +353,7 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     prepare.fix_base(run)
     run.phase = "units"
     outcomes |= JobLoop(run, Reuse(run, resumed))()
-    strays.note(run)
+    containment.note(run)
     _refuse_stopped(run)
     run.hooks.units_done(run, outcomes)
     run.phase = "gates"

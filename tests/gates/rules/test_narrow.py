@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ktxkit.gates import judging
-from ktxkit.gates import judging as gates
 from ktxkit.gates.judging import JudgeRequest, TreeFacts, options_of
 from ktxkit.gates.rules import scope
 from ktxkit.gates.rules.groups import names_in
@@ -55,7 +54,7 @@ def read(files: dict[str, str], size: int) -> TreeFacts:
 
 def told(asked: JudgeRequest, how: dict[str, Any]) -> Any:
     assert asked.before is not None
-    return judging.findings(asked, gates.changed(asked.before, asked.after), options_of(how))
+    return judging.findings(asked, judging.changed(asked.before, asked.after), options_of(how))
 
 
 @pytest.mark.parametrize("seed", range(400 if FULL else 40))

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from ktxkit.ingest.rules import mbql, metabase_cards, metabase_sources, metabase_units
-from ktxkit.ingest.rules import metabase_cards as content
-from ktxkit.ingest.rules import metabase_units as bundles
 from ktxkit.ingest.rules.mbql import Unreadable, read
 from ktxkit.ingest.rules.metabase_units import Bundle
 from ktxkit.ingest.rules.planning import check_proposals
@@ -66,8 +64,8 @@ def card(number: int, query: dict[str, Any], kind: str = "question", **more: Any
 
 def bundle_of(*documents: tuple[str, Any]) -> Bundle:
     whole = [("database/2/metadata.json", DATABASE), *documents]
-    kept = [(path, json.loads(content.encoded(bundles.kept(path, value)))) for path, value in whole]
-    return bundles.build(kept)
+    kept = [(path, json.loads(metabase_cards.encoded(metabase_units.kept(path, value)))) for path, value in whole]
+    return metabase_units.build(kept)
 
 
 AMOUNT4, AMOUNT5 = ["field", 2, None], ["field", u("f"), 2]
@@ -221,20 +219,22 @@ def test_content_keeps_no_secret_no_person_and_nothing_that_changes_by_looking()
         "updated_at": "now",
     }
     other = json.loads(json.dumps(answer).replace("7f3c", "1111").replace("9a1b", "2222")) | {"view_count": 8}
-    assert content.encoded(bundles.kept("card/9.json", answer)) == content.encoded(bundles.kept("card/9.json", other))
-    kept = content.encoded(bundles.kept("card/9.json", answer)) + content.encoded(
-        bundles.kept("database/2.json", DATABASE)
+    assert metabase_cards.encoded(metabase_units.kept("card/9.json", answer)) == metabase_cards.encoded(
+        metabase_units.kept("card/9.json", other)
+    )
+    kept = metabase_cards.encoded(metabase_units.kept("card/9.json", answer)) + metabase_cards.encoded(
+        metabase_units.kept("database/2.json", DATABASE)
     )
     assert b"example.invalid" not in kept and b"never kept" not in kept and b"view_count" not in kept
     assert b"u1" in kept and b"u2" in kept
-    lone = content.encoded({"name": "a\ud800b"})
+    lone = metabase_cards.encoded({"name": "a\ud800b"})
     assert lone.decode("utf-8") == '{\n "name": "a\ufffdb"\n}\n'
 
 
 def test_what_a_snapshot_takes() -> None:
     taken = ["cards/1.json", "card/27.json", "collections/5.json", "databases/42.json", "database/2/metadata.json"]
     taken += ["sync-config.json", "collection.json", "dashboard/2.json", "table.json", "database.json"]
-    assert all(bundles.wanted(path) for path in taken)
+    assert all(metabase_units.wanted(path) for path in taken)
     left = [
         "user/1.json",
         "collection/root/items.json",
@@ -243,7 +243,7 @@ def test_what_a_snapshot_takes() -> None:
         "readme.md",
         "cards/1.json/x",
     ]
-    assert not any(bundles.wanted(path) for path in left)
+    assert not any(metabase_units.wanted(path) for path in left)
 
 
 def metric(number: int, name: str, clause: Any) -> tuple[str, Any]:
@@ -357,20 +357,24 @@ def test_scope() -> None:
     def staged(collection: int) -> dict[str, Any]:
         return {"metabaseId": 9, "name": "x", "collectionId": collection, "resolvedSql": "select 1"}
 
-    assert bundles.in_scope(made, staged(5), "cards/9.json") and bundles.in_scope(made, staged(6), "cards/9.json")
-    assert not bundles.in_scope(made, staged(7), "cards/9.json")
-    assert not bundles.in_scope(made, None, "cards/9.json")
-    assert bundles.in_scope(made, None, "collections/5.json")
-    assert bundles.in_scope(bundle_of(), None, "cards/9.json")
+    assert metabase_units.in_scope(made, staged(5), "cards/9.json") and metabase_units.in_scope(
+        made, staged(6), "cards/9.json"
+    )
+    assert not metabase_units.in_scope(made, staged(7), "cards/9.json")
+    assert not metabase_units.in_scope(made, None, "cards/9.json")
+    assert metabase_units.in_scope(made, None, "collections/5.json")
+    assert metabase_units.in_scope(bundle_of(), None, "cards/9.json")
 
 
 def real(place: Path) -> Bundle:
     found = []
     for path in sorted(place.rglob("*.json")):
         name = path.relative_to(place).as_posix()
-        if bundles.wanted(name):
-            found.append((name, json.loads(content.encoded(bundles.kept(name, json.loads(path.read_bytes()))))))
-    return bundles.build(found)
+        if metabase_units.wanted(name):
+            found.append(
+                (name, json.loads(metabase_cards.encoded(metabase_units.kept(name, json.loads(path.read_bytes())))))
+            )
+    return metabase_units.build(found)
 
 
 @pytest.mark.needs_data
@@ -387,7 +391,7 @@ def test_real_answers_in_both_versions_are_the_same_queries() -> None:
         assert mbql.tables(found.query) == mbql.tables(other)
         theirs = Renderer(new.tables, new.cards, "postgres").card(new.cards[number])
         assert Renderer(new.tables, old.cards, "postgres").card(found) == theirs
-    text = json.dumps([content.card(json.loads((place / "mbql5/card/27.json").read_bytes()))])
+    text = json.dumps([metabase_cards.card(json.loads((place / "mbql5/card/27.json").read_bytes()))])
     assert "example.com" not in text and "lib/uuid" in text
 
 
