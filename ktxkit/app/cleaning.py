@@ -27,12 +27,12 @@ from ktxkit.base.rules.text import path_b64, path_text
 from ktxkit.git import neutral
 from ktxkit.git.checkout import locked
 from ktxkit.git.neutral import sweep
+from ktxkit.git.repository import Registered
 from ktxkit.ingest.rules import places
 from ktxkit.store import jobs, leases
 from ktxkit.store.leases import LeaseLocation, all_locations, foreign, holder_is_dead, path_of, presence, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import LeaseFacts, why_dead
-from ktxkit.store.worktrees import Registered
 from ktxkit.store.world import World
 from ktxkit.work import closing, report
 from ktxkit.work.closing import closed, remove
@@ -249,8 +249,11 @@ def clean(world: World, *, do: bool, records: bool) -> Cleaning:
     if records:
         items += _cache(world, do=do)
     items += _old_results(world, do=do)
-    for job, why in _finished(world, damaged):
-        items += _job(world, job, why, do=do, records=records or "failure" in job)
+    for job, why, gone in _finished(world, damaged):
+        if gone:
+            items.append(_kept_refs(world, job, why))
+        else:
+            items += _job(world, job, why, do=do, records=records or "failure" in job)
     made: Cleaning = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "cleaning",
@@ -302,9 +305,9 @@ def _old_results(world: World, *, do: bool) -> Iterator[CleaningItem]:
         yield _item("cache", "ingest-cache", why, count=len(entries), bytes=size)
 
 
-def _finished(world: World, damaged: list[DamagedDocument]) -> Iterator[tuple[Job, str]]:
-    """Jobs that have ended, every unit of which is in, or that ended before they had any; and which of the two. A
-    damaged one is none of them, and is named."""
+def _finished(world: World, damaged: list[DamagedDocument]) -> Iterator[tuple[Job, str, bool]]:
+    """Jobs that have ended, every unit of which is in, or that ended before they had any; which of the two, and whether
+    what landed is on its branch no longer. A damaged one is none of them, and is named."""
     for job in jobs.readable(world, damaged):
         if job["state"] == "open":
             continue
@@ -314,11 +317,11 @@ def _finished(world: World, damaged: list[DamagedDocument]) -> Iterator[tuple[Jo
             continue
         gone = report.no_longer_in(world, job)
         if gone:
-            yield job, gone
+            yield job, gone, True
         elif made.get("outcome") == "done":
-            yield job, "every unit of the job is in"
+            yield job, "every unit of the job is in", False
         elif job["state"] != "landed" and "failure" in job and not made["workUnits"]:
-            yield job, f"it ended in {job['failure']['phase']}: no unit of it ran"
+            yield job, f"it ended in {job['failure']['phase']}: no unit of it ran", False
 
 
 def _beside(world: World, job: Job) -> list[str]:
@@ -336,14 +339,22 @@ def _beside(world: World, job: Job) -> list[str]:
     return found
 
 
+def _refs(world: World, job: Job) -> list[list[str]]:
+    """Name and object id of each ref of a job."""
+    git = world.git.at(world.repository.place)
+    listed = git.text("for-each-ref", "--format=%(refname) %(objectname)", *names.job_refs(str(job["jobId"])))
+    return [line.split(" ") for line in listed.splitlines()]
+
+
+def _kept_refs(world: World, job: Job, why: str) -> CleaningItem:
+    """What landed is on its branch no longer: every ref stays."""
+    count = len(_refs(world, job))
+    return _item("refs", str(job["jobId"]), why, count=count, kept=f"job-land --job {job['jobId']} lands it again")
+
+
 def _job(world: World, job: Job, why: str, *, do: bool, records: bool) -> Iterator[CleaningItem]:
     job_id = str(job["jobId"])
-    git = world.git.at(world.repository.place)
-    listed = git.text("for-each-ref", "--format=%(refname) %(objectname)", *names.job_refs(job_id))
-    refs = [line.split(" ") for line in listed.splitlines()]
-    if why == report.no_longer_in(world, job):
-        yield _item("refs", job_id, why, count=len(refs), kept=f"job-land --job {job_id} lands it again")
-        return
+    refs = _refs(world, job)
     beside = _beside(world, job) if refs else []
     if beside:
         left = f"collected work that has not landed: {', '.join(beside)}"
@@ -354,6 +365,7 @@ def _job(world: World, job: Job, why: str, *, do: bool, records: bool) -> Iterat
         if do:
             lines = "".join(f"delete {ref} {oid}\n" for ref, oid in refs)
             given = lines.encode("utf-8", "surrogateescape")
+            git = world.git.at(world.repository.place)
             leases.worktrees(world).on_own("update-ref", "--no-deref", "--stdin", git=git, stdin=given)
         yield _item("refs", job_id, why, count=len(refs))
     if records:

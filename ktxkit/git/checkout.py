@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ktxkit.base import files, process
 from ktxkit.git import child
 from ktxkit.git.git import Git, GitResult
+from ktxkit.git.repository import parse_worktrees, registrations
 from ktxkit.git.rules.checkout import Obstacle, obstacles, parents
 from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import ABSENT, Entry, index_info, parse_staged
@@ -39,30 +40,18 @@ CHECKED_OUT = "checked out"
 def homes(git: Git, common_dir: Path, ref: str) -> list[BranchHome]:
     """Where a branch lives, with git's whole notion of it (branch.c, prepare_checked_out_branches): checked out, being
     rebased or bisected, or named by `rebase --update-refs`, in any worktree that is registered, missing ones too."""
-    found = []
-    for block in git.run("worktree", "list", "--porcelain", "-z").out.split(b"\0\0"):
-        facts = dict(line.partition(b" ")[::2] for line in block.strip(b"\0").split(b"\0") if line)
-        if b"worktree" not in facts:
-            continue
-        path, locked = Path(os.fsdecode(facts[b"worktree"])), b"locked" in facts
-        if facts.get(b"branch") == os.fsencode(ref) and b"bare" not in facts:
-            found.append(BranchHome(path, CHECKED_OUT, path.is_dir(), locked))
-    for admin in (common_dir, *_registrations(common_dir)):
+    known = parse_worktrees(git.run("worktree", "list", "--porcelain", "-z").out)
+    found = [
+        BranchHome(entry.path, CHECKED_OUT, entry.path.is_dir(), entry.locked)
+        for entry in known
+        if entry.branch == ref and not entry.bare
+    ]
+    for admin in (common_dir, *registrations(common_dir)):
         how = _under_way(admin, os.fsencode(ref))
         if how:
-            path = _stands_at(admin) if admin != common_dir else _main(git)
+            path = _stands_at(admin) if admin != common_dir else known[0].path  # the main one is the first
             found.append(BranchHome(path, how, path.is_dir(), (admin / "locked").exists()))
     return found
-
-
-def _main(git: Git) -> Path:
-    listed = git.run("worktree", "list", "--porcelain", "-z").out
-    return Path(os.fsdecode(listed.partition(b"\0")[0].removeprefix(b"worktree ")))
-
-
-def _registrations(common_dir: Path) -> list[Path]:
-    folder = common_dir / "worktrees"
-    return [folder / name for name in sorted(os.listdir(folder))] if folder.is_dir() else []  # noqa: PTH208
 
 
 def _stands_at(admin: Path) -> Path:
@@ -85,7 +74,7 @@ def _under_way(admin: Path, ref: bytes) -> str:
 def locked(common_dir: Path, path: Path) -> bool:
     """Whether git is told to leave the worktree at `path` alone (`git worktree lock`), there or not."""
     wanted = os.path.realpath(path)
-    found = (admin for admin in _registrations(common_dir) if (admin / "locked").exists())
+    found = (admin for admin in registrations(common_dir) if (admin / "locked").exists())
     return any(os.path.realpath(_stands_at(admin)) == wanted for admin in found)
 
 

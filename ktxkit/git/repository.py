@@ -164,3 +164,38 @@ def _why(said: bytes) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith((b"fatal:", b"error:"))]
     return printable((fatal or lines[-1:] or [b"git fetch failed"])[0].removeprefix(b"fatal: "))
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What git knows of a worktree."""
+
+    path: Path
+    head: str = ""
+    branch: str = ""  # full ref; empty where HEAD is detached
+    bare: bool = False
+    locked: bool = False
+
+
+def parse_worktrees(out: bytes) -> list[Registered]:
+    """`git worktree list --porcelain -z`: attributes end with NUL, a worktree ends with an empty one."""
+    found = []
+    for block in out.split(b"\0\0"):
+        facts = dict(line.partition(b" ")[::2] for line in block.strip(b"\0").split(b"\0"))
+        if b"worktree" in facts:
+            found.append(
+                Registered(
+                    path=Path(os.fsdecode(facts[b"worktree"])),
+                    head=facts.get(b"HEAD", b"").decode("ascii"),
+                    branch=os.fsdecode(facts.get(b"branch", b"")),
+                    bare=b"bare" in facts,
+                    locked=b"locked" in facts,
+                )
+            )
+    return found
+
+
+def registrations(common_dir: Path) -> list[Path]:
+    """The administrative directory of each linked worktree, by its name. Source: gitrepository-layout(5)."""
+    folder = common_dir / "worktrees"
+    return [folder / name for name in sorted(os.listdir(folder))] if folder.is_dir() else []  # noqa: PTH208

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from ktxkit.base import files, process
+from ktxkit.git.repository import registrations
 
 MARGIN = 0.2  # seconds: a process start is known to a clock tick only
 TICK = 0.01  # seconds: how coarse the times of files are
@@ -77,8 +78,9 @@ def _roots(common_dir: Path) -> list[bytes]:
     roots = [os.fsencode(common_dir)]
     if common_dir.name == ".git":
         roots.append(os.fsencode(common_dir.parent))
-    for named in sorted((common_dir / "worktrees").glob("*/gitdir")):
-        roots.append(named.read_bytes().strip().removesuffix(b"/.git"))
+    for named in (admin / "gitdir" for admin in registrations(common_dir)):
+        if named.exists():
+            roots.append(named.read_bytes().strip().removesuffix(b"/.git"))
     return [root for root in roots if root]
 
 
@@ -151,21 +153,18 @@ def named_lock(told: bytes) -> str:
 
 def clear_registrations(common_dir: Path, age: float = YOUNG) -> list[str]:
     """Remove half-made registrations of worktrees; returns their names. No `worktree add` of ours may run meanwhile."""
-    folder = common_dir / "worktrees"
     cleared = []
-    for name in sorted(os.listdir(folder)) if folder.is_dir() else []:  # noqa: PTH208
-        admin = folder / name
+    for admin in registrations(common_dir):
         if _is_whole(admin) or not is_stale(admin, common_dir, b"worktree", b"add", age=age):
             continue
         shutil.rmtree(admin)
-        cleared.append(name)
+        cleared.append(admin.name)
     return cleared
 
 
 def half_registered(common_dir: Path) -> bool:
     """Whether any registration is not whole: one is being made, or was cut short."""
-    folder = common_dir / "worktrees"
-    return folder.is_dir() and not all(_is_whole(admin) for admin in folder.iterdir())
+    return not all(map(_is_whole, registrations(common_dir)))
 
 
 def _is_whole(admin: Path) -> bool:

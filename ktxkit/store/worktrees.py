@@ -25,6 +25,7 @@ from ktxkit.base.rules.text import printable
 from ktxkit.git import stale
 from ktxkit.git.checkout import locked
 from ktxkit.git.git import Argument, Git, GitFailed, GitResult
+from ktxkit.git.repository import Registered, parse_worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.store import Store
 
@@ -41,17 +42,6 @@ PLAIN = {
     "core.attributesFile": os.devnull,
     "core.symlinks": "true",
 }
-
-
-@dataclass(frozen=True)
-class Registered:
-    """What git knows of a worktree."""
-
-    path: Path
-    head: str = ""
-    branch: str = ""  # full ref; empty where HEAD is detached
-    bare: bool = False
-    locked: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,7 +119,7 @@ class Worktrees:
 
     def listed(self) -> list[Registered]:
         """Every worktree that git knows, the main one first."""
-        return _parse(self._run("worktree", "list", "--porcelain", "-z").out)
+        return parse_worktrees(self._run("worktree", "list", "--porcelain", "-z").out)
 
     def registered(self, path: Path) -> Registered | None:
         """What git knows of the worktree at `path`, or None. Paths are compared as they resolve."""
@@ -284,21 +274,3 @@ def elsewhere(branch: str, told: bytes) -> Refused:
     place = printable(told.partition(b" at '")[2].rpartition(b"'")[0])
     message = f"branch {branch} is checked out already"
     return Refused(message, where=place, hint="work there, or open it with --detach at the same commit")
-
-
-def _parse(out: bytes) -> list[Registered]:
-    """`git worktree list --porcelain -z`: attributes end with NUL, a worktree ends with an empty one."""
-    found = []
-    for block in out.split(b"\0\0"):
-        facts = dict(line.partition(b" ")[::2] for line in block.strip(b"\0").split(b"\0"))
-        if b"worktree" in facts:
-            found.append(
-                Registered(
-                    path=Path(os.fsdecode(facts[b"worktree"])),
-                    head=facts.get(b"HEAD", b"").decode("ascii"),
-                    branch=os.fsdecode(facts.get(b"branch", b"")),
-                    bare=b"bare" in facts,
-                    locked=b"locked" in facts,
-                )
-            )
-    return found

@@ -24,6 +24,7 @@ from ktxkit.base.identity import git_dir_of, identify, processes_inside
 from ktxkit.base.removal import delete
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_fields
+from ktxkit.git.repository import Registered
 from ktxkit.store import jobs
 from ktxkit.store.jobs import Unit
 from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of, placed, presence, unit_options, worktrees
@@ -39,7 +40,6 @@ from ktxkit.store.rules.worktrees import (
     way_out,
     why_dead,
 )
-from ktxkit.store.worktrees import Registered
 from ktxkit.store.world import World
 from ktxkit.work.attic import NAMED, to_attic, work_in
 from ktxkit.work.opening import Wanted, make, recover_opening

@@ -85,7 +85,7 @@ def preview(world: World, job: Job, gate_options: Mapping[str, Any] | None = Non
     git = world.git.at(world.repository.place)
     head = git.resolve(job["integrationRef"]) or str(job.get("base", job["targetAtStart"]))
     with open_neutral(world) as neutral:
-        look = Look(world, job, neutral, neutral.objects, _tree(neutral, head), gate_options or {})
+        look = Look(world, job, neutral, neutral.objects, neutral.need_tree(head), gate_options or {})
         units = [look.alone(live) for live in look.live()]
         clashes, met = look.clashes(units)
     bad = clashes or any(unit.judged is None or unit.judged.outcome not in ("candidate", "noop") for unit in units)
@@ -101,10 +101,6 @@ def preview(world: World, job: Job, gate_options: Mapping[str, Any] | None = Non
         "pairsMet": met,
         "durationMs": round((world.clock.monotonic() - began) * 1000, 3),
     }
-
-
-def _tree(neutral: Neutral, revision: str) -> str:
-    return neutral.need_tree(revision)
 
 
 @dataclass(frozen=True)
@@ -154,7 +150,7 @@ class Look:
                 tree = selection.tree_of_worktree(git, scratch / "index", take, git.text("rev-parse", "HEAD"))
         except KtxError as error:
             return Live(unit, "live", problem=error.message)
-        base = _tree(self.neutral, lease["base"])
+        base = self.neutral.need_tree(lease["base"])
         entries = tuple(merging.changes(self.neutral, base, tree))
         return Live(unit, "live", Offer(base, base, tree, entries, request.policy))
 
@@ -173,7 +169,7 @@ class Look:
         judged = candidate.merged(self.neutral, self.objects, offer, onto)
         if judged.outcome != "candidate" or not gates:
             return judged
-        base = _tree(self.neutral, str(self.job.get("base", self.job["targetAtStart"])))
+        base = self.neutral.need_tree(str(self.job.get("base", self.job["targetAtStart"])))
         return candidate.gated(self.world, judged, base, self.gate_options)
 
     def clashes(self, units: Sequence[Live]) -> tuple[list[PreviewClash], int]:
