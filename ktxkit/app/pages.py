@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ktxkit import __version__
 from ktxkit.app.rules.report_text import head, page, tail
@@ -47,7 +47,8 @@ OUTPUT_LIMIT = 20_000  # characters of one stream
 SIDE_LIMIT = 20_000  # characters of one side of a conflict
 CONFLICTS_SHOWN = 200  # conflicting paths of one page whose sides are shown; the rest is named
 BINARY = "(binary)"
-SIDES = {"base": "base", "ours": "integratedOn", "theirs": "patchCommit"}  # and the commit that holds each
+Held = Literal["base", "integratedOn", "patchCommit"]
+SIDES: dict[str, Held] = {"base": "base", "ours": "integratedOn", "theirs": "patchCommit"}  # and the commit of each
 
 
 def render_report(world: World, report: Report) -> bytes:
@@ -122,7 +123,7 @@ def _text(name: str, path: str | None, limit: int, cut: Callable[[str, int], tup
     return {name: text, **({f"{name}Cut": True} if short or not whole else {})} if text.strip() else {}
 
 
-def _sides(world: World, unit: Mapping[str, Any], conflict: Mapping[str, Any]) -> dict[str, str]:
+def _sides(world: World, unit: ReportWorkUnit, conflict: Mapping[str, Any]) -> dict[str, str]:
     """What base, integration branch and unit hold at a conflicting path, where git still has them."""
     sides = {}
     path = path_bytes(conflict)

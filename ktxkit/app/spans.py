@@ -28,7 +28,7 @@ from ktxkit.store.world import World
 from ktxkit.work.rules.report import milliseconds, stem
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Report, TraceEvent
+    from ktxkit.base.documents import Report, ReportWorkUnit, TraceEvent
 
 
 Facts = Mapping[str, Any]
@@ -98,7 +98,7 @@ class _Maker:
         return self(ident, name, times, bad, {"ktx.phase": phase, "ktx.unit.key": key}, parent)
 
 
-def of_events(events: Sequence[Facts], created: str) -> Iterator[dict[str, Any]]:
+def of_events(events: Sequence[TraceEvent], created: str) -> Iterator[dict[str, Any]]:
     """Events of one job's trace as they are appended: below the job or their unit, whose own spans come later."""
     make = _Maker(str(events[0]["jobId"]), created)
     for event in events:
@@ -111,7 +111,7 @@ def of_events(events: Sequence[Facts], created: str) -> Iterator[dict[str, Any]]
         yield make.step(name, event["phase"], key, (end - event.get("durationMs", 0), end), bad, parent)
 
 
-def spans(report: Facts) -> Iterator[dict[str, Any]]:
+def spans(report: Report) -> Iterator[dict[str, Any]]:
     """Every span: the job first, then each unit, then the steps of both."""
     make, origin = _Maker(str(report["jobId"]), report["createdAt"]), milliseconds(report["timeline"]["origin"])
     at = [(s, (origin + s["startMs"], origin + s["startMs"] + s["durationMs"])) for s in report["timeline"]["spans"]]
@@ -140,14 +140,14 @@ def _unit_id(make: _Maker, key: str) -> str:
     return _span_id(make.job, "unit", key)
 
 
-def _ran(unit: Facts) -> list[tuple[float, float]]:
+def _ran(unit: ReportWorkUnit) -> list[tuple[float, float]]:
     """When the unit's own command ran."""
     if "startedAt" not in unit or "endedAt" not in unit:
         return []
     return [(milliseconds(unit["startedAt"]), milliseconds(unit["endedAt"]))]
 
 
-def _job_facts(report: Facts) -> Facts:
+def _job_facts(report: Report) -> Facts:
     isolated = report["isolatedDiff"]
     return {
         "ktx.outcome": report.get("outcome", report["status"]),
@@ -161,7 +161,7 @@ def _job_facts(report: Facts) -> Facts:
     }
 
 
-def _unit_facts(unit: Facts) -> Facts:
+def _unit_facts(unit: ReportWorkUnit) -> Facts:
     return {
         "ktx.unit.key": unit["key"],
         "ktx.unit.position": unit["position"],

@@ -14,10 +14,13 @@ import html
 import json
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.work.rules.report import COUNTED, WAITING
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Report, ReportIsolatedDiff, ReportWorkUnit
 
 
 def page(template: str, style: str, script: str, title: str, data: Mapping[str, Any]) -> bytes:
@@ -71,7 +74,6 @@ WIDTH = 80
 KEY_WIDTH = 24
 NOTICED = 20  # lines
 TIE = "\0"  # stands for a space at which no line is broken
-Facts = Mapping[str, Any]
 LABELS = (
     ("acceptedPatches", "accepted", "accepted"),
     ("subsumed", "subsumed", "subsumed"),
@@ -91,7 +93,7 @@ LABELS = (
 ALWAYS = ("acceptedPatches", "textualConflicts", "semanticConflicts", "policyRejected")
 
 
-def render(report: Facts, width: int = WIDTH) -> list[str]:
+def render(report: Report, width: int = WIDTH) -> list[str]:
     """The lines of the report, each at most `width` columns wide, but for those that end in a path."""
     lines = [*_wrapped(f"Job {report['jobId']}: ", headline(report), width), ""]
     for name, text in _facts(report):
@@ -105,7 +107,7 @@ def render(report: Facts, width: int = WIDTH) -> list[str]:
     return [*lines, *_trailer(report, width)]
 
 
-def headline(report: Facts) -> str:
+def headline(report: Report) -> str:
     """`partial, landed as 1a2b3c4d5e6f`."""
     word = report.get("outcome", report["status"])
     if "commitSha" in report:
@@ -113,7 +115,7 @@ def headline(report: Facts) -> str:
     return word if word == "open" else f"{word}, nothing landed"
 
 
-def counts(isolated: Facts) -> str:
+def counts(isolated: ReportIsolatedDiff) -> str:
     """`4 accepted, 1 textual conflict, 0 semantic conflicts, ...`; zeros only of what is always looked for."""
     found = []
     for key, one, many in LABELS:
@@ -126,7 +128,7 @@ def counts(isolated: Facts) -> str:
     return ", ".join(found)
 
 
-def noticed(units: Sequence[Facts]) -> list[str]:
+def noticed(units: Sequence[ReportWorkUnit]) -> list[str]:
     """What units did beside their work: left running, touched outside, printed beyond measure; each only once."""
     found: dict[str, None] = {}
     for unit in units:
@@ -134,15 +136,15 @@ def noticed(units: Sequence[Facts]) -> list[str]:
         for one in unit.get("touched", ()):
             by = " or ".join(one.get("running", ())[:5]) or unit["key"]
             found.setdefault(f"{one['message']} while {by} ran{_undone(one)}")
-        for name in ("stdout", "stderr"):
-            if f"{name}Cut" in unit:
-                told.append(f"{unit[f'{name}Cut']} bytes of its {name} are not in its log")
+        for name, lost in (("stdout", unit.get("stdoutCut")), ("stderr", unit.get("stderrCut"))):
+            if lost is not None:
+                told.append(f"{lost} bytes of its {name} are not in its log")
         found |= dict.fromkeys(f"{unit['key']}: {text}" for text in told)
     lines = [printable(text) for text in found]
     return lines if len(lines) <= NOTICED else [*lines[:NOTICED], f"and {len(lines) - NOTICED} more, see --json"]
 
 
-def _undone(change: Facts) -> str:
+def _undone(change: Mapping[str, Any]) -> str:
     return "; put back" if change.get("putBack") else ""
 
 
@@ -156,7 +158,7 @@ def duration(ms: float) -> str:
     return f"{minutes} min {seconds:02d} s" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def _facts(report: Facts) -> list[tuple[str, str]]:
+def _facts(report: Report) -> list[tuple[str, str]]:
     isolated = report["isolatedDiff"]
     found = [("target", f"{printable(report['target'])} at {report['targetAtStart'][:12]}")]
     if "ingestionBaseSha" in isolated:
@@ -178,7 +180,7 @@ def _size(value: Any) -> int:
     return len(value) if isinstance(value, list) else int(value)
 
 
-def _table(units: Sequence[Facts], width: int) -> list[str]:
+def _table(units: Sequence[ReportWorkUnit], width: int) -> list[str]:
     if not units:
         return ["No units."]
     keyed = max(4, min(KEY_WIDTH, max(_columns(printable(unit["key"])) for unit in units)))
@@ -195,7 +197,7 @@ def _table(units: Sequence[Facts], width: int) -> list[str]:
     return lines
 
 
-def _left_out(unit: Facts) -> str:
+def _left_out(unit: ReportWorkUnit) -> str:
     """What the policy's patterns kept out of the unit's change."""
     account = unit.get("leftOut")
     if account is None:
@@ -211,7 +213,7 @@ def _listed(title: str, texts: Sequence[str], width: int) -> list[str]:
     return ["", f"{title}: {plural(len(texts), 'line')}", *lines]
 
 
-def _trailer(report: Facts, width: int) -> list[str]:
+def _trailer(report: Report, width: int) -> list[str]:
     lines = ["", f"Trace: {printable(report['tracePath'])}"]
     kept = [unit["worktreePath"] for unit in report["workUnits"] if "worktreePath" in unit]
     if kept:
