@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.limits import LIMITS
 from ktxkit.base.rules.digests import digest
 
 if TYPE_CHECKING:
@@ -253,16 +254,16 @@ def temp_dir(parent: Path, prefix: str) -> Path:
     return path
 
 
-WAIT = 2.0  # seconds for another process that writes
-
-
 class CacheFile:
-    """The file, open. `tables` makes its tables, `probes` ask for every column; `version` is that of both."""
+    """The file, open. `tables` makes its tables, `probes` ask for every column; `version` is that of both.
 
-    def __init__(self, path: Path, version: int, tables: str, *probes: str) -> None:
+    `wait`: seconds for another process that writes.
+    """
+
+    def __init__(self, path: Path, version: int, tables: str, *probes: str, wait: float = LIMITS.cache_wait) -> None:
         import sqlite3  # late: most who write files have no database
 
-        self.path = path
+        self.path, self._wait = path, wait
         self.lost = ""
         self._db: sqlite3.Connection | None = None
         try:
@@ -285,7 +286,7 @@ class CacheFile:
     def _checked(self, version: int, tables: str, probes: tuple[str, ...]) -> sqlite3.Connection:
         import sqlite3
 
-        made = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)
+        made = sqlite3.connect(self.path, timeout=self._wait, isolation_level=None)
         try:
             made.execute("PRAGMA synchronous = OFF")
             if made.execute("PRAGMA user_version").fetchone()[0] != version:

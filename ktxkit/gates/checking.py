@@ -170,7 +170,7 @@ def _cache(world: World) -> FactCache | None:
         return None
     from ktxkit.gates.facts import GateCache
 
-    return world.shared(GateCache).table(place)
+    return world.shared(GateCache).table(place, world.limits.cache_wait)
 
 
 def _name(world: World, request: GateRequest, standing: CommitState) -> str:

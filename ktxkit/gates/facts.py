@@ -70,8 +70,8 @@ class Row(NamedTuple):
 class FactCache(CacheFile):
     """The rows. Where the file is lost every group is read anew."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, VERSION, _TABLES, *_PROBES)
+    def __init__(self, path: Path, wait: float) -> None:
+        super().__init__(path, VERSION, _TABLES, *_PROBES, wait=wait)
 
     def outline(self, number: int, name: str) -> tuple[bytes, bytes] | None:
         """The summary and the marks of a group, if they are there and whole."""
@@ -264,7 +264,6 @@ def other(kind: str, mode: str) -> Facts:
 
 Entry = tuple[str, str, inputs.Entry]  # what its facts follow from, kind, file
 FACTS_KEPT = 200_000  # facts held in memory
-FEWEST = 200  # artifacts of a tree for which a cache is made: fewer are read in no time
 PAGES, OTHERS = 64, 16  # groups
 
 
@@ -291,11 +290,11 @@ class GateCache:
             self._base = known = ((root, tree), read())
         return known[1]
 
-    def table(self, path: Path) -> FactCache:
-        """The file, made if absent; one that was lost is opened again."""
+    def table(self, path: Path, wait: float) -> FactCache:
+        """The file, made if absent; one that was lost is opened again. `wait`: seconds for another that writes."""
         if self._table is None or self._table.lost or self._table.path != path:
             self.close()
-            self._table = FactCache(path)
+            self._table = FactCache(path, wait)
         return self._table
 
     def close(self) -> None:
@@ -307,10 +306,10 @@ class GateCache:
 def open_cache(world: World, listed: FileListing, root: bytes) -> FactCache | None:
     """The cache of a repository with many artifacts; None where they are few, or where there is no place for it."""
     artifacts = (path for path in map(path_of, listed.lines) if kind_of(path, root))
-    if next(islice(artifacts, FEWEST - 1, None), None) is None:
+    if next(islice(artifacts, world.limits.cached_artifacts - 1, None), None) is None:
         return None
     try:
-        return world.shared(GateCache).table(world.writable_store.path(names.FACTS))
+        return world.shared(GateCache).table(world.writable_store.path(names.FACTS), world.limits.cache_wait)
     except CannotRun:  # a store that cannot be made is no reason not to judge
         return None
 

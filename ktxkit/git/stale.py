@@ -15,12 +15,11 @@ import time
 from pathlib import Path
 
 from ktxkit.base import files, process
+from ktxkit.base.limits import LIMITS
 from ktxkit.git.repository import registrations
 
 MARGIN = 0.2  # seconds: a process start is known to a clock tick only
 TICK = 0.01  # seconds: how coarse the times of files are
-YOUNG = 1.0  # seconds: what is younger may belong to a program that is no git
-OBSTACLE = 5.0  # seconds to wait until an obstacle's owner is done, or is proven dead
 READERS = (b"cat-file", b"daemon", b"fsmonitor--daemon", b"credential-cache--daemon")  # live long, write nothing here
 LOCKED = re.compile(rb"Unable to create '(/[^\n']+\.lock)': File exists")
 ESSENTIAL = ("gitdir", "commondir", "HEAD")  # files of a registration, each written whole by git, none atomically
@@ -95,7 +94,7 @@ def _concerns(pid: str, argv: list[bytes], roots: list[bytes]) -> bool:
     return any(cwd == root or cwd.startswith(root + b"/") for root in roots) or any(roots[0] in word for word in said)
 
 
-def is_stale(path: Path, common_dir: Path, *words: bytes, age: float = YOUNG) -> bool:
+def is_stale(path: Path, common_dir: Path, *words: bytes, age: float = LIMITS.lock_age) -> bool:
     """Whether nobody can be at work on it any more: it is old enough to ask (`age`: seconds), and no git lives that is
     older."""
     try:
@@ -108,7 +107,7 @@ def is_stale(path: Path, common_dir: Path, *words: bytes, age: float = YOUNG) ->
     return not any(start is not None and start <= made + MARGIN for start in starts)
 
 
-def clear_lock(told: bytes, inside: Path, age: float = YOUNG) -> bool:
+def clear_lock(told: bytes, inside: Path, age: float = LIMITS.lock_age) -> bool:
     """Remove the lock that git complained of, where it lies inside `inside` and is stale. True where it is gone."""
     named = LOCKED.search(told)
     if named is None:
@@ -119,7 +118,9 @@ def clear_lock(told: bytes, inside: Path, age: float = YOUNG) -> bool:
     return not os.path.lexists(path) or (is_stale(path, inside, age=age) and files.remove(path))
 
 
-def clear_ref_locks(git_dir: Path, common_dir: Path, ref: str, since: float, age: float = YOUNG) -> list[Path]:
+def clear_ref_locks(
+    git_dir: Path, common_dir: Path, ref: str, since: float, age: float = LIMITS.lock_age
+) -> list[Path]:
     """Remove the stale locks of a ref, and of its checkout's HEADs, that were made after `since`; those removed.
 
     `since`, in seconds since the epoch: when the process of ours began that died in moving that ref. A lock that is
@@ -129,7 +130,7 @@ def clear_ref_locks(git_dir: Path, common_dir: Path, ref: str, since: float, age
     return [path for path in locks if left_behind(path, common_dir, since, age) and files.remove(path)]
 
 
-def left_behind(path: Path, common_dir: Path, since: float, age: float = YOUNG) -> bool:
+def left_behind(path: Path, common_dir: Path, since: float, age: float = LIMITS.lock_age) -> bool:
     """Whether a lock is there that was made after `since` (seconds since the epoch), that no process has open, and
     that no git lives for. git closes the lock of an index while an editor is open: that nobody has it open proves
     nothing alone."""
@@ -151,7 +152,7 @@ def named_lock(told: bytes) -> str:
     return os.fsdecode(found[1]) if found else ""
 
 
-def clear_registrations(common_dir: Path, age: float = YOUNG) -> list[str]:
+def clear_registrations(common_dir: Path, age: float = LIMITS.lock_age) -> list[str]:
     """Remove half-made registrations of worktrees; returns their names. No `worktree add` of ours may run meanwhile."""
     cleared = []
     for admin in registrations(common_dir):

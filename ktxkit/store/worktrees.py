@@ -30,7 +30,8 @@ from ktxkit.store.rules import names
 from ktxkit.store.store import Store
 
 if TYPE_CHECKING:
-    from ktxkit.store.world import Limits, World
+    from ktxkit.base.limits import Limits
+    from ktxkit.store.world import World
 
 # Many may wait for one of git's own locks at once: its defaults (100 ms and 1 s) are too short then.
 ORPHANS = 60.0  # seconds to wait for the children of a killed opening

@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ktxkit.base.errors import CannotRun
+from ktxkit.base.limits import LIMITS, Limits
 
 if TYPE_CHECKING:
     from ktxkit.base.clock import Clock
@@ -17,14 +18,6 @@ if TYPE_CHECKING:
     from ktxkit.git.objects import RunReader
     from ktxkit.git.repository import Repository
     from ktxkit.store.store import Store
-
-
-class Limits(NamedTuple):
-    """What is fixed for everybody: a test of what lies beyond a limit gives its world a smaller one."""
-
-    patch_bytes: int  # of a patch; what is larger is handed over as objects
-    lock_age: float  # seconds; what is younger may belong to a program that is no git
-    obstacle_wait: float  # seconds until an obstacle's owner is done, or is proven dead
 
 
 class Closeable(Protocol):
@@ -44,13 +37,13 @@ class World:
         *,
         ktx_dir: str | None = None,
         clock: Clock | None = None,
-        limits: Limits | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
         self.cwd = cwd
         self.env = dict(env)
         self._ktx_dir = ktx_dir if ktx_dir is not None else self.env.get("KTX_DIR") or None
         self._clock = clock
-        self._limits = limits
+        self.limits = limits
         self._shared: dict[type, Closeable] = {}
         self.pool: Pool | None = None  # a long run's neutral directories (git/neutral.py)
         self.reader: RunReader | None = None  # a long run's reader of refs and objects (git/neutral.py)
@@ -80,7 +73,7 @@ class World:
 
     def at(self, directory: Path) -> World:
         """The same world, standing elsewhere. An explicit store stays; a found one is found again."""
-        there = World(directory, self.env, ktx_dir=self._ktx_dir, clock=self._clock, limits=self._limits)
+        there = World(directory, self.env, ktx_dir=self._ktx_dir, clock=self._clock, limits=self.limits)
         there._shared = self._shared
         there.pool, there.reader = self.pool, self.reader
         return there
@@ -90,13 +83,6 @@ class World:
         from ktxkit.base.clock import SystemClock
 
         return self._clock or SystemClock()
-
-    @cached_property
-    def limits(self) -> Limits:
-        from ktxkit.git.rules.patch import PATCH_LIMIT
-        from ktxkit.git.stale import OBSTACLE, YOUNG
-
-        return self._limits or Limits(PATCH_LIMIT, YOUNG, OBSTACLE)
 
     @property
     def git(self) -> Git:

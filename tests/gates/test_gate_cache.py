@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from ktxkit.base.limits import LIMITS, Limits
 from ktxkit.gates import checking, inputs, version
 from ktxkit.gates import facts as gate_facts
 from ktxkit.gates.judging import check_tree, options_of
@@ -32,10 +33,7 @@ IGNORE = "<!-- ktx-gate: ignore=stale-entity -->"
 PLACE = ".ktx/cache/facts.sqlite"
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache for small trees too."""
-    monkeypatch.setattr(gate_facts, "FEWEST", 1)
+ALWAYS = Limits(cached_artifacts=1)  # a cache for small trees too
 
 
 @pytest.mark.parametrize("seed", range(60 if FULL else 8))
@@ -82,8 +80,8 @@ def wiki(repo: Repo) -> Repo:
     return repo
 
 
-def verdict(repo: Repo, *args: str) -> dict[str, Any]:
-    ran = call("gate-check", "--json", *(args or ("--all",)), cwd=repo.path)
+def verdict(repo: Repo, *args: str, limits: Limits = ALWAYS) -> dict[str, Any]:
+    ran = call("gate-check", "--json", *(args or ("--all",)), cwd=repo.path, limits=limits)
     assert ran.status in (0, 1), ran.out + ran.err
     document: dict[str, Any] = ran.document
     return document
@@ -109,13 +107,12 @@ def spied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return read
 
 
-def test_the_same_with_and_without(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_with_and_without(wiki: Repo) -> None:
     cold = verdict(wiki)
     assert (wiki.path / PLACE).is_file() and cold["counts"]["error"] > 3
     assert verdict(wiki) == cold
     assert wiki.git("status", "--porcelain") == ""
-    monkeypatch.setattr(gate_facts, "FEWEST", 1_000_000)
-    assert verdict(wiki) == cold
+    assert verdict(wiki, limits=Limits(cached_artifacts=1_000_000)) == cold
 
 
 def test_a_change_reads_only_what_changed(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,23 +219,21 @@ def test_a_place_that_cannot_be_used(wiki: Repo) -> None:
     assert verdict(wiki) == cold
 
 
-def test_a_locked_one_is_waited_for_and_left(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_one_is_waited_for_and_left(wiki: Repo) -> None:
     cold = verdict(wiki)
-    monkeypatch.setattr("ktxkit.base.files.WAIT", 0.05)
     wiki.write("wiki/global/p7.md", "---\nsummary: a\n---\n`s1.gone`\n")
     wiki.git("add", "-A")
     held = sqlite3.connect(wiki.path / PLACE, isolation_level=None)
     held.execute("BEGIN EXCLUSIVE")
-    changed = verdict(wiki)
+    changed = verdict(wiki, limits=ALWAYS._replace(cache_wait=0.05))
     held.execute("ROLLBACK")
     held.close()
     assert verdict(wiki) == changed != cold
     assert (wiki.path / PLACE).is_file()
 
 
-def test_few_artifacts_make_no_store(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate_facts, "FEWEST", 200)
-    verdict(wiki)
+def test_few_artifacts_make_no_store(wiki: Repo) -> None:
+    verdict(wiki, limits=LIMITS)
     assert not (wiki.path / ".ktx").exists()
 
 
@@ -264,7 +259,7 @@ def test_the_version_of_the_readers_counts(wiki: Repo, monkeypatch: pytest.Monke
 
 
 def said(repo: Repo, *args: str) -> tuple[int, str]:
-    ran = call("gate-check", "--json", *args, cwd=repo.path)
+    ran = call("gate-check", "--json", *args, cwd=repo.path, limits=ALWAYS)
     return ran.status, ran.out
 
 
@@ -315,13 +310,16 @@ def test_the_same_question_is_answered_without_the_gates(wiki: Repo, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(checking, "judge_anew", lambda *_: pytest.fail("asked again"))
         assert {args: said(wiki, *args) for args in first} == first
-        text = call("gate-check", "--all", "--format", "rdjsonl", cwd=wiki.path)
+        text = call("gate-check", "--all", "--format", "rdjsonl", cwd=wiki.path, limits=ALWAYS)
         assert text.status == 1 and text.out
         with pytest.raises(pytest.fail.Exception, match="asked again"):
             said(wiki, "--all", "--strict-connections")
         with pytest.raises(pytest.fail.Exception, match="asked again"):
             said(wiki, "--all", "--gate", "artifacts", "--root", "other")
-    assert text.out == call("gate-check", "--all", "--format", "rdjsonl", "--ktx-dir", "o", cwd=wiki.path).out
+    assert (
+        text.out
+        == call("gate-check", "--all", "--format", "rdjsonl", "--ktx-dir", "o", cwd=wiki.path, limits=ALWAYS).out
+    )
 
 
 def test_what_a_command_says_is_never_kept(wiki: Repo) -> None:
@@ -332,7 +330,7 @@ def test_what_a_command_says_is_never_kept(wiki: Repo) -> None:
     wiki.write("ktx-gates.yaml", json.dumps({"gates": [gate]}))
     wiki.git("add", "-A")
     for _ in range(3):
-        call("gate-check", "--all", cwd=wiki.path)
+        call("gate-check", "--all", cwd=wiki.path, limits=ALWAYS)
     assert count.read_text() == "x\n" * 3
 
 
@@ -421,7 +419,7 @@ def test_files_are_listed_alike_by_index_and_tree(repo: Repo) -> None:
         repo.write(name, name)
     (repo.path / "d/link").symlink_to("x")
     repo.commit()
-    world = World(repo.path, os.environ)
+    world = World(repo.path, os.environ, limits=ALWAYS)
     index, tree = inputs.index(world), inputs.tree(world, repo.tree)
     assert index.raw == tree.raw and index.without(tree) == [] and len(index.files) == len(odd) + 2
     for name in [*odd, "b", "q", "tab", "3", "d"]:
@@ -441,7 +439,7 @@ def test_what_a_merge_left_open_is_not_listed(repo: Repo) -> None:
     repo.write("both", "c\n")
     repo.commit()
     repo.git("merge", "-q", "other", check=False)
-    found = inputs.index(World(repo.path, os.environ)).files
+    found = inputs.index(World(repo.path, os.environ, limits=ALWAYS)).files
     assert b"both" not in found and list(found) == [b"README", b"page 2\t"] and found[b"page 2\t"][0] == "100644"
 
 
@@ -450,8 +448,8 @@ def test_a_command_opens_its_file_once_and_closes_it(wiki: Repo, monkeypatch: py
     opened: list[gate_facts.FactCache] = []
     plain = gate_facts.FactCache
 
-    def opening(path: Path) -> gate_facts.FactCache:
-        opened.append(plain(path))
+    def opening(path: Path, wait: float) -> gate_facts.FactCache:
+        opened.append(plain(path, wait))
         return opened[-1]
 
     monkeypatch.setattr(gate_facts, "FactCache", opening)
@@ -464,7 +462,7 @@ def test_a_command_opens_its_file_once_and_closes_it(wiki: Repo, monkeypatch: py
 
 
 def test_one_base_is_read_once_in_a_world_and_forgotten_with_it(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(wiki.path, os.environ)
+    world = World(wiki.path, os.environ, limits=ALWAYS)
     wiki.write("wiki/global/p7.md", "---\nsummary: another\n---\n`s1.gone`\n")
     tree = wiki.commit("a change") and wiki.tree
     base = wiki.git("rev-parse", "HEAD~^{tree}")

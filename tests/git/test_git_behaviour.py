@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from ktxkit.base.limits import LIMITS
 from ktxkit.git import checkout, merging, staging
 from ktxkit.git.git import Git
 from ktxkit.git.listing import RAW
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.rules.merge import parse_merge
-from ktxkit.git.rules.patch import PATCH_LIMIT
 from ktxkit.store.worktrees import PLAIN
 from tests.support.integration import world_at
 from tests.support.repos import Repo
@@ -174,14 +174,14 @@ def test_a_binary_full_index_patch_applies_to_the_byte(
     """git/merging.py (write_patch, tree_with_patch): line ends, modes, kinds, bytes and names survive."""
     old, new = (store.tree(files) for files in SIDES[number])
     patch = tmp_path / "p"
-    merging.write_patch(neutral, old, new, patch, PATCH_LIMIT)
+    merging.write_patch(neutral, old, new, patch, LIMITS.patch_bytes)
     assert merging.tree_with_patch(neutral, old, patch) == new
 
 
 def test_apply_is_all_or_nothing(neutral: Neutral, store: Store, tmp_path: Path) -> None:
     """git/merging.py (_applied): where one file does not fit, status 1 and the index is as it was."""
     old, new = store.tree({b"a": text(), b"b": text()}), store.tree({b"a": text(b"n\n" + LINES), b"b": text(b"m\n")})
-    merging.write_patch(neutral, old, new, tmp_path / "p", PATCH_LIMIT)
+    merging.write_patch(neutral, old, new, tmp_path / "p", LIMITS.patch_bytes)
     index = neutral.index("whole")
     index.run("read-tree", store.tree({b"a": text(), b"b": text(b"other\n")}))
     before = staged(index)
@@ -192,7 +192,9 @@ def test_apply_is_all_or_nothing(neutral: Neutral, store: Store, tmp_path: Path)
 def test_apply_cannot_read_an_ambiguous_name_back(neutral: Neutral, store: Store, tmp_path: Path) -> None:
     """git/merging.py (write_patch): where git can one day, the fallback to objects is no longer needed for it."""
     with pytest.raises(merging.NoPatchError):
-        merging.write_patch(neutral, store.tree({}), store.tree({b"a /a ": text(b"")}), tmp_path / "p", PATCH_LIMIT)
+        merging.write_patch(
+            neutral, store.tree({}), store.tree({b"a /a ": text(b"")}), tmp_path / "p", LIMITS.patch_bytes
+        )
     assert not (tmp_path / "p").exists()
 
 
@@ -208,9 +210,9 @@ def test_apply_refuses_a_path_that_is_none(neutral: Neutral, tmp_path: Path, pat
 
 @pytest.mark.skipif(not FULL, reason="the long form reads 1 GiB (KTX_TEST_FULL=1)")
 def test_apply_refuses_a_patch_above_its_limit(neutral: Neutral, tmp_path: Path) -> None:
-    """git/rules/patch.py (PATCH_LIMIT): MAX_APPLY_SIZE of git's apply.c is 1,023 MiB."""
+    """base/limits.py (patch_bytes): MAX_APPLY_SIZE of git's apply.c is 1,023 MiB."""
     with (tmp_path / "p").open("wb") as stream:
-        stream.truncate(PATCH_LIMIT + 1)
+        stream.truncate(LIMITS.patch_bytes + 1)
     answer = neutral.index("large").run("apply", "--cached", str(tmp_path / "p"), ok=None)
     assert answer.status != 0 and (b"too large" in answer.err or b"failed to read" in answer.err)
     assert b"No valid patches" not in answer.err, "it was not even looked at"
@@ -267,7 +269,7 @@ def test_what_changed_is_named_with_every_tree_on_the_way(neutral: Neutral, stor
 def test_a_patch_of_another_kind_is_a_deletion_and_an_addition(neutral: Neutral, store: Store, tmp_path: Path) -> None:
     """git/merging.py: the patch names a path twice then; paths are therefore never read from patch text."""
     old, new = (store.tree(files) for files in SIDES[2])
-    merging.write_patch(neutral, old, new, tmp_path / "p", PATCH_LIMIT)
+    merging.write_patch(neutral, old, new, tmp_path / "p", LIMITS.patch_bytes)
     assert (tmp_path / "p").read_bytes().count(b"diff --git a/a b/a") == 2
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.store.world import World
+from ktxkit.base.limits import Limits
 from tests.faults.test_faults_integration import collected
 from tests.support.commands import call
 from tests.support.faults import Killed, count_effects, run_killed
@@ -16,7 +16,7 @@ from tests.support.integration import Job
 from tests.support.recovering import put
 from tests.support.repos import Repo
 
-QUICK = World(Path("/"), {}).limits._replace(lock_age=0.3, obstacle_wait=1.5)
+QUICK = Limits(lock_age=0.3, obstacle_wait=1.5)
 
 
 def killed_at(job: Job, tmp_path: Path, name: str, args: list[str], effect: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ktxkit.base.limits import Limits
 from ktxkit.git import stale
 from ktxkit.store.rules.names import base_ref
 from ktxkit.store.worktrees import Worktrees
@@ -18,6 +19,8 @@ from ktxkit.store.world import World
 from tests.support.commands import call
 from tests.support.repos import Repo
 
+QUICK = Limits(lock_age=0.2)
+AGE = QUICK.lock_age
 WHOLE = {"gitdir": "/nowhere/.git\n", "commondir": "../..\n", "HEAD": "0" * 40 + "\n", "locked": "initializing"}
 HALVES = {
     "an empty directory": (),
@@ -30,8 +33,7 @@ HALVES = {
 
 
 def worktrees(repo: Repo) -> Worktrees:
-    world = World(repo.path, os.environ)
-    return Worktrees.of(world)
+    return Worktrees.of(World(repo.path, os.environ, limits=QUICK))
 
 
 def half(repo: Repo, name: str) -> Path:
@@ -59,10 +61,10 @@ def living_git(repo: Repo, *args: str, cwd: Path | None = None, **env: str) -> I
 def test_half_a_registration_stops_nobody(repo: Repo, name: str) -> None:
     admin = half(repo, name)
     assert worktrees(repo).listed()[0].path == repo.path
-    opened = call("worktree-open", "--job", "j1", "--unit", "u1", cwd=repo.path)
+    opened = call("worktree-open", "--job", "j1", "--unit", "u1", cwd=repo.path, limits=QUICK)
     assert opened.status == 0, opened.err
-    time.sleep(stale.YOUNG)
-    assert call("worktree-open", "--prune", cwd=repo.path).status == 0
+    time.sleep(AGE)
+    assert call("worktree-open", "--prune", cwd=repo.path, limits=QUICK).status == 0
     assert not admin.exists() or (admin / "gitdir").read_text().strip() == opened.out.strip() + "/.git"
     assert len(repo.git("worktree", "list").splitlines()) == 2
 
@@ -82,17 +84,17 @@ def test_what_a_living_git_makes_is_left_alone(repo: Repo, tmp_path: Path, name:
     with living_git(repo, cwd=tmp_path if away else None, **named):
         time.sleep(stale.MARGIN + 0.1)
         admin = half(repo, "no HEAD")
-        time.sleep(stale.YOUNG + 0.1)
-        assert stale.is_stale(admin, common) is expected
-        assert stale.is_stale(admin, common, b"worktree", b"add"), "it is no `worktree add`"
-    assert stale.is_stale(admin, common)
+        time.sleep(AGE + 0.1)
+        assert stale.is_stale(admin, common, age=AGE) is expected
+        assert stale.is_stale(admin, common, b"worktree", b"add", age=AGE), "it is no `worktree add`"
+    assert stale.is_stale(admin, common, age=AGE)
 
 
 def test_a_git_that_came_later_proves_nothing_against_it(repo: Repo) -> None:
     admin = half(repo, "no HEAD")
-    time.sleep(stale.YOUNG + 0.1)
+    time.sleep(AGE + 0.1)
     with living_git(repo):
-        assert stale.is_stale(admin, repo.path / ".git")
+        assert stale.is_stale(admin, repo.path / ".git", age=AGE)
 
 
 def test_a_reader_that_lives_long_is_no_writer(repo: Repo) -> None:
@@ -115,8 +117,8 @@ def test_a_lock_that_nobody_holds_is_cleared(repo: Repo, ref: str) -> None:
 def test_a_lock_outside_of_the_repository_is_never_touched(repo: Repo, tmp_path: Path) -> None:
     lock = tmp_path / "x.lock"
     lock.touch()
-    time.sleep(stale.YOUNG + 0.1)
-    assert not stale.clear_lock(f"Unable to create '{lock}': File exists".encode(), repo.path / ".git")
+    time.sleep(AGE + 0.1)
+    assert not stale.clear_lock(f"Unable to create '{lock}': File exists".encode(), repo.path / ".git", AGE)
     assert lock.exists()
 
 
@@ -124,4 +126,4 @@ def test_the_reference_of_a_job_survives_a_killed_update(repo: Repo) -> None:
     lock = repo.path / f".git/{base_ref('j1')}.lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
-    assert call("worktree-open", "--job", "j1", "--unit", "u1", cwd=repo.path).status == 0
+    assert call("worktree-open", "--job", "j1", "--unit", "u1", cwd=repo.path, limits=QUICK).status == 0

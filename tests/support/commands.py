@@ -10,14 +10,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from ktxkit.app import cli
-from ktxkit.store.world import Limits, World
+from ktxkit.base.limits import LIMITS, Limits
+from ktxkit.store.world import World
 
 BIN = Path(sys.executable).parent
 
@@ -67,7 +68,8 @@ def call(
     module = importlib.import_module("ktx_" + name.replace("-", "_"))
 
     def limited(args: argparse.Namespace, world: World) -> cli.Result:
-        result: cli.Result = module.run(args, World(world.cwd, world.env, ktx_dir=args.ktx_dir, limits=limits))
+        with closing(World(world.cwd, world.env, ktx_dir=args.ktx_dir, limits=limits or LIMITS)) as other:
+            result: cli.Result = module.run(args, other)
         return result
 
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()

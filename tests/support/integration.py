@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.clock import FixedClock
 from ktxkit.base.contracts import Document
+from ktxkit.base.limits import LIMITS, Limits
 from ktxkit.git.neutral import open_neutral
 from ktxkit.store import jobs
 from ktxkit.store.rules import names
-from ktxkit.store.world import Limits, World
+from ktxkit.store.world import World
 from ktxkit.work import bare_patches, closing, collect, integrate, land
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ from tests.support.repos import Repo
 Edit = Callable[[Repo], object]
 
 
-def world_at(path: Path, limits: Limits | None = None) -> World:
+def world_at(path: Path, limits: Limits = LIMITS) -> World:
     """The world of a checkout, with a fixed clock."""
     clock = FixedClock(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), step=0.001)
     return World(path, os.environ, clock=clock, limits=limits)
@@ -43,9 +44,7 @@ class Job:
     units: dict[str, jobs.Unit] = field(default_factory=dict)
 
     @classmethod
-    def begin(
-        cls, repo: Repo, job_id: str = "j1", target: str = "refs/heads/main", limits: Limits | None = None
-    ) -> Job:
+    def begin(cls, repo: Repo, job_id: str = "j1", target: str = "refs/heads/main", limits: Limits = LIMITS) -> Job:
         world = world_at(repo.path, limits)
         base = repo.git("rev-parse", target)
         return cls(repo, world, jobs.create(world, job_id, target=target, base=base))

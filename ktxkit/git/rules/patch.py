@@ -26,7 +26,6 @@ KINDS: dict[str, PathKind] = {
     "160000": "gitlink",
     ABSENT: "absent",
 }
-PATCH_LIMIT = 1023 * 1024 * 1024 - 1  # bytes; git apply refuses more (MAX_APPLY_SIZE in its apply.c)
 
 
 class Side(NamedTuple):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.store.world import World
+from ktxkit.base.limits import Limits
 from tests.support import memory
 from tests.support.commands import call
 from tests.support.integration import Job
@@ -59,7 +59,7 @@ def test_a_large_change_takes_the_memory_that_git_takes(large: Repo, tmp_path: P
 
 # -- above git's limit -------------------------------------------------------------------------------
 
-SMALL = World(Path("/"), {}).limits._replace(patch_bytes=1000)
+SMALL = Limits(patch_bytes=1000)
 
 
 def test_above_the_limit_a_unit_hands_over_objects(repo: Repo) -> None:
