@@ -6,10 +6,9 @@ import ctypes
 import os
 import stat
 import struct
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.base.reading import OPEN_DIRECTORY, small_file
 
@@ -32,8 +31,7 @@ _STATX_SIZE = 256
 _BTIME_AT = 80
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(NamedTuple):
     """A directory that can be told from another one put at the same path. `birth_ns` is nanoseconds since the epoch."""
 
     device: int

@@ -14,11 +14,10 @@ import subprocess
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.digests import digest
@@ -61,8 +60,7 @@ DeadlinePassed = subprocess.TimeoutExpired  # what a child's `wait` raises at it
 NOT_STARTED = 127  # the status of a command that could not be started, as the shell has it
 
 
-@dataclass(frozen=True)
-class Completed:
+class Completed(NamedTuple):
     """How a child ended. `status` is negative for a signal, as subprocess has it."""
 
     argv: tuple[str, ...]
@@ -82,8 +80,7 @@ def ending(status: int) -> str:
     return f"was ended by signal {signal_name(-status)}" if status < 0 else f"ended with status {status}"
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(NamedTuple):
     """A process that can be told from a later one with the same pid."""
 
     boot_id: str
@@ -98,8 +95,7 @@ class Owner:
         return {"bootId": self.boot_id, "pid": self.pid, "startTime": self.start_time}
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command to start: its words, directory, whole environment, and `limit` in seconds (None: it may take long).
 
     `pass_fds` stay open in it: a lock's descriptor keeps the lock until the child has ended too.

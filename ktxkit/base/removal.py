@@ -9,9 +9,8 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ktxkit.base.errors import Refused
 from ktxkit.base.rules.text import printable
@@ -24,8 +23,7 @@ REMOTE = frozenset(
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
-@dataclass(frozen=True)
-class Mount:
+class Mount(NamedTuple):
     """A mount point and the type of what is mounted there."""
 
     point: bytes

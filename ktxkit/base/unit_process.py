@@ -14,9 +14,8 @@ import os
 import select
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 
 from ktxkit.base import files, process
 from ktxkit.base.clock import Clock
@@ -114,8 +113,7 @@ class Stop(Protocol):
     def is_set(self) -> bool: ...
 
 
-@dataclass(frozen=True)
-class CommandEnd:
+class CommandEnd(NamedTuple):
     """How a unit's command ended. `reason` is finished, failed, timed_out, not_started or interrupted.
 
     `printed` and `cut`: bytes of stdout and stderr, and how many of them are not in their files.
@@ -156,7 +154,7 @@ def run_unit(
     lost = "; ".join(f"its output could not be kept: {log.problem}" for log in logs if log.problem)
     message = "; ".join(text for text in (told.message, lost) if text)
     printed, cut = (logs[0].total, logs[1].total), (logs[0].cut, logs[1].cut)
-    return replace(told, message=message, strays=strays, printed=printed, cut=cut)
+    return told._replace(message=message, strays=strays, printed=printed, cut=cut)
 
 
 def _told(reason: str, status: int, limit: float | None) -> CommandEnd:

@@ -20,7 +20,6 @@ import posixpath
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +115,7 @@ def run_in(subject: Subject, top: Path, argv: list[str], chosen: list[bytes], li
     listing = top.parent / "files"
     files.write_atomic(listing, b"".join(path + b"\0" for path in chosen), durable=False)
     done = run(argv, cwd=top, env={**plain(subject), "KTX_GATE_FILES": str(listing)}, limit=limit)
-    return replace(done, out=without(done.out, top), err=without(done.err, top))
+    return done._replace(out=without(done.out, top), err=without(done.err, top))
 
 
 def plain(subject: Subject) -> dict[str, str]:
@@ -234,7 +233,7 @@ def _run(
 ) -> process.Completed:
     flags = ["run", "--color=never", "--show-diff-on-failure", "--files"]
     done = run([*manager, *flags, *map(os.fsdecode, batch)], cwd=top, env=env, limit=limit)
-    return replace(done, out=without(done.out, top), err=without(done.err, top))
+    return done._replace(out=without(done.out, top), err=without(done.err, top))
 
 
 def batches(paths: Sequence[bytes], top: bytes, limit: int = BATCH) -> Iterator[list[bytes]]:

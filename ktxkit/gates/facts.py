@@ -431,12 +431,11 @@ class FactReader:
             self._cache.keep_note("fine", f"{facts.layer} {strict}", _encoded(more))
 
 
-@dataclass(frozen=True)
-class _Latest:
+class _Latest(NamedTuple):
     """What a group held when it was kept last, by what facts follow from: the facts as JSON, and the names in them."""
 
-    lines: Mapping[str, bytes] = field(default_factory=dict)
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    lines: Mapping[str, bytes] = {}
+    names: Mapping[str, Sequence[str]] = {}
 
     @classmethod
     def of(cls, body: bytes, marked: bytes = b"") -> _Latest:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.base.contracts import Document
 from ktxkit.gates import configuration
@@ -133,8 +133,7 @@ CONTRACT = "verdict"
 Entries = Sequence[tuple[str, bytes, str]]  # mode, path, object id
 
 
-@dataclass(frozen=True)
-class TreeFacts:
+class TreeFacts(NamedTuple):
     """A tree with its facts: `files` by path (mode and object id), `facts` of the artifacts among them, its id."""
 
     files: Mapping[bytes, tuple[str, str]]
@@ -143,8 +142,7 @@ class TreeFacts:
     kept: FactReader | None = None  # what read it, where it keeps facts
 
 
-@dataclass(frozen=True)
-class JudgeRequest:
+class JudgeRequest(NamedTuple):
     """What is to be judged. `before`: whose findings are inherited; `also`: the other sides of a merge, likewise.
 
     `touched` None: what differs from `before`. `everything`: what is inherited elsewhere is told too. `earlier`: what
@@ -199,7 +197,7 @@ def _base(world: World, tree: str, objects: Objects, root: bytes) -> TreeFacts:
 def read_tree(world: World, tree: str, objects: Objects, root: bytes) -> TreeFacts:
     """The facts of a tree of the object store. Raises BrokenContract where an object is missing."""
     read = read_entries(world, artifacts_of(objects, tree, root), objects, root, tree)
-    return replace(read, files=TreeFiles(objects, tree))
+    return read._replace(files=TreeFiles(objects, tree))
 
 
 def reader(world: World, objects: Objects, listed: FileListing, root: bytes) -> FactReader | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +50,15 @@ def mended(world: World, objects: Objects, asked: JudgeRequest, config: Config) 
     """The confirming verdict, and the files after repair (their tree written to the object store)."""
     current, removals = asked.after, []
     for _ in range(PASSES):
-        found = judging.charged(replace(asked, after=current), config)
+        found = judging.charged(asked._replace(after=current), config)
         made = prune(found, current.facts, _reader(objects, current), drop=True)
         if not made.files:
             break
         removals += made.removals
         current = _with(world, objects, current, made, config)
     tree = _write_tree(world, current) if removals or not current.tree else current.tree
-    current = replace(current, tree=tree)
-    confirmed = judging.verdict(world, objects, replace(asked, after=current, touched=None, everything=True), config)
+    current = current._replace(tree=tree)
+    confirmed = judging.verdict(world, objects, asked._replace(after=current, touched=None, everything=True), config)
     return {**confirmed, "pruned": [one.document() for one in removals], "prunedTree": tree}, current
 
 

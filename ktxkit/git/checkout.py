@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +23,7 @@ FAST_FORWARD = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class BranchHome:
+class BranchHome(NamedTuple):
     """A worktree that has a branch, and how; `present`: its directory is there; `locked`: git is told to leave it."""
 
     path: Path

@@ -11,9 +11,8 @@ import os
 import re
 import subprocess
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ktxkit.base import process
 from ktxkit.base.errors import CannotRun
@@ -95,8 +94,7 @@ def _hint(err: bytes) -> str:
     return "see what git says there; free space, permissions and `git fsck` tell most causes"
 
 
-@dataclass(frozen=True)
-class GitResult:
+class GitResult(NamedTuple):
     """What git said."""
 
     argv: tuple[str, ...]

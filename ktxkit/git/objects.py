@@ -13,10 +13,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TypeVar
+from typing import IO, NamedTuple, TypeVar
 
 from ktxkit.base import process
 from ktxkit.base.errors import BrokenContract, CannotRun
@@ -358,8 +357,7 @@ FETCH = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Promised:
+class Promised(NamedTuple):
     """The remotes of a partial clone. `git` stands in the user's repository and asks nobody anything."""
 
     git: Git

@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import printable
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from ktxkit.base.documents import ObjectFormat
 
 
-@dataclass(frozen=True)
-class Repository:
+class Repository(NamedTuple):
     """Facts of the repository that a directory belongs to. Paths are absolute and resolved."""
 
     top: Path | None  # top level of the checkout we stand in; None in a bare repository
@@ -166,8 +164,7 @@ def _why(said: bytes) -> str:
     return printable((fatal or lines[-1:] or [b"git fetch failed"])[0].removeprefix(b"fatal: "))
 
 
-@dataclass(frozen=True)
-class Registered:
+class Registered(NamedTuple):
     """What git knows of a worktree."""
 
     path: Path

@@ -17,9 +17,8 @@ import re
 import shutil
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from ktxkit.base import files
 from ktxkit.base.errors import Refused
@@ -40,8 +39,7 @@ CACHES = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class TreeState:
+class TreeState(NamedTuple):
     """`tree` is None where it could not be told (`why` says so)."""
 
     commit: str | None
@@ -187,8 +185,7 @@ IDENTITY = {
 }
 
 
-@dataclass(frozen=True)
-class WorktreeSnapshot:
+class WorktreeSnapshot(NamedTuple):
     """What a worktree holds. `tree` has everything but ignored files; `nested` are repositories inside, not in it."""
 
     head: str

@@ -6,8 +6,8 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ktxkit.base import files, process
 from ktxkit.base.errors import CannotRun
@@ -18,8 +18,7 @@ from ktxkit.git.git import Git
 from ktxkit.git.rules.checkout import CheckoutSnapshot, Signature
 
 
-@dataclass(frozen=True)
-class VerificationResult:
+class VerificationResult(NamedTuple):
     """How a verification command ended. `status` is negative for a signal; 127 where it could not be started."""
 
     status: int
@@ -97,7 +96,7 @@ def run_command(
     with open(os.open(log, flags, files.PRIVATE_FILE), "wb", buffering=0) as stream:
         began = clock()
         try:
-            child = process.start(replace(command, env={**command.env, MARK: nonce}), stdout=stream, stderr=stream)
+            child = process.start(command._replace(env={**command.env, MARK: nonce}), stdout=stream, stderr=stream)
         except CannotRun as error:
             stream.write(f"{error.message}\n".encode("utf-8", "backslashreplace"))
             return VerificationResult(process.NOT_STARTED, False, clock() - began)

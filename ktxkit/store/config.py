@@ -8,9 +8,8 @@ The repository's `.ktx-config.yaml`: read from the checkout we stand in, checked
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ktxkit.base import contracts, files
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
@@ -60,8 +59,7 @@ schemaVersion: 1
 """
 
 
-@dataclass(frozen=True)
-class WrongKey:
+class WrongKey(NamedTuple):
     """A key that means nothing where it stands; `place` is the keys above it."""
 
     place: tuple[str | int, ...]

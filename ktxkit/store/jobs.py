@@ -15,9 +15,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ktxkit.base import contracts, files, kinds
 from ktxkit.base.clock import timestamp
@@ -112,8 +111,7 @@ if TYPE_CHECKING:
 FACTS: Final = ("syncId", "jobFileDigest")
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(NamedTuple):
     """A unit's place in its job."""
 
     position: int

@@ -6,9 +6,8 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.base import kinds, process
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun
@@ -43,8 +42,7 @@ if TYPE_CHECKING:
 ADHOC = "adhoc"  # stands for the job of worktrees that have none
 
 
-@dataclass(frozen=True)
-class LeaseLocation:
+class LeaseLocation(NamedTuple):
     """Where a worktree's documents are, and the name its kept work gets."""
 
     world: World

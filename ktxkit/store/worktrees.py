@@ -11,9 +11,8 @@ import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base import files
 from ktxkit.base.clock import Clock
@@ -45,8 +44,7 @@ PLAIN = {
 }
 
 
-@dataclass(frozen=True)
-class Worktrees:
+class Worktrees(NamedTuple):
     """The worktrees of one repository. `git` stands in the common directory: the caller's checkout decides nothing.
 
     It names that directory in GIT_DIR too: with `safe.bareRepository=explicit` git does not find it by standing there.

@@ -8,9 +8,9 @@ dies between two of them leaves whole units.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base import files
 from ktxkit.base.errors import BrokenContract, KtxError
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from ktxkit.base.documents import Job, Receipt, VerificationRun
 
 
-@dataclass(frozen=True)
-class StackedUnit:
+class StackedUnit(NamedTuple):
     """A unit in a stack. `commit` is empty where it was rejected before any verification."""
 
     step: Application
@@ -162,7 +161,7 @@ class Batch:
             return entries
         runs = {len(stacked): self.verify(stacked, search=bool(decided))}
         if verification.passed(runs[len(stacked)]):
-            return [replace(entry, run=runs[len(stacked)]) if entry.commit else entry for entry in entries]
+            return [entry._replace(run=runs[len(stacked)]) if entry.commit else entry for entry in entries]
         self._control(stacked[0].step)
 
         def fails(count: int) -> bool:
@@ -174,21 +173,20 @@ class Batch:
         accepted = [entry for entry in decided if entry.judged.outcome == "candidate"]
         left = len(entries) - entries.index(culprit) - 1
         named = self._blame(culprit, [*accepted, *stacked[: first - 1]], len(decided) + len(entries), left)
-        rejected = replace(
-            culprit,
+        rejected = culprit._replace(
             commit="",
-            judged=replace(culprit.judged, outcome="verification_failed"),
+            judged=culprit.judged._replace(outcome="verification_failed"),
             run=runs[first],
             culprit=named,
         )
         before = entries[: entries.index(culprit)]
-        return [*(replace(entry, run=runs[first - 1]) if entry.commit else entry for entry in before), rejected]
+        return [*(entry._replace(run=runs[first - 1]) if entry.commit else entry for entry in before), rejected]
 
     def verify(self, stacked: Sequence[StackedUnit], *, search: bool = True) -> VerificationRun:
         """Verify the last of a stack. `search`: looking for blame, so that no pass on record answers for it."""
         self.asked += 1
         top = stacked[-1]
-        check = replace(integrate.check_of(top.step), reuse=not search)
+        check = integrate.check_of(top.step)._replace(reuse=not search)
         run = verification.verify(self.world, self.held, check, top.commit, top.judged.tree)
         integrate.require_unmoved(self.held, self.job["integrationRef"], self.before)
         if "log" in run:

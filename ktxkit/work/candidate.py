@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ktxkit.base.errors import BrokenContract
 from ktxkit.git import merging, staging
@@ -29,20 +28,18 @@ SUSPECT: Final = "suspect_revert"
 NO_BLOB = ("absent", "gitlink")
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(NamedTuple):
     """What a unit hands over. `recorded_tree` is of the base it was opened at; its change counts from `base_tree`."""
 
     base_tree: str
     recorded_tree: str
     tree: str
     entries: tuple[Entry, ...]
-    policy: Mapping[str, Any] = field(default_factory=dict)
+    policy: Mapping[str, Any] = {}
     patch_bytes: int = 0
 
 
-@dataclass(frozen=True)
-class CandidateVerdict:
+class CandidateVerdict(NamedTuple):
     """`outcome`: `candidate` (then `tree` may go on to the next judge), `subsumed`, or the word of its rejection."""
 
     outcome: JudgedOutcome
@@ -52,7 +49,7 @@ class CandidateVerdict:
     breaches: tuple[Breach, ...] = ()
     findings: tuple[VerdictFinding, ...] = ()
     gates: ReceiptGates | None = None
-    followed: Mapping[bytes, bytes] = field(default_factory=dict)
+    followed: Mapping[bytes, bytes] = {}
     pruned: tuple[PrunedReference, ...] = ()  # what was taken out of the tree so that the gates pass
 
 
@@ -146,7 +143,7 @@ def merged(
     if wrong and not (moved and {c.path for c in wrong} == set(moved.values())):
         return CandidateVerdict("textual_conflict", conflicts=tuple(wrong))
     if moved:
-        there = replace(offer, entries=tuple(entry for entry in result if entry.path in set(moved.values())))
+        there = offer._replace(entries=tuple(entry for entry in result if entry.path in set(moved.values())))
         breaches = by_policy(neutral, objects, there)
         if breaches:
             return CandidateVerdict("policy_rejected", breaches=tuple(breaches), followed=moved)
@@ -186,9 +183,9 @@ def gated(world: World, judged: CandidateVerdict, base_tree: str, options: Mappi
 
         mended = prune_tree(world, judged.tree, base_tree=base_tree, options=asked)
         if mended["outcome"] == "done":
-            return replace(judged, tree=mended["prunedTree"], pruned=tuple(mended["pruned"]), gates=counted)
+            return judged._replace(tree=mended["prunedTree"], pruned=tuple(mended["pruned"]), gates=counted)
     word: JudgedOutcome = "semantic_conflict" if new else "candidate"
-    return replace(judged, outcome=word, findings=new, gates=counted)
+    return judged._replace(outcome=word, findings=new, gates=counted)
 
 
 def absent(neutral: Neutral) -> Side:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
@@ -56,8 +56,7 @@ SAMPLE = 20  # paths of an account that a document shows
 COLLISIONS_SHOWN = 100
 
 
-@dataclass(frozen=True)
-class CollectedTree:
+class CollectedTree(NamedTuple):
     """The tree that was taken, and the commit that its change counts from."""
 
     world: World

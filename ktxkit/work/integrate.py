@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
@@ -76,14 +76,13 @@ MESSAGE_LIMIT = 1024  # bytes of a commit message that a user gives
 KEPT = 10_000  # conflicts, breaches or findings in one receipt
 
 
-@dataclass(frozen=True)
-class ApplyOptions:
+class ApplyOptions(NamedTuple):
     """How to apply. `verify_limit`: seconds. `gate_options`: keyword arguments for the gates."""
 
     verify: Sequence[str] = ()
     verify_limit: float | None = None
     gates: bool = True
-    gate_options: Mapping[str, Any] = field(default_factory=dict)
+    gate_options: Mapping[str, Any] = {}
     follow_renames: bool = False
     message: str = ""
     expect_head: str = ""
@@ -219,7 +218,7 @@ def blamed(
     Raises Refused where the gate fails without the change, or passes this time.
     """
     control(world, held, check, *without)
-    again = verification.verify(world, held, replace(check, reuse=False), *now)
+    again = verification.verify(world, held, check._replace(reuse=False), *now)
     if verification.passed(again):
         raise flaky([])
     return again
@@ -261,7 +260,7 @@ def apply_unit(
     the branch is not as we left it, BrokenContract for a damaged patch.
     """
     options = options or ApplyOptions()
-    options = replace(options, verify=verify) if verify else options
+    options = options._replace(verify=verify) if verify else options
     check_message(options.message)
     with recover.holding(world, job["integrationRef"], job) as held:
         return _apply(world, job, unit, held, options)
@@ -405,7 +404,7 @@ def judge(step: Application, neutral: Neutral, objects: Objects, offer: Offer, o
     done = candidate.gated(step.world, judged, base, step.options.gate_options)
     if not done.pruned:
         return done
-    return replace(done, entries=tuple(merging.changes(neutral, tree, done.tree)))
+    return done._replace(entries=tuple(merging.changes(neutral, tree, done.tree)))
 
 
 def commit_of(step: Application, neutral: Neutral, judged: CandidateVerdict, onto: str) -> str:
@@ -437,7 +436,7 @@ def _verified(
             run = blamed(step.world, step.held, check, (step.before, before), (commit, judged.tree))
         told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
     require_unmoved(step.held, step.job["integrationRef"], step.before)
-    return (judged if verification.passed(run) else replace(judged, outcome="verification_failed")), run
+    return (judged if verification.passed(run) else judged._replace(outcome="verification_failed")), run
 
 
 def require_unmoved(held: HeldBranch, ref: str, before: str) -> None:
@@ -454,7 +453,7 @@ def require_unmoved(held: HeldBranch, ref: str, before: str) -> None:
 def accept(step: Application, judged: CandidateVerdict, commit: str, run: VerificationRun | None) -> Receipt:
     """Journal the commit with its receipt-to-be, move the branch, write the receipt."""
     step.held.note(phase="committing")
-    done = replace(judged, outcome="accepted")
+    done = judged._replace(outcome="accepted")
     receipt = receipt_of(step, done, run)
     receipt |= {"after": commit, "commit": commit, "tree": judged.tree}
     intent: Intent = {**intent_of(step), "commit": commit, "prepared": receipt}

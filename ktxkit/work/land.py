@@ -11,9 +11,8 @@ Landing: the integration tree becomes one commit on the target, by compare-and-s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
@@ -199,8 +198,7 @@ def _no_longer(key: str, judged: CandidateVerdict) -> Conflict:
 PATHS_KEPT = 100_000
 
 
-@dataclass(frozen=True)
-class Landing:
+class Landing(NamedTuple):
     """One landing under way. `held` and `inner`: the target and the job's own branch. `tree`: what the target will
     have; `replayed`: unit key to commit on a moved target."""
 

@@ -13,9 +13,8 @@ import fcntl
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ktxkit.base import files, kinds
 from ktxkit.base.clock import timestamp
@@ -43,8 +42,7 @@ CANNOT_CLONE = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno
 BLOCK = 1 << 20
 
 
-@dataclass(frozen=True)
-class Copied:
+class Copied(NamedTuple):
     """What came along: paths, how many of them were cloned, and patterns that matched nothing."""
 
     paths: tuple[bytes, ...]
@@ -140,8 +138,7 @@ FACTS: Final = ("jobId", "unitKey", "position", "target", "policy", "policyDiges
 PASSED_ON = ("GIT_LFS_SKIP_SMUDGE",)  # what git's filters may see of the caller's git environment
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """The worktree that is to be made."""
 
     path: Path

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.base import files
 from ktxkit.base.errors import Refused
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
 NAMED = 5  # names in one message
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """`take`: uncommitted paths to collect. The others: path and why it is not collected."""
 
     take: tuple[bytes, ...]
@@ -98,8 +96,7 @@ def _all(status: Status) -> Iterator[tuple[bytes, bool, bool]]:
         yield path, False, True
 
 
-@dataclass(frozen=True)
-class Staging:
+class Staging(NamedTuple):
     """The tree of the chosen paths, by a copy of the checkout's index, which `git` has.
 
     The objects of many paths are written into `scratch` first, and go into the store as one pack.

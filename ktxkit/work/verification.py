@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base import files, kinds, process
 from ktxkit.base.clock import timestamp
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
         quarantined: LeftOutPaths
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """What to run and where. `limit`: seconds; `logs`: a directory of the store; `job`: whose passes may be reused."""
 
     argv: Sequence[str]
@@ -88,7 +86,7 @@ def verify(world: World, held: HeldBranch, check: Check, commit: str, tree: str)
 
 def control_of(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
     """The command's answer for the tree without the change in question: within a job asked once, pass or failure."""
-    asked = replace(check, reuse=True)
+    asked = check._replace(reuse=True)
     key = digest_of([tree, list(check.argv), environment(world)])
     known = _known(world, asked, key) or _known(world, asked, digest_of(["control", key]))
     if known is not None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 SECOND = 1_000_000_000  # nanoseconds
@@ -91,8 +90,7 @@ def digest(parts: Iterable[bytes], policy_digest: str) -> str:
     return "b3:" + hasher.hexdigest()
 
 
-@dataclass(frozen=True)
-class ManifestChange:
+class ManifestChange(NamedTuple):
     """One path between two manifests. `replaced`: the content came by another file of that name (an atomic rename)."""
 
     path: bytes

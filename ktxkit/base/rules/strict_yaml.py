@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 INTEGER_LIMIT = 2**63  # what every reader of JSON can take
 
@@ -38,8 +38,7 @@ def lines(text: str) -> list[str]:
     return _LINE.findall(text)
 
 
-@dataclass(frozen=True, slots=True)
-class YamlProblem:
+class YamlProblem(NamedTuple):
     """One thing that is wrong, and where. `rule` is a rule id of the gates."""
 
     rule: str
@@ -158,8 +157,7 @@ _REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\u
 _BREAK = re.compile("\r\n|[\n\r]")
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(NamedTuple):
     """What was read. `root` is None where there is no value that can be trusted."""
 
     root: Node | None

@@ -8,8 +8,7 @@ The verdict: the document that says what was looked at and what was found (contr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import path_fields, plural, printable
@@ -119,8 +118,7 @@ POSITIONS_SHOWN = 20  # places of one finding that a document lists; its count s
 MESSAGE_LIMIT = 2000  # characters
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """What is wrong, where, what was searched, and the next step. Lines and columns count from 1, in characters."""
 
     rule: str
@@ -173,7 +171,7 @@ def grouped(findings: Iterable[Finding]) -> list[Finding]:
     for group in groups.values():
         places = sorted({(one.line, one.column) for one in group})
         first = min(group, key=lambda one: (one.line, one.column))
-        merged.append(replace(first, places=tuple(places)))
+        merged.append(first._replace(places=tuple(places)))
     return sorted(merged, key=lambda one: one.order)
 
 
@@ -218,7 +216,7 @@ def mark_inherited(findings: Sequence[Finding], base: Iterable[Finding], gone: M
     for finding in findings:
         rule, path, reference = finding.identity
         old = (rule, gone.get(path, path), reference)
-        marked.append(replace(finding, inherited=True) if finding.identity in known or old in known else finding)
+        marked.append(finding._replace(inherited=True) if finding.identity in known or old in known else finding)
     return marked
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ktxkit.base.rules.text import nearest
 
@@ -79,8 +79,7 @@ _YAML = (b".yaml", b".yml")
 _QUOTES = str.maketrans("", "", "\"`'[]")
 
 
-@dataclass(frozen=True, slots=True)
-class ArtifactPath:
+class ArtifactPath(NamedTuple):
     """Which artifact a path is. `kind`: source, shard, page, provenance, or nothing. `key`: a page's key."""
 
     kind: str = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ktxkit.base.rules import strict_yaml
@@ -146,7 +146,7 @@ def _softened(problem: YamlProblem) -> YamlProblem:
     """A key that nobody reads is a warning, unless it nearly is one that gates read: then the gate would be off."""
     if problem.rule != "schema-unknown-key" or any(f"{key!r}" in problem.hint for key in source.GATED_KEYS):
         return problem
-    return replace(problem, level="warning")
+    return problem._replace(level="warning")
 
 
 def _body(facts: Facts, parts: Split) -> None:

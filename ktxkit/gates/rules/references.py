@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
 from heapq import nsmallest
+from typing import NamedTuple
 
 from ktxkit.gates.rules.findings import ADVICE, level_of
 from ktxkit.gates.rules.model import Layer, Source
@@ -20,8 +20,7 @@ _FILE = re.compile(r"(?:ya?ml|md|json|jsonl|sql|csv|py|ts|js|txt|html|toml|lkml|
 _NEAR = 0.85  # how alike two names are before one is offered for the other where nothing says that it is meant
 
 
-@dataclass(frozen=True, slots=True)
-class Wrong:
+class Wrong(NamedTuple):
     """Why a reference is one that nothing answers. `absent`: what is not there."""
 
     rule: str

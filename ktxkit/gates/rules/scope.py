@@ -12,7 +12,7 @@ that is inherited, and none is told outside of the change's scope. `judge` of bo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ktxkit.gates.rules import model
@@ -28,8 +28,7 @@ Facts = dict[str, Any]
 Tree = Mapping[bytes, Facts]
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeScope:
+class ChangeScope(NamedTuple):
     """`touched` files, the `names` they declare or declared, and the `referrers`: files that use one of the names."""
 
     touched: frozenset[bytes]

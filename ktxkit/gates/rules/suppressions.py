@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ktxkit.base.rules.strict_yaml import lines
@@ -117,7 +117,7 @@ def in_text(text: str) -> list[Ignore]:
 def _left(finding: Finding, places: list[tuple[int, int]]) -> list[Finding]:
     if not places:
         return []
-    return [replace(finding, line=places[0][0], column=places[0][1], places=tuple(places))]
+    return [finding._replace(line=places[0][0], column=places[0][1], places=tuple(places))]
 
 
 def _covers(ignore: Ignore, rule: str, line: int) -> bool:

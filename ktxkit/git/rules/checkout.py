@@ -6,8 +6,7 @@ What a verification may and may not have done to the checkout it ran in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base.rules.text import path_fields
 from ktxkit.git.rules.child import Status
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from ktxkit.base.documents import CheckoutState, IgnoredPathChanges
 
 
-@dataclass(frozen=True, order=True)
-class Obstacle:
+class Obstacle(NamedTuple):
     """A path that the change needs and that is not as the index has it."""
 
     path: bytes
@@ -98,8 +96,7 @@ SAMPLE = 20  # paths of an account that a document shows
 Signature = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class CheckoutSnapshot:
+class CheckoutSnapshot(NamedTuple):
     """The semantic state of a checkout. `untracked` are paths; a digest stands for the rest of git's status."""
 
     head: str
@@ -139,8 +136,7 @@ def moved(before: CheckoutSnapshot, after: CheckoutSnapshot) -> bool:
     return (before.head, before.branch) != (after.head, after.branch)
 
 
-@dataclass(frozen=True)
-class IgnoredChanges:
+class IgnoredChanges(NamedTuple):
     """What a command did to ignored files: disclosed with exact counts, never restored."""
 
     added: tuple[bytes, ...] = ()

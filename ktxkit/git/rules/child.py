@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ktxkit.base.rules.text import plural, printable
 
 SUBMODULE_NONE = "N..."
 
 
-@dataclass(frozen=True)
-class Changed:
+class Changed(NamedTuple):
     """A tracked path that differs. `xy`: index against HEAD, worktree against index; `sub` as git has it."""
 
     path: bytes
@@ -88,8 +88,7 @@ def parse_status(data: bytes) -> Status:
 SHOWN = 5  # paths in one reason
 
 
-@dataclass(frozen=True)
-class ChildState:
+class ChildState(NamedTuple):
     """What was read of a child worktree; nothing of it was changed."""
 
     head: str
@@ -100,8 +99,7 @@ class ChildState:
     status: Status
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(NamedTuple):
     """`branch`: the full ref it must be on, None for detached; with `any_branch` nobody said."""
 
     branch: str | None = None

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base.rules.text import path_b64, path_text
 from ktxkit.git.rules.patch import Entry, Side, blobs
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 MARKED = re.compile(rb"CONFLICT \(([a-z/ -]+)\)\Z")  # a type; the message behind it goes on
 
 
-@dataclass(frozen=True, order=True)
-class Clash:
+class Clash(NamedTuple):
     """A path that two sides want differently. `stages`: which of base (1), integration (2), unit (3) have it."""
 
     path: bytes
@@ -35,8 +33,7 @@ class Clash:
         return made
 
 
-@dataclass(frozen=True)
-class Merged:
+class Merged(NamedTuple):
     """The answer of `merge-tree --write-tree -z`: the tree, and where it is not clean the stages and messages."""
 
     tree: str

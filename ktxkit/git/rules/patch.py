@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ktxkit.base.rules.text import path_b64, path_bytes, path_text
@@ -56,8 +55,7 @@ class Entry(NamedTuple):
         return "typechange" if self.old.mode[:3] != self.new.mode[:3] else "modified"
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(NamedTuple):
     """What was seen of a blob: bytes, whether it holds a NUL, the digest of its content."""
 
     size: int

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.patterns import matches, plain_name, text
@@ -33,8 +33,7 @@ _POSIX = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Pattern:
+class Pattern(NamedTuple):
     """One line. `base` is the directory of its file, `b""` or with a slash at its end."""
 
     base: bytes
@@ -221,8 +220,7 @@ class PathClass(Enum):
 CANDIDATES = (PathClass.TRACKED, PathClass.UNTRACKED, PathClass.DELIVERABLE)
 
 
-@dataclass(frozen=True)
-class Classified:
+class Classified(NamedTuple):
     """A verdict with its stable reason code."""
 
     path_class: PathClass

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base.rules.text import printable
 
@@ -45,8 +44,7 @@ def base_candidates(origin_default: str, has_origin: bool) -> list[str]:
     return [*first, *main, "HEAD"]
 
 
-@dataclass(frozen=True)
-class WorktreePresence:
+class WorktreePresence(NamedTuple):
     """What was found where a unit's worktree belongs."""
 
     present: bool  # something is at the path
@@ -72,8 +70,7 @@ def decide_open(lease: Lease | None, found: WorktreePresence, base: str) -> Open
     return Open.REUSE if lease["base"] == base else Open.OTHER_BASE
 
 
-@dataclass(frozen=True)
-class HeldWork:
+class HeldWork(NamedTuple):
     """What a worktree holds, and what of it is safe elsewhere. Trees and commits are ids."""
 
     tree: str  # everything but ignored files
@@ -125,8 +122,7 @@ def can_be_kept(work: HeldWork) -> bool:
     return not work.nested and not work.submodules
 
 
-@dataclass(frozen=True)
-class LeaseFacts:
+class LeaseFacts(NamedTuple):
     """What is known of a leased worktree when it is asked whether it is dead."""
 
     noted: bool = False  # an opening began and its lease never came; nobody holds its lock

@@ -17,9 +17,8 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.base import files, kinds, landlock
 from ktxkit.base.errors import BrokenContract, CannotRun
@@ -44,12 +43,11 @@ OF_GIT = ("objects", "refs", "logs", "lfs", "reftable")  # a unit may commit, an
 OF_STORE = ("ledger", "locks")  # test runs are recorded wherever tests run
 
 
-@dataclass(frozen=True)
-class Walls:
+class Walls(NamedTuple):
     """What a command is started behind; nothing of the kind for units that are not isolated."""
 
     before: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
 
 
 def check(world: World, also: Sequence[str] | None) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base import files
 from ktxkit.base.errors import BrokenContract
@@ -47,8 +47,7 @@ SIZE_LIMIT = 16 * 1024 * 1024  # bytes
 NO_FILE = b"\0neither a file nor absent\0"  # stands for the bytes of a link, a directory, a device
 
 
-@dataclass(frozen=True)
-class FileState:
+class FileState(NamedTuple):
     """A file as it was: its bytes, and its permissions."""
 
     data: bytes

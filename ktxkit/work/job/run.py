@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base import contracts, files, kinds, process
 from ktxkit.base.clock import timestamp
@@ -204,15 +204,14 @@ class RunOptions:
             raise CannotRun("--max-parallel must be 1 or more", hint="leave it out for the job file's own number")
 
 
-@dataclass(frozen=True)
-class JobEnd:
+class JobEnd(NamedTuple):
     """How a job ended: its outcome word, its report, and what ended it early, if anything did."""
 
     job_id: str
     outcome: str
     report: Report
     error: Exception | None = None
-    outcomes: Mapping[str, str] = field(default_factory=dict)
+    outcomes: Mapping[str, str] = {}
 
     @property
     def settled(self) -> bool:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base import kinds, unit_process
 from ktxkit.base.clock import timestamp
@@ -113,8 +113,7 @@ def _look(run: JobRun, plan: UnitPlan, observer: UnitObserver, flag: Watched) ->
 RESULT = "unit-result"
 
 
-@dataclass(frozen=True)
-class UnitEnd:
+class UnitEnd(NamedTuple):
     """How a unit's own work ended, before integration. `problem` is the word for why nothing can be integrated."""
 
     key: str
@@ -180,7 +179,7 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease, digest: 
         ended = unit_process.run_unit(command, out=out, err=err, clock=run.world.clock, stop=stop)
     altered = containment.put_right(run, unit)
     if ended.reason == "interrupted" and not run.stop.is_set():
-        ended = replace(ended, message="it was suspect, without proven progress, and the job file says to stop it")
+        ended = ended._replace(message="it was suspect, without proven progress, and the job file says to stop it")
     place = path_of(lease)
     touched = run.watch.ended(unit, since, None if ended.reason == "finished" else place) if run.watch else []
     document = _result(run, plan, unit, lease, ended, started)

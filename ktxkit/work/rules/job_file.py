@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.store.rules.names import check_job, check_key
@@ -20,8 +20,7 @@ RECONCILE = "reconcile"  # the key of the unit that runs on the integrated tree
 PROJECT = "project"  # the key of the unit that runs before the base is fixed
 
 
-@dataclass(frozen=True)
-class JobCommand:
+class JobCommand(NamedTuple):
     """A command of the job: argv, and its time limit in seconds."""
 
     argv: tuple[str, ...]
@@ -46,8 +45,7 @@ class UnitPlan:
         return ScheduledUnit(self.key, self.after, self.tolerant)
 
 
-@dataclass(frozen=True)
-class JobPlan:
+class JobPlan(NamedTuple):
     """A whole job, its units in integration order."""
 
     connection: str
@@ -68,9 +66,9 @@ class JobPlan:
     observe: Mapping[str, int] | None = None  # settings of the observer, in milliseconds; None: units are not observed
     copy: tuple[str, ...] = ()
     sparse: tuple[str, ...] = ()
-    gates: Mapping[str, Any] = field(default_factory=dict)
+    gates: Mapping[str, Any] = {}
     isolate: tuple[str, ...] | None = None  # where isolated units may write beside their own places; None: anywhere
-    document: Mapping[str, Any] = field(default_factory=dict)
+    document: Mapping[str, Any] = {}
 
     @property
     def digest(self) -> str:

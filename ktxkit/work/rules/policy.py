@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.patterns import fold, is_glob, leads_into, matches, matches_folded, plain_name, text
@@ -34,8 +33,7 @@ CONTROL_NAMES = frozenset({
 _SHORT_GIT = re.compile(r"git~[0-9]+\Z")  # what NTFS calls `.git` in its short form
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """What one unit may do. Empty: anything but control files, foreign links and undeclared submodules."""
 
     allow: tuple[str, ...] = ()
@@ -66,18 +64,16 @@ def policy_digest(document: Mapping[str, Any]) -> str:
     return digest_of(dict(document))
 
 
-@dataclass(frozen=True)
-class TreeContents:
+class TreeContents(NamedTuple):
     """What must be known of the new tree beside its paths: link targets by path, content by object id."""
 
-    links: Mapping[bytes, bytes] = field(default_factory=dict)
-    content: Mapping[str, Content] = field(default_factory=dict)
+    links: Mapping[bytes, bytes] = {}
+    content: Mapping[str, Content] = {}
     submodules: frozenset[bytes] = frozenset()  # paths that .gitmodules declares
     patch_bytes: int = 0
 
 
-@dataclass(frozen=True, order=True)
-class Breach:
+class Breach(NamedTuple):
     """One path that breaks one rule."""
 
     path: bytes

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import nearest
@@ -25,8 +24,7 @@ from ktxkit.base.rules.text import nearest
 LANDED = frozenset({"accepted", "subsumed", "noop"})  # what a later unit may build on
 
 
-@dataclass(frozen=True)
-class ScheduledUnit:
+class ScheduledUnit(NamedTuple):
     """A unit as the schedule sees it. `tolerant`: starts although units it names did not make it (reconciliation)."""
 
     key: str
@@ -245,8 +243,7 @@ def may_confirm(count: int, culprits: int, asked: int, rest: int = 0) -> bool:
     return asked + 1 + ahead <= promise
 
 
-@dataclass(frozen=True)
-class Culprit:
+class Culprit(NamedTuple):
     """A unit that made its batch fail. `together`: the others of the smallest set; empty where it fails on its own."""
 
     key: str

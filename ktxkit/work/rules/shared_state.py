@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 Values = Mapping[str, Sequence[bytes]]  # key, as git prints it, to its values in order
 PROGRAMS = ("uploadpack", "receivepack", "vcs", "proxy")  # what a remote may name that git runs or goes through
@@ -58,8 +58,7 @@ JOB = "job"  # other jobs
 STORE = "store"  # files at the store's top, where none of ours are but one
 
 
-@dataclass(frozen=True)
-class SharedChange:
+class SharedChange(NamedTuple):
     """One thing that is not as it was. `how` is `added`, `removed` or `changed`."""
 
     kind: str
