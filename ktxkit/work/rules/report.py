@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ktxkit.base.rules.text import path_bytes, path_fields, plural, printable, truncated
@@ -368,9 +368,17 @@ def derived(status: ReportStatus, entries: Sequence[ReportWorkUnit], *, landed: 
     return "partial" if landed else "error"
 
 
+def _origin(job: Job, events: Sequence[TraceEvent]) -> str:
+    """When the first step began: a step that was measured before the job was made starts before it."""
+    begun = [milliseconds(event["at"]) - event.get("durationMs", 0) for event in events]
+    if not begun:
+        return job["createdAt"]
+    return datetime.fromtimestamp(min(begun) / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def assemble(job: Job, units: Sequence[UnitDocs], events: Sequence[TraceEvent], *, at: str, trace: str) -> Report:
     """The report, but for what is in none of the documents. `at`: when it is made; `trace`: the path of the trace."""
-    origin = events[0]["at"] if events else job["createdAt"]
+    origin = _origin(job, events)
     made = spans(events, origin)
     timed: dict[str, dict[str, float]] = {}
     for span in made:
