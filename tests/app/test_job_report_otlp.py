@@ -123,7 +123,9 @@ def test_events_are_sent_as_they_are_appended(job: Repo, collector: Collector) -
     assert done.status == 0 and f"sent 1 spans to {collector.url}" in done.err
     (sent,) = spans(collector)
     assert sent["name"] == "lint" and facts(sent)["ktx.unit.key"] == "a" and facts(sent)["ktx.phase"] == "gates"
-    assert int(sent["endTimeUnixNano"]) - int(sent["startTimeUnixNano"]) == 60_250_000_000, "it began before the job was made"
+    assert int(sent["endTimeUnixNano"]) - int(sent["startTimeUnixNano"]) == 60_250_000_000, (
+        "it began before the job was made"
+    )
     done = call("trace-append", *words, "--event", "unit_tests", "--", "sh", "-c", "exit 3", cwd=job.path)
     assert done.status == 3, "the command's own"
     failed = spans(collector)[1]

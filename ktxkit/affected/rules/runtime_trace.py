@@ -257,6 +257,7 @@ class TraceFold:
         }
         self.started: list[tuple[int, int, str, int, str]] = []  # pid, parent, context, start time, kind
         self.spawned: list[tuple[int, str, int]] = []
+        self.by_nobody: list[tuple[str, str, Context]] = []  # what was touched, where no definition is known to have
         self.faults, self.fault = 0, ""
         self.context(SESSION)
 
@@ -323,11 +324,11 @@ class TraceFold:
 
     def _touch(self, what: str, process: Process, token: str, path: str, by: int) -> None:
         context = self.context(token)
-        if by < 0 and context.kind in ("session", "collection"):
-            return  # the test runner's own: it lists what it collects and reads what it rewrites
+        if by < 0:
+            self.by_nobody.append((what, path, context))
+            return
         self.touched[what][path].add(context.number)
-        if by >= 0:
-            self.by[what][path].add(process.defs[by])
+        self.by[what][path].add(process.defs[by])
 
     def _environ(self, process: Process, token: str, name: str, by: int) -> None:
         self.context(token).environ.add(name)
@@ -357,7 +358,13 @@ class TraceFold:
     # -- the end
 
     def close(self, alive: set[tuple[int, int]]) -> None:
-        """Say of each context what was not seen. `alive`: (pid, start time) of traced processes that still run."""
+        """Say of each context what was not seen. `alive`: (pid, start time) of traced processes that still run.
+
+        Only here the kinds of all contexts are known: a child's file may be read before its parent's.
+        """
+        for what, path, context in self.by_nobody:
+            if context.kind not in ("session", "collection"):  # the test runner lists what it collects
+                self.touched[what][path].add(context.number)
         told = Counter((ppid, token) for _, ppid, token, _, kind in self.started if kind != "fork")
         replaced = Counter((pid, token) for pid, _, token, _, kind in self.started if kind != "fork")
         for pid, token, count in self.spawned:

@@ -37,10 +37,9 @@ class Listener(CallTracer):
         """A file was opened, or a directory listed."""
         if isinstance(name, int):
             return
-        frame = sys._getframe(3)
-        if frame.f_code.co_filename in IMPORT_SYSTEM:
-            return
-        if frame.f_code.co_name in BY_DESCRIPTOR:
+        frame = sys._getframe(2).f_back  # None where the interpreter itself opens, as a script that it begins
+        code = None if frame is None else frame.f_code
+        if code is not None and (code.co_filename in IMPORT_SYSTEM or code.co_name in BY_DESCRIPTOR):
             return
         name = "." if name is None else name
         path = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else ""
@@ -61,7 +60,7 @@ class Listener(CallTracer):
         """A process begins: it counts against those that say who they are."""
         words = [argv] if isinstance(argv, str | bytes | os.PathLike) else list(argv or ())
         kept = [plain(os.fsdecode(word))[:ARGUMENT] for word in words[:ARGUMENTS] if _is_word(word)]
-        caller, _ = self.caller(sys._getframe(3))
+        caller, _ = self.caller(sys._getframe(2).f_back)
         by = -1 if caller is None else self.identify(str(self.path_of(caller.f_code.co_filename)), caller.f_code)
         self.put("spawn", self.seen.token, kept, by)
         self.flush()

@@ -28,13 +28,13 @@ class Writer:
         self.getpid = os.getpid
         self.directory = directory
         self.driven = False
-        self.faults, self.fault = 0, ""
         self.begin_file()
 
     def begin_file(self) -> None:
         """A process that has written nothing yet."""
         self.pid = self.getpid()
         self.fd, self.file = -1, (0, 0)
+        self.faults, self.fault = 0, ""
         self.lines: list[str] = []
 
     def forget_file(self) -> None:
@@ -45,9 +45,11 @@ class Writer:
             self._close(fd)
 
     def fail(self, error: Exception) -> None:
-        """Something is not recorded; the first reason is kept."""
+        """Something is not recorded; the first reason is kept. Where nobody asks at the end, it is written now."""
         self.faults += 1
         self.fault = self.fault or f"{type(error).__name__}: {error}"[:300]
+        if self.faults == 1 and not self.driven:
+            self.put("faults", 1, plain(self.fault))
 
     def put(self, *parts: Any) -> None:
         self.lines.append(json.dumps(parts, separators=(",", ":")))

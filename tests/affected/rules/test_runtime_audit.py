@@ -71,3 +71,22 @@ def test_a_process_that_still_runs_and_one_that_is_not_traced_are_told() -> None
         ["a process of it still runs"],
         ["it started a process that is not traced"],
     ]
+
+
+def test_a_child_is_read_the_same_before_its_parent_and_after() -> None:
+    hello = ["hello", "", {"pid": 9999, "ppid": 0, "start": 5, "kind": "start", "argv": []}]
+    parent = [hello, ["context", "9999.1", "test", "t.py::t"], ["context", "9999.2", "collection", "t.py"]]
+    child = [
+        ["hello", "9999.1", {"pid": 10001, "ppid": 9999, "start": 6, "kind": "start", "argv": []}],
+        ["open", "9999.1", "data.txt", -1],
+        ["open", "9999.2", "conftest.py", -1],
+        ["list", "", ".", -1],
+    ]
+    for order in ((parent, child), (child, parent)):
+        fold = TraceFold()
+        for lines in order:
+            fold.feed(lines)
+        fold.close(set())
+        known = fold.contexts["9999.1"].number
+        assert {path: numbers for path, numbers in fold.touched["open"].items() if numbers} == {"data.txt": {known}}
+        assert not any(fold.touched["list"].values()), "what the test runner lists is nobody's"

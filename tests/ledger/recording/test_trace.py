@@ -197,6 +197,7 @@ def test_what_may_have_been_missed_is_said(trace: Trace) -> None:
 
 def test_files_and_listings(trace: Trace) -> None:
     assert trace.tests_opening("data.txt") == {"test_all.py::test_data", "test_all.py::test_child_reads"}
+    assert "test_all.py::test_script" in trace.tests_opening("script.py"), "opened by the interpreter itself"
     assert trace.tests_opening("not_there.txt") == {"test_all.py::test_absent"}
     assert trace.tests_listing("plugins") == {"test_all.py::test_listing"} == trace.tests_listing(".")
     assert trace.readers("data.txt") >= {("lib.py", "read")} and trace.readers("plugins") == {("lib.py", "listed")}
