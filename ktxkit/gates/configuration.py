@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.base import contracts
 from ktxkit.base.contracts import Document
@@ -25,17 +24,16 @@ DEFAULT: tuple[Document, ...] = ({"gate": ARTIFACTS},)
 Load = Callable[[bytes], bytes | None]
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """How a tree is judged: options of the artifacts' gate, the gates in order, the known debts by fingerprint.
 
     `whole`: no gate is left out, so that a debt of which nothing is found is paid. `trusted` gives a file of where the
     configuration was read; `trusted_name` says where that is.
     """
 
-    options: GateOptions = field(default_factory=GateOptions)
+    options: GateOptions = GateOptions()
     gates: tuple[Document, ...] = DEFAULT
-    debts: Mapping[str, Document] = field(default_factory=dict)
+    debts: Mapping[str, Document] = {}
     debts_file: str = ""
     whole: bool = True
     trusted: Load | None = None

@@ -16,7 +16,6 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -314,11 +313,11 @@ def open_cache(world: World, listed: FileListing, root: bytes) -> FactCache | No
         return None
 
 
-@dataclass(frozen=True)
 class Slot:
     """The files of one group, in order, as git lists them."""
 
-    lines: list[bytes] = field(default_factory=list)
+    def __init__(self, lines: Sequence[bytes] = ()) -> None:
+        self.lines = lines
 
     @cached_property
     def paths(self) -> list[bytes]:

@@ -8,7 +8,6 @@ Suppressions in the files that the gates beside the one of artifacts looked at, 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,13 +53,13 @@ LINE = "--format=%(objectmode) %(objectname) 0%x09%(path)"  # a tree's files as 
 TABLE_FROM = 32  # paths that are looked for in the bytes; then a table is made
 
 
-@dataclass(frozen=True)
 class FileListing:
     """Each file as `MODE OID STAGE`, a tab and its path, ended by NUL. `tree`: its id, empty for an index."""
 
-    raw: bytes
-    tree: str = ""
-    _differences: dict[FileListing, list[bytes]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    def __init__(self, raw: bytes, tree: str = "") -> None:
+        self.raw = raw
+        self.tree = tree
+        self._differences: dict[FileListing, list[bytes]] = {}
 
     @cached_property
     def lines(self) -> list[bytes]:
@@ -228,7 +227,7 @@ class Comments:
                 self.read(path)
         done = suppressions.apply(findings, self._ignores)
         self._used |= done.used
-        self.count += done.count
+        self.count += done.hidden
         return done.kept
 
     def idle(self, artifacts: Collection[bytes]) -> list[Finding]:

@@ -59,7 +59,7 @@ def _whole(asked: JudgeRequest, touched: Sequence[bytes] | None, how: GateOption
 
     after, before = asked.after, asked.before
     trees = [one for one in (before, *asked.also) if before is not None and one is not None]
-    bases = [judge(one.facts, one.files, replace(how, raw_current=None)) for one in trees]
+    bases = [judge(one.facts, one.files, how._replace(raw_current=None)) for one in trees]
     past = [one for one in (*trees, asked.earlier) if one is not None]
     former = frozenset(name for base in bases for name in base.layer.homes)
     if asked.earlier is not None:

@@ -12,7 +12,6 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ktxkit.base import files
@@ -147,16 +146,18 @@ def keeps_modes(top: Path) -> bool:
     return probe.is_file() and not probe.stat().st_mode & stat.S_IXUSR
 
 
-@dataclass(frozen=True)
 class Here:
     """Where a checkout stands."""
 
-    top: Path
-    common_dir: Path  # shared by all worktrees
-    index: Path
-    operations: tuple[str, ...]  # what is not finished
-    head: str  # commit
-    branch: str | None  # full ref; None where HEAD is detached
+    def __init__(
+        self, top: Path, common_dir: Path, index: Path, operations: tuple[str, ...], head: str, branch: str | None
+    ) -> None:
+        self.top = top
+        self.common_dir = common_dir  # shared by all worktrees
+        self.index = index
+        self.operations = operations  # what is not finished
+        self.head = head  # commit
+        self.branch = branch  # full ref; None where HEAD is detached
 
 
 def here(git: Git) -> Here | None:

@@ -12,7 +12,6 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -72,14 +71,16 @@ class Placed(Protocol):
     reader: RunReader | None
 
 
-@dataclass(frozen=True)
 class Neutral:
     """The directory and a git that runs in it, on the user's objects; readers of these are started when asked for."""
 
-    git: Git
-    directory: Path
-    object_format: ObjectFormat
-    promised: Promised | None = None  # of a partial clone
+    def __init__(
+        self, git: Git, directory: Path, object_format: ObjectFormat, promised: Promised | None = None
+    ) -> None:
+        self.git = git
+        self.directory = directory
+        self.object_format = object_format
+        self.promised = promised  # of a partial clone
 
     @cached_property
     def objects(self) -> Objects:
@@ -128,12 +129,12 @@ class Neutral:
         return self.git.having(**who, **when)
 
 
-@dataclass(frozen=True)
 class Pool:
     """Neutral directories that a long run uses again. One is used by one block at a time."""
 
-    objects: str  # the object directory they are made for
-    idle: list[Neutral] = field(default_factory=list)
+    def __init__(self, objects: str) -> None:
+        self.objects = objects  # the object directory they are made for
+        self.idle: list[Neutral] = []
 
     def close(self) -> None:
         """Remove those that nobody uses."""

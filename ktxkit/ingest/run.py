@@ -6,7 +6,7 @@ A whole ingestion: a job of its own, one at a time for a connection and source; 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -329,7 +329,7 @@ def _run(world: World, asked: IngestRequest, job: Job, override: str, how: RunOp
         "units": [],
     }
     planned = jobs.file_of(world, job) or empty
-    return job_run.execute(world, plan_of(planned), job, replace(how, hooks=hooks), resumed=resumed)
+    return job_run.execute(world, plan_of(planned), job, how.with_hooks(hooks), resumed=resumed)
 
 
 def _detected(asked: IngestRequest) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -232,17 +231,16 @@ if TYPE_CHECKING:
 CONTRACT = "patch"
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What to take from where. `base` is a commit id; `integration` a ref whose merge into the unit is understood."""
 
     top: Path
     base: str
     expected: Expected
-    policy: Mapping[str, Any] = field(default_factory=dict)
+    policy: Mapping[str, Any] = {}
     integration: str = ""
     copied: Sequence[str] = ()
-    identity: UnitIdentity = field(default_factory=lambda: cast("UnitIdentity", {}))
+    identity: UnitIdentity = cast("UnitIdentity", {})
     ref: str = ""
     paths: CandidatePathPolicy | None = None  # of a lease: what could become source was said when it was opened
     plain: bool = False  # a unit's: neither the user's line-end settings nor a global ignore file decide what is taken
@@ -361,7 +359,9 @@ def collect(world: World, request: Request, patch: Path) -> Patch:
 
 def _require_unchanged(git: Git, before: ChildState, look: Begun | None) -> None:
     """Raises Refused where the second look saw something else; where nothing was read but commits, HEAD is enough."""
-    same = child.looked(look) == before.status if look else git.resolve("HEAD") == before.status.head
+    same = (
+        child.looked(look).unignored == before.status.unignored if look else git.resolve("HEAD") == before.status.head
+    )
     if not same or before.status.head != before.head:
         raise Refused("the worktree changed while it was collected", where=str(git.cwd), hint="end its command")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ktxkit.base import files, kinds
@@ -41,17 +40,17 @@ CONFIGS = ("config", "config.worktree")
 RULES = ("info/attributes", "info/exclude", "info/grafts", "objects/info/alternates", "shallow")
 
 
-@dataclass(frozen=True)
 class Fingerprinter:
     """Takes fingerprints of one repository and job. Keeps what it read, so that the next one is cheap."""
 
-    git: Git
-    repository: Repository
-    store: Store
-    job_id: str
-    _memory: dict[Path, tuple[str, dict[str, str]]] = field(default_factory=dict, compare=False)
-    _units: dict[str, Facts] = field(default_factory=dict, compare=False)
-    _turn: list[int] = field(default_factory=lambda: [0], compare=False)
+    def __init__(self, git: Git, repository: Repository, store: Store, job_id: str) -> None:
+        self.git = git
+        self.repository = repository
+        self.store = store
+        self.job_id = job_id
+        self._memory: dict[Path, tuple[str, dict[str, str]]] = {}
+        self._units: dict[str, Facts] = {}
+        self._turn: list[int] = [0]
 
     def take(self, quiet: Mapping[str, Path] | None = None, fresh: Collection[str] | None = None) -> Facts:
         """The facts now. `quiet`: worktrees of units (`0001-key` to path) that nobody should be working in.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 def page(template: str, style: str, script: str, title: str, data: Mapping[str, Any]) -> bytes:
     """The page as UTF-8. `template` has one `{{name}}` for each of title, style, script, their hashes, and data."""
+    import html
+
     parts = {
         "title": html.escape(_whole(title)),
         "style": style,

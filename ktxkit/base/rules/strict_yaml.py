@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
 from typing import Any, NamedTuple, NoReturn
@@ -49,7 +48,6 @@ class YamlProblem(NamedTuple):
     level: str = ""  # where it is not the rule's own
 
 
-@dataclass(slots=True)
 class Node:
     """A value with its place. `kind` is map, list or scalar; `plain` is its Python value (a scalar's only).
 
@@ -57,15 +55,29 @@ class Node:
     other readers of YAML turn into a date. `start` and `end` are offsets in the text.
     """
 
-    kind: str
-    line: int
-    column: int
-    start: int
-    end: int
-    plain: Any = None
-    items: list[tuple[Node | None, Node]] = field(default_factory=list)
-    style: str = ""
-    dateish: bool = False
+    __slots__ = ("column", "dateish", "end", "items", "kind", "line", "plain", "start", "style")
+
+    def __init__(
+        self,
+        kind: str,
+        line: int,
+        column: int,
+        start: int,
+        end: int,
+        plain: Any = None,
+        items: list[tuple[Node | None, Node]] | None = None,
+        style: str = "",
+        dateish: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.line = line
+        self.column = column
+        self.start = start
+        self.end = end
+        self.plain = plain
+        self.items: list[tuple[Node | None, Node]] = [] if items is None else items
+        self.style = style
+        self.dateish = dateish
 
     def get(self, key: str) -> Node | None:
         """The value of a key of a map."""
@@ -283,13 +295,15 @@ def _syntax(error: Exception, text: str) -> YamlProblem:
     return YamlProblem("yaml-syntax", line, column, message)
 
 
-@dataclass(slots=True)
 class _Frame:
     """A map or list that is open: the keys it has, and the key that waits for its value."""
 
-    node: Node
-    keys: set[str]
-    key: Node | None = None
+    __slots__ = ("key", "keys", "node")
+
+    def __init__(self, node: Node, keys: set[str], key: Node | None = None) -> None:
+        self.node = node
+        self.keys = keys
+        self.key = key
 
 
 class _Builder:

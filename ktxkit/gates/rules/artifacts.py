@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from ktxkit.gates.rules import model, sources, suppressions
@@ -26,15 +25,24 @@ from ktxkit.gates.rules.references import References, Wrong, is_fine, listed
 Facts = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
 class TreeFindings:
     """The findings of a tree, in order, and what was looked at."""
 
-    findings: tuple[Finding, ...]
-    looked: Mapping[str, int]
-    suppressed: int = 0
-    layer: Layer = field(default_factory=Layer)
-    fine: Mapping[str, Collection[str]] = field(default_factory=dict)  # texts that the layer answers, by kind
+    __slots__ = ("findings", "fine", "layer", "looked", "suppressed")
+
+    def __init__(
+        self,
+        findings: tuple[Finding, ...],
+        looked: Mapping[str, int],
+        suppressed: int = 0,
+        layer: Layer | None = None,
+        fine: Mapping[str, Collection[str]] | None = None,
+    ) -> None:
+        self.findings = findings
+        self.looked = looked
+        self.suppressed = suppressed
+        self.layer: Layer = Layer() if layer is None else layer
+        self.fine: Mapping[str, Collection[str]] = {} if fine is None else fine  # texts that the layer answers, by kind
 
 
 def judge(
@@ -206,4 +214,4 @@ def _unsuppressed(found: list[Finding], facts: Mapping[bytes, Facts]) -> tuple[l
     ignores = {path: one["ignores"] for path, one in facts.items()}
     done = suppressions.apply(found, ignores)
     idle = suppressions.idle(ignores, done.used)
-    return sorted([*done.kept, *idle], key=lambda one: one.order), done.count
+    return sorted([*done.kept, *idle], key=lambda one: one.order), done.hidden

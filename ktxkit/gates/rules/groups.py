@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -24,16 +23,18 @@ FEW = 32  # names that are looked for in the bytes of the marks, one by one
 PAGE, SOURCES, ROWS = "page", "sources", "provenance"
 
 
-@dataclass(frozen=True, eq=False)
 class Group:
     """Some files of a tree. `load`: the facts of each path in order, as values or JSON; `said`: their summary and
     `marked`: their marks, as JSON.
     """
 
-    paths: Sequence[bytes]
-    said: bytes
-    marked: bytes
-    load: Callable[[], Sequence[Facts | bytes]]
+    def __init__(
+        self, paths: Sequence[bytes], said: bytes, marked: bytes, load: Callable[[], Sequence[Facts | bytes]]
+    ) -> None:
+        self.paths = paths
+        self.said = said
+        self.marked = marked
+        self.load = load
 
     @cached_property
     def _loaded(self) -> list[Facts | bytes]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -141,30 +141,31 @@ def page_keys(pages: Iterable[bytes], root: bytes) -> dict[str, set[str]]:
     return keys
 
 
-@dataclass(frozen=True, slots=True)
-class GateOptions:
+class GateOptions(NamedTuple):
     """How a tree is judged. `root`: where the artifacts lie in it, empty or ending in `/`."""
 
     root: bytes = b""
     advise: bool = False
     strict: bool = False
     raw_current: Collection[str] | None = None
-    raw_deleted: Collection[str] = field(default_factory=frozenset)
+    raw_deleted: Collection[str] = frozenset()
 
 
-@dataclass(slots=True)
 class Source:
     """One source: where it is declared (one file; two where an overlay changes a table), and what it has."""
 
-    connection: str
-    name: str
-    declared: list[tuple[bytes, str, Facts]] = field(default_factory=list)  # path, form, facts
-    columns: set[str] = field(default_factory=set)
-    measures: set[str] = field(default_factory=set)
-    segments: set[str] = field(default_factory=set)
-    table: str = ""
-    folded: frozenset[str] = frozenset()  # its columns and measures as SQL compares them
-    aliases: dict[str, str] = field(default_factory=dict)  # of its joins: what they join
+    __slots__ = ("aliases", "columns", "connection", "declared", "folded", "measures", "name", "segments", "table")
+
+    def __init__(self, connection: str, name: str) -> None:
+        self.connection = connection
+        self.name = name
+        self.declared: list[tuple[bytes, str, Facts]] = []  # path, form, facts
+        self.columns: set[str] = set()
+        self.measures: set[str] = set()
+        self.segments: set[str] = set()
+        self.table = ""
+        self.folded: frozenset[str] = frozenset()  # its columns and measures as SQL compares them
+        self.aliases: dict[str, str] = {}  # of its joins: what they join
 
     def has(self, entity: str) -> bool:
         return entity in self.columns or entity in self.measures or entity in self.segments
@@ -182,16 +183,24 @@ class Source:
         return any(form in ("standalone", "shard") for _, form, _ in self.declared)
 
 
-@dataclass(slots=True)
 class Layer:
     """All sources of a tree. `unreadable`: names that a file declares which cannot be read, by connection."""
 
-    connections: dict[str, dict[str, Source]] = field(default_factory=dict)
-    unreadable: dict[str, set[str]] = field(default_factory=dict)
-    tables: dict[str, set[str]] = field(default_factory=dict)
-    homes: dict[str, list[str]] = field(default_factory=dict)  # source name: its connections
-    folded: dict[str, dict[str, str]] = field(default_factory=dict)  # by connection: a source by its name in lower case
-    near: Nearness = field(default_factory=Nearness)
+    __slots__ = ("connections", "folded", "homes", "near", "tables", "unreadable")
+
+    def __init__(self) -> None:
+        self.connections: dict[str, dict[str, Source]] = {}
+        self.unreadable: dict[str, set[str]] = {}
+        self.tables: dict[str, set[str]] = {}
+        self.homes: dict[str, list[str]] = {}  # source name: its connections
+        self.folded: dict[str, dict[str, str]] = {}  # by connection: a source by its name in lower case
+        self.near = Nearness()
+
+    def forgetful(self) -> Layer:
+        """The same sources, and nothing remembered of which names are near."""
+        same = copy(self)
+        same.near = Nearness()
+        return same
 
     def find(self, name: str) -> list[Source]:
         """The source of that name in every connection that has it."""

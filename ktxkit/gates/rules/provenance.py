@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Set
-from dataclasses import dataclass, field
 from typing import Any
 
 from ktxkit.gates.rules.model import Layer
@@ -14,17 +13,27 @@ RAW = "raw-sources/"
 _SYNC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-")
 
 
-@dataclass(frozen=True, slots=True)
 class RawFacts:
     """What a tree, and where a job says so its snapshot, has. `current` None: what the tree keeps is the snapshot."""
 
-    files: Collection[bytes]
-    pages: Set[str]
-    layer: Layer
-    root: bytes = b""
-    current: Collection[str] | None = None
-    deleted: Collection[str] = field(default_factory=frozenset)
-    _directories: set[bytes] = field(default_factory=set)
+    __slots__ = ("_directories", "current", "deleted", "files", "layer", "pages", "root")
+
+    def __init__(
+        self,
+        files: Collection[bytes],
+        pages: Set[str],
+        layer: Layer,
+        root: bytes = b"",
+        current: Collection[str] | None = None,
+        deleted: Collection[str] = frozenset(),
+    ) -> None:
+        self.files = files
+        self.pages = pages
+        self.layer = layer
+        self.root = root
+        self.current = current
+        self.deleted = deleted
+        self._directories: set[bytes] = set()
 
     def has_directory(self, path: bytes) -> bool:
         """Whether a file lies below a directory, which ends in `/`."""

@@ -12,12 +12,11 @@ that is inherited, and none is told outside of the change's scope. `judge` of bo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ktxkit.gates.rules import model
 from ktxkit.gates.rules.groups import concerned, key_of, names_in, special_of
-from ktxkit.gates.rules.model import GateOptions, Layer, Nearness
+from ktxkit.gates.rules.model import GateOptions, Layer
 from ktxkit.gates.rules.provenance import RawFacts, raw_path
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ def judged(
     from ktxkit.gates.rules.findings import mark_inherited
 
     base = judge(*before, options, only=scope.files)
-    layer = replace(base.layer, near=Nearness())  # it remembers the pages' names too, which may differ
+    layer = base.layer.forgetful()  # the pages' names, which it remembers too, may differ
     new = judge(*after, options, only=scope.files, layer=layer)
     found = mark_inherited(new.findings, base.findings, moved(before[1], after[1], touched))
     told = [one for one in found if not one.inherited or one.path in scope.files]

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ktxkit.base.rules.strict_yaml import lines
 from ktxkit.base.rules.text import nearest
@@ -55,12 +54,11 @@ _COMMENT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Suppressed:
+class Suppressed(NamedTuple):
     """What is left, how many places were suppressed, and which comments did it: (path, number in its list)."""
 
     kept: list[Finding]
-    count: int
+    hidden: int
     used: frozenset[tuple[bytes, int]]
 
 

@@ -6,7 +6,6 @@ Whether a child worktree is in a state from which a change can be taken without 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ktxkit.base.rules.text import plural, printable
@@ -27,15 +26,19 @@ class Changed(NamedTuple):
         return self.xy == ".A"
 
 
-@dataclass(frozen=True)
-class Status:
+class Status(NamedTuple):
     """What git says of a checkout. A name that ends in `/` is a nested repository (or a folded ignored directory)."""
 
     changed: tuple[Changed, ...] = ()
     unmerged: tuple[bytes, ...] = ()
     untracked: tuple[bytes, ...] = ()
-    ignored: tuple[bytes, ...] = field(default=(), compare=False)
+    ignored: tuple[bytes, ...] = ()
     head: str = ""  # the commit of HEAD, where it was asked for
+
+    @property
+    def unignored(self) -> Status:
+        """The same without ignored files, to compare two by."""
+        return self._replace(ignored=())
 
     @property
     def clean(self) -> bool:

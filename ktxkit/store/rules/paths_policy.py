@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,11 +48,14 @@ class Pattern(NamedTuple):
         return bool(self.regex.match(name))
 
 
-@dataclass(frozen=True)
 class IgnoreRules:
     """The text of ignore files, weakest first: (directory that the file lies in, content)."""
 
-    sources: tuple[tuple[bytes, bytes], ...] = ()
+    def __init__(
+        self,
+        sources: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        self.sources = sources
 
     @cached_property
     def _patterns(self) -> tuple[Pattern, ...]:
@@ -310,14 +312,20 @@ def control(path: bytes) -> bool:
     return any(_GIT.match(plain_name(text(segment))) for segment in path.split(b"/"))
 
 
-@dataclass(frozen=True)
 class CandidatePathPolicy:
     """Everything that a verdict depends on but the facts of the path. Patterns are those of `core.patterns`."""
 
-    deliverables: tuple[str, ...] = ()
-    generated: tuple[str, ...] = ()
-    copied: frozenset[bytes] = frozenset()
-    ignore: IgnoreRules = field(default_factory=IgnoreRules)
+    def __init__(
+        self,
+        deliverables: tuple[str, ...] = (),
+        generated: tuple[str, ...] = (),
+        copied: frozenset[bytes] = frozenset(),
+        ignore: IgnoreRules | None = None,
+    ) -> None:
+        self.deliverables = deliverables
+        self.generated = generated
+        self.copied = copied
+        self.ignore: IgnoreRules = IgnoreRules() if ignore is None else ignore
 
     def classify(self, path: bytes, *, tracked: bool, ignored: bool | None = None) -> Classified:
         """The class. `tracked`: it is in the attempt's tracked set; `ignored`: None asks the snapshot's rules."""

@@ -20,7 +20,6 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -125,18 +124,14 @@ UNREADABLE = "(cannot be read)"
 Values = dict[str, list[bytes]]
 
 
-@dataclass
 class Guard:
     """One for a job. Thread-safe."""
 
-    world: World
-    job_id: str
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _signs: dict[str, str] = field(init=False)
-    _seen: dict[str, FileState | None] = field(init=False)
-    _kept: int = 0
-
-    def __post_init__(self) -> None:
+    def __init__(self, world: World, job_id: str) -> None:
+        self.world = world
+        self.job_id = job_id
+        self._lock = threading.Lock()
+        self._kept = 0
         self._signs = signs(self._top)
         self._seen = {name: see(self._top / name) for name in self._signs}
 
@@ -254,21 +249,21 @@ GLANCE = 0.03  # seconds between looks at what all worktrees share; a look is a 
 CHANGES_KEPT = 200  # changes named in one unit's result
 
 
-@dataclass
 class Watch:
     """One for a job. Thread-safe; a look that began after a caller's event serves that caller too."""
 
-    printer: Fingerprinter
-    guard: Guard
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _state: threading.Lock = field(default_factory=threading.Lock)
-    _last: dict[tuple[str, str], str] | None = None
-    _running: dict[str, str] = field(default_factory=dict)  # NNNN-key -> key
-    _handled: set[str] = field(default_factory=set)
-    _evidence: dict[str, Path] = field(default_factory=dict)
-    _asked: int = 0
-    _looked: int = 0  # highest request that a look has served
-    _changes: list[tuple[int, UnitResultTouched]] = field(default_factory=list)
+    def __init__(self, printer: Fingerprinter, guard: Guard) -> None:
+        self.printer = printer
+        self.guard = guard
+        self._lock = threading.Lock()
+        self._state = threading.Lock()
+        self._last: dict[tuple[str, str], str] | None = None
+        self._running: dict[str, str] = {}  # NNNN-key -> key
+        self._handled: set[str] = set()
+        self._evidence: dict[str, Path] = {}
+        self._asked = 0
+        self._looked = 0  # highest request that a look has served
+        self._changes: list[tuple[int, UnitResultTouched]] = []
 
     def started(self, unit: Unit) -> int:
         """Note a start; returns the number from which on changes concern this unit."""

@@ -6,9 +6,8 @@ The middle of a job: units run in parallel, their patches are integrated in unit
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ktxkit.base import kinds
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 PATHS_AT_ONCE = 500  # arguments of one ls-tree
 
 
-@dataclass
 class Reuse:
     """Looks into the job's own documents. `resumed` is False for a new job: then there is nothing to look at."""
 
-    run: JobRun
-    resumed: bool
-    _digests: dict[tuple[str, str], str] = field(default_factory=dict)
+    def __init__(self, run: JobRun, resumed: bool) -> None:
+        self.run = run
+        self.resumed = resumed
+        self._digests: dict[tuple[str, str], str] = {}
 
     def digest(self, plan: UnitPlan, base: str) -> str:
         """Digest of everything that the unit's work depends on, starting from `base`."""
@@ -91,28 +90,31 @@ class JobLoop:
         self.reuse = reuse
         self.plans = {plan.key: plan for plan in run.plan.units}
         self.schedule = Schedule([plan.node for plan in run.plan.units], run.limit)
+        self.threads: dict[str, threading.Thread] = {}
         self.ends: queue.Queue[UnitEnd | BaseException] = queue.Queue()
         self.waiting: dict[str, UnitEnd] = {}
         self.batched: dict[str, Receipt | KtxError] = {}  # decided, not settled yet
 
     def __call__(self) -> Mapping[str, str]:
         """Outcome word of every unit."""
-        with ThreadPoolExecutor(self.run.limit, thread_name_prefix="unit") as pool:
-            try:
-                while not self.schedule.done:
-                    self._skip_hopeless()
-                    self._start(pool)
-                    self._integrate_ready()
-                    if self.schedule.running:
-                        self._take(wait=not self._may_integrate())
-            except BaseException:
-                self.run.stop.set()  # the pool waits for its threads: they end their commands and return
-                raise
+        try:
+            while not self.schedule.done:
+                self._skip_hopeless()
+                self._start()
+                self._integrate_ready()
+                if self.schedule.running:
+                    self._take(wait=not self._may_integrate())
+        except BaseException:
+            self.run.stop.set()  # the threads end their commands and return
+            raise
+        finally:
+            for thread in self.threads.values():
+                thread.join()
         for plan in self.run.plan.units:
             containment.put_right(self.run, self.run.unit(plan))
         return dict(self.schedule.outcomes)
 
-    def _start(self, pool: ThreadPoolExecutor) -> None:
+    def _start(self) -> None:
         if self.run.stop.is_set() and not self.run.aborting:
             self.run.aborting = "interrupted"
         if self.run.aborting:
@@ -128,7 +130,9 @@ class JobLoop:
             if old is not None:
                 self._ended(old)
             else:
-                pool.submit(work, self.run, plan, base, self.reuse.digest(plan, base)).add_done_callback(self._put)
+                words = (plan, base, self.reuse.digest(plan, base))
+                self.threads[plan.key] = threading.Thread(target=self._work, args=words, name=f"unit {plan.key}")
+                self.threads[plan.key].start()
 
     def _base(self, node: ScheduledUnit) -> str:
         return self.schedule.base_after(node) or self.run.hooks.unit_base(self.run) or str(self.run.job["base"])
@@ -148,9 +152,12 @@ class JobLoop:
             self.run.aborting, "the job was interrupted"
         )
 
-    def _put(self, done: Future[UnitEnd]) -> None:
-        error = done.exception()
-        self.ends.put(error if error is not None else done.result())
+    def _work(self, plan: UnitPlan, base: str, inputs: str) -> None:
+        """In a thread of the unit's own: the schedule starts as many as may run at a time."""
+        try:
+            self.ends.put(work(self.run, plan, base, inputs))
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that takes the ends
+            self.ends.put(error)
 
     def _take(self, *, wait: bool) -> None:
         """Take what units have ended; wait for one if asked, but not longer than a tick."""
@@ -164,6 +171,7 @@ class JobLoop:
 
     def _ended(self, end: UnitEnd) -> None:
         self.waiting[end.key] = end
+        self.threads.pop(end.key, None)  # it has put its end, which was its last word
         self.schedule.ended(end.key)
         self.run.notify("unit_ended", {"unit": end.key, "problem": end.problem})
         if end.problem and self.run.plan.on_failure == "abort" and not self.run.aborting:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -190,18 +189,21 @@ def close(run: JobRun, outcome: str, failure: JobFailure | None = None) -> Repor
 FILE = "job-file"
 
 
-@dataclass(frozen=True)
 class RunOptions:
     """How to run: who listens, and what the command line says instead of the job file."""
 
-    notify: Notify = silent
-    max_parallel: int | None = None
-    rebase: bool = False
-    hooks: Hooks = field(default_factory=Hooks)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, notify: Notify = silent, max_parallel: int | None = None, rebase: bool = False, hooks: Hooks | None = None
+    ) -> None:
+        self.notify = notify
+        self.max_parallel = max_parallel
+        self.rebase = rebase
+        self.hooks: Hooks = Hooks() if hooks is None else hooks
         if self.max_parallel is not None and self.max_parallel < 1:
             raise CannotRun("--max-parallel must be 1 or more", hint="leave it out for the job file's own number")
+
+    def with_hooks(self, hooks: Hooks) -> RunOptions:
+        return RunOptions(self.notify, self.max_parallel, self.rebase, hooks)
 
 
 class JobEnd(NamedTuple):

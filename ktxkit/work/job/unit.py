@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,13 +38,13 @@ if TYPE_CHECKING:
 TICK = 0.5  # seconds that one look may wait
 
 
-@dataclass
 class Watched:
     """A stop flag of one unit: the job's, or its own where it was suspect and the job file says to stop it."""
 
-    run: JobRun
-    suspect: threading.Event = field(default_factory=threading.Event)
-    ended: threading.Event = field(default_factory=threading.Event)
+    def __init__(self, run: JobRun) -> None:
+        self.run = run
+        self.suspect = threading.Event()
+        self.ended = threading.Event()
 
     def is_set(self) -> bool:
         return self.run.stop.is_set() or self.suspect.is_set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ktxkit.base.rules.digests import digest_of
@@ -27,17 +26,16 @@ class JobCommand(NamedTuple):
     time_limit: float | None = None
 
 
-@dataclass(frozen=True)
-class UnitPlan:
+class UnitPlan(NamedTuple):
     """A unit of the job: what runs, on which raw files, under which policy."""
 
     key: str
     step: JobCommand
     after: tuple[str, ...] = ()
     raw_files: tuple[str, ...] = ()
-    policy: LeasePolicy = field(default_factory=lambda: cast("LeasePolicy", {}))
-    env: Mapping[str, str] = field(default_factory=dict)
-    document: Mapping[str, Any] = field(default_factory=dict)
+    policy: LeasePolicy = cast("LeasePolicy", {})
+    env: Mapping[str, str] = {}
+    document: Mapping[str, Any] = {}
     tolerant: bool = False
 
     @property

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ktxkit.base.rules.text import path_bytes, path_fields, plural, printable, truncated
 
@@ -137,8 +136,7 @@ STATUS: dict[JobState, ReportStatus] = {
 }
 
 
-@dataclass(frozen=True)
-class UnitDocs:
+class UnitDocs(NamedTuple):
     """The documents of one unit, each None where there is none, and where its files are."""
 
     position: int
@@ -150,7 +148,7 @@ class UnitDocs:
     sentinel: Sentinel | None = None
     result: UnitResult | None = None
     broken: str = ""  # a document of it that cannot be read, and why
-    files: UnitFiles = field(default_factory=lambda: cast("UnitFiles", {}))  # those that exist
+    files: UnitFiles = cast("UnitFiles", {})  # those that exist
 
 
 def outcome_of(docs: UnitDocs, left: Mapping[str, str]) -> str:

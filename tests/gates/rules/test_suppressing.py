@@ -45,7 +45,7 @@ SAME, ALONE = ["schema-type", 3, 9, False], ["schema-type", 3, 1, True]
 )
 def test_what_a_comment_covers(ignore: list[Any], line: int, covered: bool) -> None:
     done = apply([finding(line)], {b"a": [ignore]})
-    assert (done.kept == []) is covered and done.count == covered
+    assert (done.kept == []) is covered and done.hidden == covered
     assert idle({b"a": [ignore]}, done.used) == [] if covered else idle({b"a": [ignore]}, done.used)
 
 
@@ -55,14 +55,14 @@ def test_what_a_comment_covers(ignore: list[Any], line: int, covered: bool) -> N
 def test_what_it_does_not_cover(one: Finding) -> None:
     ignores = {b"a": [SAME, ["swallowed-exception", 3, 1, False]]}
     done = apply([one], ignores)
-    assert done.kept == [one] and done.count == 0 and not done.used
+    assert done.kept == [one] and done.hidden == 0 and not done.used
 
 
 def test_of_several_places_only_the_covered_ones_go() -> None:
     (many,) = grouped([finding(2), finding(3), finding(9)])
     done = apply([many], {b"a": [SAME, ["schema-type", 2, 1, False]]})
     (left,) = done.kept
-    assert (left.line, left.places, done.count) == (9, ((9, 1),), 2)
+    assert (left.line, left.places, done.hidden) == (9, ((9, 1),), 2)
     assert left.fingerprint == many.fingerprint
 
 
