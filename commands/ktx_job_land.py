@@ -29,8 +29,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.work import land
 
     job = jobs.need_job(world, args.job)
-    made = land.land(world, job, message=args.message, rebase=args.rebase)
-    return views.landed(made, [unit.key for unit in jobs.units(job) if unit.key not in land.units_in(made)])
+    made = land.land(job, message=args.message, rebase=args.rebase)
+    return views.landed(made, [unit.key for unit in job.units if unit.key not in land.units_in(made)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

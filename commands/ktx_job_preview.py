@@ -26,7 +26,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.store import jobs
     from ktxkit.work import preview
 
-    return views.previewed(preview.preview(world, jobs.need_job(world, args.job)))
+    return views.previewed(preview.preview(jobs.need_job(world, args.job)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

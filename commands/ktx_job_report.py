@@ -37,6 +37,7 @@ def parser() -> cli.Parser:
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app.rules import report_text
     from ktxkit.store import jobs
+    from ktxkit.store.active import ActiveJob
     from ktxkit.work import report
 
     if args.name and args.job and args.name != args.job:
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     wanted = args.name or args.job or jobs.current_unit(world, None, None)[0] or report.latest(world)
     if wanted is None:
         raise CannotRun("there is no job here yet", where=str(world.store.root), hint="job-run JOBFILE makes one")
-    made = report.build(world, jobs.load(world, wanted))
+    made = report.build(ActiveJob.load(world, wanted))
     problems = made.get("problems", ())
     page, written = _page(args, world, made)
     if args.otlp:

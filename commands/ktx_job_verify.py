@@ -30,7 +30,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.work import job_verify
 
     job = jobs.need_job(world, args.job)
-    made = job_verify.verify_job(world, job, job_verify.VerifyRequest(args.command, args.limit, args.summary))
+    made = job_verify.verify_job(job, job_verify.VerifyRequest(args.command, args.limit, args.summary))
     return views.verified(made)
 
 

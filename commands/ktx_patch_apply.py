@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
             message=args.message or "",
             expect_head=args.expect_head,
         )
-        receipt = integrate.apply_unit(world, job, unit, options=options)
+        receipt = integrate.apply_unit(job, unit, options=options)
         integrate.require_verified(receipt, args.command)
     return views.applied(receipt)
 

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     else:
         parser().obeys(args, "for a unit of a job: the job says it", *ALONE)
         job, unit = jobs.need_unit(world, args.job, args.unit)
-        document = collect.collect_unit(world, job, unit, include_uncommitted=not args.require_clean)
+        document = collect.collect_unit(job, unit, include_uncommitted=not args.require_clean)
     return views.collected(document)
 
 

@@ -29,7 +29,8 @@ from ktxkit.git.checkout import locked
 from ktxkit.git.neutral import sweep
 from ktxkit.git.repository import Registered
 from ktxkit.ingest.rules import places
-from ktxkit.store import jobs, leases
+from ktxkit.store import jobs, leases, ownership
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.leases import LeaseLocation, all_locations, foreign, holder_is_dead, path_of, presence, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import LeaseFacts, why_dead
@@ -147,7 +148,7 @@ def _seen(
     found = presence(world, lease, path_of(about))
     busy = processes_inside(path_of(about)) if found.present else []
     noted = note is not None and (lease is None or lease["nonce"] != note["nonce"]) and _nobody_holds(place)
-    job = world.store.read_optional(kinds.JOB, names.job_doc(place.job)) if lease and "jobId" in lease else None
+    job = ActiveJob.find(world, place.job) if lease and "jobId" in lease else None
     seen = LeaseFacts(
         noted=noted,
         state=lease["state"] if lease is not None else "",
@@ -156,9 +157,9 @@ def _seen(
         present=found.present,
         same=found.same,
         holder_dead=lease is not None and holder_is_dead(lease),
-        job_state=job["state"] if job is not None else "",
+        job_state=job.state if job is not None else "",
         busy=bool(busy),
-        resumable=job is not None and bool(jobs.command(world, job)),
+        resumable=job is not None and bool(job.next_command()),
         locked=locked(world.repository.common_dir, path_of(about)),
     )
     return seen, busy
@@ -232,7 +233,7 @@ if TYPE_CHECKING:
         bytes: int
         kept: str
 
-    from ktxkit.base.documents import DamagedDocument, Job
+    from ktxkit.base.documents import DamagedDocument
 
 CLEANING = "cleaning"
 CACHE_KEPT = 30 * 86_400  # seconds that a cached unit's result is kept
@@ -240,7 +241,7 @@ CACHE_KEPT = 30 * 86_400  # seconds that a cached unit's result is kept
 
 def clean(world: World, *, do: bool, records: bool) -> Cleaning:
     """What can be cleared, and with `do` what was. `records`: also the cache, and documents of finished jobs."""
-    jobs.require_ours(world)
+    ownership.require_ours(world)
     damaged: list[DamagedDocument] = []
     items = [*_worktrees(world, damaged, do=do)]
     if do and world.store.root.is_dir():
@@ -251,9 +252,9 @@ def clean(world: World, *, do: bool, records: bool) -> Cleaning:
     items += _old_results(world, do=do)
     for job, why, gone in _finished(world, damaged):
         if gone:
-            items.append(_kept_refs(world, job, why))
+            items.append(_kept_refs(job, why))
         else:
-            items += _job(world, job, why, do=do, records=records or "failure" in job)
+            items += _job(job, why, do=do, records=records or "failure" in job.document)
     made: Cleaning = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "cleaning",
@@ -305,85 +306,81 @@ def _old_results(world: World, *, do: bool) -> Iterator[CleaningItem]:
         yield _item("cache", "ingest-cache", why, count=len(entries), bytes=size)
 
 
-def _finished(world: World, damaged: list[DamagedDocument]) -> Iterator[tuple[Job, str, bool]]:
+def _finished(world: World, damaged: list[DamagedDocument]) -> Iterator[tuple[ActiveJob, str, bool]]:
     """Jobs that have ended, every unit of which is in, or that ended before they had any; which of the two, and whether
     what landed is on its branch no longer. A damaged one is none of them, and is named."""
     for job in jobs.readable(world, damaged):
-        if job["state"] == "open":
+        if job.state == "open":
             continue
-        made = report.build(world, job)
+        made = report.build(job)
         damaged += [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
         if "problems" in made:
             continue
-        gone = report.no_longer_in(world, job)
+        gone = report.no_longer_in(job)
         if gone:
             yield job, gone, True
         elif made.get("outcome") == "done":
             yield job, "every unit of the job is in", False
-        elif job["state"] != "landed" and "failure" in job and not made["workUnits"]:
-            yield job, f"it ended in {job['failure']['phase']}: no unit of it ran", False
+        elif job.state != "landed" and "failure" in job.document and not made["workUnits"]:
+            yield job, f"it ended in {job.document['failure']['phase']}: no unit of it ran", False
 
 
-def _beside(world: World, job: Job) -> list[str]:
+def _beside(job: ActiveJob) -> list[str]:
     """Units whose collected work is not what was integrated, and the job itself where more was than has landed."""
-    git = world.git.at(world.repository.place)
-    landing = world.store.read_optional(kinds.LANDING, names.job_part(job["jobId"], "landing"))
-    head = git.resolve(job["integrationRef"])
+    git, landing = job.git, job.read(kinds.LANDING, "landing")
+    head = git.resolve(job.integration_ref)
     found = [] if landing is None or head in (None, landing.get("integrationHead")) else ["the integration branch"]
-    for unit in jobs.units(job):
-        place = (job["jobId"], unit.position, unit.key)
-        receipt = world.store.read_optional(kinds.RECEIPT, names.unit_doc(*place, "receipt"))
-        tree = git.resolve(names.unit_ref(*place), "tree")
+    for unit in job.units:
+        receipt = job.read(kinds.RECEIPT, "receipt", unit)
+        tree = git.resolve(names.unit_ref(job.id, unit.position, unit.key), "tree")
         if tree is not None and (receipt is None or receipt.get("patchTree") != tree):
             found.append(unit.key)
     return found
 
 
-def _refs(world: World, job: Job) -> list[list[str]]:
+def _refs(job: ActiveJob) -> list[list[str]]:
     """Name and object id of each ref of a job."""
-    git = world.git.at(world.repository.place)
-    listed = git.text("for-each-ref", "--format=%(refname) %(objectname)", *names.job_refs(str(job["jobId"])))
+    listed = job.git.text("for-each-ref", "--format=%(refname) %(objectname)", *names.job_refs(job.id))
     return [line.split(" ") for line in listed.splitlines()]
 
 
-def _kept_refs(world: World, job: Job, why: str) -> CleaningItem:
+def _kept_refs(job: ActiveJob, why: str) -> CleaningItem:
     """What landed is on its branch no longer: every ref stays."""
-    count = len(_refs(world, job))
-    return _item("refs", str(job["jobId"]), why, count=count, kept=f"job-land --job {job['jobId']} lands it again")
+    count = len(_refs(job))
+    return _item("refs", job.id, why, count=count, kept=f"job-land --job {job.id} lands it again")
 
 
-def _job(world: World, job: Job, why: str, *, do: bool, records: bool) -> Iterator[CleaningItem]:
-    job_id = str(job["jobId"])
-    refs = _refs(world, job)
-    beside = _beside(world, job) if refs else []
+def _job(job: ActiveJob, why: str, *, do: bool, records: bool) -> Iterator[CleaningItem]:
+    job_id = job.id
+    refs = _refs(job)
+    beside = _beside(job) if refs else []
     if beside:
         left = f"collected work that has not landed: {', '.join(beside)}"
         yield _item("refs", job_id, left, count=len(refs), kept="apply it in a job of its own, or take it from its ref")
         return
-    yield from _verified_in(world, job, do=do)
+    yield from _verified_in(job, do=do)
     if refs:
         if do:
             lines = "".join(f"delete {ref} {oid}\n" for ref, oid in refs)
             given = lines.encode("utf-8", "surrogateescape")
-            git = world.git.at(world.repository.place)
-            leases.worktrees(world).on_own("update-ref", "--no-deref", "--stdin", git=git, stdin=given)
+            leases.worktrees(job.world).on_own("update-ref", "--no-deref", "--stdin", git=job.git, stdin=given)
         yield _item("refs", job_id, why, count=len(refs))
     if records:
-        yield from _records(world, job, why, do=do)
+        yield from _records(job, why, do=do)
 
 
-def _verified_in(world: World, job: Job, *, do: bool) -> Iterator[CleaningItem]:
+def _verified_in(job: ActiveJob, *, do: bool) -> Iterator[CleaningItem]:
     """The checkout that candidates of the job were verified in. What lies there, verifications have made."""
-    path = world.store.path(names.integration_dir(job["jobId"]))
-    if not path.is_dir() or leases.foreign(world, {"path": str(path)}):
+    path = job.world.store.path(names.integration_dir(job.id))
+    if not path.is_dir() or leases.foreign(job.world, {"path": str(path)}):
         return
     item = _item("worktree", str(path), "its job is in; candidates were verified here")
     if do:
-        lock = world.store.path(f"locks/{names.branch_lock(job['target'])}.lock")
+        lock = job.world.store.path(f"locks/{names.branch_lock(job.target)}.lock")
         try:
-            with flocked(lock, clock=world.clock, wait=0, what=job["target"]):
+            with flocked(lock, clock=job.world.clock, wait=0, what=job.target):
                 inside = processes_inside(path)
-                gone = not inside and delete(leases.worktrees(world).let_go(path))
+                gone = not inside and delete(leases.worktrees(job.world).let_go(path))
             kept = f"processes are at work in it: {inside}" if inside else "some of it will not go"
             item |= {} if gone else {"kept": kept}
         except Refused as error:
@@ -391,19 +388,19 @@ def _verified_in(world: World, job: Job, *, do: bool) -> Iterator[CleaningItem]:
     yield item
 
 
-def _records(world: World, job: Job, why: str, *, do: bool) -> Iterator[CleaningItem]:
-    job_id = str(job["jobId"])
-    waiting = places.pending_doc(job["connectionId"], job["sourceKey"], job_id)
-    if world.store.exists(waiting):
+def _records(job: ActiveJob, why: str, *, do: bool) -> Iterator[CleaningItem]:
+    job_id = job.id
+    waiting = places.pending_doc(job.connection, job.source, job_id)
+    if job.world.store.exists(waiting):
         return  # its provenance is put into the journal, or dropped, by the next ingestion, which reads these
-    found = [place for name in names.job_records(job_id) if (place := world.store.path(name)).is_dir()]
-    if world.store.children(f"worktrees/{job_id}"):
+    found = [place for name in names.job_records(job_id) if (place := job.world.store.path(name)).is_dir()]
+    if job.world.store.children(f"worktrees/{job_id}"):
         return  # a checkout still stands: its lease is in the records
     size = sum(_size(place) for place in found)
     item = _item("records", job_id, why, bytes=size)
     if do:
         try:
-            with jobs.locked(world, job_id, wait=0):
+            with job.locked(wait=0):
                 gone = [delete(place) for place in found]
             item |= {} if all(gone) else {"kept": "some of it will not go"}
         except Refused as error:

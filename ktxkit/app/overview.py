@@ -11,7 +11,8 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, Refused
 from ktxkit.base.lock import flocked
-from ktxkit.store import jobs
+from ktxkit.store import jobs, ownership
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.world import World
 from ktxkit.work import report
 from ktxkit.work.rules.report import LANDED, WAITING
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ktxkit.base.documents import (
         BranchLock,
         DamagedDocument,
-        Job,
         Overview,
         OverviewBranch,
         OverviewJob,
@@ -41,7 +41,7 @@ DAMAGED = "look at its damaged documents, named below: what they said is not gue
 
 def overview(world: World) -> Overview:
     """Everything at once. Damaged documents are rows of `damaged`, never an end. Writes nothing."""
-    jobs.require_ours(world)
+    ownership.require_ours(world)
     damaged: list[DamagedDocument] = []
     found = list(_jobs(world, damaged))
     made: Overview = {
@@ -62,40 +62,40 @@ def overview(world: World) -> Overview:
 
 def _jobs(world: World, damaged: list[DamagedDocument]) -> Iterator[tuple[OverviewJob, list[OverviewSuspect]]]:
     """Every job, newest first."""
-    read = sorted(jobs.readable(world, damaged), key=lambda job: (job["createdAt"], job["jobId"]), reverse=True)
+    read = sorted(jobs.readable(world, damaged), key=lambda job: (job.document["createdAt"], job.id), reverse=True)
     for job in read[:JOBS_SHOWN]:
-        yield _job(world, job, damaged)
+        yield _job(job, damaged)
 
 
-def _job(world: World, job: Job, damaged: list[DamagedDocument]) -> tuple[OverviewJob, list[OverviewSuspect]]:
-    made = report.build(world, job)
+def _job(job: ActiveJob, damaged: list[DamagedDocument]) -> tuple[OverviewJob, list[OverviewSuspect]]:
+    made = report.build(job)
     told: list[DamagedDocument] = [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
-    told += jobs.damaged_documents(world, job["jobId"])
+    told += job.damaged_documents()
     damaged += told
-    running = _is_held(world, f"locks/run-{job['jobId']}.lock")
+    running = _is_held(job.world, f"locks/run-{job.id}.lock")
     words = made["isolatedDiff"]["outcomes"]
     suspect = [unit for unit in made["failedWorkUnits"] if unit["outcome"] in ("suspect_revert", "blocked")]
-    next_step = DAMAGED if told and not running else _next_of_job(world, job, made, running)
+    next_step = DAMAGED if told and not running else _next_of_job(job, made, running)
     row: OverviewJob = {
-        "jobId": job["jobId"],
-        "state": job["state"],
+        "jobId": job.id,
+        "state": job.state,
         "running": running,
-        "createdAt": job["createdAt"],
-        "target": job["target"],
+        "createdAt": job.document["createdAt"],
+        "target": job.target,
         "units": len(made["workUnits"]),
         "outcomes": words,
     }
     row |= {"outcome": made["outcome"]} if "outcome" in made else {}
-    row |= {"endedIn": job["failure"]["phase"]} if "failure" in job else {}
+    row |= {"endedIn": job.document["failure"]["phase"]} if "failure" in job.document else {}
     row |= {"next": next_step} if next_step else {}
-    return row, [{"jobId": job["jobId"], **unit, "next": _next_of_suspect(job, unit)} for unit in suspect]
+    return row, [{"jobId": job.id, **unit, "next": _next_of_suspect(job, unit)} for unit in suspect]
 
 
-def _next_of_job(world: World, job: Job, made: Report, running: bool) -> str:
-    gone = report.no_longer_in(world, job)
+def _next_of_job(job: ActiveJob, made: Report, running: bool) -> str:
+    gone = report.no_longer_in(job)
     if gone:
-        return f"{gone}: job-land --job {job['jobId']} lands it again"
-    if job["state"] != "open" and job["state"] not in ("failed", "aborted"):
+        return f"{gone}: job-land --job {job.id} lands it again"
+    if job.state != "open" and job.state not in ("failed", "aborted"):
         return ""
     if running:
         return "it is running: wait, or watch its trace"
@@ -103,28 +103,28 @@ def _next_of_job(world: World, job: Job, made: Report, running: bool) -> str:
         return ""
     waiting = [unit for unit in made["workUnits"] if unit["outcome"] in WAITING]
     ready = bool(made["workUnits"]) and not waiting
-    moved = ready and world.git.resolve(job["target"]) not in (None, job["targetAtStart"])
-    resume = jobs.command(world, job)
+    moved = ready and job.world.git.resolve(job.target) not in (None, job.document["targetAtStart"])
+    resume = job.next_command()
     if moved and resume.startswith("ingest"):  # it lands by its own command, which accounts for what it landed
         return f"{resume} --rebase, or start anew"
     if moved:
-        return f"job-land --rebase --job {job['jobId']}"
-    if resume and job["state"] != "open" and not made["workUnits"]:
+        return f"job-land --rebase --job {job.id}"
+    if resume and job.state != "open" and not made["workUnits"]:
         return f"{resume}, or start anew; git ktx clean --yes clears it: no unit of it ran"
     if resume:
         return resume
-    if job["state"] != "open":
-        return f"job-report {job['jobId']}"
+    if job.state != "open":
+        return f"job-report {job.id}"
     if not waiting:
-        return f"job-land --job {job['jobId']}" if ready else ""
+        return f"job-land --job {job.id}" if ready else ""
     command = {"collected": "patch-apply", "pending": "worktree-open"}.get(waiting[0]["outcome"], "patch-collect")
-    return f"{command} --job {job['jobId']} --unit {waiting[0]['key']}"
+    return f"{command} --job {job.id} --unit {waiting[0]['key']}"
 
 
-def _next_of_suspect(job: Job, unit: ReportFailedWorkUnit) -> str:
+def _next_of_suspect(job: ActiveJob, unit: ReportFailedWorkUnit) -> str:
     if unit["outcome"] == "blocked":
-        return f"job-report {job['jobId']}: look at what it names, then run the step again"
-    return f"look whether {unit['key']} was synced from an old tree; run it again from {job['target']}"
+        return f"job-report {job.id}: look at what it names, then run the step again"
+    return f"look whether {unit['key']} was synced from an old tree; run it again from {job.target}"
 
 
 def _worktrees(world: World, damaged: list[DamagedDocument]) -> OverviewWorktrees:

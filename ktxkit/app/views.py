@@ -24,6 +24,7 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import CannotRun, KtxError
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.leases import LeaseLocation, all_locations, lease_here
 from ktxkit.store.world import World
 
@@ -52,10 +53,10 @@ def location(world: World, name: str, job: str | None, unit: str | None) -> Leas
         here = lease_here(world)
         if here is not None:
             return here[0]
-    document, found = jobs.need_unit(world, job, unit)
-    made = LeaseLocation.of_unit(world, document, found)
+    active, found = jobs.need_unit(world, job, unit)
+    made = LeaseLocation.of_unit(active, found)
     if made.lease() is None:
-        raise CannotRun(f"unit {found.key!r} of {document['jobId']} has no worktree", hint="open it with worktree-open")
+        raise CannotRun(f"unit {found.key!r} of {active.id} has no worktree", hint="open it with worktree-open")
     return made
 
 
@@ -161,7 +162,7 @@ def once(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.observer.rules import status as board
 
     if args.job:
-        jobs.load(world, args.job)
+        ActiveJob.load(world, args.job)
     now = looks(world, None, args.job)
     shown = board.table(now, cli.columns()) if now else ["no worktree is open; worktree-open opens one"]
     damaged = any(isinstance(status, str) for _, status in now)

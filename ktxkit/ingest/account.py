@@ -35,8 +35,7 @@ from ktxkit.ingest.rules.artifacts import (
 from ktxkit.ingest.rules.places import landed, snapshot_root, syncs
 from ktxkit.ingest.rules.planning import EVICTIONS, SETTLED, Difference, LastSync, fold
 from ktxkit.ingest.rules.projection import PROJECT
-from ktxkit.store import jobs
-from ktxkit.store.rules import names
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
 from ktxkit.work import recover
@@ -44,7 +43,7 @@ from ktxkit.work.rules.job_file import RECONCILE
 from ktxkit.work.rules.schedule import LANDED
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Job, Patch, PatchPath, Provenance, ProvenanceRow, RawState
+    from ktxkit.base.documents import Patch, PatchPath, Provenance, ProvenanceRow, RawState
     from ktxkit.base.kinds import D
 
 
@@ -94,13 +93,13 @@ def settle_provenance(world: World, connection: str, source: str) -> list[str]:
     files.sweep_asides(world.store.path(places.pending_dir(connection, source)))  # whoever wrote there is dead
     done = []
     for document in list(waiting(world, connection, source)):
-        job = jobs.load(world, document["jobId"])
-        recover.recover(world, job)
-        job = jobs.load(world, document["jobId"])
-        if job["state"] == "landed":
+        job = ActiveJob.load(world, document["jobId"])
+        recover.recover(job)
+        job = ActiveJob.load(world, document["jobId"])
+        if job.state == "landed":
             append(world, document)
             done.append(str(document["jobId"]))
-        elif "finishedAt" in job:
+        elif "finishedAt" in job.document:
             drop(world, document)
     return done
 
@@ -144,8 +143,7 @@ CREATED = {SOURCE: "source_created", WIKI: "wiki_written"}
 class Account:
     """Everything that a job's provenance is made of. `tree`: path to blob id of the tree that is to land."""
 
-    world: World
-    job: Job
+    job: ActiveJob
     snapshot: Document
     difference: Difference
     baseline: Baseline
@@ -185,7 +183,7 @@ class Account:
         return {"artifactContentHash": digest(objects.read(blob)), "artifactBlob": blob}
 
     def _shared(self) -> Document:
-        return {**{key: self.job[key] for key in SHARED}, "at": timestamp(self.world.clock.now())}
+        return {**{key: self.job.document[key] for key in SHARED}, "at": timestamp(self.job.world.clock.now())}
 
     def _projection(self) -> UnitProvenance:
         """What the projection did: each artifact with the raw files that it comes from."""
@@ -197,7 +195,7 @@ class Account:
         return UnitProvenance(PROJECT, (), tuple(one for one in changes if one.path in self.tree))
 
     def _units(self, objects: Objects) -> Iterator[UnitProvenance]:
-        entries = jobs.units(self.job)
+        entries = self.job.units
         for unit in reversed(entries):  # reconciliation is the last: what it removed is known first
             if unit.key == RECONCILE and self.outcomes.get(unit.key) in LANDED:
                 self._note_removed(unit)
@@ -205,14 +203,13 @@ class Account:
             if self.outcomes.get(unit.key) in LANDED and unit.key != EVICTIONS:
                 yield self._unit(objects, unit)
 
-    def _note_removed(self, unit: jobs.Unit) -> None:
+    def _note_removed(self, unit: Unit) -> None:
         for action in self._actions(unit):
             if action.get("actionType") == "subsumed" and "subsumedBy" in action:
                 self.subsumed[action["path"]] = action["subsumedBy"]
 
-    def _unit(self, objects: Objects, unit: jobs.Unit) -> UnitProvenance:
-        place = names.unit_doc(self.job["jobId"], unit.position, unit.key, "patch")
-        patch = self.world.store.read(kinds.PATCH, place)
+    def _unit(self, objects: Objects, unit: Unit) -> UnitProvenance:
+        patch = self.job.world.store.read(kinds.PATCH, self.job.unit_doc(unit, "patch"))
         raws = tuple(self._told(unit)["rawFiles"])
         touched = dict(self._touched(objects, unit, patch))
         removed = set(self.subsumed) if unit.key == RECONCILE else set()
@@ -221,7 +218,7 @@ class Account:
         kept = [one for one in changes if one.path in self.tree or one.path not in touched]
         return UnitProvenance(unit.key, raws, tuple(kept))
 
-    def _touched(self, objects: Objects, unit: jobs.Unit, patch: Patch) -> Iterator[tuple[str, ArtifactChange]]:
+    def _touched(self, objects: Objects, unit: Unit, patch: Patch) -> Iterator[tuple[str, ArtifactChange]]:
         """The artifacts that a patch changes, each with the word for what happened to it."""
         subsumed = self.outcomes[unit.key] == "subsumed"
         for entry in patch["paths"]:
@@ -234,7 +231,7 @@ class Account:
             if entry["change"] != "deleted" or entry["path"] in self.subsumed:
                 yield entry["path"], ArtifactChange(entry["path"], named(objects, entry, artifact), word)
 
-    def _resolved(self, unit: jobs.Unit, change: ArtifactChange) -> ArtifactChange:
+    def _resolved(self, unit: Unit, change: ArtifactChange) -> ArtifactChange:
         """A change of an artifact that reconciliation merged into another is a change of that one."""
         into = self.subsumed.get(change.path)
         artifact = artifact_of(into) if into else None
@@ -263,7 +260,7 @@ class Account:
         """How the work on each raw file ended that this sync had to look at, by raw path."""
         digests = {one["rawPath"]: one["digest"] for one in self.snapshot["files"]}
         found: dict[str, Document] = {}
-        for unit in jobs.units(self.job):
+        for unit in self.job.units:
             told = self._told(unit)
             outcome = self.outcomes.get(unit.key, "skipped_unit")
             unfinished = set(self._result(unit).get("unfinished", ()))
@@ -289,25 +286,23 @@ class Account:
             **({"factsDigest": facts} if facts else {}),
         }
 
-    def _told(self, unit: jobs.Unit) -> Document:
-        place = names.unit_doc(self.job["jobId"], unit.position, unit.key, "work-unit")
-        return self.world.store.read("work-unit", place)
+    def _told(self, unit: Unit) -> Document:
+        return self.job.world.store.read("work-unit", self.job.unit_doc(unit, "work-unit"))
 
-    def _result(self, unit: jobs.Unit) -> Document:
+    def _result(self, unit: Unit) -> Document:
         """A unit's account of itself; that of one that is not in counts for nothing, and may be damaged."""
         if self.outcomes.get(unit.key) not in LANDED:
             return {}
-        place = names.unit_doc(self.job["jobId"], unit.position, unit.key, "actions")
-        return self.world.store.read_optional("unit-actions", place) or {}
+        return self.job.world.store.read_optional("unit-actions", self.job.unit_doc(unit, "actions")) or {}
 
-    def _actions(self, unit: jobs.Unit) -> list[Document]:
+    def _actions(self, unit: Unit) -> list[Document]:
         return list(self._result(unit).get("actions", ()))
 
     def near_duplicates(self) -> list[Document]:
-        return [one for unit in jobs.units(self.job) for one in self._result(unit).get("nearDuplicates", ())]
+        return [one for unit in self.job.units for one in self._result(unit).get("nearDuplicates", ())]
 
     def warnings(self) -> list[str]:
-        return [f"{u.key}: {one}" for u in jobs.units(self.job) for one in self._result(u).get("warnings", ())]
+        return [f"{u.key}: {one}" for u in self.job.units for one in self._result(u).get("warnings", ())]
 
 
 def _of_unit(word: str) -> str:
@@ -350,17 +345,17 @@ def named(objects: Objects, entry: PatchPath, artifact: Artifact) -> Artifact:
     return replace(artifact, key=f"{artifact.connection}/{sources[0]['name']}") if sources else artifact
 
 
-def pending(job: Job, tree: str, rows: list[Document], states: Mapping[str, Document]) -> Document:
+def pending(job: ActiveJob, tree: str, rows: list[Document], states: Mapping[str, Document]) -> Document:
     """The document that waits for the landing."""
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "provenance-of-job",
-        **{key: job[key] for key in SHARED},
+        **{key: job.document[key] for key in SHARED},
         "tree": tree,
         "rows": rows,
         "states": [states[raw] for raw in sorted(states, key=str.encode)],
     }
 
 
-def pending_document(job: Job) -> str:
-    return places.pending_doc(job["connectionId"], job["sourceKey"], job["jobId"])
+def pending_document(job: ActiveJob) -> str:
+    return places.pending_doc(job.connection, job.source, job.id)

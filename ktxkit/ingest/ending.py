@@ -25,6 +25,7 @@ from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.artifacts import problems_of
 from ktxkit.ingest.rules.planning import EVICTIONS, Difference, Evictions
 from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
@@ -46,17 +47,17 @@ def settle_unfinished(world: World, connection: str, source: str) -> list[str]:
     jobs.sweep_unbegun(world)
     found = []
     for job in _cut_off(world, connection, source):
-        job_id = str(job["jobId"])
-        end_left(world, job, jobs.tracer(world, job))
-        landed = job["state"] == "landed"
-        at, phase = timestamp(world.clock.now()), "" if landed else _phase(world, job)
+        job_id = job.id
+        end_left(job)
+        landed = job.state == "landed"
+        at, phase = timestamp(world.clock.now()), "" if landed else _phase(job)
         ended = jobs.change(world, job_id, partial(_end, landed=landed, at=at, phase=phase))
         if not landed:
-            account.drop(world, ended)  # what it would have accounted for did not land
-        outcome = {"schemaVersion": SCHEMA_VERSION, "kind": CONTRACT, "jobId": job_id, "syncId": job["syncId"]}
+            account.drop(world, ended.document)  # what it would have accounted for did not land
+        outcome = {"schemaVersion": SCHEMA_VERSION, "kind": CONTRACT, "jobId": job_id, "syncId": job.document["syncId"]}
         if not world.store.exists(places.outcome_doc(job_id)):
             world.writable_store.write(CONTRACT, places.outcome_doc(job_id), outcome)
-        world.writable_store.write(report.CONTRACT, names.report_doc(job_id), report.build(world, ended))
+        world.writable_store.write(report.CONTRACT, names.report_doc(job_id), report.build(ended))
         found.append(job_id)
     return found
 
@@ -69,23 +70,23 @@ def _end(job: Job, *, landed: bool, at: str, phase: str) -> None:
     job["finishedAt"] = at
 
 
-def _cut_off(world: World, connection: str, source: str) -> Iterator[Job]:
+def _cut_off(world: World, connection: str, source: str) -> Iterator[ActiveJob]:
     """Ingestions of the source that have begun and not ended. A damaged one is none of them."""
     for job in list(jobs.readable(world)):
-        name = str(job["jobId"])
-        if "finishedAt" in job or (job["connectionId"], job["sourceKey"]) != (connection, source):
+        name = job.id
+        if "finishedAt" in job.document or (job.connection, job.source) != (connection, source):
             continue
         # Killed before that document was written: its sync id, which ends with the job's own, says what it was.
-        if world.store.exists(places.ingest_doc(name)) or str(job.get("syncId", "")).endswith(f"-{name}"):
+        if world.store.exists(places.ingest_doc(name)) or str(job.document.get("syncId", "")).endswith(f"-{name}"):
             yield job
 
 
-def _phase(world: World, job: Job) -> str:
+def _phase(job: ActiveJob) -> str:
     """The phase of the last event that its trace has."""
     last = "snapshot"
     try:
         for event in Journal(
-            world.store.path(names.trace_file(job["jobId"])), kinds.TRACE_EVENT, world.clock
+            job.world.store.path(names.trace_file(job.id)), kinds.TRACE_EVENT, job.world.clock
         ).records():
             last = event["phase"]
     except BrokenContract:
@@ -139,13 +140,13 @@ def account_for(
     cannot land; nothing has landed then."""
     assert told.difference is not None, "a job that lands was planned"
     tree = run.git.text("rev-parse", "--verify", f"{run.head()}^{{tree}}")
-    projected = run.world.store.read("projected", places.projected_doc(run.job_id))
+    projected = run.world.store.read("projected", places.projected_doc(run.job.id))
     with (
         run.tracer.timed("provenance", "provenance_rows_validation", {"tree": tree}) as facts,
         Objects(run.git) as objects,
     ):
         files = {e.path.decode("utf-8", "surrogateescape"): e.oid for e in objects.tree(tree)}
-        made = Account(run.world, run.job, snapshot, told.difference, known, projected, outcomes, files)
+        made = Account(run.job, snapshot, told.difference, known, projected, outcomes, files)
         rows = made.rows(objects)
         paths = [one["rawPath"] for one in snapshot["files"]]
         problems = problems_of(rows, paths, told.difference.deleted, files)
@@ -176,11 +177,11 @@ def write(run: JobRun) -> None:
 def close(run: JobRun, asked: IngestRequest, override: str, told: ReportNotes, failure: JobFailure | None) -> None:
     """Write what the report carries beside the units; a job that made it supersedes those that it took up again."""
     document = _document(run, asked, override, told)
-    run.world.writable_store.write(CONTRACT, places.outcome_doc(run.job_id), document)
+    run.world.writable_store.write(CONTRACT, places.outcome_doc(run.job.id), document)
     if failure is None:
         for job_id in unfinished(run.world, asked.connection, asked.source):
-            if job_id != run.job_id:
-                _supersede(run.world, job_id, run.job_id)
+            if job_id != run.job.id:
+                _supersede(run.world, job_id, run.job.id)
 
 
 def _document(run: JobRun, asked: IngestRequest, override: str, told: ReportNotes) -> Document:
@@ -201,8 +202,8 @@ def _document(run: JobRun, asked: IngestRequest, override: str, told: ReportNote
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": CONTRACT,
-        "jobId": run.job_id,
-        "syncId": run.job["syncId"],
+        "jobId": run.job.id,
+        "syncId": run.job.document["syncId"],
         **{key: value for key, value in facts.items() if value},
         **({"provenanceRows": told.rows} if told.rows is not None else {}),
         **({"reconciliation": {"outcome": reconciled, **_removed(told)}} if reconciled else {}),
@@ -223,7 +224,7 @@ def _why_skipped(run: JobRun, asked: IngestRequest) -> str:
 
 
 def _projected(run: JobRun) -> Document:
-    document = run.world.store.read_optional("projected", places.projected_doc(run.job_id))
+    document = run.world.store.read_optional("projected", places.projected_doc(run.job.id))
     if document is None:
         return {}
     keys = {"warnings": "warnings", "kept": "kept", "unresolved": "unresolved"}
@@ -237,15 +238,15 @@ def unfinished(world: World, connection: str, source: str) -> list[str]:
     first. A damaged job is none of them."""
     found = []
     for job in jobs.readable(world):
-        of_it = (job["connectionId"], job["sourceKey"]) == (connection, source)
-        if not of_it or "finishedAt" not in job or job.get("outcome") in ("done", "noop"):
+        of_it = (job.connection, job.source) == (connection, source)
+        if not of_it or "finishedAt" not in job.document or job.document.get("outcome") in ("done", "noop"):
             continue
         try:
-            outcome = world.store.read_optional(CONTRACT, places.outcome_doc(job["jobId"]))
+            outcome = world.store.read_optional(CONTRACT, places.outcome_doc(job.id))
         except BrokenContract:
             continue  # gate-ok: a damaged one counts for nothing
         if outcome is not None and "supersededBy" not in outcome:
-            found.append((str(job["createdAt"]), str(job["jobId"])))
+            found.append((str(job.document["createdAt"]), job.id))
     return [job_id for _, job_id in sorted(found)]
 
 
@@ -253,9 +254,10 @@ def _supersede(world: World, job_id: str, by: str) -> None:
     """Name the later job in an earlier one's report. It is never resumed again: what it staged goes."""
     outcome = world.store.read(CONTRACT, places.outcome_doc(job_id)) | {"supersededBy": by}
     world.writable_store.write(CONTRACT, places.outcome_doc(job_id), outcome)
-    made = report.build(world, jobs.load(world, job_id))
+    job = ActiveJob.load(world, job_id)
+    made = report.build(job)
     world.writable_store.write(report.CONTRACT, names.report_doc(job_id), made)
-    staging.remove(world, job_id)
+    staging.remove(job)
 
 
 def row_count(count: int) -> str:

@@ -12,6 +12,7 @@ from ktxkit.gates.rules.model import artifact_path
 from ktxkit.git.objects import Objects
 from ktxkit.ingest.rules.artifacts import artifact_of
 from ktxkit.ingest.rules.projection import owner_of
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.world import World
 
 SUMMARY_LIMIT = 1000  # characters
@@ -61,10 +62,10 @@ def _text(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
 
 
-def index(world: World, job_id: str, tree: str) -> Document:
+def index(job: ActiveJob, tree: str) -> Document:
     """The index that workers get: pages with their summaries, sources with what they have."""
-    with Objects(world.git) as objects:
-        read = judging.read_tree(world, tree, objects, b"")
+    with Objects(job.world.git) as objects:
+        read = judging.read_tree(job.world, tree, objects, b"")
         pages = [_page(objects, path, read.files[path][1]) for path in sorted(read.facts) if _is_page(path)]
     sources, unreadable = [], []
     for path in sorted(read.facts):
@@ -76,7 +77,7 @@ def index(world: World, job_id: str, tree: str) -> Document:
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "knowledge-index",
-        "jobId": job_id,
+        "jobId": job.id,
         "tree": tree,
         "pages": pages,
         "sources": sources,

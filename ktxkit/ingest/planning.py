@@ -20,12 +20,13 @@ from ktxkit.ingest.rules.places import snapshot_root, syncs
 from ktxkit.ingest.rules.planning import EVICTIONS, Difference, Evictions, Selected, difference
 from ktxkit.ingest.rules.projection import Applied, apply
 from ktxkit.ingest.staging import StagedFiles
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work.rules.job_file import RECONCILE
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Job, UnitEntry
+    from ktxkit.base.documents import UnitEntry
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,9 @@ def _artifacts(world: World, base: Baseline, known: Knowledge, deleted: Sequence
         return {path: digest(objects.read(known.files[path])) for path in sorted(wanted) if path in known.files}
 
 
-def job_file(asked: IngestRequest, job: Job, planned: Planned) -> Document:
+def job_file(asked: IngestRequest, job: ActiveJob, planned: Planned) -> Document:
     """The job file: evictions first, then the units in the order of what they build on, then reconciliation."""
-    root = snapshot_root(asked.connection, asked.source, job["syncId"])
+    root = snapshot_root(asked.connection, asked.source, job.document["syncId"])
     limit = {"timeLimit": asked.time_limit} if asked.time_limit else {}
     units: list[Document] = []
     if planned.evictions.paths:
@@ -144,10 +145,10 @@ def job_file(asked: IngestRequest, job: Job, planned: Planned) -> Document:
     reconcile = [*asked.reconcile] or built_in_module("reconcile")
     made: Document = {
         "schemaVersion": SCHEMA_VERSION,
-        "job": job["jobId"],
+        "job": job.id,
         "connectionId": asked.connection,
         "sourceKey": asked.source,
-        "syncId": job["syncId"],
+        "syncId": job.document["syncId"],
         "run": asked.work_argv,
         "policy": POLICY,
         "onFailure": asked.on_failure,
@@ -162,15 +163,17 @@ def job_file(asked: IngestRequest, job: Job, planned: Planned) -> Document:
     return made
 
 
-def message(asked: IngestRequest, job: Job, planned: Planned) -> str:
+def message(asked: IngestRequest, job: ActiveJob, planned: Planned) -> str:
     """The landing commit's message."""
     told = planned.difference.summary()
     counts = ", ".join(f"{count} {word}" for word, count in told.items() if count and word != "unchanged")
-    return f"Ingest {asked.connection} from {asked.source}: {counts or 'nothing new'}\n\nSync {job['syncId']}\n"
+    return (
+        f"Ingest {asked.connection} from {asked.source}: {counts or 'nothing new'}\n\nSync {job.document['syncId']}\n"
+    )
 
 
 def work_unit(
-    asked: IngestRequest, job: Job, planned: Planned, base: Baseline, key: str, now: Callable[[str], str]
+    asked: IngestRequest, job: ActiveJob, planned: Planned, base: Baseline, key: str, now: Callable[[str], str]
 ) -> Document:
     """What the worker of a unit is told. `key`: a selected unit's, the evictions' or the reconciliation's.
 
@@ -180,12 +183,12 @@ def work_unit(
     common: Document = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "work-unit",
-        "jobId": job["jobId"],
+        "jobId": job.id,
         "unitKey": key,
         "connectionId": asked.connection,
         "sourceKey": asked.source,
-        "syncId": job["syncId"],
-        "rawRoot": snapshot_root(asked.connection, asked.source, job["syncId"]),
+        "syncId": job.document["syncId"],
+        "rawRoot": snapshot_root(asked.connection, asked.source, job.document["syncId"]),
         "rawFiles": [],
     }
     if one is None:
@@ -241,16 +244,14 @@ def units_of(document: Document) -> list[UnitEntry]:
     return units
 
 
-def write_units(
-    world: World, asked: IngestRequest, job: Job, planned: Planned, base: Baseline, known: Knowledge
-) -> None:
+def write_units(asked: IngestRequest, job: ActiveJob, planned: Planned, base: Baseline, known: Knowledge) -> None:
     """The document of each unit, in its directory. One by one: no two are in memory."""
-    with Objects(world.git) as objects:
+    with Objects(job.world.git) as objects:
 
         def now(path: str) -> str:
             return digest(objects.read(known.files[path])) if path in known.files else ""
 
-        for entry in job["units"]:
-            place = names.unit_doc(job["jobId"], entry["position"], entry["key"], "work-unit")
+        for entry in job.document["units"]:
+            place = names.unit_doc(job.id, entry["position"], entry["key"], "work-unit")
             made = work_unit(asked, job, planned, base, entry["key"], now)
-            world.writable_store.write("work-unit", place, made, durable=False)
+            job.world.writable_store.write("work-unit", place, made, durable=False)

@@ -88,7 +88,7 @@ def project(
         made = staging.commit(run.world, parent, applied.changes, message, texts=True)
         facts |= {"commit": made, "kept": list(applied.kept)[:100], "warnings": len(projection.warnings)}
         _gated(run, made, due)
-    run.world.writable_store.write("projected", places.projected_doc(run.job_id), _document(run, planned, known))
+    run.world.writable_store.write("projected", places.projected_doc(run.job.id), _document(run, planned, known))
     return made
 
 
@@ -99,14 +99,14 @@ def verified(run: JobRun, start: str, base: str) -> None:
         return
     before, now = ((commit, run.git.text("rev-parse", "--verify", f"{commit}^{{tree}}")) for commit in (start, base))
     said = ("the projection", "nothing ran after it: correct the source or the command and start again")
-    with recover.holding(run.world, run.job["integrationRef"], run.job) as held:
-        land.prove(run.world, run.job, held, run.plan.verify, now, said=said, without=before)
+    with recover.holding(run.world, run.job.integration_ref, run.job) as held:
+        land.prove(run.job, held, run.plan.verify, now, said=said, without=before)
 
 
 def _gated(run: JobRun, commit: str, due: Collection[str]) -> None:
     git = run.git
     tree = git.text("rev-parse", "--verify", f"{commit}^{{tree}}")
-    start = git.text("rev-parse", "--verify", f"{run.job['targetAtStart']}^{{tree}}")
+    start = git.text("rev-parse", "--verify", f"{run.job.document['targetAtStart']}^{{tree}}")
     verdict = judging.check_tree(run.world, tree, base_tree=start, options=run.plan.gates)
     errors = [one for one in verdict["findings"] if one["level"] == "error" and not one.get("inherited")]
     new = [one for one in errors if one["path"] not in due]
@@ -128,7 +128,7 @@ def _document(run: JobRun, planned: Planned, known: Knowledge) -> Document:
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "projected",
-        "jobId": run.job_id,
+        "jobId": run.job.id,
         "changes": changes,
         "removed": [path for path, text in applied.changes.items() if text is None],
         "kept": list(applied.kept),

@@ -17,6 +17,7 @@ from ktxkit.ledger.asking import LedgerQuery, ensure, source
 from ktxkit.ledger.index_file import Index
 from ktxkit.ledger.rules.rows import Row, answer, run_row
 from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
@@ -49,7 +50,7 @@ def _landed(world: World, name: str) -> Iterator[tuple[str, Provenance]]:
     for waiting in world.store.children(f"{TOP}/{name}/pending"):
         place = f"{TOP}/{name}/pending/{waiting}"
         document = world.store.read_optional(kinds.PROVENANCE, place) if waiting.endswith(".json") else None
-        if document is not None and jobs.load(world, document["jobId"])["state"] == "landed":
+        if document is not None and ActiveJob.load(world, document["jobId"]).state == "landed":
             yield place, document
 
 
@@ -133,14 +134,14 @@ def _jobs(world: World, what: str) -> list[Row]:
     """Jobs that started from it or landed as it, and units whose receipt or patch names it."""
     rows: list[Row] = []
     for job_id in jobs.begun(world):
-        job = jobs.load(world, job_id)
+        job = ActiveJob.load(world, job_id)
         ids = {
-            "base": job.get("base"),
-            "target at start": job["targetAtStart"],
-            "landed": job.get("landed", {}).get("commit"),
+            "base": job.document.get("base"),
+            "target at start": job.document["targetAtStart"],
+            "landed": job.document.get("landed", {}).get("commit"),
         }
         rows += [_job_row(job_id, f"{key} of the job", names.job_doc(job_id)) for key in _matching(what, ids)]
-        for unit in jobs.units(job):
+        for unit in job.units:
             for kind in ("patch", "receipt"):
                 place = names.unit_doc(job_id, unit.position, unit.key, kind)
                 document = world.store.read_optional(kind, place)

@@ -25,6 +25,7 @@ from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.places import sync_id
 from ktxkit.ingest.rules.planning import EVICTIONS, Difference
 from ktxkit.store import config, jobs
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work.job import containment
@@ -35,7 +36,7 @@ from ktxkit.work.rules.job_file import RECONCILE, UnitPlan, plan_of
 from ktxkit.work.rules.schedule import LANDED
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Job, JobFailure, JobFile
+    from ktxkit.base.documents import JobFailure, JobFile
 
 
 RESULT_LIMIT = 64 * 1024 * 1024  # bytes of $KTX_RESULT
@@ -58,13 +59,13 @@ class Ingestion(Hooks):
         """Snapshot, difference, plan. A resumed job does what is not on record only."""
         store = run.world.store
         run.phase = "snapshot"
-        self.snapshot = store.read_optional("raw-snapshot", places.snapshot_doc(run.job_id)) or self._take(run)
+        self.snapshot = store.read_optional("raw-snapshot", places.snapshot_doc(run.job.id)) or self._take(run)
         self.digests = {one["rawPath"]: one["digest"] for one in self.snapshot["files"]}
-        if "base" in run.job:
+        if "base" in run.job.document:
             self.told = ending.ReportNotes.of(self.snapshot)
         elif not self._plan(run):
             return False
-        document = jobs.file_of(run.world, run.job)
+        document = run.job.file()
         assert document is not None, "it was planned just now, or on record"
         run.plan = plan_of(document)
         return True
@@ -72,7 +73,7 @@ class Ingestion(Hooks):
     def _take(self, run: JobRun) -> Document:
         """Stage the source. The document is written last: without it staging begins anew."""
         with run.tracer.timed("snapshot", "stage_raw_files", {"connector": self.asked.connector}) as facts:
-            sink = staging.fresh(run.world, run.job_id)
+            sink = staging.fresh(run.job)
             place = Path(self.asked.place) if self.asked.place else None
             origin = Origin(place, self.asked.url, run.world.env, self.asked.options, run.world.clock)
             said = connector(self.asked.connector).stage(origin, sink)
@@ -81,16 +82,16 @@ class Ingestion(Hooks):
             kept: Document = {key: value[: staging.NOTES_KEPT] for key, value in notes.items() if value}
             whole = {"scope": said.scope, "unfetched": said.unfetched}
             kept |= {key: value for key, value in whole.items() if value}
-            document = staging.document(run.world, run.job, self.asked.connector, sink.files, ids, kept)
+            document = staging.document(run.job, self.asked.connector, sink.files, ids, kept)
             facts |= {"rawFiles": len(sink.files), "bytes": sum(one.size for one in sink.files.values())}
             facts |= {"unfetched": len(said.unfetched), "notRead": said.not_read[:20]}
-        run.world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job_id), document)
+        run.world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job.id), document)
         return document
 
     def _plan(self, run: JobRun) -> bool:
         """The difference and the plan; False where there is nothing to do."""
         world, asked = run.world, self.asked
-        tree = run.git.text("rev-parse", "--verify", f"{run.job['targetAtStart']}^{{tree}}")
+        tree = run.git.text("rev-parse", "--verify", f"{run.job.document['targetAtStart']}^{{tree}}")
         with run.tracer.timed("snapshot", "compute_diff_set") as facts:
             self.known = knowledge.of_tree(world, tree)
             reading, found = self._differ(run, self.known)
@@ -102,18 +103,18 @@ class Ingestion(Hooks):
         self.told.warnings = [*self.snapshot.get("warnings", ()), *reading.warnings]
         self.told.evictions = planned.evictions
         self.snapshot |= {"difference": found.document()}
-        world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job_id), self.snapshot)
+        world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job.id), self.snapshot)
         if planned.nothing:
             run.tracer.emit("plan", "nothing_to_do", {"diffSummary": found.summary()}, level="info")
             return False
-        if "jobFileDigest" not in run.job:
+        if "jobFileDigest" not in run.job.document:
             self._write_plan(run, planned)
         return True
 
     def _differ(self, run: JobRun, known: Knowledge) -> tuple[Reading, Difference]:
         """The snapshot as it is read, and what changed. What was not looked at is taken from the snapshots before."""
         world, asked = run.world, self.asked
-        top = world.store.path(places.raw_dir(run.job_id))
+        top = world.store.path(places.raw_dir(run.job.id))
         while True:
             reading = planning.read_snapshot(asked, staging.StagedFiles(top, list(self.digests)), known)
             found = planning.differ(world, asked, self.snapshot, reading, self.baseline, known)
@@ -127,8 +128,8 @@ class Ingestion(Hooks):
         document = planning.job_file(self.asked, run.job, planned)
         run.update(units=planning.units_of(document))
         assert self.known is not None, "a plan is made of what the tree knows"
-        planning.write_units(run.world, self.asked, run.job, planned, self.baseline, self.known)
-        run.world.writable_store.write("job-file", places.job_file(run.job_id), document)
+        planning.write_units(self.asked, run.job, planned, self.baseline, self.known)
+        run.world.writable_store.write("job-file", places.job_file(run.job.id), document)
         run.update(jobFileDigest=digest_of(document))  # last: a job that names a file has one
         facts = {"units": len(document["units"]), "evictions": list(planned.evictions.paths)[:100]}
         reasons = {one.proposal.key: list(one.reasons[:3]) for one in planned.selected[:100]}
@@ -146,13 +147,13 @@ class Ingestion(Hooks):
         if self.planned.applied.changes and not due:  # else what units make of it is what can be verified
             projecting.verified(run, start, base)
         tree = run.git.text("rev-parse", "--verify", f"{base}^{{tree}}")
-        index = knowledge.index(run.world, run.job_id, tree)
-        run.world.writable_store.write("knowledge-index", places.index_doc(run.job_id), index, durable=False)
+        index = knowledge.index(run.job, tree)
+        run.world.writable_store.write("knowledge-index", places.index_doc(run.job.id), index, durable=False)
         edited = projecting.of_pages(run.git, self.asked, self.planned, self.baseline, self.known)
         self.told.warnings += [projecting.said(path, blob) for path, blob in edited.items()]
-        run.update(unitBase=staging.for_units(run.world, run.job_id, base, edited))
+        run.update(unitBase=staging.for_units(run.job, base, edited))
         self.snapshot |= {"told": self.told.document()}
-        run.world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job_id), self.snapshot)
+        run.world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job.id), self.snapshot)
         return base
 
     def _outdated(self, run: JobRun) -> list[str]:
@@ -169,7 +170,7 @@ class Ingestion(Hooks):
         return [path for paths in gone.values() for path in paths]
 
     def unit_base(self, run: JobRun) -> str | None:
-        return str(run.job["unitBase"])
+        return str(run.job.document["unitBase"])
 
     def environment(self, run: JobRun, plan: UnitPlan) -> Mapping[str, str]:
         store = run.world.writable_store
@@ -177,14 +178,14 @@ class Ingestion(Hooks):
         files.remove(result)
         return {
             "KTX_UNIT_FILE": str(store.path(self._place(run, plan, "work-unit"))),
-            "KTX_RAW_ROOT": str(store.path(places.raw_dir(run.job_id))),
-            "KTX_INDEX": str(store.path(places.index_doc(run.job_id))),
+            "KTX_RAW_ROOT": str(store.path(places.raw_dir(run.job.id))),
+            "KTX_INDEX": str(store.path(places.index_doc(run.job.id))),
             "KTX_RESULT": str(result),
         }
 
     def _place(self, run: JobRun, plan: UnitPlan, name: str) -> str:
         unit = run.unit(plan)
-        return names.unit_doc(run.job_id, unit.position, unit.key, name)
+        return run.job.unit_doc(unit, name)
 
     def judge(self, run: JobRun, plan: UnitPlan) -> str:
         """A worker's account must be one: else nobody knows what its work comes from."""
@@ -235,23 +236,23 @@ class Ingestion(Hooks):
 
     def units_done(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
         """A reconciliation that failed, or units that all did, end the job before anything lands."""
-        for raw in staging.changed_raw(run.world.store.path(places.raw_dir(run.job_id)), self.snapshot)[:100]:
+        for raw in staging.changed_raw(run.world.store.path(places.raw_dir(run.job.id)), self.snapshot)[:100]:
             self.told.warnings.append(f"{raw} was changed while units ran; what lands is what was staged")
         word = outcomes.get(RECONCILE, "noop")
         others = [outcome for key, outcome in outcomes.items() if key != RECONCILE]
         if others and all(outcome not in LANDED for outcome in others) and not self._projected(run):
             run.phase = "units"
-            raise Conflict("no unit made it; nothing landed", outcome="failed", hint=f"job-report --job {run.job_id}")
+            raise Conflict("no unit made it; nothing landed", outcome="failed", hint=f"job-report --job {run.job.id}")
         if word not in LANDED:
             run.phase = "reconcile"
             raise Conflict(
                 f"reconciliation ended as {word}; nothing landed",
                 outcome="failed" if word == "skipped" else word,
-                hint=f"see job-report --job {run.job_id}; ingest-run --resume {run.job_id} tries again",
+                hint=f"see job-report --job {run.job.id}; ingest-run --resume {run.job.id} tries again",
             )
 
     def _projected(self, run: JobRun) -> bool:
-        document = run.world.store.read("projected", places.projected_doc(run.job_id))
+        document = run.world.store.read("projected", places.projected_doc(run.job.id))
         return bool(document["changes"] or document.get("removed"))
 
     def before_landing(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
@@ -265,7 +266,7 @@ class Ingestion(Hooks):
     def closing(self, run: JobRun, outcome: str, failure: JobFailure | None) -> None:
         ending.close(run, self.asked, self.override, self.told, failure)
         if failure is None:
-            staging.remove(run.world, run.job_id)
+            staging.remove(run.job)
 
 
 WAIT = 5.0  # seconds to wait for another ingestion of the same connection and source, unless asked otherwise
@@ -297,30 +298,30 @@ def start(
         )
         override = earlier[-1] if earlier else ""
         world.writable_store.write(CONTRACT, places.ingest_doc(job_id), asked.document(job_id, override))
-        return _run(world, asked, made, override, how, resumed=False)
+        return _run(asked, made, override, how, resumed=False)
 
 
 def resume(world: World, job_id: str, how: RunOptions, *, wait: float = WAIT) -> JobEnd:
     """Continue an ingestion: snapshot, plan, patches and receipts that are on record stay. Raises Refused if landed."""
-    job = jobs.load(world, job_id)
+    job = ActiveJob.load(world, job_id)
     document = world.store.read_optional(kinds.INGEST, places.ingest_doc(job_id))
     if document is None:
         raise CannotRun(f"job {job_id} is no ingestion", hint=f"job-run --resume {job_id}")
-    if job["state"] == "landed" and "finishedAt" in job:
-        raise Refused(f"job {job_id} has landed already", where=job["target"], hint=f"job-report --job {job_id}")
-    if job["state"] == "closed":
+    if job.state == "landed" and "finishedAt" in job.document:
+        raise Refused(f"job {job_id} has landed already", where=job.target, hint=f"job-report --job {job_id}")
+    if job.state == "closed":
         raise Refused(f"job {job_id} has ended: nothing was to land", hint="a new ingest-run tries what failed in it")
-    later = jobs.superseded_by(world, job_id)
+    later = job.superseded_by()
     if later:
         raise Refused(f"job {later} took up what {job_id} left", hint=f"job-report --job {later}")
     asked = IngestRequest.of(document)
     lock = world.writable_store.path(places.lock(asked.connection, asked.source))
     with flocked(lock, clock=world.clock, wait=wait, what=f"the ingestion of {asked.owner}"):
-        return _run(world, asked, job, document.get("overrideOf", ""), how, resumed=True)
+        return _run(asked, job, document.get("overrideOf", ""), how, resumed=True)
 
 
-def _run(world: World, asked: IngestRequest, job: Job, override: str, how: RunOptions, *, resumed: bool) -> JobEnd:
-    known = account.load(world, asked.connection, asked.source, job["targetAtStart"])
+def _run(asked: IngestRequest, job: ActiveJob, override: str, how: RunOptions, *, resumed: bool) -> JobEnd:
+    known = account.load(job.world, asked.connection, asked.source, job.document["targetAtStart"])
     hooks = Ingestion(asked, known, override)
     empty: JobFile = {
         "schemaVersion": SCHEMA_VERSION,
@@ -328,8 +329,8 @@ def _run(world: World, asked: IngestRequest, job: Job, override: str, how: RunOp
         "sourceKey": asked.source,
         "units": [],
     }
-    planned = jobs.file_of(world, job) or empty
-    return job_run.execute(world, plan_of(planned), job, how.with_hooks(hooks), resumed=resumed)
+    planned = job.file() or empty
+    return job_run.execute(plan_of(planned), job, how.with_hooks(hooks), resumed=resumed)
 
 
 def _detected(asked: IngestRequest) -> None:

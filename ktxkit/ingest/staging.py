@@ -23,10 +23,11 @@ from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
 from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.places import ROOT, check, snapshot_root, sort_key
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Job
+    pass
 
 
 SHOWN = 5
@@ -72,20 +73,20 @@ def commit(world: World, parent: str, blobs: Mapping[str, str | None], message: 
         return merging.commit_tree(neutral, tree, parent, message, int(world.clock.now().timestamp()))
 
 
-def for_units(world: World, job_id: str, base: str, instead: Mapping[str, str | None]) -> str:
+def for_units(job: ActiveJob, base: str, instead: Mapping[str, str | None]) -> str:
     """A commit of the base's tree without raw files, kept at a ref: units need none of them in their checkouts.
 
     A merge from it leaves the raw files of the integration as they are, since the unit never had them. `instead`: blobs
     that stand at their paths there (None: nothing does); what the base has is merged with what units make of them.
     """
-    with open_neutral(world) as neutral:
+    with open_neutral(job.world) as neutral:
         entries = neutral.git.run("ls-tree", "-z", f"{base}^{{tree}}").nul
         kept = [entry for entry in entries if entry.partition(b"\t")[2] != ROOT.encode()]
         tree = neutral.git.run("mktree", "-z", stdin=b"".join(entry + b"\0" for entry in kept)).text
         tree = changed(neutral, tree, instead) if instead else tree
-        seconds = int(world.clock.now().timestamp())
+        seconds = int(job.world.clock.now().timestamp())
         made = merging.commit_tree(neutral, tree, base, "What units start from: the base without raw files\n", seconds)
-    world.git.at(world.repository.place).run("update-ref", places.unit_base_ref(job_id), made)
+    job.git.run("update-ref", places.unit_base_ref(job.id), made)
     return made
 
 
@@ -153,9 +154,9 @@ class StagedFiles:
         return files.read(self.top / raw_path)
 
 
-def remove(world: World, job_id: str) -> None:
+def remove(job: ActiveJob) -> None:
     """What a job staged goes: its snapshot has landed, or nobody resumes it."""
-    shutil.rmtree(world.store.path(places.raw_dir(job_id)), ignore_errors=True)
+    shutil.rmtree(job.world.store.path(places.raw_dir(job.id)), ignore_errors=True)
 
 
 def carry(world: World, top: Path, snapshot: Document, blobs: Mapping[str, str]) -> Document:
@@ -183,9 +184,9 @@ def changed_raw(top: Path, snapshot: Document) -> list[str]:
     return found
 
 
-def fresh(world: World, job_id: str) -> Directory:
+def fresh(job: ActiveJob) -> Directory:
     """An empty directory for the job's raw files; what an execution that was cut off left of one is removed."""
-    top = world.writable_store.path(places.raw_dir(job_id))
+    top = job.world.writable_store.path(places.raw_dir(job.id))
     if os.path.lexists(top):
         shutil.rmtree(top)
     files.make_dirs(top)
@@ -205,19 +206,19 @@ def blobs(world: World, top: Path, paths: Sequence[str]) -> dict[str, str]:
 
 
 def document(
-    world: World, job: Job, connector: str, staged: Mapping[str, RawFile], ids: Mapping[str, str], notes: Document
+    job: ActiveJob, connector: str, staged: Mapping[str, RawFile], ids: Mapping[str, str], notes: Document
 ) -> Document:
     """The snapshot's document. `notes`: what the connector said beside its files."""
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": CONTRACT,
-        "jobId": job["jobId"],
+        "jobId": job.id,
         "connector": connector,
-        "connectionId": job["connectionId"],
-        "sourceKey": job["sourceKey"],
-        "syncId": job["syncId"],
-        "root": snapshot_root(job["connectionId"], job["sourceKey"], job["syncId"]),
-        "at": timestamp(world.clock.now()),
+        "connectionId": job.connection,
+        "sourceKey": job.source,
+        "syncId": job.document["syncId"],
+        "root": snapshot_root(job.connection, job.source, job.document["syncId"]),
+        "at": timestamp(job.world.clock.now()),
         "files": [
             {"rawPath": path, "digest": staged[path].digest, "blob": ids[path], "bytes": staged[path].size}
             for path in sorted(staged, key=sort_key)

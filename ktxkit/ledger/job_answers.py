@@ -11,6 +11,7 @@ from ktxkit.base.errors import BrokenContract
 from ktxkit.ledger.asking import LedgerQuery
 from ktxkit.ledger.rules.rows import Row, Verdict, answer
 from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import LEVELS
 from ktxkit.store.tracing import Journal
@@ -18,7 +19,7 @@ from ktxkit.store.world import World
 from ktxkit.work.report import no_longer_in
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Job, LedgerAnswer, Receipt
+    from ktxkit.base.documents import LedgerAnswer, Receipt
 
 
 LANDED: dict[str, Verdict] = {"landed": "true", "open": "unknown"}
@@ -30,47 +31,46 @@ def all_jobs(world: World, ask: LedgerQuery) -> LedgerAnswer:
     found, damaged = [], []
     for name in jobs.begun(world):
         try:
-            job = world.store.read(kinds.JOB, names.job_doc(name))
-            found.append((job["createdAt"], name, _job_row(world, job)))
+            job = ActiveJob(world, world.store.read(kinds.JOB, names.job_doc(name)))
+            found.append((job.document["createdAt"], name, _job_row(job)))
         except BrokenContract as error:
             damaged.append({"job": name, "where": error.where, "message": error.message})
     rows = [row for _, _, row in sorted(found, key=lambda one: one[:2])]
     return answer("jobs", rows, facts={"jobs": len(rows), "damaged": damaged or None})
 
 
-def _job_row(world: World, job: Job) -> Row:
-    words = Counter(_unit_row(world, job["jobId"], unit)["outcome"] or "pending" for unit in jobs.units(job))
+def _job_row(job: ActiveJob) -> Row:
+    words = Counter(_unit_row(job, unit)["outcome"] or "pending" for unit in job.units)
     return {
-        "job": job["jobId"],
-        "state": job["state"],
-        "target": job["target"],
-        "created": job["createdAt"],
-        "units": len(job["units"]),
+        "job": job.id,
+        "state": job.state,
+        "target": job.target,
+        "created": job.document["createdAt"],
+        "units": len(job.document["units"]),
         "outcomes": dict(sorted(words.items())) or None,
-        "source": names.job_doc(job["jobId"]),
+        "source": names.job_doc(job.id),
     }
 
 
 def job_by_id(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """A job with its units in unit order. The verdict says whether it has landed; an open job's is unknown."""
     (job_id,) = ask.subject
-    job = jobs.load(world, job_id)
-    facts = {key: job.get(key) for key in ("state", "target", "targetAtStart", "base", "landed")}
+    job = ActiveJob.load(world, job_id)
+    facts = {key: job.document.get(key) for key in ("state", "target", "targetAtStart", "base", "landed")}
     facts["trace"] = names.trace_file(job_id) if world.store.exists(names.trace_file(job_id)) else None
-    rows = [_unit_row(world, job_id, unit) for unit in jobs.units(job)]
-    gone = no_longer_in(world, job)
-    verdict = "false" if gone else LANDED.get(job["state"], "false")
+    rows = [_unit_row(job, unit) for unit in job.units]
+    gone = no_longer_in(job)
+    verdict = "false" if gone else LANDED.get(job.state, "false")
     reason = "" if verdict != "unknown" else "the job is open: whether it lands is not decided"
     reason = f"it {gone}: job-land --job {job_id} lands it again" if gone else reason
     return answer("job", rows, subject=[job_id], verdict=verdict, reason=reason, facts=facts)
 
 
-def _unit_row(world: World, job_id: str, unit: jobs.Unit) -> Row:
+def _unit_row(job: ActiveJob, unit: Unit) -> Row:
     """What lease, patch and receipt of a unit say; a unit without a receipt has no outcome."""
-    place = (job_id, unit.position, unit.key)
-    lease = world.store.read_optional(kinds.LEASE, names.unit_doc(*place, "lease"))
-    patch = world.store.read_optional(kinds.PATCH, names.unit_doc(*place, "patch"))
-    receipt = world.store.read_optional(kinds.RECEIPT, names.unit_doc(*place, "receipt"))
+    lease = job.read(kinds.LEASE, "lease", unit)
+    patch = job.read(kinds.PATCH, "patch", unit)
+    receipt = job.read(kinds.RECEIPT, "receipt", unit)
     last = "receipt" if receipt else "patch" if patch else "lease" if lease else ""
     return {
         "position": unit.position,
@@ -81,7 +81,7 @@ def _unit_row(world: World, job_id: str, unit: jobs.Unit) -> Row:
         "lease": lease["state"] if lease else None,
         "reason": _reason(receipt) if receipt else None,
         "commit": receipt.get("commit") if receipt else None,
-        "source": names.unit_doc(*place, last) if last else names.job_doc(job_id),
+        "source": job.unit_doc(unit, last) if last else names.job_doc(job.id),
     }
 
 
@@ -102,7 +102,7 @@ def trace(world: World, ask: LedgerQuery) -> LedgerAnswer:
     (job_id,) = ask.subject
     path = names.trace_file(names.check_job(job_id))
     if not world.store.exists(path):
-        jobs.load(world, job_id)  # an unknown job is an error; a job without a trace is an answer
+        ActiveJob.load(world, job_id)  # an unknown job is an error; a job without a trace is an answer
     journal = Journal(world.store.path(path), kinds.TRACE_EVENT, world.clock)
     rows, total, torn = [], 0, len(journal.torn())
     for number, record in enumerate(journal.records(), start=1):

@@ -32,7 +32,7 @@ from ktxkit.observer.rules.clocks import ClockReading, Timeline, prove
 from ktxkit.observer.rules.projection import ObserverProjection, Tracked, replay
 from ktxkit.observer.rules.records import Anchor, When, anchor_problem, link_problem
 from ktxkit.observer.rules.status import LeaseValidity, domain_of, lease_validity
-from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.leases import LeaseLocation, path_of
 from ktxkit.store.path_policy import of_lease
 from ktxkit.store.rules import names
@@ -40,7 +40,7 @@ from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import ActivityRecord, Job, Lease, ObserverBaseline, ObserverDomain, ObserverState
+    from ktxkit.base.documents import ActivityRecord, Lease, ObserverBaseline, ObserverDomain, ObserverState
 
 CONTRACT = "observation"
 FAILED = ".flush-failed"
@@ -360,9 +360,8 @@ TEXT = 200  # characters of a receipt's id and name
 
 
 def record_proof(
-    world: World,
-    job: Job,
-    unit: jobs.Unit,
+    job: ActiveJob,
+    unit: Unit,
     *,
     receipt: str,
     what: str = "",
@@ -376,9 +375,9 @@ def record_proof(
     attempt by `nonce` (default: KTX_LEASE_NONCE), or stands in the leased worktree; `fence`, where given, must be the
     lease's. Raises Refused for another, a revoked or a closed lease, BrokenContract for a damaged journal.
     """
-    place = LeaseLocation.of_unit(world, job, unit)
+    place = LeaseLocation.of_unit(job, unit)
     lease = place.lease()
-    _must_be_the_attempt(world, place, lease, nonce or world.env.get(MARK), fence)
+    _must_be_the_attempt(job.world, place, lease, nonce or job.world.env.get(MARK), fence)
     assert lease is not None
     attempt = ObserverAttempt.of(place, lease)
     if not attempt.state.seq and not attempt.chain.problem:

@@ -18,12 +18,11 @@ from ktxkit.observer.attempt import ObserverAttempt, record_proof
 from ktxkit.observer.reconcile import Reconciler, Reconciliation
 from ktxkit.observer.rules.clocks import Settings
 from ktxkit.observer.scanned import Level
-from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.leases import LeaseLocation, path_of
-from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import ActivityRecord, Job, Lease, ObserverStatus
+    from ktxkit.base.documents import ActivityRecord, Lease, ObserverStatus
     from ktxkit.observer.loop import ObserverLoop
 
 __all__ = ["UnitObserver", "once", "preserve", "record_proof", "sealing_hold", "status", "watch"]
@@ -101,9 +100,8 @@ class UnitObserver:
     @classmethod
     def start(
         cls,
-        world: World,
-        job: Job,
-        unit: jobs.Unit,
+        job: ActiveJob,
+        unit: Unit,
         lease: Lease,
         *,
         settings: Settings | None = None,
@@ -112,7 +110,7 @@ class UnitObserver:
         """Attach, with a whole baseline. Raises Refused, Blocked, OSError: then nothing is observed yet."""
         from ktxkit.observer.loop import ObserverLoop
 
-        loop = ObserverLoop(attach(LeaseLocation.of_unit(world, job, unit), lease, settings, bump=True), wanted=native)
+        loop = ObserverLoop(attach(LeaseLocation.of_unit(job, unit), lease, settings, bump=True), wanted=native)
         try:
             loop.first()
         except BaseException:

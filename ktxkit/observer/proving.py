@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ktxkit.base.errors import CannotRun, KtxError
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import truncated
+from ktxkit.store.active import ActiveJob
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import TraceEvent
@@ -31,15 +32,14 @@ def prove(world: World, job: str | None, unit: str | None, receipt: str, event: 
     that has the lease, or that is over; CannotRun where no unit is meant.
     """
     from ktxkit.observer.attempt import record_proof
-    from ktxkit.store import jobs
 
     job, unit = job or event["jobId"], unit or event.get("data", {}).get("unitKey")
     if not unit:
         raise CannotRun("whose progress is proven?", hint="--unit KEY, or KTX_UNIT, or run inside a unit's worktree")
-    document = jobs.load(world, job)
-    found = jobs.unit_of(document, unit)
+    active = ActiveJob.load(world, job)
+    found = active.unit(unit)
     name = receipt or digest_of(event)
-    record = record_proof(world, document, found, receipt=name, what=event["event"], phase=event["phase"])
+    record = record_proof(active, found, receipt=name, what=event["event"], phase=event["phase"])
     if record is None:
         return "no new proof: nobody observes the unit, or the receipt is known"
     return ""
@@ -49,7 +49,7 @@ def of_words(world: World, job: str | None, unit: str | None, receipt: str, phas
     """The same where there is no event at hand: its name and the moment are the receipt, where none is given."""
     from ktxkit.store import jobs
 
-    job = job or jobs.need_job(world, None)["jobId"]
+    job = job or jobs.need_job(world, None).id
     now = world.clock.now().timestamp()
     event = {"jobId": job, "phase": phase, "event": truncated(name, 120), "at": now}
     return prove(world, job, unit or jobs.current_unit(world, job, None)[1], receipt, event)

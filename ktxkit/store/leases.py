@@ -15,7 +15,7 @@ from ktxkit.base.identity import Identity, admin_names, git_dir_of, identify, pr
 from ktxkit.base.lock import flocked
 from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.git.neutral import sweep
-from ktxkit.store.jobs import Unit
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import WorktreePresence
 from ktxkit.store.worktrees import Worktrees
@@ -24,7 +24,7 @@ from ktxkit.store.world import World
 if TYPE_CHECKING:
     from typing import TypedDict
 
-    from ktxkit.base.documents import Job, Lease, LeasePolicy, OwnerProcess
+    from ktxkit.base.documents import Lease, LeasePolicy, OwnerProcess
     from ktxkit.base.kinds import D, Kind
 
     class LeaseHolder(TypedDict, total=False):
@@ -51,9 +51,9 @@ class LeaseLocation(NamedTuple):
     name: str  # a component of a ref
 
     @classmethod
-    def of_unit(cls, world: World, job: Job, unit: Unit) -> LeaseLocation:
-        directory = names.unit_dir(job["jobId"], unit.position, unit.key)
-        return cls(world, directory, job["jobId"], names.ref_part(unit.position, unit.key))
+    def of_unit(cls, job: ActiveJob, unit: Unit) -> LeaseLocation:
+        directory = job.unit_dir(unit)
+        return cls(job.world, directory, job.id, names.ref_part(unit.position, unit.key))
 
     @classmethod
     def adhoc(cls, world: World, name: str) -> LeaseLocation:
@@ -125,17 +125,17 @@ def path_of(document: Mapping[str, Any], key: str = "path") -> Path:
     return Path(os.fsdecode(path_bytes(document, key)))
 
 
-def at_hand(world: World, job: Job, unit: Unit) -> Lease:
+def at_hand(job: ActiveJob, unit: Unit) -> Lease:
     """The lease of a unit that must have one, for work in its worktree.
 
     Raises CannotRun where none was ever opened, BrokenContract where the lease is gone.
     """
-    place = LeaseLocation.of_unit(world, job, unit)
+    place = LeaseLocation.of_unit(job, unit)
     place.settle()
-    if not world.store.children(place.directory):
-        hint = f"worktree-open --job {job['jobId']} --unit {unit.key}"
-        raise CannotRun(f"unit {unit.key!r} of {job['jobId']} has no worktree", hint=hint)
-    return world.store.read(kinds.LEASE, f"{place.directory}/{kinds.LEASE}.json")
+    if not job.world.store.children(place.directory):
+        hint = f"worktree-open --job {job.id} --unit {unit.key}"
+        raise CannotRun(f"unit {unit.key!r} of {job.id} has no worktree", hint=hint)
+    return job.world.store.read(kinds.LEASE, f"{place.directory}/{kinds.LEASE}.json")
 
 
 def relocated(world: World, lease: Lease) -> Lease:

@@ -49,7 +49,7 @@ def tracer(world: World, place: TraceLocation) -> Tracer:
     if not path:
         from ktxkit.store import jobs
 
-        found = jobs.tracer(world, jobs.need_job(world, place.job or None))
+        found = jobs.need_job(world, place.job or None).tracer
         return _bound(found, place.unit or jobs.current_unit(world, found.context.job_id, None)[1] or "")
     journal = Journal(world.cwd / Path(path), kinds.TRACE_EVENT, world.clock)
     context = _context(journal, place, world.env)

@@ -24,6 +24,7 @@ from ktxkit.git.objects import Objects
 from ktxkit.git.rules.child import Expected
 from ktxkit.git.rules.patch import documents
 from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.leases import worktrees
 from ktxkit.store.rules import names
@@ -36,7 +37,7 @@ from ktxkit.work.collect import Request, collect
 from ktxkit.work.report import naming_what_moved
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Intent, Job, Lease, LeasePolicy, Patch, Receipt, VerificationRun
+    from ktxkit.base.documents import Intent, Lease, LeasePolicy, Patch, Receipt, VerificationRun
 
 
 # By hand these two are ordinary files and a link's target is data; what runs code still has to be allowed by name.
@@ -142,7 +143,7 @@ def apply_file(world: World, patch: Path, how: BarePatchOptions) -> Receipt:
                 f"HEAD is {before}, expected {how.expect_head}", where=str(top), hint=MOVED, outcome="target_moved"
             )
         offer, document = offer_from(world, neutral, neutral.objects, patch, how)
-        work = PatchApplication(world, held, neutral, neutral.objects, top, ref, before, how, patch, began)
+        work = PatchApplication(held, neutral, neutral.objects, top, ref, before, how, patch, began)
         return _applied(work, offer, document)
 
 
@@ -150,7 +151,6 @@ def apply_file(world: World, patch: Path, how: BarePatchOptions) -> Receipt:
 class PatchApplication:
     """One application under way."""
 
-    world: World
     held: HeldBranch
     neutral: Neutral
     objects: Objects
@@ -160,6 +160,10 @@ class PatchApplication:
     how: BarePatchOptions
     patch: Path
     began: float
+
+    @property
+    def world(self) -> World:
+        return self.held.world
 
 
 def offer_from(
@@ -229,7 +233,7 @@ def _applied(work: PatchApplication, offer: Offer, document: Patch) -> Receipt:
             return receipt
     receipt |= {"after": commit, "commit": commit, "tree": judged.tree}
     work.world.writable_store.write(kinds.INTENT, place, _following(work, receipt))
-    with naming_what_moved(work.world, work.held, place, "the patch is applied", "any command on that branch"):
+    with naming_what_moved(work.held, place, "the patch is applied", "any command on that branch"):
         target.move_checkout(work.held, git, work.ref, work.before, commit, judged.entries, free.status)
         work.world.writable_store.write(kinds.RECEIPT, names.branch_receipt(work.ref), receipt)
         work.world.writable_store.remove(place)
@@ -241,10 +245,10 @@ def _verified(work: PatchApplication, commit: str, tree: str) -> VerificationRun
     path = work.world.writable_store.path(names.verify_dir(work.ref))
     check = verification.Check(work.how.verify, work.how.verify_limit, path, names.VERIFY_LOGS)
     work.world.writable_store.write(kinds.INTENT, names.branch_intent(work.ref), _intent(work), durable=False)
-    run = verification.verify(work.world, work.held, check, commit, tree)
+    run = verification.verify(work.held, check, commit, tree)
     if not verification.passed(run):
         before = work.neutral.need_tree(work.before)
-        run = integrate.blamed(work.world, work.held, check, (work.before, before), (commit, tree))
+        run = integrate.blamed(work.held, check, (work.before, before), (commit, tree))
     work.world.writable_store.remove(names.branch_intent(work.ref))
     return run
 
@@ -328,27 +332,27 @@ def open_by_hand(world: World, asked: UnitRequest) -> Lease:
     """
     names.check_key(asked.unit)
     job = _ensure_job(world, asked)
-    base = jobs.commit_of(world, asked.base) if asked.base else job["base"]
+    base = jobs.commit_of(world, asked.base) if asked.base else job.document["base"]
     for key in asked.after:
-        jobs.unit_of(job, key)
-    unit = jobs.add_unit(world, asked.job, asked.unit, asked.after)
+        job.unit(key)
+    unit = job.add_unit(asked.unit, asked.after)
     policy: LeasePolicy = {"allow": list(asked.allow)} if asked.allow else {}
     policy |= {"deny": list(asked.deny)} if asked.deny else {}
     policy |= {"slDisallowed": True} if asked.sl_disallowed else {}
-    return open_unit(world, job, unit, base=base, policy=policy, copy=asked.copy, sparse=asked.sparse, owned=False)
+    return open_unit(job, unit, base=base, policy=policy, copy=asked.copy, sparse=asked.sparse, owned=False)
 
 
-def _ensure_job(world: World, asked: UnitRequest) -> Job:
+def _ensure_job(world: World, asked: UnitRequest) -> ActiveJob:
     """The job with its base fixed, and the base kept at a ref: a projection's commit is on no branch."""
     names.check_job(asked.job)
-    job = world.store.read_optional(kinds.JOB, names.job_doc(asked.job))
+    job = ActiveJob.find(world, asked.job)
     if job is None or asked.target:
         target = jobs.target_ref(world, asked.target)
         base = jobs.commit_of(world, asked.base or target) if job is None else None
         job = jobs.create(world, asked.job, target=target, base=base, connection=asked.connection, source=asked.source)
-    if "base" not in job:
-        fixed = jobs.commit_of(world, job["target"])
+    if "base" not in job.document:
+        fixed = jobs.commit_of(world, job.target)
         job = jobs.change(world, asked.job, lambda document: document.setdefault("base", fixed))
     if world.git.resolve(names.base_ref(asked.job)) is None:
-        worktrees(world).keep(names.base_ref(asked.job), job["base"])
+        worktrees(world).keep(names.base_ref(asked.job), job.document["base"])
     return job

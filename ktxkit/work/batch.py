@@ -16,16 +16,15 @@ from ktxkit.base import files
 from ktxkit.base.errors import BrokenContract, KtxError
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
-from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.branch_lock import HeldBranch
-from ktxkit.store.world import World
 from ktxkit.work import integrate, recover, verification
 from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.integrate import Application, ApplyOptions, check_message, receipt_of
 from ktxkit.work.rules.schedule import Culprit, first_failure, may_confirm, minimal_set
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Job, Receipt, VerificationRun
+    from ktxkit.base.documents import Receipt, VerificationRun
 
 
 class StackedUnit(NamedTuple):
@@ -43,9 +42,7 @@ class StackedUnit(NamedTuple):
         return self.step.unit.key
 
 
-def apply_batch(
-    world: World, job: Job, units: Sequence[jobs.Unit], options: ApplyOptions
-) -> dict[str, Receipt | KtxError]:
+def apply_batch(job: ActiveJob, units: Sequence[Unit], options: ApplyOptions) -> dict[str, Receipt | KtxError]:
     """Apply the collected patches of many units with one verification where it passes; by key, in unit order.
 
     A unit whose patch is damaged has its error there. Raises Refused where the verification says nothing of the units:
@@ -53,20 +50,20 @@ def apply_batch(
     """
     check_message(options.message)
     found: dict[str, Receipt | KtxError] = {}
-    with recover.holding(world, job["integrationRef"], job) as held:
+    with recover.holding(job.world, job.integration_ref, job) as held:
         held.note(phase="preflight")
-        with open_neutral(world) as neutral:
+        with open_neutral(job.world) as neutral:
             objects = neutral.objects
             todo = []
             for unit in units:
-                step = integrate.begin(world, job, unit, held, options)
+                step = integrate.begin(job, unit, held, options)
                 offered = _offer(step, neutral) if isinstance(step, Application) else step
                 if isinstance(step, Application) and isinstance(offered, Offer):
                     todo.append((step, offered))
                 elif not isinstance(offered, Offer):
                     found[unit.key] = offered
             if todo:
-                found.update(_decide_and_move(Batch(world, job, held, neutral, objects, todo[0][0].before), todo))
+                found.update(_decide_and_move(Batch(job, held, neutral, objects, todo[0][0].before), todo))
     return {unit.key: found[unit.key] for unit in units}
 
 
@@ -108,8 +105,7 @@ def _settle(entry: StackedUnit) -> Receipt:
 class Batch:
     """The units of one batch on their way to a decision. `before`: the integration head that all of them stack on."""
 
-    world: World
-    job: Job
+    job: ActiveJob
     held: HeldBranch
     neutral: Neutral
     objects: Objects
@@ -187,8 +183,8 @@ class Batch:
         self.asked += 1
         top = stacked[-1]
         check = integrate.check_of(top.step)._replace(reuse=not search)
-        run = verification.verify(self.world, self.held, check, top.commit, top.judged.tree)
-        integrate.require_unmoved(self.held, self.job["integrationRef"], self.before)
+        run = verification.verify(self.held, check, top.commit, top.judged.tree)
+        integrate.require_unmoved(self.held, self.job.integration_ref, self.before)
         if "log" in run:
             self.logs.add(run["log"])
         return {**run, "batch": [entry.key for entry in stacked]}
@@ -200,7 +196,7 @@ class Batch:
         self.controlled = True
         self.asked += 1
         tree = self.neutral.need_tree(self.before)
-        integrate.control(self.world, self.held, integrate.check_of(any_step), self.before, tree)
+        integrate.control(self.held, integrate.check_of(any_step), self.before, tree)
 
     def _blame(self, culprit: StackedUnit, earlier: list[StackedUnit], total: int, left: int) -> Culprit:
         """Whether the culprit fails on its own, or which smallest part of what came before it fails with it."""

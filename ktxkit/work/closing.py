@@ -25,8 +25,7 @@ from ktxkit.base.removal import delete
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_fields
 from ktxkit.git.repository import Registered
-from ktxkit.store import jobs
-from ktxkit.store.jobs import Unit
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of, placed, presence, unit_options, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import (
@@ -45,7 +44,7 @@ from ktxkit.work.attic import NAMED, to_attic, work_in
 from ktxkit.work.opening import Wanted, make, recover_opening
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Job, Lease, LeaseOutcome, LeasePolicy
+    from ktxkit.base.documents import Lease, LeaseOutcome, LeasePolicy
     from ktxkit.store.leases import LeaseHolder
 
 
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
         kept: str
         ignored: PathAccount
 
-    from ktxkit.base.documents import Job, Lease
+    from ktxkit.base.documents import Lease
 
 OF_LEASE: Final = ("pathB64", "jobId", "unitKey")
 _NAME = re.compile(r"(?P<unit>(?P<position>[0-9]{4,})-.+?)(?:\.attempt-(?P<attempt>[0-9]+))?")
@@ -78,10 +77,10 @@ def row(world: World, entry: Registered, *, prune: bool) -> WorktreeRow | None:
     seen = LeaseFacts(
         state="closed",
         outcome="crash",
-        job_state=job["state"],
+        job_state=job.state,
         busy=bool(busy),
         locked=entry.locked,
-        resumable=bool(jobs.command(world, job)),
+        resumable=bool(job.next_command()),
     )
     made: WorktreeRow = {
         "path": lease["path"],
@@ -101,18 +100,18 @@ def row(world: World, entry: Registered, *, prune: bool) -> WorktreeRow | None:
     return {**made, **_cleared(place, lease)} if why and prune else made
 
 
-def _found(world: World, path: Path) -> tuple[LeaseLocation, Lease, Job] | None:
+def _found(world: World, path: Path) -> tuple[LeaseLocation, Lease, ActiveJob] | None:
     """The place of its unit, a lease as it must have been, and its job."""
     parts = Path(os.path.relpath(path, world.store.path("worktrees"))).parts
     named = _NAME.fullmatch(parts[1]) if len(parts) == 2 else None
-    job = world.store.read_optional(kinds.JOB, names.job_doc(parts[0])) if named and parts[0] != ".." else None
+    job = ActiveJob.find(world, parts[0]) if named and parts[0] != ".." else None
     if named is None or job is None:
         return None
     position = int(named["position"])
-    unit = next((unit for unit in jobs.units(job) if unit.position == position), None)
+    unit = next((unit for unit in job.units if unit.position == position), None)
     if unit is None or names.unit_name(unit.position, unit.key) != named["unit"]:
         return None
-    place = LeaseLocation.of_unit(world, job, unit)
+    place = LeaseLocation.of_unit(job, unit)
     lease, there, admin = place.lease(), identify(path), git_dir_of(path)
     if lease is None or there is None or admin is None or path_of(lease) == path:
         return None
@@ -297,8 +296,7 @@ def closed(place: LeaseLocation, lease: Lease, outcome: LeaseOutcome, **facts: U
 
 
 def open_unit(
-    world: World,
-    job: Job,
+    job: ActiveJob,
     unit: Unit,
     *,
     base: str,
@@ -313,12 +311,12 @@ def open_unit(
     dead, the next opening takes the worktree over. Raises CannotRun, Refused (in use, other base), Blocked (another
     directory stands there); a failure leaves nothing behind.
     """
-    place = LeaseLocation.of_unit(world, job, unit)
+    place = LeaseLocation.of_unit(job, unit)
     with place.locked():
         recover_opening(place)
         old = place.lease()
-        usual = world.writable_store.path(names.worktree_dir(job["jobId"], unit.position, unit.key))
-        what = decide_open(old, presence(world, old, usual), base)
+        usual = job.world.writable_store.path(names.worktree_dir(job.id, unit.position, unit.key))
+        what = decide_open(old, presence(job.world, old, usual), base)
         if what is Open.REUSE:
             assert old is not None
             return old
@@ -331,12 +329,12 @@ def open_unit(
         return make(place, Wanted(path, "unit", base, facts, copy=copy, sparse=sparse), old)
 
 
-def _facts(job: Job, unit: Unit, policy: LeasePolicy | None) -> LeaseHolder:
+def _facts(job: ActiveJob, unit: Unit, policy: LeasePolicy | None) -> LeaseHolder:
     facts: LeaseHolder = {
-        "jobId": job["jobId"],
+        "jobId": job.id,
         "unitKey": unit.key,
         "position": unit.position,
-        "target": job["target"],
+        "target": job.target,
     }
     facts |= {"policy": policy, "policyDigest": digest_of(policy)} if policy else {}
     return facts
@@ -370,14 +368,12 @@ def free_path(usual: Path, attempt: int) -> Path:
     raise Blocked("a directory that no lease means stands there", where=str(beside), hint="look, and move it away")
 
 
-def close_unit(
-    world: World, job: Job, unit: Unit, outcome: LeaseOutcome, *, discard: bool = False, reason: str = ""
-) -> Lease:
+def close_unit(job: ActiveJob, unit: Unit, outcome: LeaseOutcome, *, discard: bool = False, reason: str = "") -> Lease:
     """End the unit's lease; returns it as it is now. `success` and `empty` remove the checkout, the others keep it.
 
     Raises Refused where removing would lose work and `discard` is not given; with it the work goes to the attic first.
     """
-    place = LeaseLocation.of_unit(world, job, unit)
+    place = LeaseLocation.of_unit(job, unit)
     if place.lease() is None:
-        raise CannotRun(f"unit {unit.key!r} of {job['jobId']} has no worktree", hint="open it with worktree-open")
+        raise CannotRun(f"unit {unit.key!r} of {job.id} has no worktree", hint="open it with worktree-open")
     return close(place, outcome, discard=discard, reason=reason)

@@ -25,7 +25,8 @@ from ktxkit.git.objects import Objects, flush_loose, loose_of
 from ktxkit.git.rules import child as child_rules
 from ktxkit.git.rules.child import ChildState, Expected
 from ktxkit.git.rules.patch import Content, Entry, blobs, documents
-from ktxkit.store import jobs, leases
+from ktxkit.store import leases
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.path_policy import as_opened, of_lease
 from ktxkit.store.rules import names
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy
@@ -226,7 +227,7 @@ if TYPE_CHECKING:
         attempt: int
         fence: int
 
-    from ktxkit.base.documents import Job, Lease
+    from ktxkit.base.documents import Lease
 
 CONTRACT = "patch"
 
@@ -246,23 +247,22 @@ class Request(NamedTuple):
     plain: bool = False  # a unit's: neither the user's line-end settings nor a global ignore file decide what is taken
 
 
-def collect_unit(world: World, job: Job, unit: jobs.Unit, *, include_uncommitted: bool = True) -> Patch:
+def collect_unit(job: ActiveJob, unit: Unit, *, include_uncommitted: bool = True) -> Patch:
     """The unit's patch document, written with its patch. Raises Refused where the child is not in a state to be taken.
 
     The unit's commit is kept at its ref before the documents are written.
     """
-    place = (job["jobId"], unit.position, unit.key)
-    lease = leases.at_hand(world, job, unit)
-    request = request_of(world, job, unit, lease, require_clean=not include_uncommitted)
-    trace = jobs.tracer(world, job).bound(unitKey=unit.key)
-    began = world.clock.monotonic()
+    lease = leases.at_hand(job, unit)
+    request = request_of(job, unit, lease, require_clean=not include_uncommitted)
+    trace = job.tracer.bound(unitKey=unit.key)
+    began = job.world.clock.monotonic()
     try:
-        document = collect(world, request, world.writable_store.path(names.patch_file(*place)))
+        document = collect(job.world, request, job.world.writable_store.path(job.patch_file(unit)))
     except Exception as error:
-        spent = (world.clock.monotonic() - began) * 1000
+        spent = (job.world.clock.monotonic() - began) * 1000
         trace.emit("collect", "work_unit_patch_failed", {}, level="error", duration_ms=spent, error=error)
         raise
-    world.writable_store.write(kinds.PATCH, names.unit_doc(*place, "patch"), document)
+    job.world.writable_store.write(kinds.PATCH, job.unit_doc(unit, "patch"), document)
     told = {
         "outcome": document["outcome"],
         "paths": [item["path"] for item in document["paths"]],
@@ -270,7 +270,7 @@ def collect_unit(world: World, job: Job, unit: jobs.Unit, *, include_uncommitted
         "patchBytes": document.get("patchBytes"),
         "reasons": [item["message"] for item in document.get("breaches", ())] or None,
     }
-    spent = (world.clock.monotonic() - began) * 1000
+    spent = (job.world.clock.monotonic() - began) * 1000
     trace.emit("collect", "work_unit_patch_collected", told, duration_ms=spent)
     return document
 
@@ -288,26 +288,26 @@ def _policies(digest: str, document: JobFile) -> dict[str, LeasePolicy]:
     return _POLICIES[digest]
 
 
-def policy_of(world: World, job: Job, unit: jobs.Unit, lease: Lease | None) -> LeasePolicy:
+def policy_of(job: ActiveJob, unit: Unit, lease: Lease | None) -> LeasePolicy:
     """What a unit may do: by the job file, where the job has one and the unit is in it, else by its lease.
 
     Raises BrokenContract where the lease, which the unit can write, says otherwise.
     """
     said: LeasePolicy = lease.get("policy", {}) if lease is not None else {}
-    document = jobs.file_of(world, job)
-    policy = None if document is None else _policies(job["jobFileDigest"], document).get(unit.key)
+    document = job.file()
+    policy = None if document is None else _policies(job.document["jobFileDigest"], document).get(unit.key)
     if policy is None:
         return said
     if lease is not None and (said != policy or lease.get("policyDigest", digest_of(said)) != digest_of(said)):
         raise BrokenContract(
             f"the lease of unit {unit.key} has another policy than the job file: it was altered",
-            where=str(world.store.path(names.unit_doc(job["jobId"], unit.position, unit.key, "lease"))),
+            where=str(job.world.store.path(job.unit_doc(unit, "lease"))),
             hint="look at what the unit did; its worktree is kept",
         )
     return policy
 
 
-def request_of(world: World, job: Job, unit: jobs.Unit, lease: Lease, *, require_clean: bool = False) -> Request:
+def request_of(job: ActiveJob, unit: Unit, lease: Lease, *, require_clean: bool = False) -> Request:
     """What to collect of a unit, by its lease."""
     top = Path(path_bytes(lease).decode("utf-8", "surrogateescape"))
     branch = lease.get("branch")
@@ -316,19 +316,19 @@ def request_of(world: World, job: Job, unit: jobs.Unit, lease: Lease, *, require
         top=top,
         base=lease["base"],
         expected=Expected(branch=full, require_clean=require_clean),
-        policy=policy_of(world, job, unit, lease),
-        integration=job["integrationRef"],
+        policy=policy_of(job, unit, lease),
+        integration=job.integration_ref,
         copied=lease.get("copied", ()),
         identity={
-            "jobId": job["jobId"],
+            "jobId": job.id,
             "unitKey": unit.key,
             "position": unit.position,
             "generation": lease["generation"],
             "attempt": lease["attempt"],
             "fence": lease["fence"],
         },
-        ref=names.unit_ref(job["jobId"], unit.position, unit.key),
-        paths=of_lease(world, lease),
+        ref=names.unit_ref(job.id, unit.position, unit.key),
+        paths=of_lease(job.world, lease),
         plain=lease["mode"] == "unit",
     )
 

@@ -23,7 +23,8 @@ from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.git import merging, stale
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
-from ktxkit.store import jobs, leases
+from ktxkit.store import leases
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Tracer
@@ -35,7 +36,7 @@ from ktxkit.work.report import naming_what_moved
 from ktxkit.work.verification import Check
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Intent, Job, Patch, PathEntry, Receipt, VerificationRun
+    from ktxkit.base.documents import Intent, Patch, PathEntry, Receipt, VerificationRun
 
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
         pruned: NotRequired[list[PrunedReference]]
         followed: NotRequired[list[ReceiptFollowed]]
 
-    from ktxkit.base.documents import Job, Patch
+    from ktxkit.base.documents import Patch
 
 MESSAGE_LIMIT = 1024  # bytes of a commit message that a user gives
 KEPT = 10_000  # conflicts, breaches or findings in one receipt
@@ -92,9 +93,8 @@ class ApplyOptions(NamedTuple):
 class Application:
     """One application under way."""
 
-    world: World
-    job: Job
-    unit: jobs.Unit
+    job: ActiveJob
+    unit: Unit
     held: HeldBranch
     options: ApplyOptions
     patch: Patch
@@ -103,16 +103,16 @@ class Application:
     attempt: int
 
     @property
-    def place(self) -> tuple[str, int, str]:
-        return self.job["jobId"], self.unit.position, self.unit.key
+    def world(self) -> World:
+        return self.job.world
 
     def doc(self, name: str) -> str:
-        return names.unit_doc(*self.place, name)
+        return self.job.unit_doc(self.unit, name)
 
     @cached_property
     def trace(self) -> Tracer:
         """The job's trace, for this unit."""
-        return jobs.tracer(self.world, self.job).bound(unitKey=self.unit.key)
+        return self.job.tracer.bound(unitKey=self.unit.key)
 
 
 def check_message(message: str) -> None:
@@ -129,7 +129,7 @@ def message_of(step: Application) -> str:
     lead = step.options.message.strip() or f"{step.unit.key}: integrated by ktxkit"
     digest = step.patch.get("patchDigest", "")
     patch = f"Ktx-Patch: {digest}\n" if digest else ""
-    return f"{lead}\n\nKtx-Job: {step.job['jobId']}\nKtx-Unit: {step.unit.key}\n{patch}"
+    return f"{lead}\n\nKtx-Job: {step.job.id}\nKtx-Unit: {step.unit.key}\n{patch}"
 
 
 def intent_of(step: Application) -> Intent:
@@ -138,13 +138,13 @@ def intent_of(step: Application) -> Intent:
         "schemaVersion": SCHEMA_VERSION,
         "kind": "intent",
         "step": "apply",
-        "jobId": step.job["jobId"],
+        "jobId": step.job.id,
         "unitKey": step.unit.key,
         "position": step.unit.position,
         "attempt": step.attempt,
         "nonce": step.held.nonce,
         "at": timestamp(step.world.clock.now()),
-        "ref": step.job["integrationRef"],
+        "ref": step.job.integration_ref,
         "before": step.before,
     }
     digest = step.patch.get("patchDigest")
@@ -158,13 +158,13 @@ def receipt_of(step: Application, judged: CandidateVerdict, run: VerificationRun
     receipt: Receipt = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "receipt",
-        "jobId": step.job["jobId"],
+        "jobId": step.job.id,
         "unitKey": step.unit.key,
         "position": step.unit.position,
         "attempt": step.attempt,
         "outcome": judged.outcome,
         "at": timestamp(step.world.clock.now()),
-        "integrationRef": step.job["integrationRef"],
+        "integrationRef": step.job.integration_ref,
         "before": step.before,
         "patchTree": step.patch["tree"],
         "nonce": step.held.nonce,
@@ -210,26 +210,24 @@ def facts_of(judged: CandidateVerdict) -> JudgedFacts:
     return made
 
 
-def blamed(
-    world: World, held: HeldBranch, check: Check, without: tuple[str, str], now: tuple[str, str]
-) -> VerificationRun:
+def blamed(held: HeldBranch, check: Check, without: tuple[str, str], now: tuple[str, str]) -> VerificationRun:
     """The account of a failure that is proven the change's. `without` and `now`: commit and tree, without it and with.
 
     Raises Refused where the gate fails without the change, or passes this time.
     """
-    control(world, held, check, *without)
-    again = verification.verify(world, held, check._replace(reuse=False), *now)
+    control(held, check, *without)
+    again = verification.verify(held, check._replace(reuse=False), *now)
     if verification.passed(again):
         raise flaky([])
     return again
 
 
-def control(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> None:
+def control(held: HeldBranch, check: Check, commit: str, tree: str) -> None:
     """The command without the change: asked once for each tree and command of a job, whatever it answers.
 
     Raises Refused where it fails: then nobody is blamed.
     """
-    run = verification.control_of(world, held, check, commit, tree)
+    run = verification.control_of(held, check, commit, tree)
     if not verification.passed(run):
         raise Refused(
             f"nobody is blamed: the verification fails without any of the units ({verification.why_not(run)})",
@@ -252,7 +250,7 @@ PATHS_SHOWN = 1000  # paths in one trace event
 
 
 def apply_unit(
-    world: World, job: Job, unit: jobs.Unit, *, verify: Sequence[str] = (), options: ApplyOptions | None = None
+    job: ActiveJob, unit: Unit, *, verify: Sequence[str] = (), options: ApplyOptions | None = None
 ) -> Receipt:
     """Apply the unit's collected patch; returns the receipt, whose `outcome` says how it ended.
 
@@ -262,22 +260,22 @@ def apply_unit(
     options = options or ApplyOptions()
     options = options._replace(verify=verify) if verify else options
     check_message(options.message)
-    with recover.holding(world, job["integrationRef"], job) as held:
-        return _apply(world, job, unit, held, options)
+    with recover.holding(job.world, job.integration_ref, job) as held:
+        return _apply(job, unit, held, options)
 
 
-def _apply(world: World, job: Job, unit: jobs.Unit, held: HeldBranch, options: ApplyOptions) -> Receipt:
+def _apply(job: ActiveJob, unit: Unit, held: HeldBranch, options: ApplyOptions) -> Receipt:
     held.note(phase="preflight")
-    step = begin(world, job, unit, held, options)
+    step = begin(job, unit, held, options)
     if not isinstance(step, Application):
         return step
     announce(step)
     with naming(step):
         try:
-            with open_neutral(world) as neutral:
+            with open_neutral(job.world) as neutral:
                 receipt = _decided(step, neutral, neutral.objects)
         except Exception as error:
-            spent = (world.clock.monotonic() - step.began) * 1000
+            spent = (job.world.clock.monotonic() - step.began) * 1000
             step.trace.emit("integration", "patch_apply_failed", {}, level="error", duration_ms=spent, error=error)
             raise
         tell(step, receipt)
@@ -286,27 +284,26 @@ def _apply(world: World, job: Job, unit: jobs.Unit, held: HeldBranch, options: A
 
 def naming(step: Application) -> AbstractContextManager[None]:
     """A failure after the branch has moved names the unit's commit on it."""
-    again = f"patch-apply --job {step.job['jobId']} --unit {step.unit.key}"
-    return naming_what_moved(step.world, step.held, step.doc("intent"), f"unit {step.unit.key} is integrated", again)
+    again = f"patch-apply --job {step.job.id} --unit {step.unit.key}"
+    return naming_what_moved(step.held, step.doc("intent"), f"unit {step.unit.key} is integrated", again)
 
 
-def begin(world: World, job: Job, unit: jobs.Unit, held: HeldBranch, options: ApplyOptions) -> Application | Receipt:
+def begin(job: ActiveJob, unit: Unit, held: HeldBranch, options: ApplyOptions) -> Application | Receipt:
     """The step of a unit whose preconditions hold; its receipt where it is integrated already. Raises Refused."""
-    place = (job["jobId"], unit.position, unit.key)
-    patch = world.store.read_optional(kinds.PATCH, names.unit_doc(*place, "patch"))
+    patch = job.read(kinds.PATCH, "patch", unit)
     if patch is None:
         raise Refused(f"unit {unit.key} has no collected patch", hint="patch-collect --unit comes first")
-    old = world.store.read_optional(kinds.RECEIPT, names.unit_doc(*place, "receipt"))
+    old = job.read(kinds.RECEIPT, "receipt", unit)
     if old is not None and old["outcome"] in DONE:
         return _same_receipt(old, patch, unit)
-    jobs.require_not_landed(world, job)
-    before = recover.expected_head(world, job, held)
+    job.require_not_landed()
+    before = recover.expected_head(job, held)
     if options.expect_head and options.expect_head != before:
         raise Refused(
             f"the integration head is {before}, expected {options.expect_head}", hint="somebody integrated meanwhile"
         )
     attempt = old.get("attempt", 1) + 1 if old else 1
-    return Application(world, job, unit, held, options, patch, before, world.clock.monotonic(), attempt)
+    return Application(job, unit, held, options, patch, before, job.world.clock.monotonic(), attempt)
 
 
 def require_verified(receipt: Receipt, command: Sequence[str]) -> None:
@@ -349,7 +346,7 @@ def _told(paths: Sequence[PathEntry]) -> list[str]:
     return [item["path"] for item in paths[:PATHS_SHOWN]]
 
 
-def _same_receipt(old: Receipt, patch: Patch, unit: jobs.Unit) -> Receipt:
+def _same_receipt(old: Receipt, patch: Patch, unit: Unit) -> Receipt:
     if old.get("patchTree") == patch["tree"] and old.get("patchDigest") == patch.get("patchDigest"):
         return old
     raise Refused(
@@ -382,9 +379,9 @@ def start(step: Application) -> None:
 
 def offer_of(step: Application, neutral: Neutral) -> Offer:
     """What the unit hands over, proven. Raises BrokenContract (`invalid_patch`, `missing_base`)."""
-    lease = step.world.store.read_optional(kinds.LEASE, step.doc("lease"))
-    path = step.world.store.path(names.patch_file(*step.place))
-    policy = policy_of(step.world, step.job, step.unit, lease)
+    lease = step.job.read(kinds.LEASE, "lease", step.unit)
+    path = step.world.store.path(step.job.patch_file(step.unit))
+    policy = policy_of(step.job, step.unit, lease)
     return candidate.offer_of(step.world, neutral, step.patch, path, policy)
 
 
@@ -400,7 +397,7 @@ def judge(step: Application, neutral: Neutral, objects: Objects, offer: Offer, o
     if judged.outcome != "candidate" or not step.options.gates:
         return judged
     step.held.note(phase="gates")
-    base = neutral.need_tree(str(step.job.get("base", step.job["targetAtStart"])))
+    base = neutral.need_tree(str(step.job.document.get("base", step.job.document["targetAtStart"])))
     done = candidate.gated(step.world, judged, base, step.options.gate_options)
     if not done.pruned:
         return done
@@ -418,9 +415,9 @@ def check_of(step: Application) -> verification.Check:
     return verification.Check(
         step.options.verify,
         step.options.verify_limit,
-        step.world.writable_store.path(names.integration_dir(step.job["jobId"])),
-        names.unit_dir(*step.place),
-        step.job["jobId"],
+        step.world.writable_store.path(names.integration_dir(step.job.id)),
+        step.job.unit_dir(step.unit),
+        step.job.id,
     )
 
 
@@ -430,12 +427,12 @@ def _verified(
     """The verify command's word on the candidate, in a checkout of it. Raises Refused where the gate is unknown."""
     check = check_of(step)
     with step.trace.timed("verification", "patch_verification", {"argv": list(check.argv)}) as told:
-        run = verification.verify(step.world, step.held, check, commit, judged.tree)
+        run = verification.verify(step.held, check, commit, judged.tree)
         if not verification.passed(run):
             before = neutral.need_tree(step.before)
-            run = blamed(step.world, step.held, check, (step.before, before), (commit, judged.tree))
+            run = blamed(step.held, check, (step.before, before), (commit, judged.tree))
         told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
-    require_unmoved(step.held, step.job["integrationRef"], step.before)
+    require_unmoved(step.held, step.job.integration_ref, step.before)
     return (judged if verification.passed(run) else judged._replace(outcome="verification_failed")), run
 
 
@@ -458,7 +455,7 @@ def accept(step: Application, judged: CandidateVerdict, commit: str, run: Verifi
     receipt |= {"after": commit, "commit": commit, "tree": judged.tree}
     intent: Intent = {**intent_of(step), "commit": commit, "prepared": receipt}
     step.world.writable_store.write(kinds.INTENT, step.doc("intent"), intent)
-    move_ref(step.held, step.job["integrationRef"], commit, step.before)
+    move_ref(step.held, step.job.integration_ref, commit, step.before)
     return close(step, receipt, commit)
 
 
@@ -490,10 +487,10 @@ def close(step: Application, receipt: Receipt, head: str | None = None) -> Recei
     return receipt
 
 
-def ensure_integration(world: World, job: Job, commit: str, *, kept_at: str = "") -> str:
+def ensure_integration(job: ActiveJob, commit: str, *, kept_at: str = "") -> str:
     """The integration head; the branch is made at `commit` where there is none. `kept_at`: a ref that keeps it too."""
-    with recover.holding(world, job["integrationRef"], job) as held:
-        head = recover.expected_head(world, job, held, start=commit, kept_at=kept_at)
+    with recover.holding(job.world, job.integration_ref, job) as held:
+        head = recover.expected_head(job, held, start=commit, kept_at=kept_at)
         if kept_at and held.git.resolve(kept_at) != commit:  # the branch was there: a process died between the two
-            leases.worktrees(world).keep(kept_at, commit)
+            leases.worktrees(job.world).keep(kept_at, commit)
         return head

@@ -24,7 +24,7 @@ from ktxkit.git import merging
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
 from ktxkit.git.rules.patch import Entry
-from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -35,22 +35,20 @@ from ktxkit.work.rules.job_file import JobCommand, plan_of
 from ktxkit.work.target import FreeCheckout
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Intent, Job, LandedUnit, LandingReceipt, LandingReceiptOutcome, VerificationRun
+    from ktxkit.base.documents import Intent, LandedUnit, LandingReceipt, LandingReceiptOutcome, VerificationRun
 
 
-def wanted(world: World, job: Job) -> JobCommand | None:
+def wanted(job: ActiveJob) -> JobCommand | None:
     """The verification of the job file; None where it has none, and for a job that was made by hand."""
-    document = jobs.file_of(world, job)
+    document = job.file()
     return plan_of(document).verify if document is not None else None
 
 
-def on_record(world: World, job: Job, step: JobCommand, tree: str) -> VerificationRun | None:
+def on_record(job: ActiveJob, step: JobCommand, tree: str) -> VerificationRun | None:
     """The pass of the command on exactly this tree that a unit's receipt has; the last unit's is looked at first."""
     command = digest_of(list(step.argv))
-    for unit in reversed(jobs.units(job)):
-        receipt = world.store.read_optional(
-            kinds.RECEIPT, names.unit_doc(job["jobId"], unit.position, unit.key, "receipt")
-        )
+    for unit in reversed(job.units):
+        receipt = job.read(kinds.RECEIPT, "receipt", unit)
         run = receipt.get("verification") if receipt is not None else None
         if run is None or (run["tree"], run.get("commandDigest")) != (tree, command):
             continue
@@ -64,8 +62,7 @@ Tree = tuple[str, str]  # a commit, and its tree
 
 
 def prove(
-    world: World,
-    job: Job,
+    job: ActiveJob,
     inner: HeldBranch,
     step: JobCommand,
     at: Tree,
@@ -80,89 +77,87 @@ def prove(
     (`verification_failed`) where it does not pass: nothing lands then.
     """
     head = str(inner.document.get("head", ""))  # proven by who holds it; the first base has no branch yet
-    begin(world, job, inner, head or at[0])
-    path = world.writable_store.path(names.integration_dir(job["jobId"]))
-    check = verification.Check(step.argv, step.time_limit, path, names.job_dir(job["jobId"]), job["jobId"])
+    begin(job, inner, head or at[0])
+    path = job.world.writable_store.path(names.integration_dir(job.id))
+    check = verification.Check(step.argv, step.time_limit, path, job.directory, job.id)
     facts = {"argv": list(step.argv), "tree": at[1]}
-    with jobs.tracer(world, job).timed("verification", "landing_verification", facts) as told:
-        run = verification.verify(world, inner, check, *at)
+    with job.tracer.timed("verification", "landing_verification", facts) as told:
+        run = verification.verify(inner, check, *at)
         if without is not None and not verification.passed(run):
-            run = integrate.blamed(world, inner, check, without, at)
+            run = integrate.blamed(inner, check, without, at)
         told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
     if head:
-        integrate.require_unmoved(inner, job["integrationRef"], head)
-    end(world, job, inner, head)
+        integrate.require_unmoved(inner, job.integration_ref, head)
+    end(job, inner, head)
     if not verification.passed(run):
         raise Conflict(
             f"{said[0]} does not pass the job's verification: {verification.why_not(run)}",
             outcome="verification_failed",
-            where=job["target"],
+            where=job.target,
             hint=f"nothing was moved; {said[1]}",
             data={"run": run},
         )
     return run
 
 
-def begin(world: World, job: Job, held: HeldBranch, head: str) -> None:
+def begin(job: ActiveJob, held: HeldBranch, head: str) -> None:
     """The intent of a verification of the whole job, by which a dead one is found and its checkout healed."""
-    place = names.job_part(job["jobId"], "verification-intent")
+    place = job.part("verification-intent")
     held.begin("verify", place)
     intent: Intent = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "intent",
         "step": "verify",
-        "jobId": job["jobId"],
+        "jobId": job.id,
         "nonce": held.nonce,
-        "at": timestamp(world.clock.now()),
-        "ref": job["integrationRef"],
+        "at": timestamp(job.world.clock.now()),
+        "ref": job.integration_ref,
         "before": head,
     }
-    world.writable_store.write(kinds.INTENT, place, intent)
+    job.world.writable_store.write(kinds.INTENT, place, intent)
 
 
-def end(world: World, job: Job, held: HeldBranch, head: str) -> None:
+def end(job: ActiveJob, held: HeldBranch, head: str) -> None:
     """It has its answer, and nothing of it is left."""
-    world.writable_store.remove(names.job_part(job["jobId"], "verification-intent"))
+    job.world.writable_store.remove(job.part("verification-intent"))
     held.settle(head)
 
 
-def replay(world: World, job: Job, neutral: Neutral, onto: str, head: str) -> tuple[str, dict[str, str]]:
+def replay(job: ActiveJob, neutral: Neutral, onto: str, head: str) -> tuple[str, dict[str, str]]:
     """The tree of every accepted change on top of `onto`, and each unit's commit there.
 
     Raises Conflict, with the unit that no longer fits, where one is not accepted there; nothing was moved.
     """
-    owners, options = _owners(world, job), gate_options(world, job)
-    git = world.git.at(world.repository.place)
-    commits = git.run("rev-list", "--reverse", "--first-parent", f"{job['targetAtStart']}..{head}", "--").lines
+    owners, options = _owners(job), gate_options(job)
+    git = job.git
+    commits = git.run("rev-list", "--reverse", "--first-parent", f"{job.document['targetAtStart']}..{head}", "--").lines
     base_tree = neutral.need_tree(onto)
     tree, parent, made = base_tree, onto, dict[str, str]()
     for commit in commits:
         key = owners.get(commit, commit)
-        judged = _again(world, neutral, neutral.objects, commit, tree, base_tree, options)
+        judged = _again(job.world, neutral, neutral.objects, commit, tree, base_tree, options)
         if judged.outcome not in ("candidate", "subsumed"):
             raise _no_longer(key, judged)
         if judged.outcome == "candidate":
-            seconds = int(world.clock.now().timestamp())
+            seconds = int(job.world.clock.now().timestamp())
             tree = judged.tree
             parent = merging.commit_tree(neutral, tree, parent, f"{key}: replayed by ktxkit\n", seconds)
             made[key] = parent
     return tree, made
 
 
-def _owners(world: World, job: Job) -> dict[str, str]:
+def _owners(job: ActiveJob) -> dict[str, str]:
     found = {}
-    for unit in jobs.units(job):
-        receipt = world.store.read_optional(
-            kinds.RECEIPT, names.unit_doc(job["jobId"], unit.position, unit.key, "receipt")
-        )
+    for unit in job.units:
+        receipt = job.read(kinds.RECEIPT, "receipt", unit)
         if receipt is not None and "commit" in receipt:
             found[receipt["commit"]] = unit.key
     return found
 
 
-def gate_options(world: World, job: Job) -> Mapping[str, Any]:
+def gate_options(job: ActiveJob) -> Mapping[str, Any]:
     """How the gates run for this job, by its job file; nothing for a job that was made by hand."""
-    document = jobs.file_of(world, job)
+    document = job.file()
     if document is None:
         return {}
     plan = plan_of(document)
@@ -202,8 +197,7 @@ class Landing(NamedTuple):
     """One landing under way. `held` and `inner`: the target and the job's own branch. `tree`: what the target will
     have; `replayed`: unit key to commit on a moved target."""
 
-    world: World
-    job: Job
+    job: ActiveJob
     held: HeldBranch
     inner: HeldBranch
     message: str
@@ -214,50 +208,54 @@ class Landing(NamedTuple):
     replayed: dict[str, str]
     rebased: bool
 
+    @property
+    def world(self) -> World:
+        return self.job.world
 
-def land(world: World, job: Job, *, message: str = "", rebase: bool = False) -> LandingReceipt:
+
+def land(job: ActiveJob, *, message: str = "", rebase: bool = False) -> LandingReceipt:
     """Squash what was accepted onto the target; returns the receipt of the landing.
 
     A job that has landed has its receipt returned where the target still has it, and lands again where it has not.
     Raises Refused (`target_moved`, `dirty_target`): nothing moved.
     """
-    began = world.clock.monotonic()
+    began = job.world.clock.monotonic()
     if message:
         _check(message)
     with (
-        recover.holding(world, job["integrationRef"], job) as inner,
-        recover.holding(world, job["target"], job) as held,
+        recover.holding(job.world, job.integration_ref, job) as inner,
+        recover.holding(job.world, job.target, job) as held,
     ):
-        old = world.store.read_optional(kinds.LANDING, names.job_part(job["jobId"], "landing"))
+        old = job.read(kinds.LANDING, "landing")
         if old is None:
-            recover.settle_lost(world, held, job)
-            old = world.store.read_optional(kinds.LANDING, names.job_part(job["jobId"], "landing"))
-        gone = no_longer_in(world, job) if old is not None else ""
+            recover.settle_lost(held, job)
+            old = job.read(kinds.LANDING, "landing")
+        gone = no_longer_in(job) if old is not None else ""
         if old is not None and not gone:
-            recover.mark_landed(world, job, old)
+            recover.mark_landed(job, old)
             return old
         if old is not None:
-            _put_by(world, job, old)
-        head = recover.expected_head(world, job, inner)
-        _require_not_failed(world, job, head)
-        intent, again = names.job_part(job["jobId"], "landing-intent"), f"job-land --job {job['jobId']}"
+            _put_by(job, old)
+        head = recover.expected_head(job, inner)
+        _require_not_failed(job, head)
+        intent, again = job.part("landing-intent"), f"job-land --job {job.id}"
         with (
-            naming_what_moved(world, held, intent, f"job {job['jobId']} has landed", again),
-            jobs.tracer(world, job).timed("landing", "landing", {"target": job["target"], "head": head}) as told,
+            naming_what_moved(held, intent, f"job {job.id} has landed", again),
+            job.tracer.timed("landing", "landing", {"target": job.target, "head": head}) as told,
         ):
-            made = _land(world, job, (held, inner), message, head, began, rebase=rebase)
+            made = _land(job, (held, inner), message, head, began, rebase=rebase)
             told |= {"outcome": made["outcome"], "commit": made.get("commit"), "before": made["before"]}
         return made
 
 
-def _put_by(world: World, job: Job, old: LandingReceipt) -> None:
+def _put_by(job: ActiveJob, old: LandingReceipt) -> None:
     """Keep the record of a landing that the target lost, under a number of its own, before another one follows."""
     number = 1
-    while world.store.exists(place := names.job_part(job["jobId"], f"landing-{number}")):
-        if world.store.read_optional(kinds.LANDING, place) == old:
+    while job.world.store.exists(place := job.part(f"landing-{number}")):
+        if job.world.store.read_optional(kinds.LANDING, place) == old:
             return
         number += 1
-    world.writable_store.write(kinds.LANDING, place, old)
+    job.world.writable_store.write(kinds.LANDING, place, old)
 
 
 def units_in(landing: LandingReceipt) -> set[str]:
@@ -265,19 +263,19 @@ def units_in(landing: LandingReceipt) -> set[str]:
     return {unit["unitKey"] for unit in landing["units"] if unit["outcome"] in integrate.DONE}
 
 
-def _require_not_failed(world: World, job: Job, head: str) -> None:
+def _require_not_failed(job: ActiveJob, head: str) -> None:
     """Raises Conflict where the last verification of the whole job did not pass on exactly this head.
 
     One that was begun and has no receipt is none that passed: it was killed, whatever an earlier one had said.
     """
-    found = world.store.read_optional(kinds.VERIFICATION, names.job_part(job["jobId"], "verification"))
+    found = job.read(kinds.VERIFICATION, "verification")
     if found is not None and found["head"] == head and found.get("outcome") != "done":
         how = "failed" if "outcome" in found else "was begun and did not end"
         raise Conflict(
             f"job-verify {how} on {head[:12]}, which is what would land",
             outcome="verification_failed",
-            where=job["target"],
-            hint=f"job-verify --job {job['jobId']} -- COMMAND once more: a pass lets it land",
+            where=job.target,
+            hint=f"job-verify --job {job.id} -- COMMAND once more: a pass lets it land",
         )
 
 
@@ -290,25 +288,25 @@ def _check(message: str) -> None:
 
 
 def _land(
-    world: World, job: Job, both: tuple[HeldBranch, HeldBranch], message: str, head: str, began: float, *, rebase: bool
+    job: ActiveJob, both: tuple[HeldBranch, HeldBranch], message: str, head: str, began: float, *, rebase: bool
 ) -> LandingReceipt:
     held, inner = both
-    before = held.git.resolve(job["target"])
+    before = held.git.resolve(job.target)
     if before is None:
-        raise Refused(f"target {job['target']} is gone", outcome="target_moved", hint="make the branch again")
-    moved = before != job["targetAtStart"]
+        raise Refused(f"target {job.target} is gone", outcome="target_moved", hint="make the branch again")
+    moved = before != job.document["targetAtStart"]
     if moved and not rebase:
         raise Refused(
-            f"{job['target']} moved from {job['targetAtStart'][:12]} to {before[:12]} since the job began",
+            f"{job.target} moved from {job.document['targetAtStart'][:12]} to {before[:12]} since the job began",
             outcome="target_moved",
             hint="job-land --rebase replays the accepted patches on it, gates and verification included",
-            data={"expected": job["targetAtStart"], "found": before},
+            data={"expected": job.document["targetAtStart"], "found": before},
         )
-    with open_neutral(world) as neutral:
+    with open_neutral(job.world) as neutral:
         tree, replayed = neutral.need_tree(head), dict[str, str]()
         if moved:
-            tree, replayed = replay(world, job, neutral, before, head)
-        landing = Landing(world, job, held, inner, message, head, before, tree, began, replayed, moved)
+            tree, replayed = replay(job, neutral, before, head)
+        landing = Landing(job, held, inner, message, head, before, tree, began, replayed, moved)
         return _moved(landing, neutral)
 
 
@@ -318,18 +316,18 @@ def _moved(landing: Landing, neutral: Neutral) -> LandingReceipt:
     entries = merging.changes(neutral, old_tree, landing.tree)
     if not entries:
         return _finish(landing, _document(landing, "noop", entries))
-    top = target.checked_out_at(world, job["target"])
+    top = target.checked_out_at(world, job.target)
     git = target.runner(held, top) if top else held.git
 
     def free() -> FreeCheckout | None:
         return target.require_free(world, git, entries, landing.tree) if top else None
 
-    ready, verify = free(), wanted(world, job)
-    proof = on_record(world, job, verify, landing.tree) if verify else None
+    ready, verify = free(), wanted(job)
+    proof = on_record(job, verify, landing.tree) if verify else None
     if verify and proof is None:
         proof, ready = _proven(landing, verify), free()
     text = landing.message.strip() or _message(landing)
-    body = f"{text}\n\nKtx-Job: {job['jobId']}\n"
+    body = f"{text}\n\nKtx-Job: {job.id}\n"
     settings = target.settings_for_commits(world, git, ready)
     commit, signed = target.commit_for_user(world, neutral, landing.tree, landing.before, body, settings)
     made = _document(landing, "done", entries)
@@ -337,13 +335,13 @@ def _moved(landing: Landing, neutral: Neutral) -> LandingReceipt:
     made |= {"verification": proof} if proof else {}
     if top:
         made = {**made, **path_fields(bytes(top), "checkout")}
-    held.begin("land", names.job_part(job["jobId"], "landing-intent"))
-    intent = names.job_part(job["jobId"], "landing-intent")
+    held.begin("land", job.part("landing-intent"))
+    intent = job.part("landing-intent")
     world.writable_store.write(kinds.INTENT, intent, _intent(landing, made, top))
     if ready is not None:
-        target.move_checkout(held, git, job["target"], landing.before, commit, entries, ready.status)
+        target.move_checkout(held, git, job.target, landing.before, commit, entries, ready.status)
     else:
-        integrate.move_ref(held, job["target"], commit, landing.before)
+        integrate.move_ref(held, job.target, commit, landing.before)
     return _finish(landing, made)
 
 
@@ -351,11 +349,11 @@ def _proven(landing: Landing, verify: JobCommand) -> VerificationRun:
     """The verification of what lands. Raises Conflict where it fails, Refused where the target moved meanwhile."""
     job = landing.job
     commit = list(landing.replayed.values())[-1] if landing.rebased else landing.head
-    run = prove(landing.world, job, landing.inner, verify, (commit, landing.tree))
-    there = landing.held.git.resolve(job["target"])
+    run = prove(job, landing.inner, verify, (commit, landing.tree))
+    there = landing.held.git.resolve(job.target)
     if there != landing.before:
         raise Refused(
-            f"{job['target']} moved from {landing.before[:12]} to {(there or 'nothing')[:12]} while it was verified",
+            f"{job.target} moved from {landing.before[:12]} to {(there or 'nothing')[:12]} while it was verified",
             outcome="target_moved",
             hint="job-land --rebase replays the accepted patches on it, gates and verification included",
             data={"expected": landing.before, "found": there or ""},
@@ -364,15 +362,15 @@ def _proven(landing: Landing, verify: JobCommand) -> VerificationRun:
 
 
 def _finish(landing: Landing, made: LandingReceipt) -> LandingReceipt:
-    landing.world.writable_store.write(kinds.LANDING, names.job_part(landing.job["jobId"], "landing"), made)
-    recover.mark_landed(landing.world, landing.job, made)
+    landing.world.writable_store.write(kinds.LANDING, landing.job.part("landing"), made)
+    recover.mark_landed(landing.job, made)
     landing.held.settle(made["after"])
     return made
 
 
 def _message(landing: Landing) -> str:
     accepted = [key for key, outcome in _outcomes(landing) if outcome == "accepted"]
-    return f"Job {landing.job['jobId']}: {plural(len(accepted), 'unit')}"
+    return f"Job {landing.job.id}: {plural(len(accepted), 'unit')}"
 
 
 def _outcomes(landing: Landing) -> list[tuple[str, str]]:
@@ -381,9 +379,8 @@ def _outcomes(landing: Landing) -> list[tuple[str, str]]:
 
 def _units(landing: Landing) -> list[LandedUnit]:
     job, found = landing.job, list["LandedUnit"]()
-    for unit in jobs.units(job):
-        place = names.unit_doc(job["jobId"], unit.position, unit.key, "receipt")
-        receipt = landing.world.store.read_optional(kinds.RECEIPT, place)
+    for unit in job.units:
+        receipt = job.read(kinds.RECEIPT, "receipt", unit)
         if receipt is not None:
             made: LandedUnit = {"unitKey": unit.key, "position": unit.position, "outcome": receipt["outcome"]}
             made |= {"commit": receipt["commit"]} if "commit" in receipt else {}
@@ -396,11 +393,11 @@ def _document(landing: Landing, outcome: LandingReceiptOutcome, entries: list[En
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "landing",
-        "jobId": landing.job["jobId"],
+        "jobId": landing.job.id,
         "outcome": outcome,
         "at": timestamp(landing.world.clock.now()),
         "nonce": landing.held.nonce,
-        "target": landing.job["target"],
+        "target": landing.job.target,
         "before": landing.before,
         "after": landing.before,
         "integrationHead": landing.head,
@@ -416,10 +413,10 @@ def _intent(landing: Landing, made: LandingReceipt, top: Path | None) -> Intent:
         "schemaVersion": SCHEMA_VERSION,
         "kind": "intent",
         "step": "land",
-        "jobId": landing.job["jobId"],
+        "jobId": landing.job.id,
         "nonce": landing.held.nonce,
         "at": timestamp(landing.world.clock.now()),
-        "ref": landing.job["target"],
+        "ref": landing.job.target,
         "before": landing.before,
         "commit": made["commit"],
         "prepared": made,

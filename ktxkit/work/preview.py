@@ -18,15 +18,14 @@ from ktxkit.git import child, merging
 from ktxkit.git.neutral import Neutral, open_neutral, scratch_dir
 from ktxkit.git.objects import Objects
 from ktxkit.git.rules.checkout import parents
-from ktxkit.store import jobs, leases
-from ktxkit.store.rules import names
+from ktxkit.store import leases
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.world import World
 from ktxkit.work import candidate, collect, selection
 from ktxkit.work.candidate import CandidateVerdict, Offer
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import (
-        Job,
         Lease,
         Patch,
         Preview,
@@ -68,7 +67,7 @@ KEPT = 1000  # conflicts or findings of one unit or pair
 class Live:
     """A unit that is not integrated yet, with what it has so far; `problem` where that could not be read."""
 
-    unit: jobs.Unit
+    unit: Unit
     state: PreviewUnitState
     offer: Offer | None = None
     problem: str = ""
@@ -79,27 +78,27 @@ class Live:
         return {entry.path for entry in self.offer.entries} if self.offer else set()
 
 
-def preview(world: World, job: Job, gate_options: Mapping[str, Any] | None = None) -> Preview:
+def preview(job: ActiveJob, gate_options: Mapping[str, Any] | None = None) -> Preview:
     """The document (contract `preview`): each unit alone on the integration head, then each pair that meets."""
-    began = world.clock.monotonic()
-    git = world.git.at(world.repository.place)
-    head = git.resolve(job["integrationRef"]) or str(job.get("base", job["targetAtStart"]))
-    with open_neutral(world) as neutral:
-        look = Look(world, job, neutral, neutral.objects, neutral.need_tree(head), gate_options or {})
+    began = job.world.clock.monotonic()
+    git = job.git
+    head = git.resolve(job.integration_ref) or str(job.document.get("base", job.document["targetAtStart"]))
+    with open_neutral(job.world) as neutral:
+        look = Look(job, neutral, neutral.objects, neutral.need_tree(head), gate_options or {})
         units = [look.alone(live) for live in look.live()]
         clashes, met = look.clashes(units)
     bad = clashes or any(unit.judged is None or unit.judged.outcome not in ("candidate", "noop") for unit in units)
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "preview",
-        "jobId": job["jobId"],
-        "at": timestamp(world.clock.now()),
+        "jobId": job.id,
+        "at": timestamp(job.world.clock.now()),
         "head": head,
         "outcome": "findings" if bad else "done",
         "units": [_unit(unit) for unit in units],
         "clashes": clashes,
         "pairsMet": met,
-        "durationMs": round((world.clock.monotonic() - began) * 1000, 3),
+        "durationMs": round((job.world.clock.monotonic() - began) * 1000, 3),
     }
 
 
@@ -107,40 +106,42 @@ def preview(world: World, job: Job, gate_options: Mapping[str, Any] | None = Non
 class Look:
     """One preview under way. `tree`: of the integration head."""
 
-    world: World
-    job: Job
+    job: ActiveJob
     neutral: Neutral
     objects: Objects
     tree: str
     gate_options: Mapping[str, Any]
 
+    @property
+    def world(self) -> World:
+        return self.job.world
+
     def live(self) -> list[Live]:
         """The units without a receipt that have a worktree or a patch, in unit order."""
         found = []
-        for unit in jobs.units(self.job):
-            place = (self.job["jobId"], unit.position, unit.key)
-            if self.world.store.exists(names.unit_doc(*place, "receipt")):
+        for unit in self.job.units:
+            if self.world.store.exists(self.job.unit_doc(unit, "receipt")):
                 continue
-            there = self.world.store.exists(names.unit_doc(*place, "lease"))
-            lease = leases.at_hand(self.world, self.job, unit) if there else None
-            patch = self.world.store.read_optional(kinds.PATCH, names.unit_doc(*place, "patch"))
+            there = self.world.store.exists(self.job.unit_doc(unit, "lease"))
+            lease = leases.at_hand(self.job, unit) if there else None
+            patch = self.job.read(kinds.PATCH, "patch", unit)
             if lease is not None and lease["state"] == "open":
                 found.append(self._working(unit, lease))
             elif patch is not None:
                 found.append(self._collected(unit, patch, lease))
         return found
 
-    def _collected(self, unit: jobs.Unit, patch: Patch, lease: Lease | None) -> Live:
-        path = self.world.store.path(names.patch_file(self.job["jobId"], unit.position, unit.key))
+    def _collected(self, unit: Unit, patch: Patch, lease: Lease | None) -> Live:
+        path = self.world.store.path(self.job.patch_file(unit))
         try:
-            policy = collect.policy_of(self.world, self.job, unit, lease)
+            policy = collect.policy_of(self.job, unit, lease)
             return Live(unit, "collected", candidate.offer_of(self.world, self.neutral, patch, path, policy))
         except KtxError as error:
             return Live(unit, "collected", problem=error.message)
 
-    def _working(self, unit: jobs.Unit, lease: Lease) -> Live:
+    def _working(self, unit: Unit, lease: Lease) -> Live:
         """What the worktree has now, committed or not, whatever state it is in."""
-        request = collect.request_of(self.world, self.job, unit, lease)
+        request = collect.request_of(self.job, unit, lease)
         try:
             git = collect.runner(self.world, request)
             status = child.read_status(git, ignored="traditional")
@@ -169,7 +170,7 @@ class Look:
         judged = candidate.merged(self.neutral, self.objects, offer, onto)
         if judged.outcome != "candidate" or not gates:
             return judged
-        base = self.neutral.need_tree(str(self.job.get("base", self.job["targetAtStart"])))
+        base = self.neutral.need_tree(str(self.job.document.get("base", self.job.document["targetAtStart"])))
         return candidate.gated(self.world, judged, base, self.gate_options)
 
     def clashes(self, units: Sequence[Live]) -> tuple[list[PreviewClash], int]:

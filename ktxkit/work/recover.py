@@ -13,7 +13,8 @@ from ktxkit.base import contracts, kinds
 from ktxkit.base.errors import Blocked, KtxError
 from ktxkit.base.rules.text import path_bytes, stands
 from ktxkit.git import stale
-from ktxkit.store import jobs, leases
+from ktxkit.store import leases
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.branch_lock import WAIT, HeldBranch, hold
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -25,51 +26,51 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def holding(world: World, ref: str, job: Job | None = None, *, wait: float | None = WAIT) -> Iterator[HeldBranch]:
+def holding(world: World, ref: str, job: ActiveJob | None = None, *, wait: float | None = WAIT) -> Iterator[HeldBranch]:
     """Hold a branch, after what a dead holder left pending on it is finished or forgotten."""
     with hold(world, ref, wait=wait) as held:
-        settle_pending(world, held, job)
+        settle_pending(held, job)
         try:
             yield held
         except Blocked:
             raise
         except KtxError as error:
-            _settle_at_once(world, held, job, error)
+            _settle_at_once(held, job, error)
             raise
 
 
-def _settle_at_once(world: World, held: HeldBranch, job: Job | None, error: KtxError) -> None:
+def _settle_at_once(held: HeldBranch, job: ActiveJob | None, error: KtxError) -> None:
     """Refused in the middle of a step: nothing of it stays. On a disk that fails the next holder sees to it."""
     try:
-        settle_pending(world, held, job)
+        settle_pending(held, job)
     except OSError as second:
         error.add_note(f"and what was begun could not be put back yet: {second}")
 
 
-def recover(world: World, job: Job) -> None:
+def recover(job: ActiveJob) -> None:
     """Settle whatever is pending on the job's integration branch and on its target."""
-    for ref in (job["integrationRef"], job["target"]):
-        if world.store.exists(names.branch_lock_doc(ref)):
-            with holding(world, ref, job):
+    for ref in (job.integration_ref, job.target):
+        if job.world.store.exists(names.branch_lock_doc(ref)):
+            with holding(job.world, ref, job):
                 pass
 
 
-def settle_pending(world: World, held: HeldBranch, job: Job | None) -> None:
+def settle_pending(held: HeldBranch, job: ActiveJob | None) -> None:
     """Finish the pending step where its branch has moved, forget it where it has not. Raises Blocked otherwise."""
     pending = held.document.get("pending")
     if pending is None:
         return
-    intent = world.store.read_optional(kinds.INTENT, pending["intent"])
+    intent = held.world.store.read_optional(kinds.INTENT, pending["intent"])
     if intent is not None and intent["step"] != "land":
         path, logs = verified_at(held.ref, intent)
-        verification.heal(world, held, world.store.path(path), logs, pending["nonce"])
+        verification.heal(held, held.world.store.path(path), logs, pending["nonce"])
     if intent is None:
         held.settle()
         return
-    cleared = clear_own_locks(world, intent) if pending["nonce"] != held.nonce else ()
+    cleared = clear_own_locks(held.world, intent) if pending["nonce"] != held.nonce else ()
     settlers = {"apply": settle_apply, "land": settle_land, "apply-file": settle_file, "verify": settle_verify}
-    settlers[intent["step"]](world, held, intent, pending["intent"])
-    _told(world, job, intent, cleared)
+    settlers[intent["step"]](held, intent, pending["intent"])
+    _told(job, intent, cleared)
 
 
 def clear_own_locks(world: World, intent: Intent) -> list[Path]:
@@ -95,70 +96,70 @@ def verified_at(ref: str, intent: Intent) -> tuple[str, str]:
     return names.integration_dir(job), unit
 
 
-def settle_apply(world: World, held: HeldBranch, intent: Intent, place: str) -> None:
+def settle_apply(held: HeldBranch, intent: Intent, place: str) -> None:
     """An application: its receipt is beside its intent."""
     beside = place.removesuffix("intent.json") + "receipt.json"
-    receipt = world.store.read_optional(kinds.RECEIPT, beside)
+    receipt = held.world.store.read_optional(kinds.RECEIPT, beside)
     if receipt is not None and receipt["nonce"] == intent["nonce"]:
         held.settle(receipt.get("after", receipt["before"]))
         return
     there = held.git.resolve(intent["ref"])
     if "commit" in intent and there == intent["commit"]:
         prepared = contracts.validate(kinds.RECEIPT, intent["prepared"], place)
-        world.writable_store.write(kinds.RECEIPT, beside, prepared)
+        held.world.writable_store.write(kinds.RECEIPT, beside, prepared)
         held.settle(there)
     elif there == intent["before"]:
-        world.writable_store.remove(place)
+        held.world.writable_store.remove(place)
         held.settle(there)
     else:
         raise Blocked(
             f"{stands(intent['ref'], there)}, expected {intent['before']} or {intent.get('commit', 'nothing else')}",
-            where=str(world.store.path(place)),
+            where=str(held.world.store.path(place)),
             hint="it was moved by a commit that is not ours, or deleted; put it back with git update-ref",
             data={"expected": intent["before"], "found": there or ""},
         )
 
 
-def settle_land(world: World, held: HeldBranch, intent: Intent, place: str) -> None:
+def settle_land(held: HeldBranch, intent: Intent, place: str) -> None:
     """A landing: the target moved (then it is finished), or it did not (then its checkout is put right)."""
     beside = names.job_part(intent["jobId"], "landing")
-    landing = world.store.read_optional(kinds.LANDING, beside)
+    landing = held.world.store.read_optional(kinds.LANDING, beside)
     if landing is None or landing["nonce"] != intent["nonce"]:
         if not has_moved(held.git, intent):
             forget_move(held, intent, place)
             return
         landing = contracts.validate(kinds.LANDING, intent["prepared"], place)
-        world.writable_store.write(kinds.LANDING, beside, landing)
-    mark_landed(world, jobs.load(world, intent["jobId"]), landing)
+        held.world.writable_store.write(kinds.LANDING, beside, landing)
+    mark_landed(ActiveJob.load(held.world, intent["jobId"]), landing)
     held.settle(landing["after"])
 
 
-def settle_lost(world: World, held: HeldBranch, job: Job) -> None:
+def settle_lost(held: HeldBranch, job: ActiveJob) -> None:
     """A landing whose target has moved, with neither receipt nor lock document (a person removed it as told)."""
-    place = names.job_part(job["jobId"], "landing-intent")
-    intent = world.store.read_optional(kinds.INTENT, place)
+    place = job.part("landing-intent")
+    intent = job.world.store.read_optional(kinds.INTENT, place)
     if intent is not None and intent["ref"] == held.ref and has_moved(held.git, intent):
-        settle_land(world, held, intent, place)
+        settle_land(held, intent, place)
 
 
-def settle_file(world: World, held: HeldBranch, intent: Intent, place: str) -> None:
+def settle_file(held: HeldBranch, intent: Intent, place: str) -> None:
     """An application of a file onto a checked-out branch."""
     if has_moved(held.git, intent):
         prepared = contracts.validate(kinds.RECEIPT, intent["prepared"], place)
-        world.writable_store.write(kinds.RECEIPT, names.branch_receipt(held.ref), prepared)
-        world.writable_store.remove(place)
+        held.world.writable_store.write(kinds.RECEIPT, names.branch_receipt(held.ref), prepared)
+        held.world.writable_store.remove(place)
         held.settle()
     else:
         forget_move(held, intent, place)
 
 
-def settle_verify(world: World, held: HeldBranch, intent: Intent, place: str) -> None:
+def settle_verify(held: HeldBranch, intent: Intent, place: str) -> None:
     """A plan-wide verification that was cut off: its attempt stays on record, and is no pass."""
-    world.writable_store.remove(place)
+    held.world.writable_store.remove(place)
     held.settle()
 
 
-def mark_landed(world: World, job: Job, landing: LandingReceipt) -> None:
+def mark_landed(job: ActiveJob, landing: LandingReceipt) -> None:
     """The job's own document says that it has landed (or that there was nothing to land)."""
 
     def edit(document: Job) -> None:
@@ -166,7 +167,7 @@ def mark_landed(world: World, job: Job, landing: LandingReceipt) -> None:
         if "commit" in landing:
             document["landed"] = {"commit": landing["commit"], "at": landing["at"]}
 
-    job.update(jobs.change(world, job["jobId"], edit, job))
+    job.change(edit)
 
 
 def forget_move(held: HeldBranch, intent: Intent, place: str) -> None:
@@ -181,8 +182,8 @@ def forget_move(held: HeldBranch, intent: Intent, place: str) -> None:
     held.settle()
 
 
-def _told(world: World, job: Job | None, intent: Intent, cleared: Sequence[Path]) -> None:
-    if job is None or job["jobId"] != intent.get("jobId"):
+def _told(job: ActiveJob | None, intent: Intent, cleared: Sequence[Path]) -> None:
+    if job is None or job.id != intent.get("jobId"):
         return
     paths = [str(path) for path in cleared] or None
     facts = {
@@ -191,28 +192,28 @@ def _told(world: World, job: Job | None, intent: Intent, cleared: Sequence[Path]
         "before": intent["before"],
         "cleared": paths,
     }
-    jobs.tracer(world, job).emit("recovery", "interrupted_step_settled", facts, level="info")
+    job.tracer.emit("recovery", "interrupted_step_settled", facts, level="info")
 
 
-def expected_head(world: World, job: Job, held: HeldBranch, *, start: str = "", kept_at: str = "") -> str:
+def expected_head(job: ActiveJob, held: HeldBranch, *, start: str = "", kept_at: str = "") -> str:
     """The integration head, proven to be where we left it; made at the job's base where there is no branch yet.
 
     `kept_at`: a ref of ours that is made beside it, at the same commit. Raises Blocked for a commit on it that is not
     ours.
     """
-    ref = job["integrationRef"]
+    ref = job.integration_ref
     there = held.git.resolve(ref)
     if there is not None and there == held.document.get("head"):
         return there
-    known = _chain(world, job, held, there)
+    known = _chain(job, held, there)
     if there is None and not known.tips:
-        first = start or job.get("base") or job["targetAtStart"]
+        first = start or job.document.get("base") or job.document["targetAtStart"]
         made = [f"create {ref} {first}", *([f"update {kept_at} {first}"] if kept_at else [])]
         block = "".join(f"option no-deref\n{line}\n" for line in made).encode()
-        leases.worktrees(world).on_own("update-ref", "--create-reflog", "--stdin", git=held.git, stdin=block)
+        leases.worktrees(job.world).on_own("update-ref", "--create-reflog", "--stdin", git=held.git, stdin=block)
         held.note(head=first)
         return str(first)
-    starts = {start, job.get("base"), job["targetAtStart"]} - {"", None}
+    starts = {start, job.document.get("base"), job.document["targetAtStart"]} - {"", None}
     wanted = known.tips or starts
     if there not in wanted:
         raise Blocked(
@@ -237,17 +238,16 @@ class ReceiptChain:
         return self.after - self.before
 
 
-def _chain(world: World, job: Job, held: HeldBranch, there: str | None) -> ReceiptChain:
+def _chain(job: ActiveJob, held: HeldBranch, there: str | None) -> ReceiptChain:
     """From every receipt; an intent that has moved the branch to where it is and lost its receipt (a power cut) is
     settled first."""
     chain = ReceiptChain()
-    for unit in jobs.units(job):
-        place = (job["jobId"], unit.position, unit.key)
-        receipt = world.store.read_optional(kinds.RECEIPT, names.unit_doc(*place, "receipt"))
+    for unit in job.units:
+        receipt = job.read(kinds.RECEIPT, "receipt", unit)
         if receipt is None or receipt["outcome"] != "accepted":
-            intent = world.store.read_optional(kinds.INTENT, names.unit_doc(*place, "intent"))
+            intent = job.read(kinds.INTENT, "intent", unit)
             if intent is not None and there is not None and intent.get("commit") == there:
-                settle_apply(world, held, intent, names.unit_doc(*place, "intent"))
+                settle_apply(held, intent, job.unit_doc(unit, "intent"))
                 receipt = contracts.validate(kinds.RECEIPT, intent["prepared"])
         if receipt is not None and receipt["outcome"] == "accepted":
             chain.before.add(receipt["before"])

@@ -18,6 +18,7 @@ from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, KtxError
 from ktxkit.base.rules.text import path_fields, printable
 from ktxkit.git.git import Git
 from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Journal
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def naming_what_moved(world: World, held: HeldBranch, place: str, what: str, again: str) -> Iterator[None]:
+def naming_what_moved(held: HeldBranch, place: str, what: str, again: str) -> Iterator[None]:
     """For a block that moves a branch by the intent at `place`. A failure after the move names the commit and `again`.
 
     `what` begins the sentence ("job j1 has landed"), `again` is the command that completes the record.
@@ -39,16 +40,16 @@ def naming_what_moved(world: World, held: HeldBranch, place: str, what: str, aga
     try:
         yield
     except (OSError, KtxError) as error:
-        intent = _ours(world, held, place)
+        intent = _ours(held, place)
         if intent is None:
             raise
         raise _told(error, intent, what, again) from error
 
 
-def _ours(world: World, held: HeldBranch, place: str) -> Intent | None:
+def _ours(held: HeldBranch, place: str) -> Intent | None:
     """The intent of this holding, where its commit is on the branch."""
     try:
-        intent = world.store.read_optional(kinds.INTENT, place)
+        intent = held.world.store.read_optional(kinds.INTENT, place)
     except BrokenContract:
         return None
     if intent is None or intent["nonce"] != held.nonce:
@@ -73,34 +74,34 @@ def is_in(git: Git, target: str, commit: str, before: str) -> bool:
     return tree is not None and tree in git.run("log", "--format=%T", target, *since, "--").lines
 
 
-def no_longer_in(world: World, job: Job) -> str:
+def no_longer_in(job: ActiveJob) -> str:
     """What a job landed as and where it is not any more, in words; empty where it is in, or never landed.
 
     Raises BrokenContract for a damaged landing document.
     """
-    landing = world.store.read_optional(kinds.LANDING, names.job_part(job["jobId"], "landing"))
+    landing = job.read(kinds.LANDING, "landing")
     if landing is None or "commit" not in landing:
         return ""
-    git, target = world.git.at(world.repository.place), landing["target"]
+    git, target = job.git, landing["target"]
     if is_in(git, target, landing["commit"], landing["before"]):
         return ""
     return f"landed as {landing['commit'][:12]}, no longer on {target.removeprefix('refs/heads/')}"
 
 
-def landed_of(world: World, job: Job, problems: list[ReportProblem]) -> JobLanded | None:
+def landed_of(job: ActiveJob, problems: list[ReportProblem]) -> JobLanded | None:
     """What landed of a job whose own document does not say so (yet): by its receipt, or by the target itself.
 
     None where nothing did. A damaged document is named in `problems`.
     """
     try:
-        landing = world.store.read_optional(kinds.LANDING, names.job_part(job["jobId"], "landing"))
+        landing = job.read(kinds.LANDING, "landing")
         if landing is not None and "commit" in landing:
             return {"commit": landing["commit"], "at": landing["at"]}
     except BrokenContract as error:
         problems.append({"where": error.where, "message": error.message})
     try:
-        intent = world.store.read_optional(kinds.INTENT, names.job_part(job["jobId"], "landing-intent"))
-        if intent is not None and has_moved(world.git.at(world.repository.place), intent):
+        intent = job.read(kinds.INTENT, "landing-intent")
+        if intent is not None and has_moved(job.git, intent):
             return {"commit": intent["commit"], "at": intent["at"]}
     except BrokenContract as error:
         problems.append({"where": error.where, "message": error.message})
@@ -132,51 +133,51 @@ OF_INGESTION: Final = (
 )  # fmt: skip
 
 
-def build(world: World, job: Job) -> Report:
+def build(job: ActiveJob) -> Report:
     """The report of a job as it stands.
 
     A damaged document or trace line is in `problems`, and its unit's outcome is `broken_contract`: a job that failed
     must still leave a report. Raises OSError.
     """
     problems: list[ReportProblem] = []
-    landed = None if "landed" in job else landed_of(world, job, problems)
-    job = {**job, "landed": landed} if landed else job
-    units = [_unit(world, str(job["jobId"]), unit, problems) for unit in jobs.units(job)]
-    trace = Journal(world.store.path(names.trace_file(job["jobId"])), kinds.TRACE_EVENT, world.clock)
+    landed = None if "landed" in job.document else landed_of(job, problems)
+    document: Job = {**job.document, "landed": landed} if landed else job.document
+    units = [_unit(job, unit, problems) for unit in job.units]
+    trace = Journal(job.world.store.path(names.trace_file(job.id)), kinds.TRACE_EVENT, job.world.clock)
     events = _events(trace, problems)
-    report = assemble(job, units, events, at=timestamp(world.clock.now()), trace=str(trace.path))
+    report = assemble(document, units, events, at=timestamp(job.world.clock.now()), trace=str(trace.path))
     report["traceEvents"] = len(events)
-    stored = names.report_doc(job["jobId"])
-    report |= {"reportPath": str(world.store.path(stored))} if world.store.exists(stored) else {}
+    stored = names.report_doc(job.id)
+    report |= {"reportPath": str(job.world.store.path(stored))} if job.world.store.exists(stored) else {}
     _add_difference(report, events)
-    _add_ingestion(world, report, job, problems)
+    _add_ingestion(report, job, problems)
     pruned = [one for unit in units if unit.receipt for one in unit.receipt.get("pruned", ())]
     report |= {"prunedReferences": [*pruned]} if pruned else {}
-    gone = _gone(world, job, problems)
+    gone = _gone(job, problems)
     if gone:
-        earlier = report.get("warnings", job.get("warnings", []))
-        report["warnings"] = [*earlier, f"{gone}: job-land --job {job['jobId']} lands it again"]
+        earlier = report.get("warnings", job.document.get("warnings", []))
+        report["warnings"] = [*earlier, f"{gone}: job-land --job {job.id} lands it again"]
     report |= {"problems": problems} if problems else {}
-    if world.store.exists(names.integration_dir(job["jobId"])):
-        place = world.store.path(names.integration_dir(job["jobId"]))
+    if job.world.store.exists(names.integration_dir(job.id)):
+        place = job.world.store.path(names.integration_dir(job.id))
         report["isolatedDiff"]["integrationWorktreePath"] = str(place)
     return report
 
 
-def _gone(world: World, job: Job, problems: list[ReportProblem]) -> str:
+def _gone(job: ActiveJob, problems: list[ReportProblem]) -> str:
     """`no_longer_in`; a damaged landing document is named in `problems`."""
     try:
-        return no_longer_in(world, job)
+        return no_longer_in(job)
     except BrokenContract as error:
         if error.where not in [problem["where"] for problem in problems]:
             problems.append({"where": error.where, "message": error.message})
         return ""
 
 
-def _add_ingestion(world: World, report: Report, job: Job, problems: list[ReportProblem]) -> None:
+def _add_ingestion(report: Report, job: ActiveJob, problems: list[ReportProblem]) -> None:
     """What an ingestion wrote down beside its units; nothing for another job."""
     try:
-        outcome = world.store.read_optional(kinds.INGEST_OUTCOME, names.job_part(job["jobId"], "ingest-outcome"))
+        outcome = job.read(kinds.INGEST_OUTCOME, "ingest-outcome")
     except BrokenContract as error:
         problems.append({"where": error.where, "message": error.message})
         return
@@ -184,7 +185,7 @@ def _add_ingestion(world: World, report: Report, job: Job, problems: list[Report
         if outcome is not None and key in outcome:
             report[key] = outcome[key]
     if outcome is not None and outcome.get("warnings"):
-        warnings = dict.fromkeys([*job.get("warnings", ()), *outcome["warnings"]])
+        warnings = dict.fromkeys([*job.document.get("warnings", ()), *outcome["warnings"]])
         report["warnings"] = list(warnings)[:WARNINGS_KEPT]
     if outcome is not None and "nearDuplicates" in outcome:
         report["nearDuplicates"] = [*outcome["nearDuplicates"]]
@@ -194,17 +195,17 @@ def _add_ingestion(world: World, report: Report, job: Job, problems: list[Report
 
 def latest(world: World) -> str | None:
     """The id of the job that was created last; damaged ones are passed over."""
-    found = [(str(job["createdAt"]), str(job["jobId"])) for job in jobs.readable(world)]
+    found = [(str(job.document["createdAt"]), job.id) for job in jobs.readable(world)]
     return max(found)[1] if found else None
 
 
-def _unit(world: World, job: str, unit: jobs.Unit, problems: list[ReportProblem]) -> UnitDocs:
+def _unit(job: ActiveJob, unit: Unit, problems: list[ReportProblem]) -> UnitDocs:
     broken = ""
 
     def read(kind: Kind[D], name: str) -> D | None:
         nonlocal broken
         try:
-            return world.store.read_optional(kind, names.unit_doc(job, unit.position, unit.key, name))
+            return job.read(kind, name, unit)
         except BrokenContract as error:
             broken = broken or f"{name}.json: {error.message}"
             problems.append({"where": error.where, "message": error.message, "unitKey": unit.key})
@@ -216,26 +217,26 @@ def _unit(world: World, job: str, unit: jobs.Unit, problems: list[ReportProblem]
         unit.key,
         unit.after,
         lease=read(kinds.LEASE, "lease"),
-        patch=_as_received(world, read(kinds.PATCH, "patch"), receipt),
+        patch=_as_received(job, read(kinds.PATCH, "patch"), receipt),
         receipt=receipt,
         sentinel=read(kinds.SENTINEL, "sentinel"),
         result=read(kinds.UNIT_RESULT, "result"),
         broken=broken,
-        files=_files(world, job, unit),
+        files=_files(job, unit),
     )
 
 
 CHANGES = {b"A": "added", b"M": "modified", b"D": "deleted", b"T": "typechange"}
 
 
-def _as_received(world: World, patch: Patch | None, receipt: Receipt | None) -> Patch | None:
+def _as_received(job: ActiveJob, patch: Patch | None, receipt: Receipt | None) -> Patch | None:
     """The patch that the receipt speaks of. Where the unit was collected again after it was accepted, its paths are
     those of the commit that was made of it."""
     if patch is None or receipt is None or receipt["outcome"] != "accepted" or "commit" not in receipt:
         return patch
     if receipt.get("patchTree", patch["tree"]) == patch["tree"]:
         return patch
-    git, commit = world.git.at(world.repository.place), receipt["commit"]
+    git, commit = job.git, receipt["commit"]
     found = git.run("diff-tree", "-r", "-z", "--no-renames", "--name-status", f"{commit}^", commit, ok=None)
     told = found.nul if found.status == 0 else []
     paths = [{**path_fields(path), "change": CHANGES[word]} for word, path in zip(told[::2], told[1::2], strict=True)]
@@ -245,16 +246,16 @@ def _as_received(world: World, patch: Patch | None, receipt: Receipt | None) -> 
     )  # what else it says is of the later one
 
 
-def _files(world: World, job: str, unit: jobs.Unit) -> UnitFiles:
+def _files(job: ActiveJob, unit: Unit) -> UnitFiles:
     def there(place: str) -> str:
-        return str(world.store.path(place)) if world.store.exists(place) else ""
+        return str(job.world.store.path(place)) if job.world.store.exists(place) else ""
 
     paths: UnitFiles = {}
-    if patch := there(names.patch_file(job, unit.position, unit.key)):
+    if patch := there(job.patch_file(unit)):
         paths["patchPath"] = patch
-    if worktree := there(names.worktree_dir(job, unit.position, unit.key)):
+    if worktree := there(names.worktree_dir(job.id, unit.position, unit.key)):
         paths["worktreePath"] = worktree
-    if sentinel := there(names.unit_doc(job, unit.position, unit.key, "sentinel")):
+    if sentinel := there(job.unit_doc(unit, "sentinel")):
         paths["sentinelPath"] = sentinel
     return paths
 

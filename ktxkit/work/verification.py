@@ -68,54 +68,54 @@ def environment(world: World) -> dict[str, str]:
     return {**kept, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def verify(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
+def verify(held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
     """Run the command in a checkout of the commit; returns its account (`passed` tells).
 
     Raises Blocked where HEAD or a branch was moved, or the checkout could not be put back: the lock stays then.
     """
-    env = environment(world)
+    env = environment(held.world)
     key = digest_of([tree, list(check.argv), env])
-    known = _known(world, check, key)
+    known = _known(held.world, check, key)
     if known is not None:
         return {**known, "reused": True}
-    run = _asked(world, held, check, commit, tree)
+    run = _asked(held, check, commit, tree)
     if passed(run):
-        _remember(world, held, check, key, commit, run)
+        _remember(held, check, key, commit, run)
     return run
 
 
-def control_of(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
+def control_of(held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
     """The command's answer for the tree without the change in question: within a job asked once, pass or failure."""
     asked = check._replace(reuse=True)
-    key = digest_of([tree, list(check.argv), environment(world)])
-    known = _known(world, asked, key) or _known(world, asked, digest_of(["control", key]))
+    key = digest_of([tree, list(check.argv), environment(held.world)])
+    known = _known(held.world, asked, key) or _known(held.world, asked, digest_of(["control", key]))
     if known is not None:
         return {**known, "reused": True}
-    run = _asked(world, held, check, commit, tree)
-    _remember(world, held, check, key if passed(run) else digest_of(["control", key]), commit, run)
+    run = _asked(held, check, commit, tree)
+    _remember(held, check, key if passed(run) else digest_of(["control", key]), commit, run)
     return run
 
 
-def _asked(world: World, held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
+def _asked(held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
     """One run of the command, and the checkout put back."""
-    env = environment(world)
+    env = environment(held.world)
     held.note(phase="verifying")
-    git = ready(world, held, check.checkout, commit)
+    git = ready(held, check.checkout, commit)
     before, ignored = verifying.snapshot(git), verifying.ignored_inventory(git)
-    log = world.writable_store.path(f"{check.logs}/{_log_name(held.nonce, tree)}.log")
+    log = held.world.writable_store.path(f"{check.logs}/{_log_name(held.nonce, tree)}.log")
     files.remove(log)
     ran = verifying.run_command(
         Command(check.argv, check.checkout, env, check.limit),
         log=log,
         nonce=held.nonce,
-        clock=world.clock.monotonic,
+        clock=held.world.clock.monotonic,
         started=lambda pgid: held.note(verification=_recorded(pgid)),
     )
     after = verifying.snapshot(git)
     run = _account(check, tree, env, ran, log)
     run |= {"before": before.document(), "after": after.document(), "stateChanged": before != after}
     run |= {"ignoredChanges": ignored_changes(ignored, verifying.ignored_inventory(git)).document()}
-    run = {**run, **_restored(world, held, git, before, after, run)}
+    run = {**run, **_restored(held, git, before, after, run)}
     run["evidenceDigest"] = digest_of({key: value for key, value in run.items() if key != "durationMs"})
     if passed(run):
         files.remove(log)
@@ -150,7 +150,7 @@ def _account(
 
 
 def _restored(
-    world: World, held: HeldBranch, git: Git, before: CheckoutSnapshot, after: CheckoutSnapshot, run: VerificationRun
+    held: HeldBranch, git: Git, before: CheckoutSnapshot, after: CheckoutSnapshot, run: VerificationRun
 ) -> Restored:
     """Put the checkout back where the command changed it, proven by comparison; what appeared is put aside."""
     changed = differences(before, after)
@@ -163,7 +163,7 @@ def _restored(
             hint=f"its output is in {run['log']}; nothing was restored",
             data={"run": run, "changed": changed},
         )
-    quarantine = world.writable_store.path(names.quarantine_dir("verification", held.nonce))
+    quarantine = held.world.writable_store.path(names.quarantine_dir("verification", held.nonce))
     aside = verifying.put_aside(git, after.untracked - before.untracked, quarantine)
     git.run("read-tree", "--reset", "-u", "HEAD")
     now = verifying.snapshot(git)
@@ -195,10 +195,10 @@ def _known(world: World, check: Check, key: str) -> VerificationRun | None:
     return found["run"] if found is not None else None
 
 
-def _remember(world: World, held: HeldBranch, check: Check, key: str, commit: str, run: VerificationRun) -> None:
+def _remember(held: HeldBranch, check: Check, key: str, commit: str, run: VerificationRun) -> None:
     if not check.job:
         return
-    now = timestamp(world.clock.now())
+    now = timestamp(held.world.clock.now())
     made: Verification = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "verification",
@@ -213,10 +213,10 @@ def _remember(world: World, held: HeldBranch, check: Check, key: str, commit: st
         "accepted": [],
         "run": run,
     }
-    world.writable_store.write(kinds.VERIFICATION, names.verified(check.job, key), made, durable=False)
+    held.world.writable_store.write(kinds.VERIFICATION, names.verified(check.job, key), made, durable=False)
 
 
-def runner(world: World, held: HeldBranch, path: Path) -> Git:
+def runner(held: HeldBranch, path: Path) -> Git:
     """git in the checkout of candidates: the repository's bytes, and only the repository's own ignore rules."""
     honest = child.honest(held.git, path)
     more = {**PLAIN, "core.excludesFile": os.devnull, "core.fsync": "none"}
@@ -227,44 +227,44 @@ def _worktrees(world: World) -> Worktrees:
     return Worktrees.of(world)
 
 
-def ready(world: World, held: HeldBranch, path: Path, commit: str) -> Git:
+def ready(held: HeldBranch, path: Path, commit: str) -> Git:
     """The checkout, clean and at the commit. Raises Blocked where something is in it that we did not make."""
-    trees = _worktrees(world)
+    trees = _worktrees(held.world)
     if trees.registered(path) is None or not (path / ".git").is_file():
         delete(trees.let_go(path))
         trees.add(path, commit)
         trees.populate(path, {}, plain=True)
-        return runner(world, held, path)
-    git = runner(world, held, path)
+        return runner(held, path)
+    git = runner(held, path)
     status = child.read_status(git)
     if not status.clean:
         shown = ", ".join(printable(name) for name in status.dirty[:5])
         raise Blocked(f"unknown work in the checkout of candidates: {shown}", where=str(path), hint="move it away")
     answer = git.run("checkout", "-q", "--detach", "--no-overwrite-ignore", commit, ok=None)
     if answer.status != 0:
-        _make_way(world, held, git, commit)
+        _make_way(held, git, commit)
         git.run("checkout", "-q", "--detach", commit)
-    _clear_leftovers(world, held, git)
+    _clear_leftovers(held, git)
     return git
 
 
-def _clear_leftovers(world: World, held: HeldBranch, git: Git) -> None:
+def _clear_leftovers(held: HeldBranch, git: Git) -> None:
     """What git ignores and an earlier candidate made is gone: a product of it would let the next one pass."""
     git.run("clean", "-q", "-ffdX", ok=None)  # what does not go (a cache that may not be written) is moved away
     left = child.read_status(git, ignored="matching").ignored
-    verifying.put_aside(git, left, world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
+    verifying.put_aside(git, left, held.world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
 
 
-def _make_way(world: World, held: HeldBranch, git: Git, commit: str) -> None:
+def _make_way(held: HeldBranch, git: Git, commit: str) -> None:
     """Ignored files that an earlier verification left where the candidate has a file are put aside, never lost."""
     wanted = set(git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit).nul)
     inventory = verifying.ignored_inventory(git)
     above = {parent for path in wanted for parent in parents(path)}
     inside = [p for p in inventory if p in wanted or p in above or any(q in wanted for q in parents(p))]
-    verifying.put_aside(git, inside, world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
+    verifying.put_aside(git, inside, held.world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
 
 
-def heal(world: World, held: HeldBranch, path: Path, logs: str, nonce: str) -> None:
+def heal(held: HeldBranch, path: Path, logs: str, nonce: str) -> None:
     """After a verification that was cut off: end what it left running, put aside what appeared, write HEAD's files.
 
     `nonce`: of the holder that died.
@@ -273,19 +273,19 @@ def heal(world: World, held: HeldBranch, path: Path, logs: str, nonce: str) -> N
     if recorded is not None and recorded["bootId"] == process.boot_id():
         verifying.end_recorded(recorded["pgid"], recorded["startTime"])
     end_strays(nonce)  # also what died before it was recorded
-    for name in world.store.children(logs):
+    for name in held.world.store.children(logs):
         if nonce != held.nonce and name.startswith(_log_name(nonce, "")):  # our own is one that an error names
-            world.store.remove(f"{logs}/{name}")  # it says nothing: the verification is run again or not at all
+            held.world.store.remove(f"{logs}/{name}")  # it says nothing: the verification is run again or not at all
     if not path.exists():
         return
-    trees = _worktrees(world)
-    git = runner(world, held, path)
+    trees = _worktrees(held.world)
+    git = runner(held, path)
     if trees.registered(path) is None or git.resolve("HEAD") is None:  # a killed `worktree add` leaves HEAD at nothing
         delete(trees.let_go(path))
         return
     if checkout.has_stale_lock(git):
         checkout.remove_lock(git)
-    quarantine = world.writable_store.path(names.quarantine_dir("verification", held.nonce))
+    quarantine = held.world.writable_store.path(names.quarantine_dir("verification", held.nonce))
     verifying.put_aside(git, _appeared(git), quarantine)
     git.run("read-tree", "--reset", "-u", "HEAD")
 

@@ -9,6 +9,7 @@ import pytest
 
 from ktxkit.base import contracts
 from ktxkit.store import jobs
+from ktxkit.store.active import Unit
 from ktxkit.store.store import Store
 from ktxkit.store.world import World
 from tests.support.commands import call
@@ -20,9 +21,9 @@ def store(repo: Repo) -> Store:
     """The store of a job with two units, of which the second failed."""
     world = World(repo.path, os.environ)
     job = jobs.create(
-        world, "j1", target="refs/heads/main", units=[jobs.Unit(1, "pages/one"), jobs.Unit(2, "two", ("pages/one",))]
+        world, "j1", target="refs/heads/main", units=[Unit(1, "pages/one"), Unit(2, "two", ("pages/one",))]
     )
-    tracer = jobs.tracer(world, job)
+    tracer = job.tracer
     tracer.emit("run", "ingest_started", {"units": 2}, level="info")
     with tracer.bound(unitKey="pages/one").timed("work_unit", "open_worktree"):
         pass

@@ -14,6 +14,7 @@ import pytest
 from ktxkit.base.clock import SystemClock
 from ktxkit.base.errors import Refused
 from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.world import World
 from ktxkit.work import recover
 from tests.support.commands import BIN, call
@@ -28,8 +29,7 @@ PATIENCE = 300.0  # seconds after which those that still work are deadlocked
 def begin(repo: Repo, name: str) -> Job:
     """A job on main, with the system's clock."""
     world = World(repo.path, os.environ, clock=SystemClock())
-    document = jobs.create(world, name, target="refs/heads/main", base=repo.git("rev-parse", "main"))
-    return Job(repo, world, document)
+    return Job(repo, jobs.create(world, name, target="refs/heads/main", base=repo.git("rev-parse", "main")))
 
 
 def applying(repo: Repo, number: int, until: float) -> None:
@@ -44,7 +44,7 @@ def applying(repo: Repo, number: int, until: float) -> None:
 
 def begin_again(repo: Repo) -> Job:
     world = World(repo.path, os.environ, clock=SystemClock())
-    return Job(repo, world, jobs.load(world, "shared"))
+    return Job(repo, ActiveJob.load(world, "shared"))
 
 
 def landing(repo: Repo, number: int, until: float) -> None:
@@ -108,7 +108,7 @@ def test_eight_at_once(repo: Repo, tmp_path: Path, record_property: Callable[[st
     joined(pids)
     shared = begin_again(repo)
     read = shared.world.store.read
-    units = jobs.units(shared.document)
+    units = shared.active.units
     receipts = [read("receipt", f"jobs/shared/units/{u.position:04}-{u.key}/receipt.json") for u in units]
     count = int(repo.git("rev-list", "--count", f"{start}..{shared.head}"))
     assert count == len(receipts) == sum(receipt["outcome"] == "accepted" for receipt in receipts) >= 4
@@ -154,7 +154,7 @@ def test_one_waits_for_the_other_and_goes_on_from_it(repo: Repo, tmp_path: Path)
         time.sleep(0.02)
     with (
         pytest.raises(Refused) as caught,
-        recover.holding(job.world, job.document["integrationRef"], job.document, wait=0.1),
+        recover.holding(job.world, job.document["integrationRef"], job.active, wait=0.1),
     ):
         raise AssertionError("two hold one branch")
     assert "is being worked on by another process" in caught.value.message
@@ -166,7 +166,7 @@ def test_one_waits_for_the_other_and_goes_on_from_it(repo: Repo, tmp_path: Path)
     joined({second: tmp_path / "log"})
     out, _ = first.communicate()
     assert first.returncode == 0, out
-    job.units = {unit.key: unit for unit in jobs.units(jobs.load(job.world, "j1"))}
+    job.units = {unit.key: unit for unit in ActiveJob.load(job.world, "j1").units}
     one, two = job.doc("a", "receipt"), job.doc("b", "receipt")
     assert one is not None and two is not None
     assert two["before"] == one["after"], "the second one starts from where the first one ended"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ktxkit.store import jobs
+from ktxkit.store.active import Unit
 from ktxkit.store.world import World
 from tests.support.commands import Ran, call, spawn
 from tests.support.repos import Repo
@@ -27,7 +28,7 @@ def ask(repo: Repo, *words: str) -> Ran:
 def job(repo: Repo) -> Repo:
     """A job of two units; the first has a patch and a trace of three events."""
     world = World(repo.path, os.environ)
-    units = [jobs.Unit(1, "a"), jobs.Unit(2, "b/c")]
+    units = [Unit(1, "a"), Unit(2, "b/c")]
     made = jobs.create(world, "j1", target="refs/heads/main", base=repo.head, units=units)
     patch = {
         "schemaVersion": 1,
@@ -42,7 +43,7 @@ def job(repo: Repo) -> Repo:
         "collectedAt": "2026-01-02T03:04:05.678Z",
     }
     world.writable_store.write("patch", "jobs/j1/units/0001-a/patch.json", patch)
-    tracer = jobs.tracer(world, made)
+    tracer = made.tracer
     tracer.emit("setup", "ingest_started", level="info")
     tracer.emit("units", "work_unit_patch_collected", {"unitKey": "a", "paths": 0}, duration_ms=1.5)
     tracer.emit("units", "work_unit_failed", {"unitKey": "b/c"}, level="error", error=ValueError("no\nway"))

@@ -8,6 +8,7 @@ import pytest
 
 from ktxkit.ledger.rules.rows import table
 from ktxkit.store import jobs
+from ktxkit.store.active import Unit
 from ktxkit.store.world import World
 from tests.support.commands import call
 from tests.support.ledgers import PROJECT, Past
@@ -30,9 +31,9 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Past:
     made.run({**tests, LONG: "failed>passed"})
     made.run({**tests, LONG: "running"}, finish=False)
     world = World(made.root, os.environ)
-    job = jobs.create(world, "j1", target="refs/heads/main", base=repo.head, units=[jobs.Unit(1, KEY)])
+    job = jobs.create(world, "j1", target="refs/heads/main", base=repo.head, units=[Unit(1, KEY)])
     data = {"unitKey": KEY, "paths": [f"wiki/{KEY}.md"] * 3}
-    jobs.tracer(world, job).emit("units", "work_unit_failed", data, level="error", error=ValueError("why " * 60))
+    job.tracer.emit("units", "work_unit_failed", data, level="error", error=ValueError("why " * 60))
     return made
 
 

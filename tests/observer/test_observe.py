@@ -17,7 +17,7 @@ from ktxkit.observer import attempt, observe
 from ktxkit.observer.loop import ObserverLoop
 from ktxkit.observer.rules.clocks import Settings
 from ktxkit.observer.scanned import Hints, Level
-from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store.world import World
 from ktxkit.work.collect import collect_unit
@@ -168,7 +168,7 @@ def test_the_collector_takes_what_git_does_not_ignore_whatever_the_observer_mute
     for name in names:
         o.tree.write(name, "x\n")
     o.look()
-    patch = collect_unit(o.world, o.job, jobs.unit_of(o.job, "u1"))
+    patch = collect_unit(o.job, o.job.unit("u1"))
     assert [c["path"] for c in activities(o)[-1]["changes"]] == ["new.md", "run.log", "wiki/build/p.md"]
     assert sorted(path["path"] for path in patch["paths"]) == sorted(set(names) - {"x.ign"})
 
@@ -180,7 +180,7 @@ def test_rules_that_are_edited_while_it_lasts_change_nothing_for_the_observer(o:
     o.tree.write("hidden.md", "work\n")
     o.tree.write("x.ign", "no work\n")
     o.look()
-    patch = collect_unit(o.world, o.job, jobs.unit_of(o.job, "u1"))
+    patch = collect_unit(o.job, o.job.unit("u1"))
     assert [c["path"] for c in activities(o)[-1]["changes"]] == [".gitignore", "hidden.md"]
     assert sorted(path["path"] for path in patch["paths"]) == [".gitignore", "x.ign"]
 
@@ -422,8 +422,8 @@ def test_a_long_thought_with_receipts_and_one_last_write(o: Observed) -> None:
 
 
 def test_before_the_fence_it_is_sequenced_and_after_it_is_late(o: Observed) -> None:
-    unit = jobs.unit_of(o.job, "u1")
-    observer = observe.UnitObserver.start(o.world, o.job, unit, o.lease, native=False)
+    unit = o.job.unit("u1")
+    observer = observe.UnitObserver.start(o.job, unit, o.lease, native=False)
     o.tree.write("a.md", "before\n")
     done = observer.stop()
     assert (done["authority"], done["activity"]["contentSeq"]) == ("reaped", 1)
@@ -440,7 +440,7 @@ def test_before_the_fence_it_is_sequenced_and_after_it_is_late(o: Observed) -> N
 def test_late_bytes_are_kept_and_then_the_worktree_may_go(o: Observed) -> None:
     from ktxkit.work.closing import close
 
-    observer = observe.UnitObserver.start(o.world, o.job, jobs.unit_of(o.job, "u1"), o.lease, native=False)
+    observer = observe.UnitObserver.start(o.job, o.job.unit("u1"), o.lease, native=False)
     observer.stop()
     o.tree.write("late.md", "late\n")
     with pytest.raises(Blocked, match="quarantined"):
@@ -458,7 +458,7 @@ def test_late_bytes_are_kept_and_then_the_worktree_may_go(o: Observed) -> None:
 
 
 def test_proof_after_the_fence_is_refused(o: Observed) -> None:
-    observer = observe.UnitObserver.start(o.world, o.job, jobs.unit_of(o.job, "u1"), o.lease, native=False)
+    observer = observe.UnitObserver.start(o.job, o.job.unit("u1"), o.lease, native=False)
     observer.stop()
     with pytest.raises(Refused, match="revoked"):
         o.proof("late")
@@ -482,12 +482,13 @@ def test_only_the_attempt_itself_proves(o: Observed, facts: Any, more: Any, matc
 
 def test_from_elsewhere_the_nonce_is_needed(o: Observed) -> None:
     o.attach()
-    unit = jobs.unit_of(o.job, "u1")
+    unit = o.job.unit("u1")
     with pytest.raises(Refused, match="not the attempt"):
-        observe.record_proof(o.world, o.job, unit, receipt="r")
-    assert observe.record_proof(o.world, o.job, unit, receipt="r", nonce=o.lease["nonce"]) is not None
+        observe.record_proof(o.job, unit, receipt="r")
+    assert observe.record_proof(o.job, unit, receipt="r", nonce=o.lease["nonce"]) is not None
     env = {**os.environ, "KTX_LEASE_NONCE": o.lease["nonce"]}
-    assert observe.record_proof(World(o.repo.path, env, clock=o.clock), o.job, unit, receipt="s") is not None
+    elsewhere = ActiveJob(World(o.repo.path, env, clock=o.clock), o.job.document)
+    assert observe.record_proof(elsewhere, unit, receipt="s") is not None
 
 
 def test_an_unobserved_attempt_has_no_proof_to_keep(o: Observed) -> None:
@@ -540,7 +541,7 @@ def test_a_unit_is_observed_from_a_thread(repo: Repo) -> None:
     """By native events and on the real clock: what is written is recorded within seconds."""
     o = Observed.open(repo)
     world = World(repo.path, os.environ)
-    observer = observe.UnitObserver.start(world, o.job, jobs.unit_of(o.job, "u1"), o.lease)
+    observer = observe.UnitObserver.start(ActiveJob(world, o.job.document), o.job.unit("u1"), o.lease)
     stop = threading.Event()
 
     def run() -> None:
@@ -567,7 +568,7 @@ def test_a_unit_is_observed_from_a_thread(repo: Repo) -> None:
 
 
 def test_the_baseline_is_whole_before_start_returns(o: Observed) -> None:
-    observer = observe.UnitObserver.start(o.world, o.job, jobs.unit_of(o.job, "u1"), o.lease, native=False)
+    observer = observe.UnitObserver.start(o.job, o.job.unit("u1"), o.lease, native=False)
     assert (o.lease["observer"]["seq"], o.events()) == (2 - 1, ["baseline"])
     assert (o.directory / "baseline.json").is_file()
     assert observer.poll(0) == "working"

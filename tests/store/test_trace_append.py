@@ -14,6 +14,7 @@ import pytest
 
 from ktxkit.base import contracts
 from ktxkit.store import jobs
+from ktxkit.store.active import Unit
 from ktxkit.store.world import World
 from tests.support.commands import Ran, call, script, spawn
 from tests.support.repos import Repo
@@ -48,7 +49,7 @@ def job(repo: Repo) -> Path:
         target="refs/heads/main",
         connection="warehouse",
         source="metabase",
-        units=[jobs.Unit(1, "pages/one")],
+        units=[Unit(1, "pages/one")],
     )
     return repo.path / ".ktx/ingest-traces/j1/trace.jsonl"
 

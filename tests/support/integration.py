@@ -16,6 +16,7 @@ from ktxkit.base.contracts import Document
 from ktxkit.base.limits import LIMITS, Limits
 from ktxkit.git.neutral import open_neutral
 from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import bare_patches, closing, collect, integrate, land
@@ -39,31 +40,37 @@ class Job:
     """A job under test."""
 
     repo: Repo
-    world: World
-    document: documents.Job
-    units: dict[str, jobs.Unit] = field(default_factory=dict)
+    active: ActiveJob
+    units: dict[str, Unit] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, repo: Repo, job_id: str = "j1", target: str = "refs/heads/main", limits: Limits = LIMITS) -> Job:
         world = world_at(repo.path, limits)
         base = repo.git("rev-parse", target)
-        return cls(repo, world, jobs.create(world, job_id, target=target, base=base))
+        return cls(repo, jobs.create(world, job_id, target=target, base=base))
+
+    @property
+    def world(self) -> World:
+        return self.active.world
+
+    @property
+    def document(self) -> documents.Job:
+        return self.active.document
 
     def open(self, key: str, base: str = "", policy: LeasePolicy | None = None) -> Repo:
         """Open a unit; returns its worktree."""
-        unit = jobs.add_unit(self.world, self.document["jobId"], key)
-        self.document = jobs.load(self.world, self.document["jobId"])
+        unit = self.active.add_unit(key)
         self.units[key] = unit
-        lease = closing.open_unit(self.world, self.document, unit, base=base or self.document["base"], policy=policy)
+        lease = closing.open_unit(self.active, unit, base=base or self.document["base"], policy=policy)
         return self.repo.at(Path(lease["path"]))
 
     def collect(self, key: str, *, include_uncommitted: bool = True) -> Patch:
         unit = self.units[key]
-        return collect.collect_unit(self.world, self.document, unit, include_uncommitted=include_uncommitted)
+        return collect.collect_unit(self.active, unit, include_uncommitted=include_uncommitted)
 
     def apply(self, key: str, **options: Any) -> Receipt:
         unit = self.units[key]
-        return integrate.apply_unit(self.world, self.document, unit, options=integrate.ApplyOptions(**options))
+        return integrate.apply_unit(self.active, unit, options=integrate.ApplyOptions(**options))
 
     def unit(self, key: str, edit: Edit, base: str = "", policy: LeasePolicy | None = None, **options: Any) -> Receipt:
         """Open, edit, collect, apply: the receipt."""
@@ -72,11 +79,11 @@ class Job:
         return self.apply(key, **options)
 
     def land(self, **how: Any) -> LandingReceipt:
-        return land.land(self.world, self.document, **how)
+        return land.land(self.active, **how)
 
     def doc(self, key: str, name: str) -> Document | None:
         unit = self.units[key]
-        place = names.unit_doc(self.document["jobId"], unit.position, unit.key, name)
+        place = names.unit_doc(self.active.id, unit.position, unit.key, name)
         return self.world.store.read_optional(name, place)
 
     @property
@@ -94,7 +101,7 @@ def script(path: Path, body: str) -> str:
 def give(job: Job, key: str, files: Mapping[str, str], base: str = "") -> None:
     """A collected patch without a worktree: files added or replaced on the base, by plumbing."""
     repo, start = job.repo, base or job.document["base"]
-    unit = jobs.add_unit(job.world, job.document["jobId"], key)
+    unit = job.active.add_unit(key)
     job.units[key] = unit
     place = (job.document["jobId"], unit.position, key)
     path = job.world.writable_store.path(names.patch_file(*place))

@@ -14,7 +14,7 @@ from ktxkit.observer.attempt import ObserverAttempt
 from ktxkit.observer.reconcile import Reconciler, Reconciliation
 from ktxkit.observer.rules.clocks import Settings
 from ktxkit.observer.scanned import Level
-from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob
 from ktxkit.store.leases import LeaseLocation, path_of
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -23,7 +23,7 @@ from tests.support.clocks import TurnedClock
 from tests.support.repos import Repo
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import ActivityRecord, Job, Lease, ObserverStatus
+    from ktxkit.base.documents import ActivityRecord, Lease, ObserverStatus
 
 
 @dataclass
@@ -48,12 +48,12 @@ class Observed:
         return cls(repo, clock, world, unit, settings)
 
     @property
-    def job(self) -> Job:
-        return jobs.load(self.world, "j1")
+    def job(self) -> ActiveJob:
+        return ActiveJob.load(self.world, "j1")
 
     @property
     def place(self) -> LeaseLocation:
-        return LeaseLocation.of_unit(self.world, self.job, jobs.unit_of(self.job, self.unit))
+        return LeaseLocation.of_unit(self.job, self.job.unit(self.unit))
 
     @property
     def lease(self) -> Lease:
@@ -105,7 +105,9 @@ class Observed:
 
     def proof(self, receipt: str = "r1", **more: Any) -> ActivityRecord | None:
         world = World(self.tree.path, os.environ, ktx_dir=str(self.world.store.root), clock=self.clock)
-        return observe.record_proof(world, self.job, jobs.unit_of(self.job, self.unit), receipt=receipt, **more)
+        return observe.record_proof(
+            ActiveJob(world, self.job.document), self.job.unit(self.unit), receipt=receipt, **more
+        )
 
     def suspect_in(self) -> float | None:
         """Seconds until the deadline."""

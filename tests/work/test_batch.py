@@ -10,7 +10,7 @@ import pytest
 
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, Refused
-from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob
 from ktxkit.work.batch import apply_batch
 from ktxkit.work.integrate import ApplyOptions
 from tests.support.integration import Job, give, script
@@ -35,9 +35,9 @@ class Check:
 
 
 def batch(job: Job, check: Check, keys: Sequence[str] = ()) -> dict[str, Any]:
-    job.document = jobs.load(job.world, "j1")
-    units = [unit for unit in jobs.units(job.document) if not keys or unit.key in keys]
-    return dict(apply_batch(job.world, job.document, units, ApplyOptions(verify=check.argv)))
+    job.active = ActiveJob.load(job.world, "j1")
+    units = [unit for unit in job.active.units if not keys or unit.key in keys]
+    return dict(apply_batch(job.active, units, ApplyOptions(verify=check.argv)))
 
 
 def outcomes(found: dict[str, Document]) -> dict[str, str]:

@@ -32,7 +32,7 @@ def job(repo: Repo) -> Job:
 
 
 def verify(job: Job, tmp_path: Path, body: str) -> Verification:
-    return verify_job(job.world, job.document, VerifyRequest([script(tmp_path / "check", body)], summary="all of it"))
+    return verify_job(job.active, VerifyRequest([script(tmp_path / "check", body)], summary="all of it"))
 
 
 def recorded(job: Job) -> Document:

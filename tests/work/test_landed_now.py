@@ -49,7 +49,7 @@ def test_what_is_not_there_any_more_is_told_and_kept(repo: Repo, act: object) ->
     assert callable(act)
     act(repo)
     said = f"landed as {commit[:12]}, no longer on main"
-    assert report.no_longer_in(job.world, job.document) == said
+    assert report.no_longer_in(job.active) == said
     answer = call("ledger-query", "--json", "job", "j1", cwd=repo.path).document
     assert answer["verdict"] == "false" and said in answer["reason"]
     assert said in call("git-ktx", "status", cwd=repo.path).out
@@ -67,7 +67,7 @@ def test_what_is_in_by_another_commit_is_in(repo: Repo, act: object) -> None:
     assert callable(act)
     act(repo)
     head = repo.head
-    assert report.no_longer_in(job.world, job.document) == ""
+    assert report.no_longer_in(job.active) == ""
     assert job.land()["commit"] == commit and repo.head == head
     assert call("ledger-query", "--json", "job", "j1", cwd=repo.path).document["verdict"] == "true"
     assert call("git-ktx", "clean", "--yes", cwd=repo.path).status == 0
@@ -84,7 +84,7 @@ def test_an_older_commit_with_the_same_tree_is_no_landing(repo: Repo) -> None:
     job.land()
     assert repo.git("rev-parse", "main^{tree}") == repo.git("rev-parse", f"{first}^{{tree}}")
     reset(repo)
-    assert report.no_longer_in(job.world, job.document) != ""
+    assert report.no_longer_in(job.active) != ""
 
 
 def test_it_lands_again_and_the_first_record_stays(repo: Repo) -> None:
@@ -96,7 +96,7 @@ def test_it_lands_again_and_the_first_record_stays(repo: Repo) -> None:
     store = job.world.store
     first = store.read_optional("landing", names.job_part("j1", "landing-1"))
     assert first is not None and first["commit"] == commit
-    assert report.no_longer_in(job.world, job.document) == ""
+    assert report.no_longer_in(job.active) == ""
 
 
 def test_beside_other_commits_it_lands_again_where_asked_to_replay(repo: Repo) -> None:
@@ -114,4 +114,4 @@ def test_a_branch_that_was_deleted_has_nothing(repo: Repo) -> None:
     job.unit("u", lambda tree: tree.write("new.md", "landed\n"))
     job.land()
     repo.git("branch", "-q", "-D", "side")
-    assert "no longer on side" in report.no_longer_in(job.world, job.document)
+    assert "no longer on side" in report.no_longer_in(job.active)

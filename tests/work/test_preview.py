@@ -48,20 +48,20 @@ def test_two_on_one_line_clash_and_two_apart_do_not(job: Job) -> None:
     edit(job.open("c"), "line 15\n", "fifteen\n")
     job.open("d").write("other", "x\n")
     before = snapshot(job.repo.path)
-    made = preview(job.world, job.document)
+    made = preview(job.active)
     assert [(c["first"], c["second"], c["kind"]) for c in made["clashes"]] == [("a", "b", "textual")]
     assert [clash["path"] for clash in made["clashes"][0]["conflicts"]] == ["text"]
     assert made["pairsMet"] == 3
     assert snapshot(job.repo.path) == before
     assert {key: made[key] for key in ("units", "clashes")} == {
-        key: preview(job.world, job.document)[key] for key in ("units", "clashes")
+        key: preview(job.active)[key] for key in ("units", "clashes")
     }
 
 
 def test_a_page_and_a_renamed_measure_clash_though_no_path_meets(job: Job) -> None:
     edit(job.open("rename"), "name: total", "name: sum_total", "semantic-layer/shop/orders.yaml")
     job.open("page").write("wiki/global/orders.md", PAGE)
-    made = preview(job.world, job.document)
+    made = preview(job.active)
     assert [(c["first"], c["second"], c["kind"]) for c in made["clashes"]] == [("rename", "page", "semantic")]
     assert [finding["path"] for finding in made["clashes"][0]["findings"]] == ["wiki/global/orders.md"]
 
@@ -69,7 +69,7 @@ def test_a_page_and_a_renamed_measure_clash_though_no_path_meets(job: Job) -> No
 def test_a_file_where_another_needs_a_directory(job: Job) -> None:
     job.open("a").write("place", "x\n")
     job.open("b").write("place/inside", "x\n")
-    made = preview(job.world, job.document)
+    made = preview(job.active)
     assert [(c["first"], c["second"]) for c in made["clashes"]] == [("a", "b")]
 
 
@@ -77,7 +77,7 @@ def test_a_unit_that_already_conflicts_with_the_head_is_told_alone(job: Job) -> 
     job.unit("done", lambda w: edit(w, "line 7\n", "seven\n"))
     edit(job.open("late"), "line 7\n", "sept\n")
     job.open("idle")
-    made = preview(job.world, job.document)
+    made = preview(job.active)
     assert [(u["unitKey"], u["outcome"]) for u in made["units"]] == [("late", "textual_conflict"), ("idle", "noop")]
     assert made["outcome"] == "findings"
 
@@ -88,7 +88,7 @@ def test_a_unit_in_the_middle_of_a_merge_is_no_obstacle(job: Job) -> None:
     edit(work, "line 7\n", "sept\n")
     work.commit()
     work.git("merge", "-q", job.head, check=False)
-    assert [u["outcome"] for u in preview(job.world, job.document)["units"]] != []
+    assert [u["outcome"] for u in preview(job.active)["units"]] != []
 
 
 def test_the_command_says_it_in_one_line_each(job: Job) -> None:

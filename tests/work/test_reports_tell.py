@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def entry(job: Job) -> ReportWorkUnit:
-    return report.build(job.world, job.document)["workUnits"][0]
+    return report.build(job.active)["workUnits"][0]
 
 
 @pytest.mark.parametrize("outcome", ["crash", "conflict"])
@@ -34,10 +34,10 @@ def test_a_closed_unit_is_told_as_closed(repo: Repo, outcome: LeaseOutcome) -> N
     job = Job.begin(repo)
     job.open("u")
     assert entry(job)["outcome"] == "open"
-    closing.close_unit(job.world, job.document, job.units["u"], outcome, reason="the disk was full")
+    closing.close_unit(job.active, job.units["u"], outcome, reason="the disk was full")
     told = entry(job)
     assert (told["outcome"], told["reason"]) == (outcome, f"its worktree was closed as {outcome}: the disk was full")
-    assert report.build(job.world, job.document)["isolatedDiff"]["waiting"] == 0
+    assert report.build(job.active)["isolatedDiff"]["waiting"] == 0
 
 
 def test_one_that_was_closed_for_good_is_neither_open(repo: Repo) -> None:

@@ -56,7 +56,7 @@ def test_the_calls_of_a_unit(tmp_path: Path, called: list[str]) -> None:
             for step in ("collect", "apply", "close"):
                 called.clear()
                 if step == "close":
-                    closing.close_unit(job.world, job.document, job.units[key], "success")
+                    closing.close_unit(job.active, job.units[key], "success")
                 else:
                     getattr(job, step)(key)
                 steps[step] = list(called)

@@ -24,7 +24,7 @@ from ktxkit.base import files, kinds, landlock
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git.neutral import scratch_dir
-from ktxkit.store import jobs
+from ktxkit.store.active import Unit
 from ktxkit.store.leases import path_of
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -63,7 +63,7 @@ def check(world: World, also: Sequence[str] | None) -> None:
 
 
 @contextmanager
-def behind(run: JobRun, unit: jobs.Unit, lease: Lease) -> Iterator[Walls]:
+def behind(run: JobRun, unit: Unit, lease: Lease) -> Iterator[Walls]:
     """For the block, what a unit's command is started behind."""
     if run.plan.isolate is None:
         yield Walls()
@@ -76,12 +76,12 @@ def behind(run: JobRun, unit: jobs.Unit, lease: Lease) -> Iterator[Walls]:
         yield Walls(before, dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(temporary)))
 
 
-def _own(run: JobRun, unit: jobs.Unit, lease: Lease) -> list[Path]:
+def _own(run: JobRun, unit: Unit, lease: Lease) -> list[Path]:
     """Where every isolated unit may write, of what is there."""
     store, common = run.world.store, run.world.repository.common_dir
     top = path_of(lease)
     admin = Path(run.world.git.at(top).text("rev-parse", "--absolute-git-dir"))
-    documents = (names.unit_dir(run.job_id, unit.position, unit.key), f"ingest-traces/{run.job_id}", *OF_STORE)
+    documents = (run.job.unit_dir(unit), f"ingest-traces/{run.job.id}", *OF_STORE)
     found = [top, admin, *(common / name for name in OF_GIT), *(store.path(name) for name in documents)]
     return [place for place in (*map(Path, EVERYONE), *found) if place.exists()]
 
@@ -125,11 +125,11 @@ def note(run: JobRun) -> None:
     told = [f".ktx/{path} is no document of a job: something put it there, nothing reads it" for path in found[:KEPT]]
     told += [f"{one['message']} while units ran, without being theirs" for one in late]
     more = [f"{plural(len(found) - KEPT, 'stray file')} more"] if len(found) > KEPT else []
-    run.update(warnings=list(dict.fromkeys([*run.job.get("warnings", ()), *told, *more]))[:10_000])
+    run.update(warnings=list(dict.fromkeys([*run.job.document.get("warnings", ()), *told, *more]))[:10_000])
 
 
 def _found(run: JobRun) -> Iterator[str]:
-    store, mine = run.world.store, names.job_dir(run.job_id)
+    store, mine = run.world.store, names.job_dir(run.job.id)
     for name in _children(store.path("jobs")):
         place = f"jobs/{name}"
         if not store.path(place).is_dir() or os.path.islink(store.path(place)):  # noqa: PTH114
@@ -138,17 +138,17 @@ def _found(run: JobRun) -> Iterator[str]:
             yield from (
                 f"{place}/{one}" for one in shared_state.unknown(_children(store.path(place)), shared_state.JOB_ENTRIES)
             )
-    units = {names.unit_name(unit.position, unit.key) for unit in jobs.units(run.job)}
+    units = {names.unit_name(unit.position, unit.key) for unit in run.job.units}
     yield from (f"{mine}/units/{one}" for one in shared_state.unknown(_children(store.path(f"{mine}/units")), units))
     for unit in sorted(units):
         place = f"{mine}/units/{unit}"
         yield from (f"{place}/{one}" for one in shared_state.unknown(_children(store.path(place)), shared_state.UNIT))
-    patches = f"ingest-patches/{run.job_id}"
+    patches = f"ingest-patches/{run.job.id}"
     yield from (
         f"{patches}/{one}"
         for one in shared_state.unknown(_children(store.path(patches)), {f"{u}.patch" for u in units})
     )
-    trees = f"worktrees/{run.job_id}"
+    trees = f"worktrees/{run.job.id}"
     kept = [one for one in _children(store.path(trees)) if not shared_state.is_earlier_attempt(one, units)]
     yield from (f"{trees}/{one}" for one in shared_state.unknown(kept, {*units, "integration"}))
 
@@ -170,16 +170,16 @@ PAPERS: tuple[tuple[str, Kind[Any]], ...] = (  # beside lease, receipt and inten
 OURS_LATER = ("state", "closedAt", "outcome", "atticRef", "leftOut", "branchKept", "observer")
 
 
-def put_right(run: JobRun, unit: jobs.Unit) -> str:
+def put_right(run: JobRun, unit: Unit) -> str:
     """Make a unit's folder hold what the job wrote there, before anything of it is read; the job holds the truth.
 
     What cannot be read is put aside, a lease or receipt of ours is put back, a receipt of nobody's decision goes: the
     unit is judged all the same. Returns what was wrong; empty where nothing was.
     """
-    place = names.unit_dir(run.job_id, unit.position, unit.key)
+    place = run.job.unit_dir(unit)
     aside = _Aside(run, unit)
     aside.other_than_directory(place)
-    patch = run.world.store.path(names.patch_file(run.job_id, unit.position, unit.key))
+    patch = run.world.store.path(run.job.patch_file(unit))
     if os.path.lexists(patch) and not stat.S_ISREG(os.lstat(patch).st_mode):
         aside.move(patch, "it is not a regular file")
     lease = aside.read(f"{place}/lease.json", kinds.LEASE)
@@ -195,11 +195,11 @@ def put_right(run: JobRun, unit: jobs.Unit) -> str:
     return f"documents of the unit were altered while it ran: {'; '.join(aside.wrong)}" if aside.wrong else ""
 
 
-def _lease_as_it_was(run: JobRun, unit: jobs.Unit, now: Lease | None, aside: _Aside) -> None:
+def _lease_as_it_was(run: JobRun, unit: Unit, now: Lease | None, aside: _Aside) -> None:
     held = run.leases.get(unit.key)
     if held is None or (now is not None and _fixed(now) == _fixed(held)):
         return
-    place = names.unit_doc(run.job_id, unit.position, unit.key, "lease")
+    place = run.job.unit_doc(unit, "lease")
     aside.move(run.world.store.path(place), "the lease says otherwise than the job" if now else "the lease was gone")
     run.world.writable_store.write(kinds.LEASE, place, held)
 
@@ -208,9 +208,9 @@ def _fixed(lease: Lease) -> dict[str, object]:
     return {key: value for key, value in lease.items() if key not in OURS_LATER}
 
 
-def _receipt_as_it_was(run: JobRun, unit: jobs.Unit, now: Receipt | None, intent: Intent | None, aside: _Aside) -> None:
+def _receipt_as_it_was(run: JobRun, unit: Unit, now: Receipt | None, intent: Intent | None, aside: _Aside) -> None:
     held = run.receipts.get(unit.key)
-    place = names.unit_doc(run.job_id, unit.position, unit.key, "receipt")
+    place = run.job.unit_doc(unit, "receipt")
     if held is not None:
         if now != held:
             aside.move(run.world.store.path(place), "the receipt says otherwise than the job")
@@ -223,9 +223,9 @@ def _receipt_as_it_was(run: JobRun, unit: jobs.Unit, now: Receipt | None, intent
         aside.move(run.world.store.path(place).with_name("intent.json"), "an intent of what was never begun")
 
 
-def _is_on_the_branch(run: JobRun, unit: jobs.Unit, receipt: Receipt) -> bool:
+def _is_on_the_branch(run: JobRun, unit: Unit, receipt: Receipt) -> bool:
     """A unit may have called `patch-apply` itself; then its commit is there, and names it."""
-    ours = f"{run.job['targetAtStart']}..{run.job['integrationRef']}"
+    ours = f"{run.job.document['targetAtStart']}..{run.job.integration_ref}"
     commit = receipt.get("commit")
     if commit is None or commit not in run.git.run("rev-list", "--first-parent", ours, "--", ok=None).lines:
         return False
@@ -235,11 +235,11 @@ def _is_on_the_branch(run: JobRun, unit: jobs.Unit, receipt: Receipt) -> bool:
 class _Aside:
     """Moves what does not belong there into the quarantine of the job, and keeps what was wrong with each."""
 
-    def __init__(self, run: JobRun, unit: jobs.Unit) -> None:
+    def __init__(self, run: JobRun, unit: Unit) -> None:
         self.store = run.world.writable_store
         self.wrong: list[str] = []
         mark = f"documents-{unit.position}-{os.urandom(4).hex()}"
-        self.place = self.store.path(names.quarantine_dir(run.job_id, mark))
+        self.place = self.store.path(names.quarantine_dir(run.job.id, mark))
 
     def read(self, relative: str, contract: Kind[D]) -> D | None:
         try:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ktxkit.base import files
 from ktxkit.base.errors import BrokenContract
 from ktxkit.git.neutral import Neutral, open_neutral
-from ktxkit.store.jobs import Unit
+from ktxkit.store.active import Unit
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work.fingerprint import Fingerprinter

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from ktxkit.base import kinds
 from ktxkit.base.errors import Blocked, KtxError
-from ktxkit.store import jobs
-from ktxkit.store.rules import names
+from ktxkit.store.active import Unit
 from ktxkit.work import batch, closing, integrate
 from ktxkit.work.job import containment
 from ktxkit.work.job.state import JobRun
@@ -59,19 +58,14 @@ class Reuse:
         if not self.resumed:
             return None
         unit = self.run.unit(plan)
-        return self.run.world.store.read_optional(
-            kinds.RECEIPT, names.unit_doc(self.run.job_id, unit.position, unit.key, "receipt")
-        )
+        return self.run.job.read(kinds.RECEIPT, "receipt", unit)
 
     def patch(self, plan: UnitPlan, base: str) -> Patch | None:
         """The patch that the unit handed over, where its inputs are what they were and its objects are there."""
         if not self.resumed:
             return None
-        unit, store = self.run.unit(plan), self.run.world.store
-        result = store.read_optional(
-            kinds.UNIT_RESULT, names.unit_doc(self.run.job_id, unit.position, unit.key, "result")
-        )
-        patch = store.read_optional(kinds.PATCH, names.unit_doc(self.run.job_id, unit.position, unit.key, "patch"))
+        unit, job = self.run.unit(plan), self.run.job
+        result, patch = job.read(kinds.UNIT_RESULT, "result", unit), job.read(kinds.PATCH, "patch", unit)
         if result is None or patch is None or result["outcome"] != "finished":
             return None
         same = result.get("inputsDigest") == self.digest(plan, base) and patch["base"] == base
@@ -135,7 +129,9 @@ class JobLoop:
                 self.threads[plan.key].start()
 
     def _base(self, node: ScheduledUnit) -> str:
-        return self.schedule.base_after(node) or self.run.hooks.unit_base(self.run) or str(self.run.job["base"])
+        return (
+            self.schedule.base_after(node) or self.run.hooks.unit_base(self.run) or str(self.run.job.document["base"])
+        )
 
     def _from_before(self, plan: UnitPlan, base: str) -> UnitEnd | None:
         """What an earlier execution left of a unit: its receipt, or a patch whose inputs are unchanged."""
@@ -231,7 +227,7 @@ class JobLoop:
         for unit in units:
             containment.put_right(self.run, unit)
         try:
-            self.batched = dict(batch.apply_batch(self.run.world, self.run.job, units, self._options()))
+            self.batched = dict(batch.apply_batch(self.run.job, units, self._options()))
         except Blocked:
             raise
         except KtxError as error:
@@ -273,11 +269,11 @@ class JobLoop:
         facts = {"unitKey": plan.key, "reason": end.problem, "message": end.message}
         self.run.tracer.emit("work_unit", "work_unit_not_integrated", facts, level="info")
         containment.put_right(self.run, unit)
-        lease = names.unit_doc(self.run.job_id, unit.position, unit.key, "lease")
+        lease = self.run.job.unit_doc(unit, "lease")
         if self.run.world.store.exists(lease):
             self.run.leases.pop(unit.key, None)
             why = closing.INTERRUPTED if self.run.aborting == "interrupted" else ""
-            closing.close_unit(self.run.world, self.run.job, unit, "crash", reason=why)
+            closing.close_unit(self.run.job, unit, "crash", reason=why)
 
     def _integrate(self, plan: UnitPlan) -> str:
         unit = self.run.unit(plan)
@@ -291,7 +287,7 @@ class JobLoop:
             if isinstance(decided, KtxError):
                 raise decided
             if decided is None:
-                decided = integrate.apply_unit(self.run.world, self.run.job, unit, options=self._options())
+                decided = integrate.apply_unit(self.run.job, unit, options=self._options())
                 self.batched[plan.key] = decided
             outcome = str(decided["outcome"])
             self.run.receipts[plan.key] = decided
@@ -305,13 +301,13 @@ class JobLoop:
         self.run.phase = "units"
         return outcome
 
-    def _close(self, unit: jobs.Unit, outcome: str) -> None:
+    def _close(self, unit: Unit, outcome: str) -> None:
         close_or_keep(self.run, unit, _closing(outcome))
 
     def _close_if_open(self, plan: UnitPlan, outcome: str) -> None:
         """A unit whose receipt was written by an execution that was killed before it closed the worktree."""
         unit = self.run.unit(plan)
-        lease = names.unit_doc(self.run.job_id, unit.position, unit.key, "lease")
+        lease = self.run.job.unit_doc(unit, "lease")
         found = self.run.world.store.read_optional(kinds.LEASE, lease)
         if found is not None and found["state"] == "open":
             self._close(unit, outcome)

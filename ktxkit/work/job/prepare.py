@@ -15,7 +15,8 @@ from ktxkit.base.errors import BrokenContract, CannotRun, Conflict, KtxError
 from ktxkit.base.process import Command
 from ktxkit.git.git import for_others
 from ktxkit.git.neutral import scratch_dir
-from ktxkit.store import config, jobs, leases
+from ktxkit.store import config, leases
+from ktxkit.store.active import Unit
 from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.store.world import World
@@ -124,14 +125,14 @@ def with_planned(world: World, document: JobFile, job_id: str) -> tuple[JobFile,
 
 def fix_base(run: JobRun) -> None:
     """Trace the snapshot, run the projection, and record the one commit from which every unit starts."""
-    start = str(run.job["targetAtStart"])
+    start = str(run.job.document["targetAtStart"])
     raw = sorted({path for unit in run.plan.units for path in unit.raw_files})
     run.tracer.emit(
         "snapshot",
         "input_snapshot",
         {
-            "target": run.job["target"],
-            "baseSha": run.job.get("base", start),
+            "target": run.job.target,
+            "baseSha": run.job.document.get("base", start),
             "unitCount": len(run.plan.units),
             "rawFileCount": len(raw),
             "rawFiles": raw[:RAW_SHOWN],
@@ -139,24 +140,24 @@ def fix_base(run: JobRun) -> None:
         },
     )
     made = False
-    if "base" not in run.job:
+    if "base" not in run.job.document:
         base = run.hooks.base(run, start)
         if base is None and run.plan.project is None:
-            integrate.ensure_integration(run.world, run.job, start, kept_at=names.base_ref(run.job_id))
+            integrate.ensure_integration(run.job, start, kept_at=names.base_ref(run.job.id))
             base, made = start, True
         else:
             if base is None:
-                integrate.ensure_integration(run.world, run.job, start)
+                integrate.ensure_integration(run.job, start)
                 base = _project(run, start)
-            leases.worktrees(run.world).keep(names.base_ref(run.job_id), base)
+            leases.worktrees(run.world).keep(names.base_ref(run.job.id), base)
         changes: JobChanges = {"base": base}
         changes |= {"projection": base} if base != start else {}
         run.update(**changes)
     if not made:
-        integrate.ensure_integration(run.world, run.job, run.job["base"])
+        integrate.ensure_integration(run.job, run.job.document["base"])
     facts: dict[str, Any] = {
-        "baseSha": run.job["base"],
-        "projectionSha": run.job.get("projection"),
+        "baseSha": run.job.document["base"],
+        "projectionSha": run.job.document.get("projection"),
         "maxParallel": run.limit,
     }
     if run.plan.isolate is not None:
@@ -170,14 +171,14 @@ def _project(run: JobRun, start: str) -> str:
     plan = UnitPlan(PROJECT, run.plan.project, document={"key": PROJECT})
     unit = run.unit(plan)
     with run.tracer.timed("projection", "projection", {"argv": list(plan.step.argv)}) as facts:
-        lease = closing.open_unit(run.world, run.job, unit, base=start, copy=run.plan.copy)
+        lease = closing.open_unit(run.job, unit, base=start, copy=run.plan.copy)
         ended = execute(run, plan, unit, lease, run.plan.digest)
         if ended.problem:
-            closing.close_unit(run.world, run.job, unit, "crash")
+            closing.close_unit(run.job, unit, "crash")
             raise Conflict(f"the projection failed: {ended.message}", outcome="failed", hint=_output(run, unit))
         result = _projection_result(run, unit)
-        collect.collect_unit(run.world, run.job, unit, include_uncommitted=True)
-        receipt = integrate.apply_unit(run.world, run.job, unit, options=_unjudged(run.plan))
+        collect.collect_unit(run.job, unit, include_uncommitted=True)
+        receipt = integrate.apply_unit(run.job, unit, options=_unjudged(run.plan))
         facts |= {"outcome": receipt["outcome"], **{key: result.get(key, []) for key in ("warnings", "touchedSources")}}
         if receipt["outcome"] not in ("accepted", "subsumed", "noop"):
             close_or_keep(run, unit, "conflict")
@@ -204,18 +205,18 @@ def _unjudged(plan: JobPlan) -> integrate.ApplyOptions:
     )
 
 
-def _projection_result(run: JobRun, unit: jobs.Unit) -> ProjectionOutput:
+def _projection_result(run: JobRun, unit: Unit) -> ProjectionOutput:
     """The document that the projection printed; an empty stdout is an empty one. Raises Conflict for its errors."""
-    path = run.world.store.path(f"{names.unit_dir(run.job_id, unit.position, unit.key)}/stdout.log")
+    path = run.world.store.path(f"{run.job.unit_dir(unit)}/stdout.log")
     data = path.read_bytes()
     if len(data) > PROJECTION_LIMIT:
-        closing.close_unit(run.world, run.job, unit, "crash")
+        closing.close_unit(run.job, unit, "crash")
         raise Conflict(f"the projection printed more than {PROJECTION_LIMIT} bytes", outcome="failed", hint=str(path))
     if not data.strip():
         return {}
     result = contracts.loads(kinds.PROJECTION, data, f"stdout of the projection ({path})")
     if result.get("errors"):
-        closing.close_unit(run.world, run.job, unit, "crash")
+        closing.close_unit(run.job, unit, "crash")
         raise Conflict(
             f"the projection reported {len(result['errors'])} errors: {'; '.join(result['errors'][:5])}",
             outcome="failed",
@@ -224,8 +225,8 @@ def _projection_result(run: JobRun, unit: jobs.Unit) -> ProjectionOutput:
     return result
 
 
-def _output(run: JobRun, unit: jobs.Unit) -> str:
-    folder = run.world.store.path(names.unit_dir(run.job_id, unit.position, unit.key))
+def _output(run: JobRun, unit: Unit) -> str:
+    folder = run.world.store.path(run.job.unit_dir(unit))
     return f"its output is in {folder}/stderr.log"
 
 

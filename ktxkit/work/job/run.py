@@ -25,9 +25,9 @@ from ktxkit.base.unit_process import end_strays
 from ktxkit.gates import judging
 from ktxkit.git import neutral
 from ktxkit.store import config, jobs, leases
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.rules import names
 from ktxkit.store.store import ensure_ignored
-from ktxkit.store.tracing import Tracer
 from ktxkit.store.world import World
 from ktxkit.work import recover, report
 from ktxkit.work.fingerprint import Fingerprinter
@@ -40,7 +40,7 @@ from ktxkit.work.rules.job_file import PROJECT, JobPlan, plan_of
 from ktxkit.work.rules.schedule import LANDED, job_outcome
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Job, JobFailure, JobFile, JobState, Notice, NoticeEvent, Report
+    from ktxkit.base.documents import JobFailure, JobFile, JobState, Notice, NoticeEvent, Report
 
 
 CONTRACT = "notice"
@@ -117,10 +117,10 @@ def final_gates(run: JobRun) -> None:
     """Every gate over the integrated tree, judged against the tree the target had before the job (so that what a
     projection broke is charged). Raises Conflict (`semantic_conflict`) where findings of level error are new.
     """
-    tree, start = run.tree_of(run.head()), run.tree_of(run.job["targetAtStart"])
+    tree, start = run.tree_of(run.head()), run.tree_of(run.job.document["targetAtStart"])
     with run.tracer.timed("gates", "final_artifact_gates", {"tree": tree, "baseTree": start}) as facts:
         verdict = judging.check_tree(run.world, tree, base_tree=start, everything=True, options=run.plan.gates)
-        run.world.writable_store.write("verdict", f"{names.job_dir(run.job_id)}/verdict.json", verdict)
+        run.world.writable_store.write("verdict", f"{names.job_dir(run.job.id)}/verdict.json", verdict)
         new = [f for f in verdict["findings"] if f["level"] == "error" and not f.get("inherited")]
         facts |= {"looked": verdict["looked"], "errors": len(new), "inherited": len(verdict["findings"]) - len(new)}
         if new:
@@ -129,7 +129,7 @@ def final_gates(run: JobRun) -> None:
             raise Conflict(
                 f"the final gates found {plural(len(new), 'new error')}: {first}",
                 outcome="semantic_conflict",
-                hint=f"the findings are in {run.world.store.path(names.job_dir(run.job_id))}/verdict.json",
+                hint=f"the findings are in {run.world.store.path(names.job_dir(run.job.id))}/verdict.json",
             )
 
 
@@ -140,27 +140,27 @@ def message_of(run: JobRun, outcomes: Mapping[str, str]) -> str:
     landed = [key for key, word in outcomes.items() if word == "accepted"]
     listed = "\n".join(f"- {key}" for key in landed[:SUBJECT_KEYS])
     more = f"\n- and {len(landed) - SUBJECT_KEYS} more" if len(landed) > SUBJECT_KEYS else ""
-    return f"Job {run.job_id}: {plural(len(landed), 'unit')} of {len(outcomes)}\n\n{listed}{more}\n"
+    return f"Job {run.job.id}: {plural(len(landed), 'unit')} of {len(outcomes)}\n\n{listed}{more}\n"
 
 
 def land_job(run: JobRun, outcomes: Mapping[str, str], *, rebase: bool = False) -> str:
     """Squash what was accepted onto the target. Returns the job's outcome word."""
-    changed = run.tree_of(run.job["targetAtStart"]) != run.tree_of(run.head())
+    changed = run.tree_of(run.job.document["targetAtStart"]) != run.tree_of(run.head())
     accepted = [word for word in outcomes.values() if word in LANDED and word != "noop"]
-    landed = bool(changed and (accepted or "projection" in run.job))
+    landed = bool(changed and (accepted or "projection" in run.job.document))
     if landed:
-        land(run.world, run.job, message=message_of(run, outcomes), rebase=rebase)
-        run.reload()
+        land(run.job, message=message_of(run, outcomes), rebase=rebase)
+        run.job.reload()
     return job_outcome(outcomes.values(), changed=changed, landed=landed)
 
 
 def unreported(run: JobRun, error: OSError, ended: str = "") -> CannotRun:
     """The end of a job could not be written. Says what ended it, and what has landed all the same."""
-    landed = run.job.get("landed", {}).get("commit")
-    resume = jobs.resume_command(run.world, run.job_id)
-    so_far = ended or (f"it has landed as {landed} on {run.job['target']}" if landed else "nothing was to land")
+    landed = run.job.document.get("landed", {}).get("commit")
+    resume = run.job.resume_command()
+    so_far = ended or (f"it has landed as {landed} on {run.job.target}" if landed else "nothing was to land")
     return CannotRun(
-        f"the end of job {run.job_id} could not be recorded ({error.strerror or error}): {so_far}",
+        f"the end of job {run.job.id} could not be recorded ({error.strerror or error}): {so_far}",
         where=os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "",
         hint=f"put that right, then {resume}",
         data={"landed": {"commit": landed}} if landed else {},
@@ -169,18 +169,20 @@ def unreported(run: JobRun, error: OSError, ended: str = "") -> CannotRun:
 
 def close(run: JobRun, outcome: str, failure: JobFailure | None = None) -> Report:
     """Write the job's end and its report, and say so in the trace. Returns the report."""
-    state: JobState = "failed" if failure else "landed" if run.job["state"] == "landed" else "closed"
+    state: JobState = "failed" if failure else "landed" if run.job.state == "landed" else "closed"
     if failure and failure.get("outcome") == "interrupted":
         state = "aborted"
     run.update(outcome=outcome, state=state, finishedAt=timestamp(run.world.clock.now()), failure=failure)
     run.hooks.closing(run, outcome, failure)
-    made = report.build(run.world, run.job)
-    run.world.writable_store.write(kinds.REPORT, names.report_doc(run.job_id), made)
-    facts = {"outcome": outcome, "state": state, "report": str(run.world.store.path(names.report_doc(run.job_id)))}
+    made = report.build(run.job)
+    run.world.writable_store.write(kinds.REPORT, names.report_doc(run.job.id), made)
+    facts = {"outcome": outcome, "state": state, "report": str(run.world.store.path(names.report_doc(run.job.id)))}
     if failure:
         run.tracer.emit("run", "ingest_failed", {**facts, **failure}, level="error")
     else:
-        run.tracer.emit("run", "ingest_finished", {**facts, "commitSha": run.job.get("landed", {}).get("commit")})
+        run.tracer.emit(
+            "run", "ingest_finished", {**facts, "commitSha": run.job.document.get("landed", {}).get("commit")}
+        )
     for problem in of_job(run.world, made):
         run.tracer.emit("run", "notify_failed", {"message": problem}, level="info")
     return made
@@ -258,7 +260,7 @@ def _started(world: World, document: JobFile, name: str, how: RunOptions) -> Job
             f"job {job_id} exists already",
             hint=f"job-run --resume {job_id} continues it; another `job` makes a new one",
         )
-    units = [jobs.Unit(number, key, after) for number, (key, after) in enumerate(_listed(plan), start=1)]
+    units = [Unit(number, key, after) for number, (key, after) in enumerate(_listed(plan), start=1)]
     facts = {"syncId": plan.sync_id} if plan.sync_id else {}
     # The file before the job: a job without it could neither be resumed nor begun again.
     world.writable_store.write(kinds.JOB_FILE, names.job_part(job_id, "job-file"), whole)
@@ -272,21 +274,21 @@ def _started(world: World, document: JobFile, name: str, how: RunOptions) -> Job
         jobFileDigest=plan.digest,
         **facts,
     )
-    return execute(world, plan, job, how, resumed=False)
+    return execute(plan, job, how, resumed=False)
 
 
 def resume(world: World, job_id: str, how: RunOptions) -> JobEnd:
     """Continue a job: what is on record stays, patches with unchanged inputs are reused. Raises Refused if landed."""
-    job = jobs.load(world, job_id)
-    if job["state"] == "landed" and "finishedAt" in job and world.store.exists(names.report_doc(job_id)):
-        raise Refused(f"job {job_id} has landed already", where=job["target"], hint=f"job-report --job {job_id}")
+    job = ActiveJob.load(world, job_id)
+    if job.state == "landed" and "finishedAt" in job.document and world.store.exists(names.report_doc(job_id)):
+        raise Refused(f"job {job_id} has landed already", where=job.target, hint=f"job-report --job {job_id}")
     if world.store.exists(names.job_part(job_id, "ingest")):
         raise Refused(f"job {job_id} is an ingestion", hint=f"ingest-run --resume {job_id} continues it")
-    document = jobs.file_of(world, job)
+    document = job.file()
     if document is None:
         hint = f"its units are opened, collected and applied one by one: job-report --job {job_id} shows them"
         raise CannotRun(f"job {job_id} was made without a job file: there is nothing to resume", hint=hint)
-    return execute(world, plan_of(document), job, how, resumed=True)
+    return execute(plan_of(document), job, how, resumed=True)
 
 
 def _listed(plan: JobPlan) -> list[tuple[str, tuple[str, ...]]]:
@@ -295,28 +297,30 @@ def _listed(plan: JobPlan) -> list[tuple[str, tuple[str, ...]]]:
     return [*first, *((unit.key, unit.after) for unit in plan.units)]
 
 
-def execute(world: World, plan: JobPlan, job: Job, how: RunOptions, *, resumed: bool) -> JobEnd:
+def execute(plan: JobPlan, job: ActiveJob, how: RunOptions, *, resumed: bool) -> JobEnd:
     """Run a job that has its documents to its end and report. Raises Refused where another process runs it."""
-    with neutral.reading(world):
-        return _executed(world, plan, job, how, resumed=resumed)
+    with neutral.reading(job.world):
+        return _executed(plan, job, how, resumed=resumed)
 
 
-def _executed(world: World, plan: JobPlan, job: Job, how: RunOptions, *, resumed: bool) -> JobEnd:
-    ensure_ignored(world.writable_store, world.repository, world.git)  # a unit could stage a worktree of another
+def _executed(plan: JobPlan, job: ActiveJob, how: RunOptions, *, resumed: bool) -> JobEnd:
+    ensure_ignored(
+        job.world.writable_store, job.world.repository, job.world.git
+    )  # a unit could stage a worktree of another
     limit = how.max_parallel or plan.max_parallel or process.cpu_count()
-    printer = Fingerprinter(world.git.at(world.repository.place), world.repository, world.writable_store, job["jobId"])
-    watch = Watch(printer, Guard(world, job["jobId"]))
-    run = JobRun(world, plan, job, jobs.tracer(world, job), limit, how.notify, watch, hooks=how.hooks)
-    containment.check(world, plan.isolate)
-    jobs.file_of(world, job)  # held from here on, whatever units do to it
-    lock = world.writable_store.path(f"locks/run-{run.job_id}.lock")
-    with flocked(lock, clock=world.clock, wait=0, what=f"job {run.job_id}"), stopping(run.stop), watch.guarding():
-        facts = {"resumed": resumed, "units": len(plan.units), "target": job["target"], "maxParallel": limit}
+    printer = Fingerprinter(job.git, job.world.repository, job.world.writable_store, job.id)
+    watch = Watch(printer, Guard(job.world, job.id))
+    run = JobRun(job, plan, limit, how.notify, watch, hooks=how.hooks)
+    containment.check(job.world, plan.isolate)
+    job.file()  # held from here on, whatever units do to it
+    lock = job.world.writable_store.path(f"locks/run-{run.job.id}.lock")
+    with flocked(lock, clock=job.world.clock, wait=0, what=f"job {run.job.id}"), stopping(run.stop), watch.guarding():
+        facts = {"resumed": resumed, "units": len(plan.units), "target": job.target, "maxParallel": limit}
         run.tracer.emit("run", "ingest_started", facts, level="info")
         state: JobState = (
-            "landed" if job["state"] == "landed" else "open"
+            "landed" if job.state == "landed" else "open"
         )  # landed, but killed before its report was written
-        run.update(startedAt=timestamp(world.clock.now()), state=state, failure=None, finishedAt=None)
+        run.update(startedAt=timestamp(job.world.clock.now()), state=state, failure=None, finishedAt=None)
         return _ended(run, resumed=resumed, rebase=how.rebase)
 
 
@@ -333,9 +337,9 @@ def _ended(run: JobRun, *, resumed: bool, rebase: bool) -> JobEnd:
             raise unreported(run, second, message) from error
         if not isinstance(error, Exception):
             raise
-        return JobEnd(run.job_id, word, report, error, outcomes)
+        return JobEnd(run.job.id, word, report, error, outcomes)
     try:
-        return JobEnd(run.job_id, outcome, close(run, outcome), None, outcomes)
+        return JobEnd(run.job.id, outcome, close(run, outcome), None, outcomes)
     except OSError as error:
         raise unreported(run, error) from error
 
@@ -344,12 +348,12 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     """Every phase in order; returns the job's outcome. `run.phase` names the one that raised."""
     run.phase = "recovery"
     if resumed:
-        end_left(run.world, run.job, run.tracer)
-    recover.recover(run.world, run.job)
+        end_left(run.job)
+    recover.recover(run.job)
     run.phase = "snapshot"
     if not run.hooks.prepare(run):
         return "noop"
-    run.notify("job_started", {"job": run.job_id, "units": len(run.plan.units)})
+    run.notify("job_started", {"job": run.job.id, "units": len(run.plan.units)})
     run.phase = "projection" if run.plan.project else "snapshot"
     prepare.fix_base(run)
     run.phase = "units"
@@ -366,25 +370,25 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     return outcome
 
 
-def end_left(world: World, job: Job, tracer: Tracer) -> None:
+def end_left(job: ActiveJob) -> None:
     """End the units' processes that outlived an earlier execution (nobody would collect what they write), and remove
     half-written files, private directories and let-go worktrees of processes that are proven dead."""
-    job_id, store = str(job["jobId"]), world.writable_store
-    for unit in jobs.units(job):
+    job_id, store = job.id, job.world.writable_store
+    for unit in job.units:
         lease = store.read_optional(kinds.LEASE, names.unit_doc(job_id, unit.position, unit.key, "lease"))
         if lease is not None and lease["state"] == "open":
             ended = end_strays(lease["nonce"])
             if ended:
                 facts = {"unitKey": unit.key, "processes": list(ended)}
-                tracer.emit("recovery", "work_unit_strays_ended", facts, level="info")
-    for place in (names.job_dir(job_id), f"ingest-patches/{job_id}", f"ingest-traces/{job_id}", "attempts", "locks"):
+                job.tracer.emit("recovery", "work_unit_strays_ended", facts, level="info")
+    for place in (job.directory, f"ingest-patches/{job_id}", f"ingest-traces/{job_id}", "attempts", "locks"):
         files.sweep_asides(store.path(place))
     neutral.sweep(store.path("tmp"))
-    leases.worktrees(world).empty_trash()
+    leases.worktrees(job.world).empty_trash()
 
 
 def _refuse_stopped(run: JobRun) -> None:
-    resume = jobs.resume_command(run.world, run.job_id)
+    resume = run.job.resume_command()
     if run.aborting == "interrupted":
         raise Conflict(
             "the job was interrupted; finished units are kept",
@@ -397,5 +401,5 @@ def _refuse_stopped(run: JobRun) -> None:
         raise Conflict(
             f"{why} and the job file says to stop; nothing landed",
             outcome=run.stopped_by,
-            hint=f"job-report {run.job_id} shows it; put it right, then {resume}",
+            hint=f"job-report {run.job.id} shows it; put it right, then {resume}",
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ktxkit.base.errors import Blocked, BrokenContract
 from ktxkit.git.git import Git
-from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.tracing import Tracer
 from ktxkit.store.world import World
 from ktxkit.work.job.guard import Watch
@@ -103,12 +103,10 @@ def silent(_event: str, _facts: dict[str, Any]) -> None:
 
 @dataclass
 class JobRun:
-    """One execution of a job. `job` is its document as last written; threads only read it."""
+    """One execution of a job. Threads only read the job's document."""
 
-    world: World
+    job: ActiveJob
     plan: JobPlan
-    job: Job
-    tracer: Tracer
     limit: int
     notify: Notify = silent
     watch: Watch | None = None
@@ -121,16 +119,20 @@ class JobRun:
     receipts: dict[str, Receipt] = field(default_factory=dict)  # what this process knows to be decided
 
     @property
-    def job_id(self) -> str:
-        return str(self.job["jobId"])
+    def world(self) -> World:
+        return self.job.world
+
+    @property
+    def tracer(self) -> Tracer:
+        return self.job.tracer
 
     @property
     def git(self) -> Git:
         """git beside the target: at the repository, never in a unit's worktree."""
-        return self.world.git.at(self.world.repository.place)
+        return self.job.git
 
-    def unit(self, plan: UnitPlan) -> jobs.Unit:
-        return jobs.unit_of(self.job, plan.key)
+    def unit(self, plan: UnitPlan) -> Unit:
+        return self.job.unit(plan.key)
 
     def update(self, **facts: Unpack[JobChanges]) -> None:
         """Write facts into the job's document; the value None removes one."""
@@ -143,11 +145,7 @@ class JobRun:
                 else:
                     document[key] = value
 
-        self.job = jobs.change(self.world, self.job_id, edit, self.job)
-
-    def reload(self) -> None:
-        """Take the job's document as others have written it, but for what is said once."""
-        self.job = jobs.as_held(self.world, self.job_id, self.job)
+        self.job.change(edit)
 
     def tree_of(self, commit: str) -> str:
         """The tree of a commit of the job. Raises BrokenContract (`missing_base`) where it is not there any more."""
@@ -159,8 +157,8 @@ class JobRun:
 
     def head(self) -> str:
         """The integration head. Raises Blocked where it is gone."""
-        found = self.git.resolve(self.job["integrationRef"])
+        found = self.git.resolve(self.job.integration_ref)
         if found is None:
             hint = "it was deleted, or what it names is gone: git fsck tells, the reflog has where it was"
-            raise Blocked(f"{self.job['integrationRef']} names no commit any more", hint=hint)
+            raise Blocked(f"{self.job.integration_ref} names no commit any more", hint=hint)
         return found

@@ -21,7 +21,7 @@ from ktxkit.base.errors import KtxError, Refused
 from ktxkit.base.process import Command
 from ktxkit.base.unit_process import Stop
 from ktxkit.git.git import for_others
-from ktxkit.store import jobs
+from ktxkit.store.active import Unit
 from ktxkit.store.leases import path_of
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Tracer
@@ -51,7 +51,7 @@ class Watched:
 
 
 @contextmanager
-def observed(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease) -> Iterator[Stop]:
+def observed(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease) -> Iterator[Stop]:
     """The unit's stop flag for the block; with `observe` in the job file, the unit is observed meanwhile.
 
     The baseline is on the disk before the block begins. An observer that cannot attach is an error in the trace: the
@@ -67,7 +67,7 @@ def observed(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease) -> Iter
     tracer = run.tracer.bound(unitKey=plan.key)
     flag = Watched(run)
     try:
-        observer = UnitObserver.start(run.world, run.job, unit, lease, settings=Settings(**settings))
+        observer = UnitObserver.start(run.job, unit, lease, settings=Settings(**settings))
     except KtxError as error:
         tracer.emit("observer", "work_unit_unobserved", {"reason": error.message}, level="error", error=error)
         yield flag
@@ -129,7 +129,7 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
     tracer = run.tracer.bound(unitKey=plan.key)
     try:
         lease = closing.open_unit(
-            run.world, run.job, unit, base=base, policy=plan.policy, copy=run.plan.copy, sparse=run.plan.sparse
+            run.job, unit, base=base, policy=plan.policy, copy=run.plan.copy, sparse=run.plan.sparse
         )
         tracer.emit("work_unit", "work_unit_child_created", {"path": lease["path"], "base": base})
         replayed = run.hooks.replay(run, plan, path_of(lease))
@@ -144,7 +144,7 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
                 "work_unit", "work_unit_failed", {"reason": ended.problem, "message": ended.message}, level="error"
             )
             return ended
-        patch = collect.collect_unit(run.world, run.job, unit, include_uncommitted=True)
+        patch = collect.collect_unit(run.job, unit, include_uncommitted=True)
     except KtxError as error:
         problem = "failed" if error.outcome in ("cannot_run", "refused") else error.outcome
         tracer.emit("work_unit", "work_unit_failed", {"reason": error.outcome}, level="error", error=error)
@@ -152,21 +152,19 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
     return UnitEnd(plan.key, patch=patch, replayed=bool(replayed))
 
 
-def _replayed(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease, digest: str, source: str) -> None:
+def _replayed(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease, digest: str, source: str) -> None:
     """The result document of a unit whose command did not have to run."""
     now = timestamp(run.world.clock.now())
     ended = unit_process.CommandEnd("finished", 0, f"not run: the same work was done in {source}")
     document = _result(run, plan, unit, lease, ended, now)
     document["inputsDigest"] = digest
-    run.world.writable_store.write(
-        kinds.UNIT_RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document
-    )
+    run.world.writable_store.write(kinds.UNIT_RESULT, run.job.unit_doc(unit, "result"), document)
 
 
-def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease, digest: str) -> UnitEnd:
+def execute(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease, digest: str) -> UnitEnd:
     """Run the command in its worktree; its result document is written when it has ended."""
     store = run.world.writable_store
-    folder = store.path(names.unit_dir(run.job_id, unit.position, unit.key))
+    folder = store.path(run.job.unit_dir(unit))
     out, err = folder / "stdout.log", folder / "stderr.log"
     began, started = run.world.clock.monotonic(), timestamp(run.world.clock.now())
     run.leases[unit.key] = lease
@@ -188,7 +186,7 @@ def execute(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease, digest: 
     }
     document |= {"touched": touched} if touched else {}
     _add_output(document, ended, out, err)
-    store.write(kinds.UNIT_RESULT, names.unit_doc(run.job_id, unit.position, unit.key, "result"), document)
+    store.write(kinds.UNIT_RESULT, run.job.unit_doc(unit, "result"), document)
     return UnitEnd(plan.key, "broken_contract", altered) if altered else _judged(run, plan, ended)
 
 
@@ -213,12 +211,12 @@ def _judged(run: JobRun, plan: UnitPlan, ended: unit_process.CommandEnd) -> Unit
 
 
 def _result(
-    run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease, ended: unit_process.CommandEnd, started: str
+    run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease, ended: unit_process.CommandEnd, started: str
 ) -> UnitResult:
     result: UnitResult = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "unit-result",
-        "jobId": run.job_id,
+        "jobId": run.job.id,
         "unitKey": unit.key,
         "position": unit.position,
         "attempt": lease["attempt"],
@@ -234,7 +232,7 @@ def _result(
     return result
 
 
-def _environment(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease) -> dict[str, str]:
+def _environment(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease) -> dict[str, str]:
     """The user's environment without git's variables (they would lead a commit astray), and what the unit is told."""
     store = run.world.store
     mine = {key: value for key, value in for_others(run.world.env).items() if not key.startswith("KTX_")}
@@ -242,9 +240,9 @@ def _environment(run: JobRun, plan: UnitPlan, unit: jobs.Unit, lease: Lease) -> 
         **mine,
         **plan.env,
         "KTX_DIR": str(store.root),
-        "KTX_JOB": run.job_id,
+        "KTX_JOB": run.job.id,
         "KTX_UNIT": unit.key,
-        "KTX_LEASE": str(store.path(names.unit_doc(run.job_id, unit.position, unit.key, "lease"))),
+        "KTX_LEASE": str(store.path(run.job.unit_doc(unit, "lease"))),
         "KTX_TRACE": str(run.tracer.path),
         **run.hooks.environment(run, plan),
         unit_process.MARK: lease["nonce"],
@@ -262,18 +260,18 @@ def _why_kept(error: Refused) -> str:
     return f"its worktree cannot be removed: {error.message}"
 
 
-def close_or_keep(run: JobRun, unit: jobs.Unit, outcome: LeaseOutcome) -> None:
+def close_or_keep(run: JobRun, unit: Unit, outcome: LeaseOutcome) -> None:
     """Close a worktree whose change was collected; one that was written to after that is kept, and said."""
     run.leases.pop(unit.key, None)
     try:
-        lease = closing.close_unit(run.world, run.job, unit, outcome)
+        lease = closing.close_unit(run.job, unit, outcome)
         if "leftOut" in lease:
             told = {"unitKey": unit.key, "leftOut": lease["leftOut"]}
             run.tracer.emit("work_unit", "work_unit_worktree_kept", told, level="info")
     except Refused as error:
         told = {"unitKey": unit.key, "reason": error.message}
         run.tracer.emit("work_unit", "work_unit_late_work_kept", told, level="error", error=error)
-        place = names.worktree_dir(run.job_id, unit.position, unit.key)
+        place = names.worktree_dir(run.job.id, unit.position, unit.key)
         late = f"{unit.key}: {_why_kept(error)}; .ktx/{place} is kept"
-        run.update(warnings=[*run.job.get("warnings", ()), late][:10_000])
-        closing.close_unit(run.world, run.job, unit, "crash", reason=error.message)
+        run.update(warnings=[*run.job.document.get("warnings", ()), late][:10_000])
+        closing.close_unit(run.job, unit, "crash", reason=error.message)

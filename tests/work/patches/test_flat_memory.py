@@ -18,6 +18,7 @@ from blake3 import blake3
 
 from ktxkit.base import contracts
 from ktxkit.store import jobs
+from ktxkit.store.active import Unit
 from ktxkit.store.rules import names
 from ktxkit.work import integrate
 from tests.support.integration import Job, world_at
@@ -80,7 +81,7 @@ def content(number: int) -> str:
     return f"file {number}\n"
 
 
-def hand_over(wide: Wide, job: Job, unit: jobs.Unit, number: int) -> None:
+def hand_over(wide: Wide, job: Job, unit: Unit, number: int) -> None:
     """A collected patch: its file, its document and its objects."""
     text, path = f"changed by {unit.key}\n", place(number)
     tree, blob = wide.change(number, text)
@@ -120,15 +121,15 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
     wide = Wide.made(tmp_path / "repo")
     assert not [path for path in wide.repo.path.iterdir() if path.name != ".git"], "there is no checkout"
     world = world_at(wide.repo.path)
-    units = [jobs.Unit(number + 1, f"u{number:04d}") for number in range(UNITS)]
-    document = jobs.create(world, "j1", target="refs/heads/main", base=wide.repo.head, units=units)
-    job = Job(wide.repo, world, document)
+    units = [Unit(number + 1, f"u{number:04d}") for number in range(UNITS)]
+    active = jobs.create(world, "j1", target="refs/heads/main", base=wide.repo.head, units=units)
+    job = Job(wide.repo, active)
     contracts.expect_many()  # imported after some hundred documents otherwise: between two marks
     seen: list[tuple[int, int, int]] = []
     began = time.perf_counter()
-    for count, unit in enumerate(jobs.units(document), 1):
+    for count, unit in enumerate(active.units, 1):
         hand_over(wide, job, unit, count * 23 % FILES)
-        receipt = integrate.apply_unit(world, document, unit, options=integrate.ApplyOptions())
+        receipt = integrate.apply_unit(active, unit, options=integrate.ApplyOptions())
         assert receipt["outcome"] == "accepted", receipt
         if count in MARKS:
             gc.collect()
@@ -139,7 +140,7 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
         f"{UNITS} patches onto {FILES} files in {time.perf_counter() - began:.0f} s; {told}; git {largest / MB:.1f} MB"
     )
     assert wide.repo.show(job.head, place(23)) == b"changed by u0000\n"
-    assert int(wide.repo.git("rev-list", "--count", f"{document['base']}..{job.head}")) == UNITS
+    assert int(wide.repo.git("rev-list", "--count", f"{job.document['base']}..{job.head}")) == UNITS
     (_, own, readers), (_, last_own, last_readers) = seen[0], seen[-1]
     assert last_own - own < SPARE and last_readers - readers < SPARE
     assert not [path for path in wide.repo.path.iterdir() if path.name not in (".git", ".ktx")]

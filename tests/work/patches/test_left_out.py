@@ -27,7 +27,7 @@ LARGE = 1024 * MB if FULL else 16 * MB
 
 
 def close(job: Job, key: str, outcome: LeaseOutcome = "success", *, discard: bool = False) -> Lease:
-    return closing.close_unit(job.world, job.document, job.units[key], outcome, discard=discard)
+    return closing.close_unit(job.active, job.units[key], outcome, discard=discard)
 
 
 LOOKS_MADE = [
@@ -89,7 +89,7 @@ def _raw(item: LeftOutPath) -> dict[str, str]:
 
 
 def reopened(job: Job, key: str) -> Lease:
-    return closing.open_unit(job.world, job.document, job.units[key], base=job.document["base"])
+    return closing.open_unit(job.active, job.units[key], base=job.document["base"])
 
 
 @pytest.mark.parametrize("how", ["discard", "prune"])
