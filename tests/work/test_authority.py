@@ -189,12 +189,12 @@ def test_a_document_of_another_place_is_not_believed(repo: Repo) -> None:
 
 def test_directories_deeper_than_any_stack_are_a_change_like_others(repo: Repo) -> None:
     """Read, listed, compared, closed and deleted without one call inside another for each directory."""
-    deep = "import os\nfor i in range(1500):\n    os.mkdir('d'); os.chdir('d')\nopen('x', 'w').write('x')\n"
+    deep = "import os\nfor i in range(1100):\n    os.mkdir('d'); os.chdir('d')\nopen('x', 'w').write('x')\n"
     repo.write("deep.py", deep)
     repo.commit("a tool")
     units = [unit("good", "echo g > g"), unit("deep", "python3 deep.py")]
     assert run(repo, {"units": units}) == {"good": "accepted", "deep": "accepted"}
-    assert repo.git("show", f"main:{'d/' * 1500}x") == "x"
+    assert repo.git("show", f"main:{'d/' * 1100}x") == "x"
     assert not (repo.path / ".ktx/worktrees/j1/0002-deep").exists()
     assert not list((repo.path / ".ktx/worktrees/.trash").glob("*"))
     subprocess.run(["rm", "-rf", repo.path / "d"], check=True)  # pytest's own clearing would recurse into it
