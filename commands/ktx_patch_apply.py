@@ -45,10 +45,10 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if args.message is not None and not args.message.strip():
         raise CannotRun("--message is blank", hint="leave it out for the default")
     if args.patch:
-        parser().obeys(args, "for a patch file", "job", "unit")
+        args.refuse("for a patch file", "job", "unit")
         receipt = bare_patches.apply_file(world, *requests.patch_options(args))
     else:
-        parser().obeys(args, "for a unit of a job: the job says it", "base", "allow", "deny", "inside_links")
+        args.refuse("for a unit of a job: the job says it", "base", "allow", "deny", "inside_links")
         job, unit = jobs.need_unit(world, args.job, args.unit)
         options = integrate.ApplyOptions(
             verify=args.command,

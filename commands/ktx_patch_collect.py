@@ -55,10 +55,10 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.work import bare_patches, collect
 
     if args.output or args.base:
-        parser().obeys(args, "without a job (-o, --base)", "job", "unit")
+        args.refuse("without a job (-o, --base)", "job", "unit")
         document = bare_patches.collect_by_hand(world, requests.collection(args))
     else:
-        parser().obeys(args, "for a unit of a job: the job says it", *ALONE)
+        args.refuse("for a unit of a job: the job says it", *ALONE)
         job, unit = jobs.need_unit(world, args.job, args.unit)
         document = collect.collect_unit(job, unit, include_uncommitted=not args.require_clean)
     return views.collected(document)

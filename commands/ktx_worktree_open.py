@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
     args.job = args.job or (args.unit and world.env.get("KTX_JOB"))
     if args.list or args.prune:
-        parser().obeys(args, "with --list or --prune", *OPENING, *OF_UNIT)
+        args.refuse("with --list or --prune", *OPENING, *OF_UNIT)
         rows = cleaning.listing(world, prune=args.prune)
         return cli.Result(views.outcome(rows), rows, "worktrees", lines=views.lines(rows))
     if args.unit:
@@ -67,13 +67,12 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
                 "a unit is opened by --job JOB --unit KEY, at --base REV, and by nothing else",
                 hint="worktree-open --job j1 --unit orders; without a job: worktree-open NAME",
             )
-        parser().obeys(args, "for a unit of a job", "no_fetch")
-        names = ("job", "unit", "base", "target", "connection", "source", "after", "allow", "deny", "sl_disallowed")
-        chosen = {name: getattr(args, name) for name in (*names, "copy", "sparse")}
+        args.refuse("for a unit of a job", "no_fetch")
+        chosen = {name: getattr(args, name) for name in (*OF_UNIT, "base", "copy", "sparse")}
         lease = bare_patches.open_by_hand(world, bare_patches.UnitRequest(**chosen))
         notes = [f"nothing to copy is named {pattern}" for pattern in lease.get("copyUnmatched", ())]
     else:
-        parser().obeys(args, "without --unit KEY", *OF_UNIT)
+        args.refuse("without --unit KEY", *OF_UNIT)
         chosen = {name: getattr(args, name) for name in ("name", "base", "ref", "pr", "detach", "copy", "sparse")}
         path = world.cwd / args.path if args.path else None
         lease, notes = adhoc.open_adhoc(world, adhoc.WorktreeRequest(**chosen, path=path, fetch=not args.no_fetch))

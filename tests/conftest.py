@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support import endings
@@ -13,6 +14,9 @@ from tests.support.repos import Repo
 
 HOME = Path.home()
 PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path(os.environ.get("XDG_CACHE_HOME") or HOME / ".cache", "pip"))
+
+hypothesis.settings.register_profile("untimed", deadline=None)  # a machine that is busy fails no test
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

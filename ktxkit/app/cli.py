@@ -15,7 +15,7 @@ import os
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -158,10 +158,11 @@ class Parser(argparse.ArgumentParser):
         args = self.parse_args(words)
         if self.takes_command:
             args.command = command
+        args.refuse = partial(self._refuse, args)
         return args
 
-    def obeys(self, args: argparse.Namespace, mode: str, *without: str) -> None:
-        """Raises CannotRun where an option was given that this mode of the command does not obey.
+    def _refuse(self, args: argparse.Namespace, mode: str, *without: str) -> None:
+        """Raises CannotRun where an option was given that this mode of the command does not obey: `args.refuse`.
 
         `without`: names of such options, as in `args`; `mode`: when they are not obeyed.
         """

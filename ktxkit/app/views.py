@@ -22,7 +22,7 @@ from ktxkit.app import cli
 from ktxkit.app.cli import Result
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import CannotRun, KtxError
-from ktxkit.base.rules.text import plural, printable
+from ktxkit.base.rules.text import counted, plural, printable
 from ktxkit.store import jobs
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.leases import LeaseLocation, all_locations, lease_here
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         Lease,
         ObserverStatus,
         Patch,
-        PathAccount,
         Preview,
         PreviewClash,
         PreviewUnit,
@@ -75,21 +74,11 @@ def notes(lease: Lease) -> list[str]:
     """What was kept, and where."""
     said = [f"kept at {lease['atticRef']}"] if "atticRef" in lease else []
     if "leftOut" in lease:
-        left = lease["leftOut"]
-        names = ", ".join(printable(item["path"]) for item in left["sample"][:5])
-        more = ", ..." if left["count"] > 5 else ""
-        said.append(f"the worktree stays: {plural(left['count'], 'untracked file')} not collected ({names}{more})")
-    said += (
-        [f"gone with it: {ignored_files(lease['ignored'])}"] if "ignored" in lease and "leftOut" not in lease else []
-    )
+        said.append(f"the worktree stays, with what is not collected: {counted(lease['leftOut'], 'untracked file')}")
+    elif "ignored" in lease:
+        said.append(f"gone with it: {counted(lease['ignored'], 'ignored file')}")
     branch = lease.get("branch", "").removeprefix("refs/heads/")
     return said + ([f"branch {branch} stays: it has commits that nothing else has"] if lease.get("branchKept") else [])
-
-
-def ignored_files(account: PathAccount) -> str:
-    """How many ignored files, and some of their names."""
-    names = ", ".join(printable(item["path"]) for item in account["sample"][:5])
-    return f"{plural(account['count'], 'ignored file')} ({names}{', ...' if account['count'] > 5 else ''})"
 
 
 def lines(document: WorktreeList) -> list[str]:
@@ -125,7 +114,7 @@ def _how(row: WorktreeRow) -> str:
     parts += [f"in use by {', '.join(map(str, row['busy'][:5]))}"] if "busy" in row else []
     parts += [f"dead: {row['dead']}"] if "dead" in row else []
     parts += ["cleared"] if row.get("pruned") else []
-    parts += [f"gone with it: {ignored_files(row['ignored'])}"] if "ignored" in row else []
+    parts += [f"gone with it: {counted(row['ignored'], 'ignored file')}"] if "ignored" in row else []
     parts += [f"kept at {row['atticRef']}"] if "atticRef" in row else []
     parts += [f"stays: {printable(row['kept'])}"] if "kept" in row else []
     return ", ".join(parts)
@@ -339,11 +328,7 @@ def collected(document: Patch) -> Result:
 
 
 def _account(document: Patch, key: Literal["excluded", "ignored"]) -> str:
-    account = document[key]
-    names = ", ".join(printable(item["path"]) for item in account["sample"][:5])
-    return (
-        f"{key}, not collected: {plural(account['count'], 'file')} ({names}{', ...' if account['count'] > 5 else ''})"
-    )
+    return f"{key}, not collected: {counted(document[key], 'file')}"
 
 
 def _breaches(document: Patch | Receipt) -> list[str]:

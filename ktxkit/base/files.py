@@ -79,6 +79,16 @@ def write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
+def write_record(fd: int, data: bytes) -> None:
+    """Append to a journal; where that fails (disk full) the file is cut back: no part of a record stays."""
+    size = os.fstat(fd).st_size
+    try:
+        write_all(fd, data)
+    except OSError:
+        os.ftruncate(fd, size)
+        raise
+
+
 def write_new(path: Path, data: bytes) -> None:
     """A file in a private directory of a live process: nobody else reads it, and nothing of it must last.
 

@@ -139,11 +139,7 @@ class JournalSegment:
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, files.PRIVATE_FILE)
         try:
             size = os.fstat(fd).st_size
-            try:
-                files.write_all(fd, block)
-            except OSError:
-                os.ftruncate(fd, size)
-                raise
+            files.write_record(fd, block)
             self._flush(fd)
         finally:
             os.close(fd)

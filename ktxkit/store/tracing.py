@@ -63,7 +63,7 @@ class Journal(NamedTuple, Generic[D]):
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 torn = self._set_torn_aside(fd)
-                self._write(fd, block)
+                files.write_record(fd, block)
                 if durable:
                     os.fsync(fd)
             finally:
@@ -79,15 +79,6 @@ class Journal(NamedTuple, Generic[D]):
         if not self.path.is_file():
             raise CannotRun("a journal must be a regular file", where=str(self.path), hint="name a file, or a new one")
         return True
-
-    def _write(self, fd: int, block: bytes) -> None:
-        """One write; a short one (disk full) is cut back, so that no part of a record stays."""
-        size = os.fstat(fd).st_size
-        try:
-            files.write_all(fd, block)
-        except OSError:
-            os.ftruncate(fd, size)
-            raise
 
     def _set_torn_aside(self, fd: int) -> int:
         size = os.fstat(fd).st_size

@@ -96,7 +96,7 @@ def _open_already(world: World, asked: WorktreeRequest) -> Lease | None:
     name = asked.name or asked.ref.removeprefix("refs/heads/")
     if not name or asked.pr or asked.base or asked.path or asked.copy or asked.sparse or asked.detach:
         return None
-    for known in (name, f"{name}-{digest(name.encode())[3:9]}"):
+    for known in (name, _other_name(name)):
         lease = LeaseLocation.adhoc(world, known).lease()
         if lease is None or lease["state"] != "open" or lease.get("branch") != f"refs/heads/{name}":
             continue
@@ -223,12 +223,17 @@ def _must_be_free(world: World, aim: Aim) -> None:
         raise Refused(f"branch {name} is {said}", where=where, hint=hint)
 
 
+def _other_name(name: str) -> str:
+    """Of a worktree whose place another branch has: `feat/a` and `feat-a` have one name in paths."""
+    return f"{name}-{digest(name.encode())[3:9]}"
+
+
 def _free_place(world: World, asked: WorktreeRequest, aim: Aim) -> tuple[LeaseLocation, Path]:
     """The place of that name, and the path: the one asked for, else the usual one, beside kept evidence."""
     name = aim.name
     old = LeaseLocation.adhoc(world, name).lease()
     if old is not None and old.get("branch", "") != aim.branch and old["state"] == "open":
-        name = f"{name}-{digest(aim.name.encode())[3:9]}"  # feat/a and feat-a have one name in paths
+        name = _other_name(name)
         old = LeaseLocation.adhoc(world, name).lease()
     place = LeaseLocation.adhoc(world, name)
     if asked.path is not None:

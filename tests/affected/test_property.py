@@ -74,7 +74,6 @@ places = st.sampled_from(sorted(SITES)).flatmap(
 
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     derandomize=not FULL,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -270,7 +270,7 @@ def any_finding(draw: st.DrawFn) -> dict[str, Any]:
     return made
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(any_finding(), max_size=8))
 def test_any_finding_in_any_format(findings: list[dict[str, Any]]) -> None:
     for format in FORMATS:

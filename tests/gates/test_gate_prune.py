@@ -264,7 +264,7 @@ WORDS = [
 ]
 
 
-@settings(max_examples=3000 if FULL else 250, deadline=None)
+@settings(max_examples=3000 if FULL else 250)
 @given(st.lists(st.sampled_from(WORDS), max_size=20).map("".join))
 def test_one_removal_takes_one_reference(text: str) -> None:
     """Any body: taking out the first reference leaves all others, and nothing of it."""

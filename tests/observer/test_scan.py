@@ -538,9 +538,7 @@ def run_oracle(root: Path, rounds: list[tuple[list[tuple[str, str, str]], str]],
 
 
 @given(rounds=st.lists(ROUND, min_size=1, max_size=5))
-@settings(
-    max_examples=1_000 if FULL else 80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=1_000 if FULL else 80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_level_gives_what_reading_everything_gives(
     tmp_path_factory: pytest.TempPathFactory, rounds: list[tuple[list[tuple[str, str, str]], str]]
 ) -> None:
@@ -548,7 +546,7 @@ def test_every_level_gives_what_reading_everything_gives(
 
 
 @given(rounds=st.lists(ROUND, min_size=2, max_size=5), window=st.sampled_from([1, 60, 200]))
-@settings(max_examples=500 if FULL else 40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=500 if FULL else 40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_same_through_windows_of_any_size(
     tmp_path_factory: pytest.TempPathFactory, rounds: list[tuple[list[tuple[str, str, str]], str]], window: int
 ) -> None:
@@ -568,7 +566,7 @@ def test_a_manifest_that_is_cut_while_it_is_read_is_an_error(tree: Tree, tmp_pat
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no tmpfs")
 @given(rounds=st.lists(ROUND, min_size=1, max_size=5))
-@settings(max_examples=1_000 if FULL else 40, deadline=None)
+@settings(max_examples=1_000 if FULL else 40)
 def test_the_same_on_tmpfs(rounds: list[tuple[list[tuple[str, str, str]], str]]) -> None:
     place = Path("/dev/shm") / f"ktx-oracle-{os.getpid()}"
     place.mkdir()

@@ -52,7 +52,7 @@ def test_times_are_whole_seconds_and_no_rewrite_is_missed(coarse: Path) -> None:
 
 
 @given(rounds=st.lists(ROUND, min_size=1, max_size=5))
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_level_gives_what_reading_everything_gives(
     coarse: Path, rounds: list[tuple[list[tuple[str, str, str]], str]]
 ) -> None:

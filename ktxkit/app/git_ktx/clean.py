@@ -17,7 +17,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ktxkit.app import cli
-from ktxkit.base.rules.text import plural, printable
+from ktxkit.base.rules.text import counted, plural, printable
 
 if TYPE_CHECKING:
     from ktxkit.store.world import World
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         count = f", {plural(item['count'], noun)}" if "count" in item else ""
         kept = f"; kept: {printable(item['kept'])}" if "kept" in item else ""
         attic = f"; its work is at {item['atticRef']}" if "atticRef" in item else ""
-        gone = f"; with {views.ignored_files(item['ignored'])}" if "ignored" in item else ""
+        gone = f"; with {counted(item['ignored'], 'ignored file')}" if "ignored" in item else ""
         lines.append(f"{item['what']}  {printable(item['name'])}: {item['why']}{size}{count}{kept}{attic}{gone}")
     done = sum("kept" not in item for item in made["items"])
     if not made["items"]:

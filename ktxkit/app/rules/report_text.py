@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.base.rules.text import plural, printable
+from ktxkit.base.rules.text import counted, plural, printable
 from ktxkit.work.rules.report import COUNTED, WAITING
 
 if TYPE_CHECKING:
@@ -201,10 +201,7 @@ def _table(units: Sequence[ReportWorkUnit], width: int) -> list[str]:
 def _left_out(unit: ReportWorkUnit) -> str:
     """What the policy's patterns kept out of the unit's change."""
     account = unit.get("leftOut")
-    if account is None:
-        return ""
-    names = ", ".join(printable(item["path"]) for item in account["sample"][:5])
-    return f"; left out: {plural(account['count'], 'file')} ({names}{', ...' if account['count'] > 5 else ''})"
+    return f"; left out: {counted(account, 'file')}" if account is not None else ""
 
 
 def _listed(title: str, texts: Sequence[str], width: int) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, overload
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import PathEntry
+    from ktxkit.base.documents import LeftOutPaths, PathAccount, PathEntry
 
     class AdminDirFields(TypedDict):
         adminDir: str
@@ -106,6 +106,12 @@ def path_bytes(document: Mapping[str, Any], key: str = "path") -> bytes:
 def plural(count: int, word: str, many: str = "") -> str:
     """`1 page`, `2 pages`."""
     return f"{count} {word if count == 1 else (many or word + 's')}"
+
+
+def counted(account: PathAccount | LeftOutPaths, noun: str) -> str:
+    """`3 files (a, b, c)`: how many, and the first names."""
+    names = ", ".join(printable(item["path"]) for item in account["sample"][:5])
+    return f"{plural(account['count'], noun)} ({names}{', ...' if account['count'] > 5 else ''})"
 
 
 def nearest(word: str, known: list[str], limit: int = 3, cutoff: float = 0.6) -> list[str]:

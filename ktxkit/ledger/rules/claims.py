@@ -19,7 +19,7 @@ from typing import Any
 from ktxkit.ledger.rules.claim_grammar import Claim, asserted, claims, quotes
 from ktxkit.ledger.rules.claim_text import Sentence, sentences
 from ktxkit.ledger.rules.lexicon import all_forms, rule
-from ktxkit.ledger.rules.rows import tally
+from ktxkit.ledger.rules.rows import BAD, tally
 
 NAME = r"(?:[\w./-]+\.py::)?(?:\w+::)*test_\w+(?:\[[^\]\s]*\])?"
 THING = r"(?:tests?|test\s?cases?|test\s?suite|suite|test\srun|run|failures?|pytest|it|this|they)"
@@ -97,7 +97,6 @@ Record = Mapping[str, Any]
 PROSE = ("*.md", "*.rst", "*.adoc", "docs/*.txt", "doc/*.txt", "LICENSE*", "CHANGELOG*", "AUTHORS*", "NEWS*")
 TEST_DATA = frozenset({"test", "tests", "testing", "testdata", "test_data", "fixtures", "golden", "snapshots"})
 PATHS_SHOWN = 5
-FAILED = ("failed", "error", "crashed")
 NONE_PASSED = "no test passed"
 ALIKE = 0.75  # from this similarity on, a quoted error is the recorded one, altered
 
@@ -187,13 +186,13 @@ def _failing(runs: Sequence[Record], facts: ClaimEvidence) -> Iterator[tuple[Rec
     for run in runs:
         for failure in run.get("failures", ()):
             newest = _newest(failure["test"], facts)
-            if newest is None or newest[1] in FAILED:
+            if newest is None or newest[1] in BAD:
                 yield run, failure["test"]
 
 
 def _fails(test: str, facts: ClaimEvidence) -> bool:
     newest = _newest(test, facts)
-    return newest is not None and newest[1] in FAILED
+    return newest is not None and newest[1] in BAD
 
 
 def _newest(test: str, facts: ClaimEvidence) -> tuple[Record, str] | None:
@@ -312,7 +311,7 @@ def _test(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
         return None  # not a test that the ledger knows, or several and which is not said: nothing to hold it against
     ran = facts.outcomes(named[0])
     here = [(run, outcome) for run, outcome in ran if facts.tree is not None and _tree(run) == facts.tree]
-    wanted = {"passed": ("passed", "xpassed"), "failed": FAILED}[claim.outcome]
+    wanted = {"passed": ("passed", "xpassed"), "failed": BAD}[claim.outcome]
     if here:
         run, outcome = here[0]
         if outcome in wanted:

@@ -13,6 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ktxkit.ledger.rules import payload
+from ktxkit.ledger.rules.rows import BAD
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import RunRecord
@@ -152,7 +153,7 @@ class Importer:
         self.t += sum(spans.values())
         if not isfinite(self.t):
             raise ValueError(f"the durations up to {test} are not finite together")
-        self.bad += outcome in ("failed", "error", "crashed") and not more.get("retried")
+        self.bad += outcome in BAD and not more.get("retried")
         made: Event = {"event": "test_result", "test": test, "t": round(self.t, 6), "outcome": outcome}
         if escaped:
             made["escaped"] = True

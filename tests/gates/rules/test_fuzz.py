@@ -16,7 +16,6 @@ from tests.support.readers import READERS, told
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 many = settings(
     max_examples=3000 if FULL else 100,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

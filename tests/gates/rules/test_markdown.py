@@ -91,7 +91,7 @@ WORDS = [
 PIECES = st.sampled_from(WORDS)
 
 
-@settings(max_examples=4000 if FULL else 400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=4000 if FULL else 400, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(PIECES, max_size=24).map("".join))
 @example("[`a`](`b`) ![`c`](d) [`e`][a]\n\n[a]: /x `y`")
 @example("| `a\\|b` | `c` |\n|-|-|\n| `d` | `e|f` |")
@@ -103,7 +103,7 @@ def test_a_second_parser_agrees(text: str) -> None:
     assert [span.text for span in markdown.read(text).codes] == codes(text)
 
 
-@settings(max_examples=2000 if FULL else 200, deadline=None)
+@settings(max_examples=2000 if FULL else 200)
 @given(st.text(max_size=200))
 def test_any_text(text: str) -> None:
     body = markdown.read(text)

@@ -125,7 +125,7 @@ def test_other_encodings_and_line_ends() -> None:
     assert judge(b"x = '\\d'\n") == []  # a deprecated escape is not ours to tell
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.sampled_from(

@@ -189,7 +189,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 4_000)), max_s
 
 
 @given(config=CONFIG, steps=STEPS)
-@settings(max_examples=3_000 if FULL else 300, deadline=None)
+@settings(max_examples=3_000 if FULL else 300)
 def test_the_machine_follows_the_formula(config: tuple[int, int, int, int], steps: list[Step]) -> None:
     assert law(clocks, config, steps) == ""
 

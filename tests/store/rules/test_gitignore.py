@@ -65,9 +65,7 @@ PATH = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
     deep=st.lists(LINE, max_size=3).map("\n".join),
     paths=st.lists(PATH, min_size=1, max_size=12, unique=True),
 )
-@settings(
-    max_examples=1500 if FULL else 120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=1500 if FULL else 120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(top="foo**/b", deep="", paths=["foob", "fooa/b", "foo/a/b"])
 @example(top="a/***/b", deep="", paths=["a/b", "a/x/b", "a/x/y/b"])
 def test_git_agrees(bare: Repo, top: str, deep: str, paths: list[str]) -> None:

@@ -70,7 +70,7 @@ def changes(draw: st.DrawFn) -> tuple[Files, Files, Files]:
     return base, committed, draw(edits(committed))
 
 
-@settings(max_examples=2_000 if FULL else 14, deadline=None, suppress_health_check=QUIET, derandomize=not FULL)
+@settings(max_examples=2_000 if FULL else 14, suppress_health_check=QUIET, derandomize=not FULL)
 @given(drawn=changes())
 @example(drawn=({}, {}, {b"new\nline/\xff": File(REGULAR, b"")}))
 @example(drawn=({}, {b"a/b/c": File(REGULAR, b"x")}, {b"a": File(LINK, b"../b")}))
@@ -108,7 +108,7 @@ def test_what_is_collected_is_what_arrives(scene: Scene, drawn: tuple[Files, Fil
         assert {e.path for e in offer.entries} == {p for p in {*base, *final} if base.get(p) != final.get(p)}
 
 
-@settings(max_examples=600 if FULL else 4, deadline=None, suppress_health_check=QUIET, derandomize=not FULL)
+@settings(max_examples=600 if FULL else 4, suppress_health_check=QUIET, derandomize=not FULL)
 @given(drawn=changes())
 @example(drawn=({b"a/b/c": File(REGULAR, b"x")}, {}, {b"a": File(LINK, b"../b")}))
 @example(drawn=({b"a": File(LINK, b"b"), b"b/c": File(REGULAR, b"x")}, {}, {b"a/c": File(EXECUTABLE, b"y")}))
@@ -236,7 +236,7 @@ def named(clash: Clash, drawn: tuple[Files, Files, Files]) -> bool:
 def test_what_git_calls_a_conflict_is_never_accepted(bench: Bench) -> None:
     """The oracle is git's merge of real commits. Afterwards every kind of answer must have been seen."""
 
-    @settings(max_examples=4_000 if FULL else 50, deadline=None, suppress_health_check=QUIET, derandomize=not FULL)
+    @settings(max_examples=4_000 if FULL else 50, suppress_health_check=QUIET, derandomize=not FULL)
     @given(drawn=sides())
     @example(drawn=MOVED)
     @example(drawn=(MOVED[0], MOVED[2], MOVED[1]))

@@ -145,7 +145,7 @@ def tree_at(files: Files, commit: bytes = ONE) -> dict[bytes, File]:
 ODD: Files = {b"new\nline/\xff": File(EXECUTABLE, b""), b'quo"te\t': File(LINK, b"\xff"), b" a": File(REGULAR, b"\r")}
 
 
-@settings(max_examples=200 if FULL else 6, deadline=None, suppress_health_check=QUIET, derandomize=not FULL)
+@settings(max_examples=200 if FULL else 6, suppress_health_check=QUIET, derandomize=not FULL)
 @given(drawn=works())
 @example(drawn=({}, ODD, {}, True))
 @example(drawn=(ODD, {}, {**ODD, b"b": File(REGULAR, b"\0")}, False))
