@@ -99,8 +99,8 @@ def verified(run: JobRun, start: str, base: str) -> None:
         return
     before, now = ((commit, run.git.text("rev-parse", "--verify", f"{commit}^{{tree}}")) for commit in (start, base))
     said = ("the projection", "nothing ran after it: correct the source or the command and start again")
-    with recover.holding(run.world, run.job.integration_ref, run.job) as held:
-        land.prove(run.job, held, run.plan.verify, now, said=said, without=before)
+    with recover.integrating(run.job) as branch:
+        land.prove(branch, run.plan.verify, now, said=said, without=before)
 
 
 def _gated(run: JobRun, commit: str, due: Collection[str]) -> None:

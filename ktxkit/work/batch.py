@@ -17,10 +17,10 @@ from ktxkit.base.errors import BrokenContract, KtxError
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
 from ktxkit.store.active import ActiveJob, Unit
-from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.work import integrate, recover, verification
 from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.integrate import Application, ApplyOptions, check_message, receipt_of
+from ktxkit.work.recover import IntegrationBranch
 from ktxkit.work.rules.schedule import Culprit, first_failure, may_confirm, minimal_set
 
 if TYPE_CHECKING:
@@ -50,20 +50,20 @@ def apply_batch(job: ActiveJob, units: Sequence[Unit], options: ApplyOptions) ->
     """
     check_message(options.message)
     found: dict[str, Receipt | KtxError] = {}
-    with recover.holding(job.world, job.integration_ref, job) as held:
-        held.note(phase="preflight")
+    with recover.integrating(job) as branch:
+        branch.lock.note(phase="preflight")
         with open_neutral(job.world) as neutral:
             objects = neutral.objects
             todo = []
             for unit in units:
-                step = integrate.begin(job, unit, held, options)
+                step = integrate.begin(branch, unit, options)
                 offered = _offer(step, neutral) if isinstance(step, Application) else step
                 if isinstance(step, Application) and isinstance(offered, Offer):
                     todo.append((step, offered))
                 elif not isinstance(offered, Offer):
                     found[unit.key] = offered
             if todo:
-                found.update(_decide_and_move(Batch(job, held, neutral, objects, todo[0][0].before), todo))
+                found.update(_decide_and_move(Batch(branch, neutral, objects), todo))
     return {unit.key: found[unit.key] for unit in units}
 
 
@@ -79,13 +79,10 @@ def _decide_and_move(batch: Batch, todo: list[tuple[Application, Offer]]) -> dic
         integrate.announce(step)
     integrate.start(todo[0][0])  # whoever finds us dead looks there, and heals the checkout
     receipts = {}
-    head = batch.before
     for entry in batch.decide(todo):
-        entry.step.before = head
         with integrate.naming(entry.step):
             integrate.start(entry.step)
             receipt = _settle(entry)
-            head = receipt.get("after", head)
             integrate.tell(entry.step, receipt)
         receipts[entry.key] = receipt
     return receipts
@@ -103,13 +100,11 @@ def _settle(entry: StackedUnit) -> Receipt:
 
 @dataclass
 class Batch:
-    """The units of one batch on their way to a decision. `before`: the integration head that all of them stack on."""
+    """The units of one batch on their way to a decision. All of them stack on the head of the branch."""
 
-    job: ActiveJob
-    held: HeldBranch
+    branch: IntegrationBranch
     neutral: Neutral
     objects: Objects
-    before: str
     asked: int = 0
     controlled: bool = False
     culprits: int = 0
@@ -121,7 +116,7 @@ class Batch:
     def decide(self, todo: list[tuple[Application, Offer]]) -> list[StackedUnit]:
         """Every unit with its outcome, in order."""
         total, decided = len(todo), list[StackedUnit]()
-        head = self.before
+        head = self.branch.head
         with todo[0][0].trace.timed("verification", "batch_verification", {"units": total}) as told:
             while todo:
                 entries = self.stack(todo, head)
@@ -183,8 +178,8 @@ class Batch:
         self.asked += 1
         top = stacked[-1]
         check = integrate.check_of(top.step)._replace(reuse=not search)
-        run = verification.verify(self.held, check, top.commit, top.judged.tree)
-        integrate.require_unmoved(self.held, self.job.integration_ref, self.before)
+        run = verification.verify(self.branch.lock, check, top.commit, top.judged.tree)
+        self.branch.require_unmoved(self.branch.head)
         if "log" in run:
             self.logs.add(run["log"])
         return {**run, "batch": [entry.key for entry in stacked]}
@@ -195,8 +190,8 @@ class Batch:
             return
         self.controlled = True
         self.asked += 1
-        tree = self.neutral.need_tree(self.before)
-        integrate.control(self.held, integrate.check_of(any_step), self.before, tree)
+        tree = self.neutral.need_tree(self.branch.head)
+        integrate.control(self.branch.lock, integrate.check_of(any_step), self.branch.head, tree)
 
     def _blame(self, culprit: StackedUnit, earlier: list[StackedUnit], total: int, left: int) -> Culprit:
         """Whether the culprit fails on its own, or which smallest part of what came before it fails with it."""
@@ -212,7 +207,7 @@ class Batch:
 
     def _fails(self, some: Sequence[StackedUnit], culprit: StackedUnit) -> bool | None:
         """Whether some units and the culprit fail on top of the start; None where they cannot be stacked there."""
-        entries = self.stack([(entry.step, entry.offer) for entry in (*some, culprit)], self.before)
+        entries = self.stack([(entry.step, entry.offer) for entry in (*some, culprit)], self.branch.head)
         if not all(entry.commit for entry in entries):
             return None
         return not verification.passed(self.verify(entries))

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
-from ktxkit.base.errors import Blocked, CannotRun, Refused
+from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_bytes, path_fields
-from ktxkit.git import merging, stale
+from ktxkit.git import merging
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
 from ktxkit.store import leases
@@ -29,9 +29,10 @@ from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Tracer
 from ktxkit.store.world import World
-from ktxkit.work import candidate, recover, target, verification
+from ktxkit.work import candidate, recover, verification
 from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.collect import policy_of
+from ktxkit.work.recover import IntegrationBranch
 from ktxkit.work.report import naming_what_moved
 from ktxkit.work.verification import Check
 
@@ -93,18 +94,24 @@ class ApplyOptions(NamedTuple):
 class Application:
     """One application under way."""
 
-    job: ActiveJob
+    branch: IntegrationBranch
     unit: Unit
-    held: HeldBranch
     options: ApplyOptions
     patch: Patch
-    before: str
     began: float
     attempt: int
 
     @property
+    def job(self) -> ActiveJob:
+        return self.branch.job
+
+    @property
     def world(self) -> World:
-        return self.job.world
+        return self.branch.world
+
+    @property
+    def held(self) -> HeldBranch:
+        return self.branch.lock
 
     def doc(self, name: str) -> str:
         return self.job.unit_doc(self.unit, name)
@@ -145,7 +152,7 @@ def intent_of(step: Application) -> Intent:
         "nonce": step.held.nonce,
         "at": timestamp(step.world.clock.now()),
         "ref": step.job.integration_ref,
-        "before": step.before,
+        "before": step.branch.head,
     }
     digest = step.patch.get("patchDigest")
     intent |= {"patchDigest": digest} if digest else {}
@@ -165,7 +172,7 @@ def receipt_of(step: Application, judged: CandidateVerdict, run: VerificationRun
         "outcome": judged.outcome,
         "at": timestamp(step.world.clock.now()),
         "integrationRef": step.job.integration_ref,
-        "before": step.before,
+        "before": step.branch.head,
         "patchTree": step.patch["tree"],
         "nonce": step.held.nonce,
         "conflicts": [],
@@ -260,22 +267,22 @@ def apply_unit(
     options = options or ApplyOptions()
     options = options._replace(verify=verify) if verify else options
     check_message(options.message)
-    with recover.holding(job.world, job.integration_ref, job) as held:
-        return _apply(job, unit, held, options)
+    with recover.integrating(job) as branch:
+        return _apply(branch, unit, options)
 
 
-def _apply(job: ActiveJob, unit: Unit, held: HeldBranch, options: ApplyOptions) -> Receipt:
-    held.note(phase="preflight")
-    step = begin(job, unit, held, options)
+def _apply(branch: IntegrationBranch, unit: Unit, options: ApplyOptions) -> Receipt:
+    branch.lock.note(phase="preflight")
+    step = begin(branch, unit, options)
     if not isinstance(step, Application):
         return step
     announce(step)
     with naming(step):
         try:
-            with open_neutral(job.world) as neutral:
+            with open_neutral(step.world) as neutral:
                 receipt = _decided(step, neutral, neutral.objects)
         except Exception as error:
-            spent = (job.world.clock.monotonic() - step.began) * 1000
+            spent = (step.world.clock.monotonic() - step.began) * 1000
             step.trace.emit("integration", "patch_apply_failed", {}, level="error", duration_ms=spent, error=error)
             raise
         tell(step, receipt)
@@ -288,8 +295,9 @@ def naming(step: Application) -> AbstractContextManager[None]:
     return naming_what_moved(step.held, step.doc("intent"), f"unit {step.unit.key} is integrated", again)
 
 
-def begin(job: ActiveJob, unit: Unit, held: HeldBranch, options: ApplyOptions) -> Application | Receipt:
+def begin(branch: IntegrationBranch, unit: Unit, options: ApplyOptions) -> Application | Receipt:
     """The step of a unit whose preconditions hold; its receipt where it is integrated already. Raises Refused."""
+    job = branch.job
     patch = job.read(kinds.PATCH, "patch", unit)
     if patch is None:
         raise Refused(f"unit {unit.key} has no collected patch", hint="patch-collect --unit comes first")
@@ -297,13 +305,13 @@ def begin(job: ActiveJob, unit: Unit, held: HeldBranch, options: ApplyOptions) -
     if old is not None and old["outcome"] in DONE:
         return _same_receipt(old, patch, unit)
     job.require_not_landed()
-    before = recover.expected_head(job, held)
-    if options.expect_head and options.expect_head != before:
+    head = branch.head
+    if options.expect_head and options.expect_head != head:
         raise Refused(
-            f"the integration head is {before}, expected {options.expect_head}", hint="somebody integrated meanwhile"
+            f"the integration head is {head}, expected {options.expect_head}", hint="somebody integrated meanwhile"
         )
     attempt = old.get("attempt", 1) + 1 if old else 1
-    return Application(job, unit, held, options, patch, before, job.world.clock.monotonic(), attempt)
+    return Application(branch, unit, options, patch, job.world.clock.monotonic(), attempt)
 
 
 def require_verified(receipt: Receipt, command: Sequence[str]) -> None:
@@ -321,7 +329,8 @@ def require_verified(receipt: Receipt, command: Sequence[str]) -> None:
 
 def announce(step: Application) -> None:
     """The trace says that a patch is being applied."""
-    facts = {"patchDigest": step.patch.get("patchDigest"), "before": step.before, "paths": _told(step.patch["paths"])}
+    patch = step.patch
+    facts = {"patchDigest": patch.get("patchDigest"), "before": step.branch.head, "paths": _told(patch["paths"])}
     step.trace.emit("integration", "patch_apply_started", facts)
 
 
@@ -360,10 +369,10 @@ def _decided(step: Application, neutral: Neutral, objects: Objects) -> Receipt:
     start(step)
     if step.patch["outcome"] == "noop":
         return close(step, receipt_of(step, CandidateVerdict("noop")))
-    judged = judge(step, neutral, objects, offer_of(step, neutral), step.before)
+    judged = judge(step, neutral, objects, offer_of(step, neutral), step.branch.head)
     if judged.outcome != "candidate":
         return close(step, receipt_of(step, judged))
-    commit, run = commit_of(step, neutral, judged, step.before), None
+    commit, run = commit_of(step, neutral, judged, step.branch.head), None
     if step.options.verify:
         judged, run = _verified(step, neutral, judged, commit)
     if judged.outcome != "candidate":
@@ -429,22 +438,11 @@ def _verified(
     with step.trace.timed("verification", "patch_verification", {"argv": list(check.argv)}) as told:
         run = verification.verify(step.held, check, commit, judged.tree)
         if not verification.passed(run):
-            before = neutral.need_tree(step.before)
-            run = blamed(step.held, check, (step.before, before), (commit, judged.tree))
+            before = neutral.need_tree(step.branch.head)
+            run = blamed(step.held, check, (step.branch.head, before), (commit, judged.tree))
         told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
-    require_unmoved(step.held, step.job.integration_ref, step.before)
+    step.branch.require_unmoved(step.branch.head)
     return (judged if verification.passed(run) else judged._replace(outcome="verification_failed")), run
-
-
-def require_unmoved(held: HeldBranch, ref: str, before: str) -> None:
-    """Raises Blocked where a verification moved the branch that it was to judge."""
-    there = held.git.resolve(ref)
-    if there != before:
-        raise Blocked(
-            f"the verification moved {ref}: expected {before}, found {there}",
-            hint="a verification must not move branches; see the reflog",
-            data={"ref": ref, "expected": before, "found": there or ""},
-        )
 
 
 def accept(step: Application, judged: CandidateVerdict, commit: str, run: VerificationRun | None) -> Receipt:
@@ -455,42 +453,22 @@ def accept(step: Application, judged: CandidateVerdict, commit: str, run: Verifi
     receipt |= {"after": commit, "commit": commit, "tree": judged.tree}
     intent: Intent = {**intent_of(step), "commit": commit, "prepared": receipt}
     step.world.writable_store.write(kinds.INTENT, step.doc("intent"), intent)
-    move_ref(step.held, step.job.integration_ref, commit, step.before)
-    return close(step, receipt, commit)
+    step.branch.move(commit)
+    return close(step, receipt)
 
 
-def move_ref(held: HeldBranch, ref: str, new: str, old: str) -> None:
-    """Compare-and-swap. Raises Blocked where the branch is not where it was under our lock."""
-    held.note(phase="moving")
-    words = ("update-ref", "--no-deref", ref, new, old)
-    if ref.startswith("refs/ktx/"):
-        answer = leases.worktrees(held.world).on_own(*words, git=held.git, ok=None)
-    else:
-        answer = held.git.run(*words, ok=None)
-    if answer.status != 0:
-        there = held.git.resolve(ref) or "nothing"
-        if there == new:
-            return
-        if there == old and (lock := stale.named_lock(answer.err)):
-            raise target.locked(ref, lock)
-        raise Blocked(
-            f"{ref} was moved by somebody else: expected {old}, found {there}",
-            hint="see git reflog; nothing of ours was lost",
-            data={"ref": ref, "expected": old, "found": there},
-        )
-
-
-def close(step: Application, receipt: Receipt, head: str | None = None) -> Receipt:
-    """The receipt, and with it the end of the step; the branch is at `head`."""
+def close(step: Application, receipt: Receipt) -> Receipt:
+    """The receipt, and with it the end of the step."""
     step.world.writable_store.write(kinds.RECEIPT, step.doc("receipt"), receipt)
-    step.held.settle(head or step.before)
+    step.held.settle(step.branch.head)
     return receipt
 
 
 def ensure_integration(job: ActiveJob, commit: str, *, kept_at: str = "") -> str:
     """The integration head; the branch is made at `commit` where there is none. `kept_at`: a ref that keeps it too."""
-    with recover.holding(job.world, job.integration_ref, job) as held:
-        head = recover.expected_head(job, held, start=commit, kept_at=kept_at)
-        if kept_at and held.git.resolve(kept_at) != commit:  # the branch was there: a process died between the two
+    with recover.integrating(job) as branch:
+        head = branch.prove(start=commit, kept_at=kept_at)
+        # The branch was there, and the ref is not: a process died between the two.
+        if kept_at and branch.lock.git.resolve(kept_at) != commit:
             leases.worktrees(job.world).keep(kept_at, commit)
         return head

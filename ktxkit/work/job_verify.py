@@ -16,9 +16,9 @@ from ktxkit.base.errors import Blocked, CannotRun, Refused
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import plural
 from ktxkit.store.active import ActiveJob
-from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
-from ktxkit.work import integrate, land, recover, verification
+from ktxkit.work import land, recover, verification
+from ktxkit.work.recover import IntegrationBranch
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import Verification, VerificationAccepted
@@ -45,16 +45,16 @@ def verify_job(job: ActiveJob, ask: VerifyRequest) -> Verification:
     """
     if not ask.argv:
         raise CannotRun("which command?", hint="job-verify --job JOB -- make check")
-    with recover.holding(job.world, job.integration_ref, job) as held:
-        job = ActiveJob.load(job.world, job.id)
-        head = recover.expected_head(job, held)
-        accepted = accepted_units(job)
+    with recover.integrating(job) as branch:
+        job = ActiveJob.load(job.world, job.id)  # as it is now that the branch is ours
+        branch = IntegrationBranch(job, branch.lock)
+        head, accepted = branch.head, accepted_units(job)
         _require_terminal(job)
-        _require_contained(held, job, head, accepted)
-        attempt = _attempt(job, held, ask, head, accepted)
+        _require_contained(branch, accepted)
+        attempt = _attempt(branch, ask, accepted)
         facts = {"argv": list(ask.argv), "head": head, "units": len(accepted)}
         with job.tracer.timed("verification", "job_verification", facts) as told:
-            made = _run(job, held, ask, attempt)
+            made = _run(branch, ask, attempt)
             told |= {"outcome": made["outcome"], "status": made["run"]["status"]}
         return made
 
@@ -87,10 +87,11 @@ def _require_terminal(job: ActiveJob) -> None:
         )
 
 
-def _require_contained(held: HeldBranch, job: ActiveJob, head: str, accepted: Sequence[VerificationAccepted]) -> None:
+def _require_contained(branch: IntegrationBranch, accepted: Sequence[VerificationAccepted]) -> None:
     """The head is the last accepted commit, every accepted commit is in it, none twice and nothing else."""
+    job, head = branch.job, branch.head
     commits = [unit["commit"] for unit in accepted]
-    there = held.git.run("rev-list", "--first-parent", f"{job.document['targetAtStart']}..{head}", "--").lines
+    there = branch.lock.git.run("rev-list", "--first-parent", f"{job.document['targetAtStart']}..{head}", "--").lines
     wrong = sorted(set(commits) ^ set(there)) or [c for c in commits if commits.count(c) > 1]
     base = str(job.document.get("base", job.document["targetAtStart"]))
     if wrong or head != (there[0] if there else base):
@@ -101,23 +102,22 @@ def _require_contained(held: HeldBranch, job: ActiveJob, head: str, accepted: Se
         )
 
 
-def _attempt(
-    job: ActiveJob, held: HeldBranch, ask: VerifyRequest, head: str, accepted: Sequence[VerificationAccepted]
-) -> Verification:
+def _attempt(branch: IntegrationBranch, ask: VerifyRequest, accepted: Sequence[VerificationAccepted]) -> Verification:
     """The attempt, on the disk before anything runs; and the intent by which a dead one is found."""
+    job = branch.job
     attempt: Verification = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "verification",
         "jobId": job.id,
         "state": "attempt",
-        "nonce": held.nonce,
+        "nonce": branch.lock.nonce,
         "startedAt": timestamp(job.world.clock.now()),
-        "integrationRef": job.integration_ref,
-        "head": head,
+        "integrationRef": branch.ref,
+        "head": branch.head,
         "accepted": list(accepted),
     }
     attempt |= {"summary": ask.summary} if ask.summary else {}
-    land.begin(job, held, head)
+    land.begin(branch, branch.head)
     _keep_earlier(job)
     job.world.writable_store.write(kinds.VERIFICATION, job.part("verification"), attempt)
     return attempt
@@ -132,14 +132,14 @@ def _keep_earlier(job: ActiveJob) -> None:
         job.world.writable_store.write(kinds.VERIFICATION, place, old)
 
 
-def _run(job: ActiveJob, held: HeldBranch, ask: VerifyRequest, attempt: Verification) -> Verification:
+def _run(branch: IntegrationBranch, ask: VerifyRequest, attempt: Verification) -> Verification:
+    job, held, head = branch.job, branch.lock, branch.head
     began = job.world.clock.monotonic()
     path = job.world.writable_store.path(names.integration_dir(job.id))
     check = verification.Check(ask.argv, ask.limit, path, job.directory)
-    head = attempt["head"]
     tree = held.git.text("rev-parse", "--verify", f"{head}^{{tree}}")
     run = verification.verify(held, check, head, tree)
-    integrate.require_unmoved(held, job.integration_ref, head)
+    branch.require_unmoved(head)
     made: Verification = {
         **attempt,
         "state": "receipt",
@@ -150,5 +150,5 @@ def _run(job: ActiveJob, held: HeldBranch, ask: VerifyRequest, attempt: Verifica
     }
     made["evidenceDigest"] = digest_of({key: value for key, value in made.items() if key != "durationMs"})
     job.world.writable_store.write(kinds.VERIFICATION, job.part("verification"), made)
-    land.end(job, held, head)
+    land.end(branch, head)
     return made

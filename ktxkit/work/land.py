@@ -30,6 +30,7 @@ from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import candidate, integrate, recover, target, verification
 from ktxkit.work.candidate import CandidateVerdict, Offer
+from ktxkit.work.recover import IntegrationBranch
 from ktxkit.work.report import naming_what_moved, no_longer_in
 from ktxkit.work.rules.job_file import JobCommand, plan_of
 from ktxkit.work.target import FreeCheckout
@@ -62,8 +63,7 @@ Tree = tuple[str, str]  # a commit, and its tree
 
 
 def prove(
-    job: ActiveJob,
-    inner: HeldBranch,
+    branch: IntegrationBranch,
     step: JobCommand,
     at: Tree,
     *,
@@ -72,23 +72,23 @@ def prove(
 ) -> VerificationRun:
     """Run the command on a commit whose tree is to land; returns its account.
 
-    `inner`: the job's own branch is held; its checkout of candidates is where it runs. `said`: what the commit is, and
-    what to do where it fails. `without`: nobody is blamed where that fails too (Refused). Raises Conflict
-    (`verification_failed`) where it does not pass: nothing lands then.
+    The job's checkout of candidates is where it runs. `said`: what the commit is, and what to do where it fails.
+    `without`: nobody is blamed where that fails too (Refused). Raises Conflict (`verification_failed`) where it does
+    not pass: nothing lands then.
     """
-    head = str(inner.document.get("head", ""))  # proven by who holds it; the first base has no branch yet
-    begin(job, inner, head or at[0])
+    job, head = branch.job, branch.noted_head  # proven by who holds it; the first base has no branch yet
+    begin(branch, head or at[0])
     path = job.world.writable_store.path(names.integration_dir(job.id))
     check = verification.Check(step.argv, step.time_limit, path, job.directory, job.id)
     facts = {"argv": list(step.argv), "tree": at[1]}
     with job.tracer.timed("verification", "landing_verification", facts) as told:
-        run = verification.verify(inner, check, *at)
+        run = verification.verify(branch.lock, check, *at)
         if without is not None and not verification.passed(run):
-            run = integrate.blamed(inner, check, without, at)
+            run = integrate.blamed(branch.lock, check, without, at)
         told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
     if head:
-        integrate.require_unmoved(inner, job.integration_ref, head)
-    end(job, inner, head)
+        branch.require_unmoved(head)
+    end(branch, head)
     if not verification.passed(run):
         raise Conflict(
             f"{said[0]} does not pass the job's verification: {verification.why_not(run)}",
@@ -100,37 +100,38 @@ def prove(
     return run
 
 
-def begin(job: ActiveJob, held: HeldBranch, head: str) -> None:
+def begin(branch: IntegrationBranch, head: str) -> None:
     """The intent of a verification of the whole job, by which a dead one is found and its checkout healed."""
-    place = job.part("verification-intent")
-    held.begin("verify", place)
+    job, place = branch.job, branch.job.part("verification-intent")
+    branch.lock.begin("verify", place)
     intent: Intent = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "intent",
         "step": "verify",
         "jobId": job.id,
-        "nonce": held.nonce,
+        "nonce": branch.lock.nonce,
         "at": timestamp(job.world.clock.now()),
-        "ref": job.integration_ref,
+        "ref": branch.ref,
         "before": head,
     }
     job.world.writable_store.write(kinds.INTENT, place, intent)
 
 
-def end(job: ActiveJob, held: HeldBranch, head: str) -> None:
+def end(branch: IntegrationBranch, head: str) -> None:
     """It has its answer, and nothing of it is left."""
-    job.world.writable_store.remove(job.part("verification-intent"))
-    held.settle(head)
+    branch.world.writable_store.remove(branch.job.part("verification-intent"))
+    branch.lock.settle(head)
 
 
-def replay(job: ActiveJob, neutral: Neutral, onto: str, head: str) -> tuple[str, dict[str, str]]:
+def replay(branch: IntegrationBranch, neutral: Neutral, onto: str) -> tuple[str, dict[str, str]]:
     """The tree of every accepted change on top of `onto`, and each unit's commit there.
 
     Raises Conflict, with the unit that no longer fits, where one is not accepted there; nothing was moved.
     """
+    job = branch.job
     owners, options = _owners(job), gate_options(job)
-    git = job.git
-    commits = git.run("rev-list", "--reverse", "--first-parent", f"{job.document['targetAtStart']}..{head}", "--").lines
+    ours = f"{job.document['targetAtStart']}..{branch.head}"
+    commits = job.git.run("rev-list", "--reverse", "--first-parent", ours, "--").lines
     base_tree = neutral.need_tree(onto)
     tree, parent, made = base_tree, onto, dict[str, str]()
     for commit in commits:
@@ -194,14 +195,12 @@ PATHS_KEPT = 100_000
 
 
 class Landing(NamedTuple):
-    """One landing under way. `held` and `inner`: the target and the job's own branch. `tree`: what the target will
-    have; `replayed`: unit key to commit on a moved target."""
+    """One landing under way. `held`: the target. `tree`: what it will have; `replayed`: unit key to commit, where the
+    target moved."""
 
-    job: ActiveJob
+    branch: IntegrationBranch
     held: HeldBranch
-    inner: HeldBranch
     message: str
-    head: str
     before: str
     tree: str
     began: float
@@ -209,8 +208,12 @@ class Landing(NamedTuple):
     rebased: bool
 
     @property
+    def job(self) -> ActiveJob:
+        return self.branch.job
+
+    @property
     def world(self) -> World:
-        return self.job.world
+        return self.branch.world
 
 
 def land(job: ActiveJob, *, message: str = "", rebase: bool = False) -> LandingReceipt:
@@ -223,7 +226,7 @@ def land(job: ActiveJob, *, message: str = "", rebase: bool = False) -> LandingR
     if message:
         _check(message)
     with (
-        recover.holding(job.world, job.integration_ref, job) as inner,
+        recover.integrating(job) as branch,
         recover.holding(job.world, job.target, job) as held,
     ):
         old = job.read(kinds.LANDING, "landing")
@@ -236,14 +239,13 @@ def land(job: ActiveJob, *, message: str = "", rebase: bool = False) -> LandingR
             return old
         if old is not None:
             _put_by(job, old)
-        head = recover.expected_head(job, inner)
-        _require_not_failed(job, head)
+        _require_not_failed(branch)
         intent, again = job.part("landing-intent"), f"job-land --job {job.id}"
         with (
             naming_what_moved(held, intent, f"job {job.id} has landed", again),
-            job.tracer.timed("landing", "landing", {"target": job.target, "head": head}) as told,
+            job.tracer.timed("landing", "landing", {"target": job.target, "head": branch.head}) as told,
         ):
-            made = _land(job, (held, inner), message, head, began, rebase=rebase)
+            made = _land(branch, held, message, began, rebase=rebase)
             told |= {"outcome": made["outcome"], "commit": made.get("commit"), "before": made["before"]}
         return made
 
@@ -263,11 +265,12 @@ def units_in(landing: LandingReceipt) -> set[str]:
     return {unit["unitKey"] for unit in landing["units"] if unit["outcome"] in integrate.DONE}
 
 
-def _require_not_failed(job: ActiveJob, head: str) -> None:
+def _require_not_failed(branch: IntegrationBranch) -> None:
     """Raises Conflict where the last verification of the whole job did not pass on exactly this head.
 
     One that was begun and has no receipt is none that passed: it was killed, whatever an earlier one had said.
     """
+    job, head = branch.job, branch.head
     found = job.read(kinds.VERIFICATION, "verification")
     if found is not None and found["head"] == head and found.get("outcome") != "done":
         how = "failed" if "outcome" in found else "was begun and did not end"
@@ -287,10 +290,8 @@ def _check(message: str) -> None:
         )
 
 
-def _land(
-    job: ActiveJob, both: tuple[HeldBranch, HeldBranch], message: str, head: str, began: float, *, rebase: bool
-) -> LandingReceipt:
-    held, inner = both
+def _land(branch: IntegrationBranch, held: HeldBranch, message: str, began: float, *, rebase: bool) -> LandingReceipt:
+    job = branch.job
     before = held.git.resolve(job.target)
     if before is None:
         raise Refused(f"target {job.target} is gone", outcome="target_moved", hint="make the branch again")
@@ -303,10 +304,10 @@ def _land(
             data={"expected": job.document["targetAtStart"], "found": before},
         )
     with open_neutral(job.world) as neutral:
-        tree, replayed = neutral.need_tree(head), dict[str, str]()
+        tree, replayed = neutral.need_tree(branch.head), dict[str, str]()
         if moved:
-            tree, replayed = replay(job, neutral, before, head)
-        landing = Landing(job, held, inner, message, head, before, tree, began, replayed, moved)
+            tree, replayed = replay(branch, neutral, before)
+        landing = Landing(branch, held, message, before, tree, began, replayed, moved)
         return _moved(landing, neutral)
 
 
@@ -341,15 +342,15 @@ def _moved(landing: Landing, neutral: Neutral) -> LandingReceipt:
     if ready is not None:
         target.move_checkout(held, git, job.target, landing.before, commit, entries, ready.status)
     else:
-        integrate.move_ref(held, job.target, commit, landing.before)
+        target.move_ref(held, job.target, commit, landing.before)
     return _finish(landing, made)
 
 
 def _proven(landing: Landing, verify: JobCommand) -> VerificationRun:
     """The verification of what lands. Raises Conflict where it fails, Refused where the target moved meanwhile."""
     job = landing.job
-    commit = list(landing.replayed.values())[-1] if landing.rebased else landing.head
-    run = prove(job, landing.inner, verify, (commit, landing.tree))
+    commit = list(landing.replayed.values())[-1] if landing.rebased else landing.branch.head
+    run = prove(landing.branch, verify, (commit, landing.tree))
     there = landing.held.git.resolve(job.target)
     if there != landing.before:
         raise Refused(
@@ -400,7 +401,7 @@ def _document(landing: Landing, outcome: LandingReceiptOutcome, entries: list[En
         "target": landing.job.target,
         "before": landing.before,
         "after": landing.before,
-        "integrationHead": landing.head,
+        "integrationHead": landing.branch.head,
         "rebased": landing.rebased,
         "units": _units(landing),
         "paths": [path_fields(entry.path) for entry in entries[:PATHS_KEPT]],

@@ -195,34 +195,91 @@ def _told(job: ActiveJob | None, intent: Intent, cleared: Sequence[Path]) -> Non
     job.tracer.emit("recovery", "interrupted_step_settled", facts, level="info")
 
 
-def expected_head(job: ActiveJob, held: HeldBranch, *, start: str = "", kept_at: str = "") -> str:
-    """The integration head, proven to be where we left it; made at the job's base where there is no branch yet.
+class IntegrationBranch:
+    """A job's own branch while it is held: its lock, and its head, which `move` alone changes.
 
-    `kept_at`: a ref of ours that is made beside it, at the same commit. Raises Blocked for a commit on it that is not
-    ours.
+    The head is proven when it is asked for first: it is where we left it, or the branch is made at the job's base.
     """
-    ref = job.integration_ref
-    there = held.git.resolve(ref)
-    if there is not None and there == held.document.get("head"):
+
+    __slots__ = ("_head", "job", "lock")
+
+    def __init__(self, job: ActiveJob, lock: HeldBranch, head: str = "") -> None:
+        self.job = job
+        self.lock = lock
+        self._head = head
+
+    @property
+    def world(self) -> World:
+        return self.job.world
+
+    @property
+    def ref(self) -> str:
+        return self.job.integration_ref
+
+    @property
+    def head(self) -> str:
+        """The commit that it is at. Raises Blocked for one that is not ours."""
+        return self._head or self.prove()
+
+    @property
+    def noted_head(self) -> str:
+        """The head that the lock's document has; empty before there is one."""
+        return str(self.lock.document.get("head", ""))
+
+    def prove(self, *, start: str = "", kept_at: str = "") -> str:
+        """The head, proven to be where we left it; made at the job's base where there is no branch yet.
+
+        `start`: a commit to make it at, instead of the base. `kept_at`: a ref of ours that is made beside it, at the
+        same commit. Raises Blocked for a commit on it that is not ours.
+        """
+        there = self.lock.git.resolve(self.ref)
+        if there is None or there != self.noted_head:
+            there = self._by_receipts(there, start, kept_at)
+        self._head = there
         return there
-    known = _chain(job, held, there)
-    if there is None and not known.tips:
-        first = start or job.document.get("base") or job.document["targetAtStart"]
-        made = [f"create {ref} {first}", *([f"update {kept_at} {first}"] if kept_at else [])]
-        block = "".join(f"option no-deref\n{line}\n" for line in made).encode()
-        leases.worktrees(job.world).on_own("update-ref", "--create-reflog", "--stdin", git=held.git, stdin=block)
-        held.note(head=first)
-        return str(first)
-    starts = {start, job.document.get("base"), job.document["targetAtStart"]} - {"", None}
-    wanted = known.tips or starts
-    if there not in wanted:
-        raise Blocked(
-            f"{stands(ref, there)}, expected {' or '.join(sorted(map(str, wanted)))}",
-            hint="a commit that is not ours is on it, or it was moved or deleted; look at its reflog",
-            data={"ref": ref, "expected": sorted(map(str, wanted)), "found": there or ""},
-        )
-    held.note(head=there)
-    return str(there)
+
+    def _by_receipts(self, there: str | None, start: str, kept_at: str) -> str:
+        base, ref = self.job.document.get("base"), self.ref
+        known = _chain(self, there)
+        if there is None and not known.tips:
+            first = start or base or self.job.document["targetAtStart"]
+            made = [f"create {ref} {first}", *([f"update {kept_at} {first}"] if kept_at else [])]
+            block = "".join(f"option no-deref\n{line}\n" for line in made).encode()
+            trees = leases.worktrees(self.world)
+            trees.on_own("update-ref", "--create-reflog", "--stdin", git=self.lock.git, stdin=block)
+            self.lock.note(head=first)
+            return first
+        wanted = known.tips or {start, base, self.job.document["targetAtStart"]} - {"", None}
+        if there is None or there not in wanted:
+            raise Blocked(
+                f"{stands(ref, there)}, expected {' or '.join(sorted(map(str, wanted)))}",
+                hint="a commit that is not ours is on it, or it was moved or deleted; look at its reflog",
+                data={"ref": ref, "expected": sorted(map(str, wanted)), "found": there or ""},
+            )
+        self.lock.note(head=there)
+        return there
+
+    def move(self, new: str) -> None:
+        """Compare-and-swap to another commit. Raises Blocked where the branch is not where it was under our lock."""
+        target.move_ref(self.lock, self.ref, new, self.head)
+        self._head = new
+
+    def require_unmoved(self, head: str) -> None:
+        """Raises Blocked where a verification moved the branch that it was to judge from `head`."""
+        there = self.lock.git.resolve(self.ref)
+        if there != head:
+            raise Blocked(
+                f"the verification moved {self.ref}: expected {head}, found {there}",
+                hint="a verification must not move branches; see the reflog",
+                data={"ref": self.ref, "expected": head, "found": there or ""},
+            )
+
+
+@contextmanager
+def integrating(job: ActiveJob, *, wait: float | None = WAIT) -> Iterator[IntegrationBranch]:
+    """Hold the job's own branch (`holding`)."""
+    with holding(job.world, job.integration_ref, job, wait=wait) as lock:
+        yield IntegrationBranch(job, lock)
 
 
 class ReceiptChain:
@@ -238,16 +295,16 @@ class ReceiptChain:
         return self.after - self.before
 
 
-def _chain(job: ActiveJob, held: HeldBranch, there: str | None) -> ReceiptChain:
+def _chain(branch: IntegrationBranch, there: str | None) -> ReceiptChain:
     """From every receipt; an intent that has moved the branch to where it is and lost its receipt (a power cut) is
     settled first."""
-    chain = ReceiptChain()
+    chain, job = ReceiptChain(), branch.job
     for unit in job.units:
         receipt = job.read(kinds.RECEIPT, "receipt", unit)
         if receipt is None or receipt["outcome"] != "accepted":
             intent = job.read(kinds.INTENT, "intent", unit)
             if intent is not None and there is not None and intent.get("commit") == there:
-                settle_apply(held, intent, job.unit_doc(unit, "intent"))
+                settle_apply(branch.lock, intent, job.unit_doc(unit, "intent"))
                 receipt = contracts.validate(kinds.RECEIPT, intent["prepared"])
         if receipt is not None and receipt["outcome"] == "accepted":
             chain.before.add(receipt["before"])

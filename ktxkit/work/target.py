@@ -17,6 +17,7 @@ from ktxkit.git.neutral import AUTHOR, Neutral, open_neutral, scratch_dir
 from ktxkit.git.rules.checkout import Obstacle, near
 from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import Entry
+from ktxkit.store import leases
 from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -85,6 +86,27 @@ def _dirty(git: Git, found: Sequence[Obstacle]) -> Refused:
 def runner(held: HeldBranch, top: Path) -> Git:
     """git in the checkout: its children keep the lock, it flushes, and no edit hides that the user's git shows."""
     return child.honest_to_owner(held.git, top).at(top)
+
+
+def move_ref(held: HeldBranch, ref: str, new: str, old: str) -> None:
+    """Compare-and-swap. Raises Blocked where the branch is not where it was under our lock."""
+    held.note(phase="moving")
+    words = ("update-ref", "--no-deref", ref, new, old)
+    if ref.startswith("refs/ktx/"):
+        answer = leases.worktrees(held.world).on_own(*words, git=held.git, ok=None)
+    else:
+        answer = held.git.run(*words, ok=None)
+    if answer.status != 0:
+        there = held.git.resolve(ref) or "nothing"
+        if there == new:
+            return
+        if there == old and (lock := stale.named_lock(answer.err)):
+            raise locked(ref, lock)
+        raise Blocked(
+            f"{ref} was moved by somebody else: expected {old}, found {there}",
+            hint="see git reflog; nothing of ours was lost",
+            data={"ref": ref, "expected": old, "found": there},
+        )
 
 
 def move_checkout(

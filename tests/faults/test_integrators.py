@@ -154,7 +154,7 @@ def test_one_waits_for_the_other_and_goes_on_from_it(repo: Repo, tmp_path: Path)
         time.sleep(0.02)
     with (
         pytest.raises(Refused) as caught,
-        recover.holding(job.world, job.document["integrationRef"], job.active, wait=0.1),
+        recover.integrating(job.active, wait=0.1),
     ):
         raise AssertionError("two hold one branch")
     assert "is being worked on by another process" in caught.value.message

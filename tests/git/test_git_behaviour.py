@@ -418,7 +418,7 @@ def test_cat_file_batch_command_answers_one_question_at_a_time(repo: Repo, git: 
 
 
 def test_update_ref_is_a_compare_and_swap(repo: Repo, git: Git) -> None:
-    """work/integrate.py (move_ref), store/worktrees.py: a wrong old value is refused, and nothing moves."""
+    """work/target.py (move_ref), store/worktrees.py: a wrong old value is refused, and nothing moves."""
     first, second = repo.head, repo.commit()
     assert git.run("update-ref", "--no-deref", "refs/ktx/x", second, first, ok=None).status != 0
     assert git.resolve("refs/ktx/x") is None
