@@ -331,6 +331,24 @@ def test_options_end_in_the_command() -> None:
     assert wrong_imports(below, {"argparse"}) == []
 
 
+def test_a_job_is_not_its_document_beside_a_world() -> None:
+    """Whatever works on a job takes the `ActiveJob`; what holds its branch is not handed on beside it."""
+    pairs = [{"World", "Job"}, {"World", "ActiveJob"}, {"World", "HeldBranch"}, {"World", "IntegrationBranch"}]
+    found = {
+        f"{name_of(path)}:{node.name}"
+        for path in LIBRARY + COMMANDS
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef)
+        and any(pair <= _types_of(node) for pair in (*pairs, {"ActiveJob", "IntegrationBranch"}))
+    }
+    assert found == {"ktxkit/store/active.py:__init__", "ktxkit/work/recover.py:holding"}
+
+
+def _types_of(function: ast.FunctionDef) -> set[str]:
+    arguments = function.args.posonlyargs + function.args.args + function.args.kwonlyargs
+    return {word for one in arguments if one.annotation for word in ast.unparse(one.annotation).split(" | ")}
+
+
 def test_gates_remember_nothing_in_a_module() -> None:
     """What they know of a repository lives in the command's GateCache; what is kept for the process is listed."""
     kept = {
