@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ktxkit.base import files
 from ktxkit.base.errors import BrokenContract
 from ktxkit.git.neutral import Neutral, open_neutral
-from ktxkit.store.active import Unit
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.rules import names
-from ktxkit.store.world import World
 from ktxkit.work.fingerprint import Fingerprinter
 from ktxkit.work.rules import shared_state
 from ktxkit.work.rules.shared_state import SharedChange, differences
@@ -127,9 +126,8 @@ Values = dict[str, list[bytes]]
 class Guard:
     """One for a job. Thread-safe."""
 
-    def __init__(self, world: World, job_id: str) -> None:
-        self.world = world
-        self.job_id = job_id
+    def __init__(self, job: ActiveJob) -> None:
+        self.job = job
         self._lock = threading.Lock()
         self._kept = 0
         self._signs = signs(self._top)
@@ -137,7 +135,7 @@ class Guard:
 
     @property
     def _top(self) -> Path:
-        return self.world.repository.common_dir
+        return self.job.world.repository.common_dir
 
     def stirred(self) -> bool:
         """Whether any of the files was written since the last check. Some calls of stat."""
@@ -166,7 +164,7 @@ class Guard:
         if (old and old.data) == (new and new.data) or (old is not None and old.data == NO_FILE):
             self._seen[name] = new
             return []
-        with open_neutral(self.world) as neutral:
+        with open_neutral(self.job.world) as neutral:
             before, after = _values(neutral, old), _values(neutral, new)
             keys = [UNREADABLE] if after is None else shared_state.to_put_back(before or {}, after)
             if not keys:
@@ -200,8 +198,8 @@ class Guard:
         """What is taken away may be a person's: it is kept."""
         if seen is not None and seen.data != NO_FILE:
             self._kept += 1
-            place = f"{names.quarantine_dir(self.job_id, f'shared-{self._kept}')}/{names.slug(Path(name).name)}"
-            files.write_atomic(self.world.writable_store.path(place), seen.data)
+            place = f"{names.quarantine_dir(self.job.id, f'shared-{self._kept}')}/{names.slug(Path(name).name)}"
+            files.write_atomic(self.job.world.writable_store.path(place), seen.data)
 
 
 def _change(kind: str, name: str, how: str) -> UnitResultTouched:

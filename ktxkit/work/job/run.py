@@ -304,23 +304,21 @@ def execute(plan: JobPlan, job: ActiveJob, how: RunOptions, *, resumed: bool) ->
 
 
 def _executed(plan: JobPlan, job: ActiveJob, how: RunOptions, *, resumed: bool) -> JobEnd:
-    ensure_ignored(
-        job.world.writable_store, job.world.repository, job.world.git
-    )  # a unit could stage a worktree of another
+    world = job.world
+    ensure_ignored(world.writable_store, world.repository, world.git)  # a unit could stage a worktree of another
     limit = how.max_parallel or plan.max_parallel or process.cpu_count()
-    printer = Fingerprinter(job.git, job.world.repository, job.world.writable_store, job.id)
-    watch = Watch(printer, Guard(job.world, job.id))
+    printer = Fingerprinter(job.git, world.repository, world.writable_store, job.id)
+    watch = Watch(printer, Guard(job))
     run = JobRun(job, plan, limit, how.notify, watch, hooks=how.hooks)
-    containment.check(job.world, plan.isolate)
+    containment.check(world, plan.isolate)
     job.file()  # held from here on, whatever units do to it
-    lock = job.world.writable_store.path(f"locks/run-{run.job.id}.lock")
-    with flocked(lock, clock=job.world.clock, wait=0, what=f"job {run.job.id}"), stopping(run.stop), watch.guarding():
+    lock = world.writable_store.path(f"locks/run-{run.job.id}.lock")
+    with flocked(lock, clock=world.clock, wait=0, what=f"job {run.job.id}"), stopping(run.stop), watch.guarding():
         facts = {"resumed": resumed, "units": len(plan.units), "target": job.target, "maxParallel": limit}
         run.tracer.emit("run", "ingest_started", facts, level="info")
-        state: JobState = (
-            "landed" if job.state == "landed" else "open"
-        )  # landed, but killed before its report was written
-        run.update(startedAt=timestamp(job.world.clock.now()), state=state, failure=None, finishedAt=None)
+        # One that has landed was killed before its report was written.
+        state: JobState = "landed" if job.state == "landed" else "open"
+        run.update(startedAt=timestamp(world.clock.now()), state=state, failure=None, finishedAt=None)
         return _ended(run, resumed=resumed, rebase=how.rebase)
 
 
