@@ -191,12 +191,13 @@ def _prune(world: World, place: LeaseLocation) -> Pruning:
             lease = place.lease()
             if lease is None or cut_short:
                 return {"pruned": True}
-            if not why_dead(_seen(world, place, lease, None)[0]):
+            why = why_dead(_seen(world, place, lease, None)[0])
+            if not why:
                 return {"kept": "it is not dead any more"}
             if lease["mode"] == "in-place":
                 closed(place, lease, "empty")
                 return {"pruned": True}
-            done = remove(place, lease, lease.get("outcome", "crash"), discard=False)
+            done = remove(place, lease, lease.get("outcome", "crash"), discard=False, why=f"cleared: {why}")
             pruned: Pruning = {"pruned": True}
             pruned |= {"atticRef": done["atticRef"]} if "atticRef" in done else {}
             pruned |= {"ignored": done["ignored"]} if "ignored" in done else {}

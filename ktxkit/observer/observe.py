@@ -178,7 +178,7 @@ def preserve(place: LeaseLocation, lease: Lease) -> tuple[ObserverStatus, str]:
         attached = attach(place, lease, bump=False, lock_held=True)
         reconciler = Reconciler(attached)
         before = reconciler.reconcile("before-decision", Level.CONTENT)
-        ref = to_attic(place, lease, path_of(lease))
+        ref = to_attic(place, lease, path_of(lease), why="preserved by worktree-watch --preserve")
         after = reconciler.reconcile("before-decision", Level.CONTENT)
         if not _at_rest(before, after):
             where = str(path_of(lease))

@@ -239,10 +239,13 @@ class Worktrees(NamedTuple):
         """Create a branch that must not exist. `note` goes to its reflog and proves later who made it."""
         self._run("update-ref", "--create-reflog", "-m", note, ref, commit, zero)
 
-    def keep(self, ref: str, commit: str) -> None:
-        """Point a ref of ours at a commit, flushed to the disk."""
-        durable = Git(self.git.cwd, self.git.env, {**self.git.config, "core.fsync": "objects,reference"})
-        self._run("update-ref", "--no-deref", ref, commit, git=durable)
+    def keep(self, ref: str, commit: str, note: str = "") -> None:
+        """Point a ref of ours at a commit, flushed to the disk. `note` goes to its reflog, with who and when."""
+        at = {"GIT_COMMITTER_DATE": f"@{int(self.clock.now().timestamp())} +0000"}
+        config = {**self.git.config, "core.fsync": "objects,reference"}
+        durable = Git(self.git.cwd, {**self.git.env, **at}, config)
+        logged = ("--create-reflog", "-m", note) if note else ()
+        self._run("update-ref", "--no-deref", *logged, ref, commit, git=durable)
 
     def newest_reflog(self, ref: str) -> str:
         """The message of the newest reflog entry of a ref; "" where there is none."""

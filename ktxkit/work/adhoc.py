@@ -81,7 +81,7 @@ def open_adhoc(world: World, asked: WorktreeRequest) -> tuple[Lease, list[str]]:
         if old is not None and old["state"] == "open":
             if presence(world, old, path).present:
                 raise Refused(f"{place.name} is open already", where=str(path_of(old)), hint="work there, or close it")
-            head_to_attic(place, old)
+            head_to_attic(place, old, "its directory was gone, and the worktree was opened anew")
             worktrees(world).forget(path_of(old))
         wanted = Wanted(path, aim.mode, aim.base, {}, aim.branch, aim.creates, asked.copy, asked.sparse)
         lease = make(place, wanted, old)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 NAMED = ("--branches", "--tags", "--remotes")  # what keeps a commit where its author looks for it
+ATTIC = "refs/ktx/attic/"
+BASE = "; work on "  # in the reflog, between why it was kept and the commit that it began at
 KEPT = (*NAMED, "--glob=refs/ktx/attic")  # what keeps it at all
 
 
@@ -143,15 +145,21 @@ def _patch_of(place: LeaseLocation, lease: Lease) -> Patch | None:
 
 
 def to_attic(
-    place: LeaseLocation, lease: Lease, path: Path, *, branch_goes: bool = False, work: HeldWork | None = None
+    place: LeaseLocation,
+    lease: Lease,
+    path: Path,
+    *,
+    why: str,
+    branch_goes: bool = False,
+    work: HeldWork | None = None,
 ) -> str:
     """Keep what is in a worktree and nowhere else at an attic ref; returns the ref, "" where there is nothing to keep.
 
-    `branch_goes`: commits that only its branch has are kept too. `work`: what was just read of it. Raises Refused where
-    something in it cannot be kept, GitFailed where it cannot be read.
+    `why` is what `git ktx attic list` says of it. `branch_goes`: commits that only its branch has are kept too. `work`:
+    what was just read of it. Raises Refused where something in it cannot be kept, GitFailed where it cannot be read.
     """
     if identify(path) is None:
-        return head_to_attic(place, lease)
+        return head_to_attic(place, lease, why)
     work = work or work_in(place, lease, path)
     if not can_be_kept(work):
         hint = way_out(work)
@@ -167,10 +175,10 @@ def to_attic(
         if work.staged:
             also.insert(0, snapshot.staged(reader, scratch, work.staged, f"index: {message}", lease["openedAt"]))
     kept = snapshot.commit(reader, found, message, lease["openedAt"], also)
-    return _kept_at(place, lease, kept)
+    return _kept_at(place, lease, kept, why)
 
 
-def head_to_attic(place: LeaseLocation, lease: Lease) -> str:
+def head_to_attic(place: LeaseLocation, lease: Lease, why: str) -> str:
     """Where the directory is gone, git still knows its detached HEAD: commits that nothing else reaches are kept."""
     git = worktrees(place.world).git
     entry = worktrees(place.world).registered(path_of(lease))
@@ -178,7 +186,7 @@ def head_to_attic(place: LeaseLocation, lease: Lease) -> str:
         return _kept_before(place, lease)
     if not git.text("rev-list", "--max-count=1", entry.head, "--not", lease["base"], *KEPT):
         return _kept_before(place, lease)
-    return _kept_at(place, lease, entry.head)
+    return _kept_at(place, lease, entry.head, why)
 
 
 def _kept_before(place: LeaseLocation, lease: Lease) -> str:
@@ -188,7 +196,13 @@ def _kept_before(place: LeaseLocation, lease: Lease) -> str:
     return next((ref for ref in refs if ref.startswith(f"{folder}/{lease['attempt']}-")), "")
 
 
-def _kept_at(place: LeaseLocation, lease: Lease, commit: str) -> str:
+def _kept_at(place: LeaseLocation, lease: Lease, commit: str, why: str) -> str:
     ref = place.attic_ref(lease["attempt"], commit)
-    worktrees(place.world).keep(ref, commit)
+    worktrees(place.world).keep(ref, commit, f"{why}{BASE}{lease['base']}")
     return ref
+
+
+def base_said(note: str) -> tuple[str, str]:
+    """Why something was kept, and the base of its work, by the reflog of its ref; the base is "" where none is said."""
+    why, _, base = note.rpartition(BASE)
+    return (why, base) if why else (base, "")

@@ -128,7 +128,7 @@ def _cleared(place: LeaseLocation, lease: Lease) -> Pruning:
     try:
         with place.locked(wait=0):
             work = work_in(place, lease, path) if identify(path) is not None else None
-            kept = to_attic(place, lease, path, work=work)
+            kept = to_attic(place, lease, path, why="an earlier attempt was cleared", work=work)
             delete(worktrees(place.world).let_go(path))
     except KtxError as error:
         return {"kept": error.message[:8000]}
@@ -233,16 +233,23 @@ def _must_not_be_held(place: LeaseLocation, lease: Lease) -> None:
 
 
 def remove(
-    place: LeaseLocation, lease: Lease, outcome: LeaseOutcome, *, discard: bool, work: HeldWork | None = None
+    place: LeaseLocation,
+    lease: Lease,
+    outcome: LeaseOutcome,
+    *,
+    discard: bool,
+    work: HeldWork | None = None,
+    why: str = "",
 ) -> Lease:
     """Remove checkout, registration and a branch that was made for it; work that is nowhere else is kept at the attic.
 
-    A branch with commits of its own stays, unless `discard` is given. `work`: what was just read of the checkout. The
-    lock is held.
+    A branch with commits of its own stays, unless `discard` is given. `work`: what was just read of the checkout.
+    `why`: for the attic, in place of how it was closed. The lock is held.
     """
     path, made = path_of(lease), worktrees(place.world)
     work = work or (work_in(place, lease, path) if identify(path) is not None else None)
-    kept = to_attic(place, lease, path, branch_goes=discard, work=work)
+    why = why or f"closed as {outcome}{' with --discard' if discard else ''}"
+    kept = to_attic(place, lease, path, why=why, branch_goes=discard, work=work)
     trash = made.let_go(path)
     facts: ClosedFacts = {"atticRef": kept} if kept else {}
     facts |= {"branchKept": True} if _branch_stays(place, lease, discard=discard) else {}
@@ -354,7 +361,7 @@ def make_way(place: LeaseLocation, what: Open, old: Lease | None, usual: Path) -
     if what is Open.FOREIGN:
         raise Blocked("a directory that no lease means stands there", where=str(path), hint="look, and move it away")
     if old is not None and what is not Open.BESIDE:  # its work, if any, is kept; then it goes
-        to_attic(place, old, path)
+        to_attic(place, old, path, why="it was opened anew")
         delete(worktrees(place.world).let_go(path))
     return free_path(usual, 1 if old is None else old["attempt"] + 1)
 

@@ -16,6 +16,7 @@ FULL = os.environ.get("KTX_TEST_FULL") == "1"
 FILLED = {
     "JOB": "j1", "$job": "j1", "nightly": "j1", "KEY": "orders", "FILE": "page.txt", "REMOTE": "origin", "CHILD": ".",
     "DIR": ".", "PATCH": "a.patch", "REV": "HEAD", "OID": "HEAD", "NAME": "main", "P": "wiki/", "TEXT": "Land it",
+    "ENTRY": "j1", "PATH": "page.txt", "BRANCH": "again",
 }  # fmt: skip
 # What cannot come to a good end here, with what it says instead.
 ELSEWHERE = {
@@ -62,6 +63,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     repo.git("update-ref", "refs/remotes/origin/main", "HEAD~1")
     opened = call("worktree-open", "--job", "j1", "--unit", "orders", cwd=repo.path)
     (Path(opened.out.strip()) / "new.md").write_text("new\n")
+    repo.git("update-ref", "refs/ktx/attic/j1/0001-orders/1-abc", "HEAD")
     repo.git("config", "ktx.project", "example.org/p")
     return repo
 
