@@ -535,6 +535,10 @@ class KtxConfigIngest(TypedDict):
     keepSnapshots: NotRequired[int]
 
 
+class KtxConfigClaims(TypedDict):
+    prose: NotRequired[list[str]]
+
+
 class KtxConfigAffected(TypedDict):
     inert: NotRequired[list[str]]
 
@@ -560,6 +564,7 @@ class KtxConfig(TypedDict):
     job: NotRequired[KtxConfigJob]
     notify: NotRequired[str]
     ingest: NotRequired[KtxConfigIngest]
+    claims: NotRequired[KtxConfigClaims]
     affected: NotRequired[KtxConfigAffected]
     ledger: NotRequired[KtxConfigLedger]
 

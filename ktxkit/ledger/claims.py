@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from ktxkit.base import contracts, files, kinds
 from ktxkit.base.errors import KtxError
 from ktxkit.gates.plugin import MESSAGE_PATH, Answer, Finding
 from ktxkit.git import snapshot
@@ -21,11 +22,14 @@ from ktxkit.ledger.index_file import EXECUTIONS, OUTCOMES, Index
 from ktxkit.ledger.rules import claims
 from ktxkit.ledger.rules.claims import ClaimEvidence, ClaimRuling, Record
 from ktxkit.ledger.rules.evidence import judge
+from ktxkit.store import config
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
 RUNS_LIMIT = 200  # the newest runs; an older one bears out nothing that is said today
 ERRORS_LIMIT = 2000
+MAP_LIMIT = 1 << 40  # bytes
+FILE_RECORD = b'"record":"file"'
 
 
 def rulings(world: World, message: str) -> list[ClaimRuling]:
@@ -65,7 +69,34 @@ class Evidence:
             errors=self.errors,
             uncommitted=frozenset(self.uncommitted),
             lexicon=answers.load(),
+            prose=self.is_prose,
         )
+
+    @cached_property
+    def patterns(self) -> Sequence[str]:
+        return config.load_settings(self.world).get("claims", {}).get("prose", claims.PROSE)
+
+    def is_prose(self, path: str) -> bool:
+        """By the project's patterns; where a traced run has seen a test open the file, it is none."""
+        return claims.is_prose(path, self.patterns) and path not in self.opened
+
+    @cached_property
+    def opened(self) -> frozenset[str]:
+        """The files that tests opened, by the newest runtime map of the project. Raises BrokenContract."""
+        for name in reversed(self.world.store.children(names.AFFECTED_TRACES)):
+            path = self.world.store.path(f"{names.AFFECTED_TRACES}/{name}")
+            lines = files.read(path, limit=MAP_LIMIT).splitlines()
+            header = contracts.loads(kinds.AFFECTED_TRACE, lines[0] if lines else b"", str(path))
+            if header["record"] == "header" and header["project"] == self.project:
+                found = (
+                    contracts.loads(kinds.AFFECTED_TRACE, line, str(path)) for line in lines if FILE_RECORD in line
+                )
+                return frozenset(
+                    one["path"]
+                    for one in found
+                    if one["record"] == "file" and (one.get("opened") or one.get("openedBy") or one.get("importOpened"))
+                )
+        return frozenset()
 
     @cached_property
     def committing(self) -> bool:

@@ -50,6 +50,10 @@ schemaVersion: 1
 # ingest:
 #   keepSnapshots: 10       # the newest of each source; older ones go in the commit of the next sync
 
+# What people read and no test does: after an edit of it, what is said of a test run still stands (docs/claims.md).
+# claims:
+#   prose: ["*.md", "*.rst"]
+
 # What must hold before a test run counts as authoritative, and when a test is called slow or flaky.
 # ledger:
 #   repetitions: 2          # identical executions with both outcomes before a test is flaky

@@ -11,12 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ktxkit.ledger.rules.claim_frames import BOUNDARY, LEAD, TAIL, VOUCHED, frames
 from ktxkit.ledger.rules.claim_text import Sentence
+from ktxkit.ledger.rules.claim_words import SPELLED, number
 
-SPELLED = [
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
-]  # fmt: skip
 NUMBER = rf"(?:\d{{1,3}}(?:,\d{{3}})+|\d{{1,7}}|no|{'|'.join(SPELLED)})"
 N = rf"(?P<{{}}>{NUMBER.replace('{', '{{').replace('}', '}}')})"
 TESTS = r"(?:tests?|test\s?cases?|testcases?|specs|checks\sin\sthe\stest\ssuite)"
@@ -30,31 +28,12 @@ BAD = r"(?:fail(?:s|ed|ing)?|error(?:s|ed)?(?:\sout)?|break|broke)"
 THE_SUITE = (
     r"(?:(?:the|our|its)\s)?(?:(?:full|whole|entire|complete)\s)?(?:test[\s-]?suite|suite\sof\stests|(?<=full\s)suite)"
 )
-TAIL = (
-    r"(?=\s*(?:$|[.,;:!?)\]/(\[&+*|~]|#\d|[^\w\s\x00-\x7f]|-\s|100\s?%|in\s\d|(?:again|now|for|with|and|but|after|before|in|on|since|as|except|locally|here|cleanly|"
-    r"successfully|without|when|if|unless|under|once|until|so|because|too|fine|ok|at|by|while|then|today|this\stime)\b))"
-)
+FOLLOWED = f"(?={TAIL.pattern})"
 EDGE = r"(?=\s*(?:$|[.,;:!)\]/\[&+*|~]|#\d|[^\w\s\x00-\x7f]|in\s\d|\d+/\d|and\b|\bout of\b|-\s|\())"
 
-ALL = re.compile(
-    rf"(?:\b(?P<lead>all|every|each|both)\s(?:(?:single|one)\s)?|\b100\s?(?:%|percent)\s)(?:of\s)?(?:all\s)?(?:(?:the|our|its|my)\s)?"
-    rf"(?P<count>{NUMBER}\s(?:of\s(?:the\s|our\s)?)?)?(?:suite's\s)?(?P<kind>{KIND}\s)*{TESTS}\s(?:{NOW}\s)*"
-    rf"(?:{GOOD}|(?:{IS}\s)?(?:{NOW}\s)*(?:ok|okay)\b|{IS}\s(?:{NOW}\s)*{GREEN}){TAIL}",
-    re.IGNORECASE,
-)
-SUITE = re.compile(
-    rf"\b(?:{THE_SUITE}|(?:the\s)?(?:full|whole|entire|complete)\s(?:suite|(?:test\s)?run))\s?(?:{NOW}\s)*"
-    rf"(?:{GOOD}|(?:{IS}\s)?(?:{NOW}\s)*(?:{GREEN}|all\sgreen))\b",
-    re.IGNORECASE,
-)
-PLAIN = re.compile(
-    rf"(?:^\s?|(?:[.,;:(\]&+]|[^\w\s\x00-\x7f])\s?|\b(?:and|the|our|{KIND}|that|but)\s)"
-    rf"(?P<said>(?:{KIND}\s)?tests\s(?:{NOW}\s)*(?:pass(?:ed)?|green|{IS}\s(?:{NOW}\s)*(?:{GREEN}|ok)){TAIL})",
-    re.IGNORECASE,
-)
 COUNT = re.compile(
     rf"(?<!python\s)(?<!py\s)(?<!version\s)(?<!level\s)(?<!phase\s)(?<!stage\s)(?<![#.\w-])\b{N.format('n')}(?:\s?(?:/|of|out\sof)\s?{N.format('of')})?\s(?:{KIND}\s)*{TESTS}\s(?:{NOW}\s)*"
-    rf"(?:(?:have|has)\s)?(?P<word>{GOOD}|{BAD}|skipped|{IS}\s(?:{NOW}\s)*(?:{GREEN}|failing|red|skipped))\b",
+    rf"(?:(?:have|has)\s)?(?P<word>{GOOD}|{BAD}|skipped|ok\b|{IS}\s(?:{NOW}\s)*(?:{GREEN}|failing|red|skipped))\b",
     re.IGNORECASE,
 )
 SUMMARY = re.compile(
@@ -69,13 +48,7 @@ ALL_OF = re.compile(  # no word says of what: nothing but the whole clause, or a
     re.IGNORECASE,
 )
 RATE = re.compile(
-    rf"\b100\s?(?:%|percent)\s(?:(?P<rate>pass(?:ed|ing)?\srate)|{GOOD}|green)\b|\b(?P<is>pass\srate)\s(?:{IS}|of)\s100\s?(?:%|percent)",
-    re.IGNORECASE,
-)
-ENDED = re.compile(
-    rf"\b(?:(?P<what>{THE_SUITE}|(?:full|whole|entire|complete)\s(?:(?:test\s)?run|suite)|the\ssuite)|(?:(?:all|the|our)\s)?tests|(?:the\s)?test\srun)\s(?:{NOW}\s)*"
-    r"(?:(?:ran|runs?|finish(?:es|ed)?|completes?d?|c[ao]mes?\sback|ends?|ended)\s(?:clean(?:ly)?|green|successfully|"
-    r"(?P<without>without\s(?:(?:any|a\ssingle)\s)?(?:failures?|errors?)|with\s(?:no|zero|0)\s(?:failures?|errors?))))\b",
+    rf"\b100\s?(?:%|percent)\s(?:(?P<rate>pass(?:ed|ing)?\srate)|{GOOD}|green)\b|\b(?P<is>pass\srate)\s?(?:{IS}\s|of\s|:\s?|\s)100\s?(?:%|percent)",
     re.IGNORECASE,
 )
 STATUS = re.compile(
@@ -83,44 +56,42 @@ STATUS = re.compile(
     rf"|\bpytest\s?:\s?(?P<n>\d{{1,7}})/(?P=n){EDGE}",
     re.IGNORECASE,
 )
-TARGET = re.compile(
-    rf"(?<![\w-])`?(?:make\s(?:tests?|check)|tox|nox)`?\s(?:{NOW}\s)*(?:pass(?:es|ed)|{IS}\s(?:{NOW}\s)*{GREEN}){TAIL}"
-)
-PASSES = re.compile(rf"\bpass(?:es|ed|ing)\s(?:all\s)?{N.format('n')}\s(?:{KIND}\s)*{TESTS}\b", re.IGNORECASE)
-NONE_BAD = re.compile(
-    rf"(?<![\w.,/%-])(?:no|zero|0|without(?:\sany|\sa\ssingle)?)\s(?:(?:test|more)\s)?(?P<what>failures?|failing\stests|failed\stests|"
-    rf"skipped\stests|skips|test\serrors)\b|\b(?:no|none\sof\s(?:the|our|all)|not\s(?:a\ssingle|one|any))\s{TESTS}\s(?:{NOW}\s)*"
-    rf"(?P<verb>fail(?:s|ed)?|skipped|{IS}\s(?:failing|skipped))\b|\b(?:nothing\s(?P<fails>fails|failed)|no\s(?P<worse>regressions))\sin\s(?:the|our)\s(?:\w+\s)?suite\b",
-    re.IGNORECASE,
-)
 ALONE = re.compile(r"\W*(?:no|zero|0)\s(?:test\s)?failures?\W*\Z", re.IGNORECASE)
-FULL_HAS = re.compile(r"\b(?:full|whole|entire|complete)\s(?:test[\s-]?)?(?:suite|run)\s\w+\s$", re.IGNORECASE)
-IN_FULL = re.compile(
-    r"\s(?:in|on|of|for|across)\s(?:the\s|a\s)?(?:full|whole|entire|complete)\s(?:test[\s-]?)?(?:suite|run)\b",
-    re.IGNORECASE,
-)
-RAN = re.compile(
-    r"\b(?:i\s|we\s)?(?:have\s)?(?:just\s)?(?:re-?)?ran\s(?P<what>(?:the\s|our\s)?(?:full|whole|entire|complete)\s(?:test[\s-]?)?suite|"
-    r"(?:the\s|our\s)?test[\s-]?suite|all\s(?:of\s)?(?:the\s|our\s)?tests|the\stests)\b"
-    r"|\b(?P<noun>(?:full|whole|entire|complete)\s(?:test[\s-]?)?suite)\swas\s(?:re-?)?run\b",
-    re.IGNORECASE,
-)
 RAN_ALL = re.compile(r"\ball\s(?:the\s)?tests|\b(?:full|whole|entire|complete)\b|\bsuite\b", re.IGNORECASE)
 EVERYTHING = re.compile(
     rf"\b(?:everything|all\sof\sthem|they\sall|all|it\sall)\s(?:(?:is|are|was|were|came\sback|comes\sback)\s)?(?:{NOW}\s)*"
     rf"(?:green|pass(?:es|ed)?|passing)\b",
     re.IGNORECASE,
 )
-LABEL = re.compile(
-    rf"(?:(?:^|[.;,]\s|\s-\s)(?:tests?|test\s?suite|full\ssuite|suite|(?:ran\s)?pytest|test\srun|full\srun|test\sresults?)\s?:\s?(?:all\s|everything\s)?"
-    rf"(?:green|pass(?:ed|ing|es)?|ok|clean|good|fine)|\bpytest\s(?:is\s)?(?:green|passes|passed)"
-    rf"|^\W*(?:the\s)?tests\sok|\b(?:full\s)?test\srun\s(?:is|was)\s(?:green|clean)|\b(?:the\s)?suite\s(?:(?:is|was)\s)?(?:{NOW}\s)*(?:green|passes|passed|passing)){EDGE}",
+TALLY_WORDS = {
+    "tests": "selected", "total": "selected", "run": "selected", "ok": "passed", "pass": "passed", "passed": "passed",
+    "passes": "passed", "successes": "passed", "succeeded": "passed", "fail": "failed", "fails": "failed",
+    "failed": "failed", "failing": "failed", "failures": "failed", "failure": "failed", "errors": "errors",
+    "skipped": "skipped", "broken": "failed",
+}  # fmt: skip
+KEY = (
+    r"(?:number\sof\s(?:failed|failing)\stests|(?:failed|failing|passed|broken)\stests?|tests?[\s-](?:run|passed|failed|failures|errors|failing)|"
+    r"tests|total|pass(?:ed|es)?|fail(?:s|ed|ures?)?|errors|skipped|ok|successes|succeeded)"
+)
+COUNTED = r"(?:\d{1,3}(?:,\d{3})+|\d{1,7}|none|zero)"
+PAIR = re.compile(rf"\b(?P<key>{KEY})\s?[:=]?\s?(?P<n>{COUNTED})\b", re.IGNORECASE)
+TALLY = re.compile(
+    rf"(?:(?<=[.,;:(]\s)|^\W*)(?:{KEY}\s?[:=]\s?{COUNTED}\b(?![.]\d)(?:[\s,;/|-]*{KEY}\s?[:=]\s?{COUNTED}\b)*"
+    rf"|{KEY}\s{COUNTED}\b(?:[\s,;/|-]*{KEY}\s{COUNTED}\b)+)(?=\s*(?:$|[.,;)/\](]|of\s\d|in\s\d))",
     re.IGNORECASE,
 )
+SURE = re.compile(
+    r"\W*(?:number\sof\s)?(?:failed|failing|passed|broken)\stests|\W*tests?[\s-](?:run|passed|failed|failures|errors|failing)",
+    re.IGNORECASE,
+)
+BAD_KEY = re.compile(r"\W*(?:fail|error)", re.IGNORECASE)
+OK_OF = re.compile(rf"(?:^|[.:;,])\W*ok\s\((?P<n>{COUNTED})\s(?:unit\s)?tests?\b", re.IGNORECASE)
 ABOUT_TESTS = re.compile(r"\btests?\b|\bsuite\b|\bpytest\b|\btest_\w+", re.IGNORECASE)
 NAME = r"(?P<test>(?:[\w./-]+\.py::)?(?:[\w]+::)*test_\w+(?:\[[^\]\s]*\])?)"
 NAMED = re.compile(
-    rf"{NAME}\s(?:{NOW}\s)*(?P<word>passes|passed|is\s(?:{NOW}\s)?(?:passing|green)|fails|failed|is\s(?:{NOW}\s)?failing)\b"
+    rf"{NAME}(?:(?:\s(?:and|or)\s|,\s)(?:[\w./-]+\.py::)?(?:\w+::)*test_\w+)*(?:\s?:\s?(?P<label>PASSED|FAILED|ok|green)\b"
+    rf"|\s(?:{NOW}\s)*(?P<word>pass(?:es|ed)?|succeeds?|succeeded|is\s(?:{NOW}\s)?(?:passing|green)|are\s(?:passing|green)|fails|failed|"
+    rf"is\s(?:{NOW}\s)?failing)\b{FOLLOWED})"
 )
 
 # What turns a sentence into no claim about a run that was. Strong: as far back as the clause goes; weak: only up to the
@@ -130,7 +101,7 @@ STRONG = re.compile(
     r"mak(?:e|es|ing)(?:\ssure)?|lets?|letting|gets?|getting|keeps?|keeping|allows?|wants?|expect(?:s|ed)?|hope|hopefully|"
     r"should|shall|would|could|can|have\sto|has\sto|cannot|can't|may|might|must|needs?|needed|will|won't|requires?|required|assum(?:e|es|ing)|"
     r"wait|waits|how|why|example|e\.g|previously|formerly|used\sto|no\slonger|originally|claims?|claimed|said|pretend|"
-    r"verify\sthat|check\sthat|assert\sthat|say\sthat|says\sthat|think|thought|believe|helps?)\b",
+    r"verify\sthat|check\sthat|assert\sthat|see\sthat|say\sthat|says\sthat|think|thought|believe|helps?)\b",
     re.IGNORECASE,
 )
 WEAK = re.compile(
@@ -148,15 +119,28 @@ ENVIRONMENT = (
     r"trunk|tip|python\s?\d|py\d|other|some|old|new|big|debian|ubuntu|fedora|(?:the\s)?\w+\s(?:platform|compiler|branch|machine|host)"
 )
 ELSEWHERE = re.compile(
-    rf"\b(?:upstream|elsewhere|(?:on|for|with)\s(?:{ENVIRONMENT})\b|with\s(?:g\+\+|gcc|clang|icx|icc|msvc|\w+cert|-O\d|\w+\s\d+\.\d)|in\s(?:the\s)?(?:ci|"
+    rf"\b(?:upstream|elsewhere|(?:on|for|with)\s(?!(?:my|our|this)\b|the\s(?:new|final|current|latest)\b)(?:{ENVIRONMENT})\b|with\s(?:g\+\+|gcc|clang|icx|icc|msvc|\w+cert|-O\d|\w+\s\d+\.\d)|in\s(?:the\s)?(?:ci|"
     r"travis|jenkins|zuul|debian|sid|fedora|upstream)\b|ci\b|buildbots?|buildd|autopkgtests?|zuul|jenkins|travis|debci|reproducible|"
-    r"without\s|under\s|against\s|if\s|when\s|unless\s|except|only\s|using\s)",
+    r"without\s(?!(?:(?:any|a|an|the|further|more|single|test)\s){0,2}(?:change|modification|issue|problem|error|failure|failing|fail|warning|trouble|"
+    r"regression|skip)s?\b)|under\s|against\s|if\s|when\s|unless\s|except|only\s|using\s)",
+    re.IGNORECASE,
+)
+PLACED = re.compile(  # a condition that stands before it
+    r"(?:^|[.;(]\s?)\W*(?:with|using|given)\s(?!(?:this|that|these|those|it|my|our|all|the\s(?:fix|patch|change|commit|new|final|code)s?)\b)[^,;]*,\s*$",
     re.IGNORECASE,
 )
 CI_CLAUSE = re.compile(r"[;,]\s(?:(?:and|but|the)\s)*ci\b[^;,]*|^(?:the\s)?ci\b[^;]*(?=;)", re.IGNORECASE)
+IMPERATIVES = ("pass", "run", "add", "test", "let", "do", "try", "allow", "use")
+WISHED = re.compile(  # a label that says what is to be, or who says it
+    r"\b(?:acceptance|criteria|criterion|rules?|goals?|requirements?|definition\sof\sdone|policy|condition|expected|expectation|"
+    r"how\sto\s\w+|to\s?do|next(?:\ssteps?)?|wanted|target|template|example|known\s\w+|badge|upstream)(?:\s\w+)?\s?:[^:;]*$"
+    r"|\b(?:see|issue|bug|ticket)\s#?[\w-]+\s?:[^:;]*$|\b(?:probably|presumably|possibly|perhaps|maybe|supposedly|apparently|guess|suppose|trust|seems?|looks?\s(?:like|as)|made|"
+    r"doubt|confident|sure)\s[^,;:]*$",
+    re.IGNORECASE,
+)
 HEDGED = re.compile(
     r"[\s,(\[-]*(?:hopefully|i\s(?:think|hope|believe|guess|suppose|assume)|probably|presumably|supposedly|maybe|perhaps|"
-    r"in\stheory|tbd|todo|wip|to\sbe\s)\b",
+    r"in\stheory|tbd|todo|wip|to\sbe|before)\b|\s?:\s?(?:no(?!\s(?:failures?|errors?|problems?|issues?|regressions?))|not|n/a|todo|tbd|unknown|pending|false|failed)\b",
     re.IGNORECASE,
 )
 SAID = re.compile(
@@ -171,12 +155,12 @@ UNKNOWN = re.compile(
 LABELLED = re.compile(r"\b(?P<older>before|previously)\s?:|\b(?:after|now|afterwards)\s?:|;", re.IGNORECASE)
 ARROW = re.compile(r"\s?(?:->|=>|\u2192)\s?\d")
 FILE = re.compile(
-    rf"(?<![\w./-])(?P<file>[\w./-]*(?:test_\w+|\w_test)\.py)\s(?:{NOW}\s)*(?:passes|passed|is\s(?:{NOW}\s)?(?:passing|green)){TAIL}"
+    rf"(?<![\w./-])(?P<file>[\w./-]*(?:test_\w+|\w_test)\.py)\s(?:{NOW}\s)*(?:passes|passed|is\s(?:{NOW}\s)?(?:passing|green)){FOLLOWED}"
 )
 WORDS = {
     "pass": "passed", "succ": "passed", "gree": "passed", "clea": "passed", "fail": "failed", "red": "failed",
     "brea": "failed", "brok": "failed", "erro": "errors", "skip": "skipped", "xfai": "xfailed", "xpas": "xpassed",
-    "dese": "deselected",
+    "dese": "deselected", "ok": "passed",
 }  # fmt: skip
 
 
@@ -196,6 +180,8 @@ class Claim:
     test: str = ""
     outcome: str = ""
     ended: bool = False
+    part: bool = False
+    topic: str = ""
 
     @property
     def text(self) -> str:
@@ -207,12 +193,12 @@ class Claim:
         return self.kind == "green" and not self.ended
 
 
-def claims(sentence: Sentence) -> Iterator[Claim]:
+def claims(sentence: Sentence, after_run: bool = False) -> Iterator[Claim]:
     """The claims of a sentence; none where it is a question, a wish, a condition, or says itself that it is unknown."""
     plain = sentence.plain
     if plain.rstrip().endswith("?") or UNKNOWN.search(_without_ci(plain)):
         return
-    found = [*_counts(sentence), *_greens(sentence), *_rest(sentence)]
+    found = [*_counts(sentence), *_framed(sentence, after_run), *_greens(sentence), *_rest(sentence)]
     kept: list[Claim] = []
     for claim in sorted(found, key=lambda one: (one.start, -one.end)):
         if not any(claim.start < other.end and other.start < claim.end for other in kept):
@@ -228,23 +214,37 @@ def _older(plain: str, at: int) -> bool:
 
 def asserted(sentence: Sentence, claim: Claim) -> bool:
     """Whether it is said of a run that was made here: nothing before it in its clause supposes, nothing places it."""
-    plain = sentence.plain
-    if _older(plain, claim.start) or HEDGED.match(plain, claim.end):
+    plain, start = sentence.plain, claim.start
+    if _older(plain, start) or HEDGED.match(plain, claim.end) or WISHED.search(plain[:start]):
         return False
-    marks = [plain.rfind(mark, 0, claim.start) for mark in (";", ":", " but ", " however ", "(")]
-    clause = max(0, *marks)
-    near = max(clause, plain.rfind(",", 0, claim.start), plain.rfind(" and ", 0, claim.start))
-    told = REPORTED.search(plain[: claim.start].rstrip() + " ")
-    said = SAID.search(plain, near, claim.start)
-    stop = claim.start if said is None or (said["because"] and PAST.search(claim.text)) else said.start()
-    if STRONG.search(plain, clause, claim.start) or (not told and WEAK.search(plain, near, stop)):
+    if VOUCHED.search(plain[:start]) is None and _supposed(plain, claim):
         return False
-    if sentence.subject and claim.kind != "counts" and _imperative(plain):
+    if sentence.subject and claim.kind != "counts" and not _own_clause(plain, start) and _imperative(plain):
         return False
     ours = _without_ci(plain)
-    if not ours[claim.start : claim.end].strip():
+    if not ours[start : claim.end].strip():
         return False  # it stands in the clause about CI itself
-    return not ELSEWHERE.search(ours, claim.end) and not ELSEWHERE.search(ours, 0, claim.start)
+    if PLACED.search(plain[:start]) or ELSEWHERE.search(ours, claim.end):
+        return False
+    return not ELSEWHERE.search(LEAD.sub("", ours[:start]))
+
+
+def _supposed(plain: str, claim: Claim) -> bool:
+    """Whether something before it, in its clause, makes it a wish, a condition or somebody else's word."""
+    start = claim.start
+    clause = max(0, *(plain.rfind(mark, 0, start) for mark in (";", ":", " but ", " however ", "(")))
+    near = max(clause, plain.rfind(",", 0, start), plain.rfind(" and ", 0, start))
+    told = REPORTED.search(plain[:start].rstrip() + " ")
+    said = SAID.search(plain, near, start)
+    lead = LEAD.search(plain[:start])
+    stop = start if said is None or (said["because"] and PAST.search(claim.text)) else said.start()
+    stop = min(stop, lead.start()) if lead is not None else stop
+    return bool(STRONG.search(plain, clause, start) or (not told and WEAK.search(plain, near, stop)))
+
+
+def _own_clause(plain: str, start: int) -> bool:
+    """Whether a clause of its own begins with it, after what the subject says is done."""
+    return bool(re.search(r"(?:;|\.|,|\s-|\()\s*$", plain[:start]))
 
 
 def _without_ci(plain: str) -> str:
@@ -254,19 +254,11 @@ def _without_ci(plain: str) -> str:
 
 def _imperative(text: str) -> bool:
     """A subject like `Pass all tests to ...` or `Run tests ...` describes the change."""
-    first = re.match(r"\W*(?:\[[^\]]*\]\s*|[\w./-]+:\s+)*([A-Za-z]+)\b(?!\s(?:suite|run|results?)\b)", text)
-    return (
-        bool(first)
-        and first is not None
-        and first[1].lower() in ("pass", "run", "add", "test", "let", "do", "try", "allow", "use")
+    first = re.match(
+        r"\W*(?:\[[^\]]*\]\s*|[\w./()-]+:\s+)*([A-Za-z]+)\b(?![\s-](?:suite|run|results?|status|plan|is|was|ok|passed)\b)(?=\s*\w)",
+        text,
     )
-
-
-def number(text: str) -> int:
-    word = text.strip().lower()
-    if word in SPELLED:
-        return SPELLED.index(word)
-    return 0 if word == "no" else int(word.replace(",", ""))
+    return first is not None and first[1].lower() in IMPERATIVES
 
 
 def word_of(text: str) -> str:
@@ -279,6 +271,8 @@ def _counts(sentence: Sentence) -> Iterator[Claim]:
     """Numbers with outcomes. A summary needs one number that is surely about tests; then the others count too."""
     plain = sentence.plain
     for found in COUNT.finditer(plain):
+        if not TAIL.match(plain, found.end()):
+            continue  # `one test passes a path`
         numbers = {word_of(found["word"]): number(found["n"])}
         if found["of"]:
             numbers["selected"] = number(found["of"])
@@ -288,43 +282,80 @@ def _counts(sentence: Sentence) -> Iterator[Claim]:
         if found["of"]:
             numbers["selected"] = number(found["of"])
         yield Claim("counts", sentence, *found.span(), numbers=numbers)
-    for found in PASSES.finditer(plain):
-        yield Claim("counts", sentence, *found.span(), numbers={"passed": number(found["n"])})
     summary = [found for found in SUMMARY.finditer(plain) if not _older(plain, found.start())]
     words = [found["word"].lower() for found in summary]
     about_tests = re.search(r"\btests?\b|\bsuite\b|pytest", plain, re.IGNORECASE)
-    sure = "passed" in words or ("passing" in words and about_tests) or (about_tests and "pass" in words)
-    if summary and sure and not any(number(found["n"]) == 0 and found["word"] == "passed" for found in summary):
+    alone = (
+        len(summary) == 1
+        and words[0] == "failed"
+        and not (plain[: summary[0].start()] + plain[summary[0].end() :]).strip(" .!")
+    )
+    both = {"passed", "failed"} <= {word_of(word) for word in words}
+    sure = "passed" in words or both or alone or (about_tests and {"passing", "pass"} & set(words))
+    if summary and sure and not any(number(found["n"]) == 0 and found["word"].startswith("pass") for found in summary):
         numbers = {word_of(found["word"]): number(found["n"]) for found in summary}
         yield Claim("counts", sentence, summary[0].start(), summary[-1].end(), numbers=numbers)
+    yield from _tallies(sentence)
+
+
+def _tallies(sentence: Sentence) -> Iterator[Claim]:
+    """`Tests run: 12, Failures: 0`: each number behind its word, as runners print them."""
+    plain = sentence.plain
+    for found in TALLY.finditer(plain):
+        pairs = [(one["key"].lower(), one["n"]) for one in PAIR.finditer(found[0])]
+        sure = len(pairs) > 1 or SURE.match(found[0]) or (ABOUT_TESTS.search(plain) and BAD_KEY.match(found[0]))
+        numbers = {tallied(key): number(n) for key, n in pairs}
+        if sure and not (
+            len(pairs) == 1 and pairs[0][1].lower() in ("none", "no") and tallied(pairs[0][0]) == "selected"
+        ):
+            yield Claim("counts", sentence, *found.span(), numbers=numbers)
+    for found in OK_OF.finditer(plain):
+        yield Claim("counts", sentence, *found.span(), numbers={"passed": number(found["n"])})
+
+
+def tallied(key: str) -> str:
+    """Our word for a runner's: `Tests run` is what was selected."""
+    words = [word for part in re.findall("[a-z]+", key) for word in (TALLY_WORDS.get(part),) if word]
+    return next((word for word in words if word != "selected"), "selected")
+
+
+def _framed(sentence: Sentence, after_run: bool) -> Iterator[Claim]:
+    for one in frames(sentence.text, sentence.plain, after_run):
+        kind = {"none": "counts", "failed": "counts"}.get(one.kind, one.kind)
+        word = {"failed": "failed", "ran": "selected"}.get(one.kind, "passed")
+        numbers = {"failed": 0} if one.kind == "none" else {} if one.number is None else {word: one.number}
+        if one.number is not None and kind == "green" and not one.whole and not one.topic:
+            kind = "counts"
+        yield Claim(
+            kind,
+            sentence,
+            one.start,
+            one.end,
+            full=one.whole,
+            numbers=numbers,
+            ended=one.ended and kind == "green",
+            part=one.part,
+            topic=one.topic,
+        )
 
 
 def _greens(sentence: Sentence) -> Iterator[Claim]:
     plain = sentence.plain
-    for found in ALL.finditer(plain):
-        numbers = {"passed": number(found["count"].split()[0])} if found["count"] else {}
-        yield Claim("green", sentence, *found.span(), full=_is_all(found), numbers=numbers)
-    for found in SUITE.finditer(plain):
-        yield Claim("green", sentence, *found.span(), full=True)
-    for found in PLAIN.finditer(plain):
-        yield Claim("green", sentence, *found.span("said"))
-    for found in LABEL.finditer(plain):
-        yield Claim("green", sentence, *found.span(), full=bool(re.search(r"suite|full", found[0], re.IGNORECASE)))
-    for found in ENDED.finditer(plain):
-        yield Claim("green", sentence, *found.span(), full=bool(found["what"]), ended=found["without"] is not None)
-    for found in (*STATUS.finditer(plain), *TARGET.finditer(sentence.text)):
-        yield Claim("green", sentence, *found.span(), ended="n" not in found.re.groupindex or found["n"] is None)
+    for found in STATUS.finditer(plain):
+        yield Claim("green", sentence, *found.span(), ended=found["n"] is None)
     for found in RATE.finditer(plain):
         if found["rate"] or found["is"] or ABOUT_TESTS.search(plain) or _is_alone(found, plain):
             yield Claim("green", sentence, *found.span(), full=bool(RAN_ALL.search(plain)))
     for found in EVERYTHING.finditer(plain):
+        if not (TAIL.match(plain, found.end()) and BOUNDARY.search(plain[: found.start()])):
+            continue
         if ABOUT_TESTS.search(plain) or _is_alone(found, plain):
             yield Claim("green", sentence, *found.span(), full=bool(RAN_ALL.search(plain)))
 
 
 def _is_alone(found: re.Match[str], plain: str) -> bool:
     """Whether it is all that the sentence says."""
-    return not (plain[: found.start()] + plain[found.end() :]).strip(" .!-*")
+    return not (plain[: found.start()] + plain[found.end() :]).strip(" .!-*%")
 
 
 def _is_all(found: re.Match[str]) -> bool:
@@ -334,20 +365,12 @@ def _is_all(found: re.Match[str]) -> bool:
 
 def _rest(sentence: Sentence) -> Iterator[Claim]:
     plain = sentence.plain
-    for found in NONE_BAD.finditer(plain):
-        about = re.search(r"\btests?\b|\bsuite\b|pytest|\brun\b", plain, re.IGNORECASE)
-        if about or ALONE.match(plain):
-            numbers = {word_of(found["what"] or found["verb"] or found["fails"] or "failed"): 0}
-            whole = IN_FULL.match(plain, found.end()) is not None or FULL_HAS.search(plain[: found.start()]) is not None
-            yield Claim("counts", sentence, *found.span(), full=whole, numbers=numbers)
-    for found in RAN.finditer(plain):
-        said = (found["what"] or found["noun"]).lower()
-        full = said.startswith("all") or bool(re.search(r"full|whole|entire|complete|suite", said))
-        yield Claim("ran", sentence, *found.span(), full=full)
+    if ALONE.match(plain):
+        yield Claim("counts", sentence, 0, len(plain.rstrip()), numbers={"failed": 0})
     for found in FILE.finditer(plain):
         yield Claim("file", sentence, *found.span(), test=found["file"])
     for found in NAMED.finditer(sentence.text):
-        outcome = "failed" if "fail" in found["word"] else "passed"
+        outcome = "failed" if "fail" in (found["word"] or found["label"]).lower() else "passed"
         yield Claim("test", sentence, *found.span(), test=found["test"], outcome=outcome)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -88,9 +89,31 @@ def normalised(text: str) -> tuple[str, list[int]]:
         for group in ("mark", "end")
         for at in range(*found.span(group))
     }
+    if not text.isascii():
+        text = "".join(map(alike, text))
+        gone.update(at for at, char in enumerate(text) if char == INVISIBLE)
     gone.update(at for found in _SPACES.finditer(text) for at in range(found.start() + 1, found.end()))
     kept = [at for at in range(len(text)) if at not in gone]
     return "".join(" " if text[at].isspace() else text[at] for at in kept), kept
+
+
+INVISIBLE = "\u200b"
+# Letters of other scripts that look like ours (Unicode's confusables, those of one letter).
+_ALIKE = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458\u04bb\u0501\u051b\u051d\u03bf\u03b1\u0261\u0251\u0131\u217c\u0410\u0412\u0415\u041a"
+    "\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0405\u0406\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7",
+    "aeopcyxsijhdqwoagailABEKMHOPCTYXSIABEZHIKMNOPTYX",
+)
+
+
+def alike(char: str) -> str:
+    """The character that it looks like; what shows nothing is INVISIBLE. Always one character."""
+    if char.isascii():
+        return char
+    if unicodedata.category(char) in ("Cf", "Mn"):
+        return INVISIBLE
+    plain = unicodedata.normalize("NFKC", char).translate(_ALIKE)
+    return plain if len(plain) == 1 else char
 
 
 def mask(text: str) -> str:

@@ -16,6 +16,7 @@ from fnmatch import fnmatch
 from functools import cache
 from typing import Any
 
+from ktxkit.ledger.rules.claim_frames import tells_of_a_run
 from ktxkit.ledger.rules.claim_grammar import Claim, asserted, claims, quotes
 from ktxkit.ledger.rules.claim_text import Sentence, sentences
 from ktxkit.ledger.rules.lexicon import all_forms, rule
@@ -94,8 +95,9 @@ def _of_form(sentence: Sentence, form: str, word: str) -> Iterator[Claim]:
 
 
 Record = Mapping[str, Any]
-PROSE = ("*.md", "*.rst", "*.adoc", "docs/*.txt", "doc/*.txt", "LICENSE*", "CHANGELOG*", "AUTHORS*", "NEWS*")
+PROSE = ("*.md", "*.rst")  # where the project says nothing (`claims.prose` in .ktx-config.yaml)
 TEST_DATA = frozenset({"test", "tests", "testing", "testdata", "test_data", "fixtures", "golden", "snapshots"})
+NEVER_PROSE = ("requirements*.txt", "constraints*.txt", "CMakeLists.txt", "conf.py", "conftest.py", ".ktx-config.yaml")
 PATHS_SHOWN = 5
 NONE_PASSED = "no test passed"
 ALIKE = 0.75  # from this similarity on, a quoted error is the recorded one, altered
@@ -108,7 +110,8 @@ class ClaimEvidence:
     `runs`: ended runs of this project, newest first, none inside another. `changed(tree)`: the paths that differ from
     that tree, None where it cannot be told. `uncommitted`: paths whose present content is not what is being committed.
     `tests(name)`: recorded node ids that a name means. `outcomes(test)`: (record of the run, outcome), newest first.
-    `word(predicate, test)`: true, false or unknown. `errors`: recorded error messages.
+    `word(predicate, test)`: true, false or unknown. `errors`: recorded error messages. `prose(path)`: whether people
+    read the file, and no test.
     """
 
     tree: str | None
@@ -120,6 +123,7 @@ class ClaimEvidence:
     errors: Sequence[str] = ()
     uncommitted: frozenset[str] = frozenset()
     lexicon: Mapping[str, Any] = field(default_factory=dict)
+    prose: Callable[[str], bool] = lambda path: is_prose(path)
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,8 @@ def judge(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
 def _run(claim: Claim, facts: ClaimEvidence) -> ClaimRuling:
     here = [run for run in facts.runs if facts.tree is not None and _tree(run) == facts.tree]
     fitting = [run for run in here if not claim.full or run["scope"]["kind"] == "full"]
+    if (claim.part or claim.topic) and here and here[0]["verdict"] == "failed":
+        return _of_some(claim, here[0])
     good = next((run for run in _candidates(claim, fitting) if satisfied(claim, run)), None)
     later = here[: here.index(good)] if good is not None and claim.kind == "green" and claim.full else ()
     failed = next(_failing(later, facts), None)
@@ -179,6 +185,17 @@ def _run(claim: Claim, facts: ClaimEvidence) -> ClaimRuling:
         return _false(claim, facts.runs[0], f"no full run is recorded: the last one is {_scope(facts.runs[0])}")
     hint = "run the tests (test-run), or say that they were not run"
     return ClaimRuling(claim, "unknown", "claim-unknown", "error", "no run is recorded that could bear this out", hint)
+
+
+def _of_some(claim: Claim, run: Record) -> ClaimRuling:
+    """Of some of the tests, where the run failed: false where those that failed are of the topic, or none passed."""
+    failed = [failure["test"] for failure in run.get("failures", ())]
+    topic = claim.topic.lower().rstrip("s")
+    meant = [test for test in failed if topic and topic in test.lower()]
+    if meant or not _passed(run):
+        return _false(claim, run, f"{meant[0]} failed there" if meant else NONE_PASSED)
+    message = f"the last run of this content failed ({tally(run['counts'])}); of which tests this speaks is not told"
+    return ClaimRuling(claim, "unknown", "claim-partial", "warning", message, rows=(_row(run),))
 
 
 def _failing(runs: Sequence[Record], facts: ClaimEvidence) -> Iterator[tuple[Record, str]]:
@@ -262,7 +279,7 @@ def _stale(claim: Claim, run: Record, facts: ClaimEvidence) -> ClaimRuling:
     shown = ", ".join(changed[:PATHS_SHOWN]) + (
         f" and {len(changed) - PATHS_SHOWN} more" if len(changed) > PATHS_SHOWN else ""
     )
-    prose = bool(changed) and all(map(_is_prose, changed))
+    prose = bool(changed) and all(map(facts.prose, changed))
     if changed and not prose and set(changed) <= facts.uncommitted:
         message = f"run {run['run']} had files that are not being committed: {shown}"
         return ClaimRuling(
@@ -275,16 +292,22 @@ def _stale(claim: Claim, run: Record, facts: ClaimEvidence) -> ClaimRuling:
     return ClaimRuling(claim, "false", "claim-stale", "error", message, "run the tests again on what is there now", row)
 
 
-def _is_prose(path: str) -> bool:
-    """Whether a file is read by people and by no test."""
-    return not TEST_DATA & set(path.split("/")[:-1]) and any(fnmatch(path, pattern) for pattern in PROSE)
+def is_prose(path: str, patterns: Sequence[str] = PROSE) -> bool:
+    """Whether a file is read by people and by no test. A pattern without a slash is of names, in any directory.
+
+    What tests or builds read is never prose, whatever a pattern says.
+    """
+    *folders, name = path.split("/")
+    if TEST_DATA & set(folders) or any(fnmatch(name, pattern) for pattern in NEVER_PROSE):
+        return False
+    return any(fnmatch(path if "/" in pattern else name, pattern) for pattern in patterns)
 
 
 def _same_but_prose(run: Record, facts: ClaimEvidence) -> bool:
     """Whether what was edited since a run is prose alone."""
     tree = _tree(run)
     changed = None if tree is None or facts.tree is None else facts.changed(tree)
-    return changed is not None and all(map(_is_prose, changed))
+    return changed is not None and all(map(facts.prose, changed))
 
 
 def _tree(run: Record) -> str | None:
@@ -397,8 +420,10 @@ def _quote(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
 def claims_in(message: str, lexicon: Mapping[str, Any]) -> Iterator[Claim]:
     """Everything in a message that could be held against a ledger."""
     forms = all_forms(lexicon)
+    after_run = False
     for sentence in sentences(message):
-        yield from claims(sentence)
+        yield from claims(sentence, after_run)
+        after_run = tells_of_a_run(sentence.text, sentence.plain)
         yield from words(sentence, forms)
         yield from quotes(sentence)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.ledger.rules.claims import _is_prose
+from ktxkit.ledger.rules.claims import is_prose
 from tests.ledger.test_test_run import go
 from tests.support.commands import call
 from tests.support.suites import Suite
@@ -49,10 +49,42 @@ def test_a_note_beside_the_work_makes_a_failed_run_no_pass(suite: Suite) -> None
 @pytest.mark.parametrize(
     ("path", "prose"),
     [
-        *[("README.md", True), ("docs/a/b.rst", True), ("docs/guide.txt", True), ("LICENSE.txt", True)],
+        *[("README.md", True), ("docs/a/b.rst", True), ("docs/guide.txt", False), ("LICENSE", False)],
         *[("requirements.txt", False), ("CMakeLists.txt", False), ("docs/conf.py", False), ("tests/README.md", False)],
         *[("src/tests/data/x.rst", False), ("golden.txt", False)],
     ],
 )
 def test_what_is_prose(path: str, prose: bool) -> None:
-    assert _is_prose(path) is prose
+    assert is_prose(path) is prose
+
+
+def test_the_project_says_what_is_prose(suite: Suite) -> None:
+    suite.repo.write("notes/plan.txt", "a")
+    suite.repo.write(".ktx-config.yaml", 'claims:\n  prose: ["notes/**", "**/requirements.txt", "tests/**"]\n')
+    suite.repo.write("requirements.txt", "a==1\n")
+    suite.repo.commit()
+    go(suite, "--scope", "full")
+    suite.repo.write("notes/plan.txt", "b")
+    assert claimed(suite)[0] == 0
+    suite.repo.write("README.md", "# S")
+    assert claimed(suite)[0] == 1, "the project's patterns stand instead of ours"
+    suite.repo.write("README.md", "# R")
+    for path in ("requirements.txt", "tests/golden.txt"):
+        before = (suite.repo.path / path).read_text()
+        suite.repo.write(path, "c==2\n")
+        assert claimed(suite)[0] == 1, f"{path} is never prose"
+        suite.repo.write(path, before)
+
+
+def test_a_page_that_a_test_opens_is_no_prose(suite: Suite) -> None:
+    """The runtime map decides: the test was seen to read the page."""
+    reads = "import pathlib\ndef test_r(): assert pathlib.Path('README.md').read_text()[:3] == '# R'\n"
+    suite.repo.write("tests/test_r.py", reads)
+    suite.repo.write("GUIDE.md", "a")
+    suite.repo.commit()
+    go(suite, "--trace", "--scope", "full")
+    suite.repo.write("GUIDE.md", "b")
+    assert claimed(suite)[0] == 0
+    suite.repo.write("README.md", "# S")
+    status, said = claimed(suite)
+    assert status == 1 and "claim-stale" in said
