@@ -175,7 +175,7 @@ def _store(world: World) -> Iterator[Diagnosis]:
     if not os.access(root, os.W_OK):
         yield Diagnosis("store", "error", "it cannot be written", "chown it, or set KTX_DIR", str(root))
     inside = world.repository.top is not None and world.repository.common_dir not in (root, *root.parents)
-    if inside and world.git.at(root.parent).ok("rev-parse", "--show-toplevel"):
+    if inside and world.git.at(root.parent).run("rev-parse", "--show-toplevel", ok=(0, 128)).status == 0:
         ignored = is_ignored(world.git.at(root.parent), world.store)
         level, text = ("ok", "git ignores it") if ignored else ("error", "git does not ignore it")
         hint = "" if ignored else "a later '!' rule includes it again: remove that rule, or set KTX_DIR"

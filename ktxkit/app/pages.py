@@ -130,7 +130,7 @@ def _sides(world: World, unit: ReportWorkUnit, conflict: Mapping[str, Any]) -> d
     for name, key in SIDES.items():
         if key in unit:
             revision = unit[key].encode("ascii") + b":" + path
-            answer = world.git.at(world.repository.place).run("cat-file", "blob", revision, ok=None)
+            answer = world.git.at(world.repository.place).run("cat-file", "blob", revision, ok=(0, 128), twice=(128,))
             if answer.status == 0:
                 text = BINARY if b"\0" in answer.out[:8000] else answer.out.decode("utf-8", "replace")
                 sides[name] = head(text, SIDE_LIMIT)[0]

@@ -7,12 +7,25 @@ right.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+# What the kernel refuses for want of something that the machine has too little of, or that failed by itself.
+SHORTAGES = frozenset(
+    {
+        errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO, errno.EROFS,
+        errno.ENODEV, errno.EFBIG, errno.ESTALE, errno.EUSERS,
+    }
+)  # fmt: skip
+
 
 class KtxError(Exception):
-    """Base of every failure that a user can cause. `status` is the process's exit status."""
+    """Base of every failure that a user can cause. `status` is the process's exit status.
+
+    `machinery`: our own machinery failed (a git of ours was killed, the disk is full, another git holds a lock). That
+    is nobody's verdict: a job ends with it in a state that can be resumed.
+    """
 
     status: ClassVar[int] = 2
     outcome_default: ClassVar[str] = "cannot_run"
@@ -25,6 +38,7 @@ class KtxError(Exception):
         where: str = "",
         outcome: str = "",
         data: Mapping[str, Any] | None = None,
+        machinery: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -32,6 +46,7 @@ class KtxError(Exception):
         self.where = where
         self.outcome = outcome or self.outcome_default
         self.data: dict[str, Any] = dict(data or {})
+        self.machinery = machinery
 
 
 class Refused(KtxError):
@@ -67,3 +82,10 @@ class BrokenContract(KtxError):
 
     status = 5
     outcome_default = "broken_contract"
+
+
+def of_machinery(error: BaseException) -> bool:
+    """Whether a failure is of our own machinery, and so no verdict on whatever was at work."""
+    if isinstance(error, KtxError):
+        return error.machinery
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)

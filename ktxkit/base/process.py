@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from ktxkit.base.errors import CannotRun
+from ktxkit.base.errors import CannotRun, of_machinery
 from ktxkit.base.rules.digests import digest
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ def start(
     except (OSError, ValueError) as error:
         name = os.fsdecode(command.argv[0])
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise CannotRun(
-            f"cannot start {name}: {reason}", where=str(command.cwd), hint="check the command's name and PATH"
-        ) from error
+        ours = of_machinery(error)
+        hint = "the machine is out of it: end something, then run it again" if ours else "check its name and PATH"
+        raise CannotRun(f"cannot start {name}: {reason}", where=str(command.cwd), hint=hint, machinery=ours) from error
 
 
 def words_of(pid: int) -> list[str]:

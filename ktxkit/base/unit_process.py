@@ -145,6 +145,8 @@ def run_unit(
             process.end_group(child)
             raise
     except CannotRun as error:
+        if error.machinery:
+            raise
         return CommandEnd("not_started", process.NOT_STARTED, error.message)
     finally:
         for log in logs:

@@ -279,7 +279,7 @@ def _in_managed_range(world: World, request: GateRequest) -> GateRequest:
         return request
     start, end = world.env.get("PRE_COMMIT_FROM_REF"), world.env.get("PRE_COMMIT_TO_REF")
     if start and end:
-        fork = world.git.run("merge-base", "--end-of-options", start, end, ok=None)
+        fork = world.git.run("merge-base", "--end-of-options", start, end, ok=(0, 1))
         return replace(request, tree=end, changed_since=fork.text if fork.status == 0 else start)
     branch = world.env.get("PRE_COMMIT_LOCAL_BRANCH")
     return replace(request, tree=branch) if branch else request  # no history in common: all of the branch is new

@@ -80,7 +80,7 @@ def trees(world: World, push: Push, remote: str) -> tuple[str, str] | None:
     """The tree that is pushed and the one that the other side has, empty where it has none; None for a lone blob."""
     tree = world.git.resolve(push.local, "tree")
     if tree is None:
-        if world.git.run("cat-file", "-e", push.local, ok=None).status != 0:
+        if world.git.run("cat-file", "-e", push.local, ok=(0, 1, 128), twice=(128,)).status != 0:
             raise CannotRun(f"{push.local} is pushed but is not in this repository", hint="git fsck tells more")
         return None
     known = None if push.creates else world.git.resolve(push.remote, "tree")

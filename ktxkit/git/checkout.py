@@ -121,8 +121,9 @@ def _files(top: bytes, path: bytes) -> Iterable[bytes]:
 
 
 def fast_forward(git: Git, new: str) -> GitResult:
-    """Move branch, index and files together. Any status is an answer; nothing is overwritten that git can see."""
-    return git.run(*FAST_FORWARD, new, ok=None)
+    """Move branch, index and files together. How it ended is the caller's to judge, by what is there then; nothing is
+    overwritten that git can see."""
+    return git.attempt(*FAST_FORWARD, new)
 
 
 class UserSettings(NamedTuple):
@@ -203,6 +204,17 @@ def has_stale_lock(git: Git) -> bool:
     return path.exists() and not process.has_open(path)
 
 
+def run_alone(git: Git, *args: str) -> GitResult:
+    """Run what may be run twice, in a checkout where no git but ours works: once more where it failed, without the
+    lock that one of ours left there when it was killed. Raises GitFailed."""
+    answer = git.attempt(*args)
+    if answer.is_among((0,)):
+        return answer
+    if has_stale_lock(git):
+        remove_lock(git)
+    return git.run(*args)
+
+
 def _foreign(git: Git, entry: Entry) -> bool:
     """Whether the file at the path is neither as the old side has it nor as the new one."""
     top = os.fsencode(git.cwd)
@@ -246,7 +258,8 @@ def index_has(git: Git, entries: Sequence[Entry]) -> bool:
 
 def head_of(git: Git) -> tuple[str, str]:
     """The commit of HEAD and the full ref of its branch ("HEAD": it is detached); empty where it has no commit."""
-    answer = git.run("rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD", ok=None)
+    words = ("rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD")
+    answer = git.run(*words, ok=(0, 128), twice=(128,))
     head, _, branch = answer.text.partition("\n")
     return (head, branch) if answer.status == 0 else ("", "")
 

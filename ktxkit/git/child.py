@@ -162,7 +162,7 @@ class Here:
 
 def here(git: Git) -> Here | None:
     """Where the checkout stands, in one call; None where git cannot tell all of it: `why_not_here` says why."""
-    answer = git.run("rev-parse", *HERE, ok=None)
+    answer = git.run("rev-parse", *HERE, ok=(0, 128), twice=(128,))
     lines = answer.lines
     if answer.status != 0 or len(lines) != 6:
         return None

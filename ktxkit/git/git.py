@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ktxkit.base import process
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import printable, truncated
+from ktxkit.git.rules import ending
 
 MINIMUM = (2, 38)  # merge-tree --write-tree
 Argument = str | bytes | os.PathLike[str]
@@ -59,10 +61,16 @@ ROOM = 1024 * 1024  # bytes that a git may say before we listen: what a pipe may
 _peeled: dict[tuple[str, str, str], str] = {}  # (objects, full id, kind) to what it peels to: that never changes
 
 
-class GitFailed(CannotRun):
-    """git ended with a status that was not expected. Shows argv, status and both streams."""
+# Seconds before a git that gave no answer is asked again, where asking twice does no harm; one that failed is asked
+# once more, at once: what it stumbled over may have been put back.
+PAUSES = (0.05, 0.5)
 
-    def __init__(self, answer: GitResult, hint: str = "") -> None:
+
+class GitFailed(CannotRun):
+    """git ended with a status that was not expected, or gave no answer (`machinery`: it was killed, the disk is full,
+    another git holds a lock). Shows argv, status and both streams."""
+
+    def __init__(self, answer: GitResult, hint: str = "", *, machinery: bool = False) -> None:
         argv = " ".join(printable(part) for part in answer.argv)
         streams = "".join(
             f"\n  {name}: {printable_block(stream)}"
@@ -72,7 +80,8 @@ class GitFailed(CannotRun):
         super().__init__(
             f"git {process.ending(answer.status)}: {truncated(argv, 600)}{streams}",
             where=str(answer.cwd),
-            hint=hint or _hint(answer.err),
+            hint=hint or _hint(answer),
+            machinery=machinery or answer.no_answer,
         )
         self.answer = answer
 
@@ -82,7 +91,12 @@ def printable_block(stream: bytes) -> str:
     return "\n    ".join(printable(line) for line in stream.strip().split(b"\n"))
 
 
-def _hint(err: bytes) -> str:
+def _hint(answer: GitResult) -> str:
+    err = answer.err
+    if ending.killed(answer.status):
+        return "somebody killed it, or the kernel did for want of memory: run it again"
+    if ending.lock_in_the_way(err):
+        return "wait for the git that holds it; a lock that no process holds any more is removed by hand"
     if b"dubious ownership" in err:
         return "git refuses this repository: it is owned by someone else; see safe.directory in git-config(1)"
     if b"not a git repository" in err:
@@ -104,6 +118,11 @@ class GitResult(NamedTuple):
     err: bytes
 
     @property
+    def no_answer(self) -> bool:
+        """Whether our own machinery failed, so that the status says nothing of what was asked."""
+        return ending.no_answer(self.status, self.err)
+
+    @property
     def text(self) -> str:
         """stdout without its last newline; bytes that are not UTF-8 survive as surrogates."""
         return self.out.removesuffix(b"\n").decode("utf-8", "surrogateescape")
@@ -111,6 +130,10 @@ class GitResult(NamedTuple):
     @property
     def lines(self) -> list[str]:
         return self.text.split("\n") if self.out.strip() else []
+
+    def is_among(self, ok: Collection[int] | None) -> bool:
+        """Whether it is an answer, with one of those statuses (None: any)."""
+        return not self.no_answer and (ok is None or self.status in ok)
 
     @property
     def nul(self) -> list[bytes]:
@@ -121,8 +144,8 @@ class GitResult(NamedTuple):
 class Begun:
     """A git that is at work while we do something else; in a `with`, one that nobody waited for is ended."""
 
-    def __init__(self, argv: tuple[str, ...], cwd: Path, child: process.Child) -> None:
-        self._argv, self._cwd, self._child = argv, cwd, child
+    def __init__(self, git: Git, args: Sequence[Argument], child: process.Child) -> None:
+        self._git, self._args, self._child = git, args, child
 
     def __enter__(self) -> Begun:
         return self
@@ -133,16 +156,11 @@ class Begun:
             process.end_reader(self._child)
 
     def answer(self, ok: Collection[int] | None = (0,)) -> GitResult:
-        """Wait for its end. Raises GitFailed where the status is not in `ok` (None: any)."""
+        """Wait for its end. Raises GitFailed where the status is not in `ok` (None: any), or is no answer."""
         out, err = self._child.communicate()
-        return expected(GitResult(self._argv, self._cwd, self._child.returncode, out, err), ok)
-
-
-def expected(answer: GitResult, ok: Collection[int] | None) -> GitResult:
-    """The answer, where its status is in `ok` (None: any). Raises GitFailed otherwise."""
-    if ok is not None and answer.status not in ok:
-        raise GitFailed(answer)
-    return answer
+        argv = tuple(os.fsdecode(word) for word in ("git", *self._args))
+        told = GitResult(argv, self._git.cwd, self._child.returncode, out, err)
+        return told if told.is_among(ok) else self._git.asked_again(told, self._args, ok)
 
 
 class NameLookup(Protocol):
@@ -217,31 +235,77 @@ class Git:
         ok: Collection[int] | None = (0,),
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
+        twice: Collection[int] = (),
     ) -> GitResult:
-        """Run git to its end. Raises GitFailed where the status is not in `ok` (None: any), or at `timeout` seconds."""
+        """Run git to its end. Raises GitFailed where the status is not in `ok` (None: any), at `timeout` seconds, and
+        where it gave no answer (it was killed, the disk is full), whatever `ok` is.
+
+        What may be asked twice is asked again before that. `twice`: statuses that git has for a no and for failures,
+        believed where a second try ends so too.
+        """
+        answer = self.attempt(*args, stdin=stdin, env=env, timeout=timeout)
+        if answer.status in twice:
+            answer = self.attempt(*args, stdin=stdin, env=env, timeout=timeout)
+        return answer if answer.is_among(ok) else self.asked_again(answer, args, ok, stdin=stdin, env=env)
+
+    def attempt(
+        self,
+        *args: Argument,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> GitResult:
+        """Run git to its end, once; how it ended is the caller's to judge. Raises GitFailed at `timeout` seconds."""
         full = {**self.environment(), **(env or {})}
         done = process.run(process.Command(["git", *args], self.cwd, full, timeout, self.fds), stdin=stdin)
         answer = GitResult(done.argv, self.cwd, done.status, done.out, done.err)
         if done.timed_out:
             raise GitFailed(answer, hint=f"it did not end within {timeout} seconds")
-        return expected(answer, ok)
+        return answer
+
+    def asked_again(
+        self,
+        answer: GitResult,
+        args: Sequence[Argument],
+        ok: Collection[int] | None,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> GitResult:
+        """The answer of a git that failed, or gave none, asked anew. Raises GitFailed where it is none of `ok`."""
+        index = {**self.env, **(env or {})}.get("GIT_INDEX_FILE", "")
+        if repeatable(args, own_index=bool(index)):
+            for pause in PAUSES if answer.no_answer else (0.0,):
+                time.sleep(pause)
+                if index and ending.killed(answer.status):
+                    Path(f"{index}.lock").unlink(missing_ok=True)  # ours alone: it left it
+                answer = self.attempt(*args, stdin=stdin, env=env)
+                if answer.is_among(ok):
+                    return answer
+        raise GitFailed(answer)
 
     def begin(self, *args: Argument) -> Begun:
         """Start a git that needs no input, and go on; what it says waits in a pipe."""
-        argv = ("git", *args)
-        child = process.start(process.Command(argv, self.cwd, self.environment(), pass_fds=self.fds), pipesize=ROOM)
-        return Begun(tuple(os.fsdecode(word) for word in argv), self.cwd, child)
+        command = process.Command(["git", *args], self.cwd, self.environment(), pass_fds=self.fds)
+        return Begun(self, args, process.start(command, pipesize=ROOM))
 
     def text(self, *args: Argument, env: Mapping[str, str] | None = None) -> str:
         """stdout of a call that must succeed, without its last newline."""
         return self.run(*args, env=env).text
 
     def ok(self, *args: Argument) -> bool:
-        """Whether a call answers 0. Any other status is False: only for questions whose no is a status."""
-        return self.run(*args, ok=None).status == 0
+        """Whether a call answers 0, not 1. Raises GitFailed for any other status: that is no answer."""
+        return self.run(*args, ok=(0, 1)).status == 0
+
+    def is_ancestor(self, old: str, new: str) -> bool:
+        """Whether a commit is another one, or in its history; False where one of them is absent. Raises GitFailed."""
+        answer = self.run("merge-base", "--is-ancestor", old, new, ok=(0, 1, 128), twice=(128,))
+        if answer.status == 128 and self.resolve(old) is not None and self.resolve(new) is not None:
+            raise GitFailed(answer)
+        return answer.status == 0
 
     def resolve(self, revision: str, kind: str = "commit") -> str | None:
-        """The full id of a revision peeled to `kind`, or None where there is none."""
+        """The full id of a revision peeled to `kind`, or None where there is none. Raises GitFailed where git could
+        not tell: a ref that was not read is not one that is absent."""
         if revision.startswith("-"):
             return None
         asked = (self.env.get("GIT_OBJECT_DIRECTORY") or str(self.cwd), revision, kind)
@@ -258,7 +322,9 @@ class Git:
         if self.names is not None and ANSWERED.fullmatch(revision) and self.names.serves(self.cwd):
             known = self.names.find(f"{revision}^{{{kind}}}")
             return known[0] if known is not None else None
-        answer = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{{kind}}}", ok=None)
+        absent = (1, 128) if "@{" in revision else (1,)  # git ends so for a reflog entry or an upstream that is none
+        name = f"{revision}^{{{kind}}}"
+        answer = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", name, ok=(0, *absent), twice=(128,))
         return answer.text if answer.status == 0 and answer.out else None
 
     def start(self, *args: Argument, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
@@ -266,6 +332,31 @@ class Git:
         return process.start(
             process.Command(["git", *args], self.cwd, self.environment(), pass_fds=self.fds), stdin=stdin
         )
+
+
+# Those that change nothing, or only add objects, whose names are their content: asking twice is asking once.
+READERS = frozenset(
+    {
+        "cat-file", "check-attr", "check-ignore", "check-ref-format", "commit-tree", "diff", "diff-files", "diff-index",
+        "diff-tree", "for-each-ref", "hash-object", "log", "ls-files", "ls-tree", "merge-base", "merge-tree", "mktree",
+        "rev-list", "rev-parse", "show", "status", "var",
+    }
+)  # fmt: skip
+OF_AN_INDEX = frozenset({"add", "read-tree", "update-index", "write-tree"})  # the same, where the index is our own
+CHANGES_CONFIG = {"--unset", "--unset-all", "--remove-section"}
+NOT_TWICE = {"commit-tree": {"-S"}, "config": CHANGES_CONFIG, "symbolic-ref": {"-m", "-d"}}  # signing asks a person
+
+
+def repeatable(args: Sequence[Argument], *, own_index: bool) -> bool:
+    """Whether a git may be asked twice. `own_index`: it works on an index that only we have."""
+    words = [os.fsdecode(word) for word in args]
+    while words and words[0].startswith("-"):
+        del words[: 2 if words[0] in ("-c", "-C") else 1]
+    if not words or NOT_TWICE.get(words[0], set()) & set(words):
+        return False
+    if words[0] in ("config", "symbolic-ref"):  # with a second name they write
+        return sum(not word.startswith("-") for word in words[1:]) == 1
+    return words[0] in READERS or (words[0] in OF_AN_INDEX and own_index)
 
 
 def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ktxkit.base import files, process
-from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.errors import BrokenContract
 from ktxkit.base.rules.text import printable
 from ktxkit.git import staging
-from ktxkit.git.git import Git, GitResult
+from ktxkit.git.git import Git, GitFailed, GitResult
 from ktxkit.git.listing import RAW
 from ktxkit.git.neutral import Neutral
 from ktxkit.git.rules.merge import Merged, parse_merge
@@ -95,7 +95,12 @@ def write_patch(
     """
     entries = changes(neutral, old, new) if entries is None else entries
     with files.written_aside(path) as fd:
-        written = _streamed(neutral, old, new, fd, limit)
+        try:
+            written = _streamed(neutral, old, new, fd, limit)
+        except GitFailed:  # once more, from the beginning: it only reads
+            os.ftruncate(fd, 0)
+            os.lseek(fd, 0, os.SEEK_SET)
+            written = _streamed(neutral, old, new, fd, limit)
         aside = Path(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115
         if not reproduces(neutral, entries, aside):
             raise NoPatchError("a patch of it would not make the same tree: git cannot read one of its names back")
@@ -119,10 +124,7 @@ def _streamed(neutral: Neutral, old: str, new: str, fd: int, limit: int) -> tupl
             files.write_all(fd, chunk)
         err = child.stderr.read()
         if child.wait() != 0:
-            raise CannotRun(
-                f"git could not write the patch: {err.decode('utf-8', 'replace').strip()}",
-                hint="check free space, and git fsck",
-            )
+            raise GitFailed(GitResult(("git", *PATCH, old, new, "--"), neutral.directory, child.returncode, b"", err))
     finally:
         child.stdout.close()
         child.stderr.close()
@@ -150,7 +152,7 @@ def reproduces(neutral: Neutral, entries: Iterable[Entry], patch: Path) -> bool:
     entries = list(entries)
     with _new_index(neutral, "proof") as git:
         git.run("update-index", "-z", "--index-info", stdin=index_info(entries))
-        if not _applied(git, patch):
+        if not _applied(git, patch) and not _applied(git, patch):  # what fails leaves the index as it was
             return False
         return parse_staged(git.run("ls-files", "-s", "-z").out) == staged(entries)
 
@@ -162,7 +164,7 @@ def tree_with_patch(neutral: Neutral, base_tree: str, patch: Path, *, bare: bool
     """
     with _new_index(neutral, "apply") as git:
         git.run("read-tree", base_tree)
-        if not _applied(git, patch) and not _applied_when_fetched(neutral, git, patch):
+        if not _applied(git, patch) and not _applied(git, patch) and not _applied_when_fetched(neutral, git, patch):
             if bare:
                 raise _not_taken(git.run("apply", "--cached", "--check", os.fspath(patch), ok=None), patch)
             raise BrokenContract(
@@ -193,6 +195,7 @@ def _not_taken(answer: GitResult, patch: Path) -> BrokenContract:
 
 
 def _applied(git: Git, patch: Path) -> bool:
+    """Whether git applied it to its index: all of it, or nothing. Raises GitFailed where it gave no answer."""
     return git.run("apply", "--cached", "--whitespace=nowarn", os.fspath(patch), ok=None).status == 0
 
 
@@ -229,14 +232,20 @@ def merge(neutral: Neutral, base_tree: str, integration_tree: str, unit_tree: st
     store = Path(neutral.git.env["GIT_OBJECT_DIRECTORY"])
     words = ("merge-tree", "--write-tree", "-z", integration, unit)
     if not wide:
-        answer = neutral.git.run(*words, ok=(0, 1), env=staging.stores(store, ours))
-        return parse_merge(answer.out, answer.status)
+        return _merged(neutral.git.run(*words, ok=(0, 1), env=staging.stores(store, ours)))
     place = neutral.directory / "new"
     with staging.aside(place, store, ours) as env:
         answer = neutral.git.configured(**staging.QUICK).run(*words, ok=(0, 1), env=env)
         if answer.status == 0:
             staging.admit(neutral.git, place, store)
-    return parse_merge(answer.out, answer.status)
+    return _merged(answer)
+
+
+def _merged(answer: GitResult) -> Merged:
+    try:
+        return parse_merge(answer.out, answer.status)
+    except ValueError as error:  # a status that is an answer, and none
+        raise GitFailed(answer, hint=str(error)) from error
 
 
 def _commit(objects: Path, tree: str, *parents: str) -> str:

@@ -23,6 +23,7 @@ from ktxkit.base.rules.text import plural, printable
 from ktxkit.git import repository
 from ktxkit.git.git import Argument, Git
 from ktxkit.git.listing import LISTED_KEPT, Below, TreeEntry, TreeListings, in_runs
+from ktxkit.git.rules import ending
 from ktxkit.git.rules.patch import Content
 
 ENTRIES_KEPT = 60_000  # of trees that were read, those used last: some 12 MB, however long a run is
@@ -99,7 +100,9 @@ class Objects:
         head = line.decode("utf-8", "replace").rstrip("\n")
         words = head.split(" ")
         if len(words) != 3 or not words[2].isdigit():
-            self._hear()  # a broken ref is a line on its stderr each time: a pipe that fills up would stop it
+            said = self._hear()  # a broken ref is a line of it each time: a pipe that fills up would stop it
+            if ending.exhausted(said):  # "missing" is what it says of all that it could not open
+                raise self._unread_object(said)
             return None
         return words[0], words[1], int(words[2])
 
@@ -115,9 +118,12 @@ class Objects:
             raise self._ended()
         return data
 
-    def _hear(self) -> None:
+    def _hear(self) -> bytes:
+        """What it said on its stderr since the last time."""
         assert self._child.stderr is not None
-        self._said = (self._said + (self._child.stderr.read() or b""))[-SAID:]
+        new = self._child.stderr.read() or b""
+        self._said = (self._said + new)[-SAID:]
+        return new
 
     def _restart(self) -> None:
         self._child.kill()
@@ -142,7 +148,13 @@ class Objects:
             f"git cat-file ended early: {said or 'it said nothing'}",
             where=str(self._git.cwd),
             hint="run it again; git fsck tells whether the repository is whole",
+            machinery=True,
         )
+
+    def _unread_object(self, told: bytes) -> CannotRun:
+        said = told.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        hint = "make room for it, then run it again"
+        return CannotRun(f"git cat-file could not read: {said}", where=str(self._git.cwd), hint=hint, machinery=True)
 
     def find(self, name: str) -> tuple[str, str, int] | None:
         """Id, type and size in bytes of what a name stands for now, or None."""

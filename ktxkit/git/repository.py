@@ -67,7 +67,7 @@ class Repository(NamedTuple):
         said = head.read_bytes() if not head.is_symlink() else b""
         if PLAIN_HEAD.fullmatch(said) and said != NO_FILES_BACKEND:
             return os.fsdecode(said[5:-1])
-        answer = git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1, 128))
+        answer = git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1, 128), twice=(128,))
         return answer.text if answer.status == 0 else None
 
     @property
@@ -135,7 +135,7 @@ QUIET = {"GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "GIT_SSH_COMMAND": "ssh -
 
 def default_branch(git: Git, remote: str = "origin") -> str:
     """The full ref of the remote's default branch as this repository knows it, or ""."""
-    answer = git.run("symbolic-ref", "--quiet", f"refs/remotes/{remote}/HEAD", ok=None)
+    answer = git.run("symbolic-ref", "--quiet", f"refs/remotes/{remote}/HEAD", ok=(0, 1))
     return answer.text if answer.status == 0 else ""
 
 

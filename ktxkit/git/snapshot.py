@@ -308,9 +308,11 @@ def pending(git: Git, admin: Path, kept: Sequence[str]) -> tuple[str, ...]:
         found += git.run("for-each-ref", "--format=%(objectname)", *OWN_REFS).text.split()
     alone: list[str] = []
     for name in dict.fromkeys(one for one in found if one):
-        told = git.run("rev-list", "--max-count=1", name, "--not", *kept, *alone, ok=None)
+        told = git.run("rev-list", "--max-count=1", name, "--not", *kept, *alone, ok=(0, 128), twice=(128,))
         if told.status == 0 and told.out:
             alone.append(name)
+        elif told.status != 0 and git.resolve(name) is not None:
+            raise GitFailed(told)  # it is here, and whether it is safe is not known
     return tuple(alone)
 
 

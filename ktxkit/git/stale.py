@@ -9,7 +9,6 @@ repository, and a lock of one of our refs ends every later update of it: both ha
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import time
 from pathlib import Path
@@ -17,11 +16,11 @@ from pathlib import Path
 from ktxkit.base import files, process
 from ktxkit.base.limits import LIMITS
 from ktxkit.git.repository import registrations
+from ktxkit.git.rules.ending import lock_in_the_way
 
 MARGIN = 0.2  # seconds: a process start is known to a clock tick only
 TICK = 0.01  # seconds: how coarse the times of files are
 READERS = (b"cat-file", b"daemon", b"fsmonitor--daemon", b"credential-cache--daemon")  # live long, write nothing here
-LOCKED = re.compile(rb"Unable to create '(/[^\n']+\.lock)': File exists")
 ESSENTIAL = ("gitdir", "commondir", "HEAD")  # files of a registration, each written whole by git, none atomically
 
 
@@ -109,10 +108,10 @@ def is_stale(path: Path, common_dir: Path, *words: bytes, age: float = LIMITS.lo
 
 def clear_lock(told: bytes, inside: Path, age: float = LIMITS.lock_age) -> bool:
     """Remove the lock that git complained of, where it lies inside `inside` and is stale. True where it is gone."""
-    named = LOCKED.search(told)
-    if named is None:
+    named = lock_in_the_way(told)
+    if not named:
         return False
-    path = Path(os.path.realpath(os.fsdecode(named[1])))
+    path = Path(os.path.realpath(named))
     if inside not in path.parents:
         return False
     return not os.path.lexists(path) or (is_stale(path, inside, age=age) and files.remove(path))
@@ -144,12 +143,6 @@ def left_behind(path: Path, common_dir: Path, since: float, age: float = LIMITS.
     if 0 < wait <= age:
         time.sleep(wait)
     return is_stale(path, common_dir, age=age)
-
-
-def named_lock(told: bytes) -> str:
-    """The lock that git says stands in its way; empty where it says nothing of one."""
-    found = LOCKED.search(told)
-    return os.fsdecode(found[1]) if found else ""
 
 
 def clear_registrations(common_dir: Path, age: float = LIMITS.lock_age) -> list[str]:

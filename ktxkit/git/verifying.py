@@ -14,7 +14,7 @@ from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.unit_process import MARK, end_strays
 from ktxkit.git.child import read_status
-from ktxkit.git.git import Git
+from ktxkit.git.git import Git, GitFailed
 from ktxkit.git.rules.checkout import CheckoutSnapshot, Signature
 
 
@@ -37,10 +37,18 @@ def snapshot(git: Git) -> CheckoutSnapshot:
         head=facts[0],
         branch=git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text,
         head_tree=facts[1],
-        index_tree=git.run("write-tree", ok=(0, 128)).text or "0" * len(facts[1]),  # an unmerged index has no tree
+        index_tree=_index_tree(git) or "0" * len(facts[1]),
         status_digest=digest(tracked),
         untracked=frozenset(status.untracked),
     )
+
+
+def _index_tree(git: Git) -> str:
+    """The tree of the index; empty where it is unmerged: then it has none. Raises GitFailed."""
+    answer = git.run("write-tree", ok=(0, 128), twice=(128,))
+    if answer.status != 0 and b": unmerged (" not in answer.err:
+        raise GitFailed(answer)
+    return answer.text
 
 
 def ignored_inventory(git: Git) -> dict[bytes, Signature]:
@@ -98,6 +106,8 @@ def run_command(
         try:
             child = process.start(command._replace(env={**command.env, MARK: nonce}), stdout=stream, stderr=stream)
         except CannotRun as error:
+            if error.machinery:
+                raise
             stream.write(f"{error.message}\n".encode("utf-8", "backslashreplace"))
             return VerificationResult(process.NOT_STARTED, False, clock() - began)
         in_time = process.wait_or_end(child, command.limit, started)

@@ -39,7 +39,12 @@ def changed(neutral: Neutral, tree: str, blobs: Mapping[str, str | None]) -> str
     git.run("read-tree", tree)
     lines = [f"0 {zero}\t{path}" if blob is None else f"100644 {blob}\t{path}" for path, blob in sorted(blobs.items())]
     answer = git.run(
-        "update-index", "-z", "--index-info", stdin="".join(f"{line}\0" for line in lines).encode(), ok=None
+        "update-index",
+        "-z",
+        "--index-info",
+        stdin="".join(f"{line}\0" for line in lines).encode(),
+        ok=(0, 128),
+        twice=(128,),
     )
     if answer.status != 0:
         raise CannotRun(

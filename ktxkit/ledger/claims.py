@@ -115,7 +115,7 @@ class Evidence:
     @cached_property
     def tree(self) -> str | None:
         if self.committing:
-            answer = self.world.inherited.run("write-tree", ok=None)
+            answer = self.world.inherited.run("write-tree", ok=(0, 128), twice=(128,))
             return answer.text if answer.status == 0 else None
         return self.checkout.tree if self.checkout else None
 
@@ -125,8 +125,8 @@ class Evidence:
         if not self.committing or self.world.repository.top is None:
             return []
         git = self.world.inherited.at(self.world.repository.top)
-        unstaged = git.run("diff-files", "--name-only", "-z", ok=None).nul
-        untracked = git.run("ls-files", "--others", "--exclude-standard", "-z", ok=None).nul
+        unstaged = git.run("diff-files", "--name-only", "-z").nul
+        untracked = git.run("ls-files", "--others", "--exclude-standard", "-z").nul
         return sorted(path.decode("utf-8", "backslashreplace") for path in {*unstaged, *untracked})
 
     @cached_property

@@ -214,7 +214,7 @@ def _top_of(main: Path, repository: Repository, git: Git) -> str | None:
     """The top of the checkout that a directory lies in, or None."""
     if main == repository.top:
         return str(main)
-    answer = git.at(main).run("rev-parse", "--show-toplevel", ok=None) if main.is_dir() else None
+    answer = git.at(main).run("rev-parse", "--show-toplevel", ok=(0, 128), twice=(128,)) if main.is_dir() else None
     return answer.text if answer is not None and answer.status == 0 else None
 
 

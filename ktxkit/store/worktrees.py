@@ -22,7 +22,7 @@ from ktxkit.base.lock import flocked
 from ktxkit.base.removal import delete, nothing_mounted
 from ktxkit.base.rules.text import printable
 from ktxkit.git import stale
-from ktxkit.git.checkout import locked
+from ktxkit.git.checkout import locked, run_alone
 from ktxkit.git.git import Argument, Git, GitFailed, GitResult
 from ktxkit.git.repository import Registered, parse_worktrees
 from ktxkit.store.rules import names
@@ -82,10 +82,13 @@ class Worktrees(NamedTuple):
     ) -> GitResult:
         """Run git; where a git that was killed stands in the way, and that is proven, clear it away and run again."""
         runner = git or self.git
-        answer = runner.run(*args, ok=None, stdin=stdin)
-        if answer.status != 0 and self._mend(answer.err):
-            answer = runner.run(*args, ok=None, stdin=stdin)
-        if ok is not None and answer.status not in ok:
+        answer = runner.attempt(*args, stdin=stdin)
+        for _ in range(2):
+            # A ref is set to what it was to be: twice is once. What adds and removes worktrees looks for itself.
+            if answer.status == 0 or not (self._mend(answer.err) or args[0] == "update-ref" or args[1] == "list"):
+                break
+            answer = runner.attempt(*args, stdin=stdin)
+        if not answer.is_among(ok):
             raise GitFailed(answer)
         return answer
 
@@ -134,10 +137,12 @@ class Worktrees(NamedTuple):
         options = ("--quiet", "--no-checkout", *(() if branch else ("--detach",)))
         with self._alone():
             answer = self._run("worktree", "add", *options, path, branch or commit, ok=None)
+            if answer.status != 0 and not os.path.lexists(path):
+                answer = self._run("worktree", "add", *options, path, branch or commit, ok=None)
             if b"already checked out at" in answer.err or b"already used by worktree at" in answer.err:
                 raise elsewhere(branch, answer.err)
             if answer.status != 0:
-                raise GitFailed(answer)
+                raise GitFailed(answer, machinery=True)  # nobody has worked there yet
             admin = self._isolated(path)
             if sparse:  # writes shared configuration (extensions.worktreeConfig), once
                 self.at(path).run("sparse-checkout", "set", "--cone", *sparse)
@@ -161,7 +166,7 @@ class Worktrees(NamedTuple):
         """Write the files of HEAD and the index. `env` goes to git's filters (GIT_LFS_SKIP_SMUDGE)."""
         git = self.at(path)
         config = {**git.config, **(PLAIN if plain else {})}
-        Git(path, {**git.env, **env}, config).run("read-tree", "--reset", "-u", "HEAD")
+        run_alone(Git(path, {**git.env, **env}, config), "read-tree", "--reset", "-u", "HEAD")
 
     def let_go(self, path: Path) -> Path | None:
         """Free `path` and forget the worktree; returns what is left to delete (see `delete`), or None.
@@ -237,7 +242,9 @@ class Worktrees(NamedTuple):
 
     def branch_create(self, ref: str, commit: str, zero: str, note: str) -> None:
         """Create a branch that must not exist. `note` goes to its reflog and proves later who made it."""
-        self._run("update-ref", "--create-reflog", "-m", note, ref, commit, zero)
+        answer = self._run("update-ref", "--create-reflog", "-m", note, ref, commit, zero, ok=None)
+        if answer.status != 0 and not (self.git.resolve(ref) == commit and self.newest_reflog(ref) == note):
+            raise GitFailed(answer)
 
     def keep(self, ref: str, commit: str, note: str = "") -> None:
         """Point a ref of ours at a commit, flushed to the disk. `note` goes to its reflog, with who and when."""
@@ -249,11 +256,14 @@ class Worktrees(NamedTuple):
 
     def newest_reflog(self, ref: str) -> str:
         """The message of the newest reflog entry of a ref; "" where there is none."""
-        return self.git.run("log", "-g", "-1", "--format=%gs", ref, "--", ok=None).text
+        return self.git.run("log", "-g", "-1", "--format=%gs", ref, "--", ok=(0, 128), twice=(128,)).text
 
     def delete_ref(self, ref: str, old: str) -> bool:
-        """Delete a ref that still has its old value. False where it moved or is gone."""
-        return self._run("update-ref", "--no-deref", "-d", ref, old, ok=None).status == 0
+        """Delete a ref that still has its old value. False where it moved or is gone. Raises GitFailed."""
+        answer = self._run("update-ref", "--no-deref", "-d", ref, old, ok=None)
+        if answer.status != 0 and self.git.resolve(ref) == old:
+            raise GitFailed(answer)
+        return answer.status == 0
 
     def delete_branch(self, ref: str, old: str) -> bool:
         """Delete a branch that still has its old value, and its section of the configuration. False where it moved."""

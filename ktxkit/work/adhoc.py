@@ -201,7 +201,7 @@ def _pull_request(world: World, asked: WorktreeRequest) -> Aim:
     aim = Aim("pr", own, ref, False, name, notes)
     if own != head:
         _must_be_free(world, aim)
-        if not git.ok("merge-base", "--is-ancestor", own, head):
+        if not git.is_ancestor(own, head):
             hint = f"open it as it is with --ref {name}"
             raise Refused(f"{name} has commits that pull request {asked.pr} does not have", hint=hint)
         git.run("update-ref", "-m", f"ktxkit: pull request {asked.pr}", ref, head, own)
@@ -270,7 +270,7 @@ def _in_place(world: World, asked: WorktreeRequest) -> tuple[Lease, list[str]]:
     known = lease_here(world)
     if known is not None and known[1]["state"] == "open":
         return known[1], notes
-    head = git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
+    head = git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
     place = LeaseLocation.adhoc(world, world.repository.git_dir.name)
     branch = head.text if head.status == 0 else ""
     with place.locked():
@@ -279,7 +279,7 @@ def _in_place(world: World, asked: WorktreeRequest) -> tuple[Lease, list[str]]:
 
 
 def _is_current(world: World, aim: Aim) -> bool:
-    head = world.git.run("symbolic-ref", "--quiet", "HEAD", ok=None)
+    head = world.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
     if aim.branch:
         return head.text == aim.branch
     return head.status != 0 and world.git.resolve("HEAD") == aim.base

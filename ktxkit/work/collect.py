@@ -414,7 +414,7 @@ def _base(git: Git, request: Request, state: ChildState) -> str:
         )
     if state.head == request.base:
         return request.base
-    if not git.ok("merge-base", "--is-ancestor", request.base, state.head):
+    if not git.is_ancestor(request.base, state.head):
         raise Refused(
             f"the base {request.base[:12]} is not an ancestor of HEAD: it was rewound, amended or rebased",
             where=str(request.top),
@@ -423,6 +423,6 @@ def _base(git: Git, request: Request, state: ChildState) -> str:
     if not request.integration or not git.resolve(request.integration):
         return request.base
     found = git.run("merge-base", "--all", request.integration, state.head, ok=(0, 1)).lines
-    if len(found) == 1 and found[0] != request.base and git.ok("merge-base", "--is-ancestor", request.base, found[0]):
+    if len(found) == 1 and found[0] != request.base and git.is_ancestor(request.base, found[0]):
         return found[0]
     return request.base

@@ -107,7 +107,7 @@ class Fingerprinter:
     def _settings(self) -> ConfigEntries:
         """Every setting as the user's git has it: where it comes from, key and value, in order of precedence."""
         plain = Git(self.git.cwd, self.git.env)  # the runner's own settings are not the user's
-        answer = plain.run("config", "--list", "--show-origin", "-z", ok=None)
+        answer = plain.run("config", "--list", "--show-origin", "-z", ok=(0, 128), twice=(128,))
         if answer.status != 0:
             return []
         found = []
@@ -140,7 +140,8 @@ class Fingerprinter:
     def _keys_alone(self, path: Path) -> dict[str, str]:
         """The same of a file that git takes no setting from, because it is empty, broken, or not switched on."""
         found: dict[str, list[str]] = {}
-        answer = self.git.run("config", "--file", path, "--no-includes", "--list", "-z", ok=None)
+        words = ("config", "--file", path, "--no-includes", "--list", "-z")
+        answer = self.git.run(*words, ok=(0, 128), twice=(128,))
         if answer.status != 0:
             return {"(cannot be read)": digest(files.read(path))}
         for entry in answer.nul:
@@ -162,7 +163,8 @@ class Fingerprinter:
         """A path of the configuration; git alone knows what `~user` and its `%(prefix)` stand for."""
         if not path.startswith(("~", "%", ":")):
             return path
-        return Git(self.git.cwd, self.git.env).run("config", "--type=path", "--get", "core.hooksPath", ok=None).text
+        words = ("config", "--type=path", "--get", "core.hooksPath")
+        return Git(self.git.cwd, self.git.env).run(*words, ok=(0, 1, 128), twice=(128,)).text
 
     def _documents(self, fresh: Collection[str] | None) -> Facts:
         facts: Facts = {}
@@ -227,9 +229,8 @@ class Fingerprinter:
         facts: Facts = {(shared_state.SIBLING, unit): "watched"}
         if not path.is_dir():
             return facts | {(shared_state.SIBLING, f"{unit}/."): "gone"}
-        facts[shared_state.SIBLING, f"{unit}/(HEAD)"] = (
-            self.git.at(path).run("rev-parse", "--verify", "HEAD", ok=None).text
-        )
+        head = self.git.at(path).run("rev-parse", "--verify", "HEAD", ok=(0, 128), twice=(128,))
+        facts[shared_state.SIBLING, f"{unit}/(HEAD)"] = head.text
         return facts | {
             (shared_state.SIBLING, f"{unit}/{printable(name)}"): sign for name, sign in _walk(os.fsencode(path))
         }

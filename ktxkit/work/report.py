@@ -59,7 +59,7 @@ def _ours(held: HeldBranch, place: str) -> Intent | None:
 
 def has_moved(git: Git, intent: Intent) -> bool:
     """Whether the branch has the journalled commit: it is there, or somebody went on from it."""
-    return "commit" in intent and git.ok("merge-base", "--is-ancestor", intent["commit"], intent["ref"])
+    return "commit" in intent and git.is_ancestor(intent["commit"], intent["ref"])
 
 
 def is_in(git: Git, target: str, commit: str, before: str) -> bool:
@@ -67,7 +67,7 @@ def is_in(git: Git, target: str, commit: str, before: str) -> bool:
     amended message, a squash). A document does not say so, the branch does."""
     if git.resolve(target) is None:
         return False
-    if git.ok("merge-base", "--is-ancestor", commit, target):
+    if git.is_ancestor(commit, target):
         return True
     tree = git.resolve(commit, "tree")
     since = [f"^{before}"] if git.resolve(before) is not None else []
@@ -237,7 +237,8 @@ def _as_received(job: ActiveJob, patch: Patch | None, receipt: Receipt | None) -
     if receipt.get("patchTree", patch["tree"]) == patch["tree"]:
         return patch
     git, commit = job.git, receipt["commit"]
-    found = git.run("diff-tree", "-r", "-z", "--no-renames", "--name-status", f"{commit}^", commit, ok=None)
+    words = ("diff-tree", "-r", "-z", "--no-renames", "--name-status", f"{commit}^", commit)
+    found = git.run(*words, ok=(0, 128), twice=(128,))
     told = found.nul if found.status == 0 else []
     paths = [{**path_fields(path), "change": CHANGES[word]} for word, path in zip(told[::2], told[1::2], strict=True)]
     kept = {key: patch[key] for key in ("base",) if key in patch}

@@ -203,7 +203,9 @@ def is_as(git: Git, scratch: Path, paths: Sequence[bytes], patch: Patch) -> bool
         # A file that became a directory is a deletion: an empty index has nothing to delete, and git stops there.
         stage(private, [path for path in paths if not is_plain_directory(top, path)])
         return parse_staged(private.run("ls-files", "-s", "-z").out) == staged(entries)
-    except GitFailed:
+    except GitFailed as error:
+        if error.machinery:
+            raise
         return False
 
 

@@ -12,8 +12,9 @@ from ktxkit.base.errors import Blocked, CannotRun, Refused
 from ktxkit.base.rules.text import path_fields, plural, printable, stands
 from ktxkit.git import checkout, child, merging, stale
 from ktxkit.git.checkout import UserSettings
-from ktxkit.git.git import Git
+from ktxkit.git.git import Git, GitFailed
 from ktxkit.git.neutral import AUTHOR, Neutral, open_neutral, scratch_dir
+from ktxkit.git.rules import ending
 from ktxkit.git.rules.checkout import Obstacle, near
 from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import Entry
@@ -88,27 +89,6 @@ def runner(held: HeldBranch, top: Path) -> Git:
     return child.honest_to_owner(held.git, top).at(top)
 
 
-def move_ref(held: HeldBranch, ref: str, new: str, old: str) -> None:
-    """Compare-and-swap. Raises Blocked where the branch is not where it was under our lock."""
-    held.note(phase="moving")
-    words = ("update-ref", "--no-deref", ref, new, old)
-    if ref.startswith("refs/ktx/"):
-        answer = leases.worktrees(held.world).on_own(*words, git=held.git, ok=None)
-    else:
-        answer = held.git.run(*words, ok=None)
-    if answer.status != 0:
-        there = held.git.resolve(ref) or "nothing"
-        if there == new:
-            return
-        if there == old and (lock := stale.named_lock(answer.err)):
-            raise locked(ref, lock)
-        raise Blocked(
-            f"{ref} was moved by somebody else: expected {old}, found {there}",
-            hint="see git reflog; nothing of ours was lost",
-            data={"ref": ref, "expected": old, "found": there},
-        )
-
-
 def move_checkout(
     held: HeldBranch, git: Git, ref: str, old: str, new: str, entries: Sequence[Entry], before: Status
 ) -> None:
@@ -118,8 +98,9 @@ def move_checkout(
         raise Refused(
             "the checkout was switched meanwhile", where=str(git.cwd), hint="run it again", outcome="target_moved"
         )
+    began = held.world.clock.now().timestamp()
     answer = checkout.fast_forward(git, new)
-    if answer.status == 0 and (now := checkout.status_of(git)).head == new:
+    if (now := checkout.status_of(git)).head == new:  # however it ended: this is what it was to do
         _require_followed(git, entries, before, now)
         return
     said = answer.err.decode("utf-8", "replace").strip() or f"status {answer.status}"
@@ -130,12 +111,41 @@ def move_checkout(
             where=str(git.cwd),
             hint="somebody moved it at the same time; look at its reflog, then run the step again",
         )
+    if ending.killed(answer.status):
+        _clear_index_lock(held, git, began)
     restore(held, git, entries, before)
-    if lock := stale.named_lock(answer.err):
+    if lock := ending.lock_in_the_way(answer.err):
         raise locked(ref, lock)
+    if answer.no_answer:
+        raise GitFailed(answer)
     raise Refused(
         f"git would not move the checkout: {said}", where=str(git.cwd), hint="it is as it was", outcome="dirty_target"
     )
+
+
+def move_ref(held: HeldBranch, ref: str, new: str, old: str) -> None:
+    """Compare-and-swap. Raises Blocked where the branch is not where it was under our lock."""
+    held.note(phase="moving")
+    words = ("update-ref", "--no-deref", ref, new, old)
+    try:
+        if ref.startswith("refs/ktx/"):
+            leases.worktrees(held.world).on_own(*words, git=held.git)
+        else:
+            held.git.run(*words)
+    except GitFailed as error:
+        answer = error.answer
+        there = held.git.resolve(ref) or "nothing"
+        if there == new:
+            return
+        if there == old and (lock := ending.lock_in_the_way(answer.err)):
+            raise locked(ref, lock) from error
+        if there == old:
+            raise GitFailed(answer, machinery=True) from error
+        raise Blocked(
+            f"{ref} was moved by somebody else: expected {old}, found {there}",
+            hint="see git reflog; nothing of ours was lost",
+            data={"ref": ref, "expected": old, "found": there},
+        ) from error
 
 
 def locked(ref: str, lock: str) -> Refused:
@@ -145,6 +155,7 @@ def locked(ref: str, lock: str) -> Refused:
         where=lock,
         hint="wait for it to end; a lock that no process holds any more is removed by hand",
         data={"ref": ref, "lock": lock},
+        machinery=True,
     )
 
 
@@ -165,9 +176,7 @@ def put_back(held: HeldBranch, git: Git, old: str, new: str, ref: str, since: fl
     `since`: when it began, seconds since the epoch. The lock of the index is removed where a git of that move left it
     behind. Raises Refused where another git holds it and something is to be put back.
     """
-    lock = checkout.index_lock(git)
-    if stale.left_behind(lock, held.world.repository.common_dir, since, held.world.limits.lock_age):
-        files.remove(lock)
+    lock = _clear_index_lock(held, git, since)
     with open_neutral(held.world) as neutral:
         entries = merging.changes(neutral, old, new)
     if not checkout.in_the_way(git, entries, checkout.status_of(git)):
@@ -175,6 +184,14 @@ def put_back(held: HeldBranch, git: Git, old: str, new: str, ref: str, since: fl
     if os.path.lexists(lock):
         raise locked(ref, str(lock))
     restore(held, git, entries, None)
+
+
+def _clear_index_lock(held: HeldBranch, git: Git, since: float) -> Path:
+    """Remove the lock of the index where a git of ours left it behind; returns where it would be."""
+    lock = checkout.index_lock(git)
+    if stale.left_behind(lock, held.world.repository.common_dir, since, held.world.limits.lock_age):
+        files.remove(lock)
+    return lock
 
 
 def _require_followed(git: Git, entries: Sequence[Entry], before: Status, now: Status) -> None:

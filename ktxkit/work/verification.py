@@ -165,7 +165,7 @@ def _restored(
         )
     quarantine = held.world.writable_store.path(names.quarantine_dir("verification", held.nonce))
     aside = verifying.put_aside(git, after.untracked - before.untracked, quarantine)
-    git.run("read-tree", "--reset", "-u", "HEAD")
+    checkout.run_alone(git, "read-tree", "--reset", "-u", "HEAD")
     now = verifying.snapshot(git)
     if now != before:
         raise Blocked(
@@ -243,7 +243,7 @@ def ready(held: HeldBranch, path: Path, commit: str) -> Git:
     answer = git.run("checkout", "-q", "--detach", "--no-overwrite-ignore", commit, ok=None)
     if answer.status != 0:
         _make_way(held, git, commit)
-        git.run("checkout", "-q", "--detach", commit)
+        checkout.run_alone(git, "checkout", "-q", "--detach", commit)
     _clear_leftovers(held, git)
     return git
 
@@ -287,7 +287,7 @@ def heal(held: HeldBranch, path: Path, logs: str, nonce: str) -> None:
         checkout.remove_lock(git)
     quarantine = held.world.writable_store.path(names.quarantine_dir("verification", held.nonce))
     verifying.put_aside(git, _appeared(git), quarantine)
-    git.run("read-tree", "--reset", "-u", "HEAD")
+    checkout.run_alone(git, "read-tree", "--reset", "-u", "HEAD")
 
 
 def _appeared(git: Git) -> list[bytes]:

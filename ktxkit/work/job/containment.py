@@ -227,7 +227,9 @@ def _is_on_the_branch(run: JobRun, unit: Unit, receipt: Receipt) -> bool:
     """A unit may have called `patch-apply` itself; then its commit is there, and names it."""
     ours = f"{run.job.document['targetAtStart']}..{run.job.integration_ref}"
     commit = receipt.get("commit")
-    if commit is None or commit not in run.git.run("rev-list", "--first-parent", ours, "--", ok=None).lines:
+    if commit is None or run.git.resolve(run.job.integration_ref) is None:
+        return False
+    if commit not in run.git.run("rev-list", "--first-parent", ours, "--").lines:
         return False
     return f"Ktx-Unit: {unit.key}" in run.git.text("show", "--no-patch", "--format=%B", commit).splitlines()
 

@@ -217,7 +217,8 @@ def _values(neutral: Neutral, seen: FileState | None) -> Values | None:
         return found
     if seen.data == NO_FILE:
         return None
-    answer = neutral.git.run("config", "--file", _aside(neutral, seen), "--no-includes", "--list", "-z", ok=None)
+    words = ("config", "--file", _aside(neutral, seen), "--no-includes", "--list", "-z")
+    answer = neutral.git.run(*words, ok=(0, 128), twice=(128,))
     if answer.status != 0:
         return None
     for entry in answer.nul:

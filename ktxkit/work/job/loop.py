@@ -231,6 +231,8 @@ class JobLoop:
         except Blocked:
             raise
         except KtxError as error:
+            if error.machinery:
+                raise
             self.batched = dict.fromkeys(keys, error)
 
     def _head_after(self, key: str) -> str:
@@ -294,6 +296,8 @@ class JobLoop:
         except Blocked:
             raise
         except KtxError as error:
+            if error.machinery:  # that is no verdict on the unit: the job is resumed
+                raise
             facts = {"unitKey": plan.key, "outcome": error.outcome}
             self.run.tracer.emit("integration", "patch_refused", facts, level="error", error=error)
             outcome = error.outcome if error.outcome != "cannot_run" else "failed"

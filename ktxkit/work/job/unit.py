@@ -146,6 +146,8 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
             return ended
         patch = collect.collect_unit(run.job, unit, include_uncommitted=True)
     except KtxError as error:
+        if error.machinery:  # that is no verdict on the unit: the job is resumed
+            raise
         problem = "failed" if error.outcome in ("cannot_run", "refused") else error.outcome
         tracer.emit("work_unit", "work_unit_failed", {"reason": error.outcome}, level="error", error=error)
         return UnitEnd(plan.key, problem, error.message)

@@ -1,0 +1,93 @@
+"""A git of ours that is killed or fails is nobody's verdict: the job ends in a state that `--resume` continues, and the
+same inputs land the same tree. Every git that a job starts is tried in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import Ran, spawn
+from tests.support.faults import spread
+from tests.support.jobs import job_file, outcomes, unit
+from tests.support.recovering import put, template_of
+from tests.support.repos import Repo
+from tests.support.wrapped_git import FATES, WrappedGit
+
+DOCUMENT: dict[str, Any] = {
+    "maxParallel": 1,
+    "verify": {"run": "test -e README"},
+    "units": [
+        unit("one", "echo 1 > one; git add one; git commit -qm one"),
+        unit("clash", "echo 2 > one"),
+        unit("two", "echo 2 > two; rm README.old", after=["one"]),
+    ],
+}
+WANTED = {"one": "accepted", "clash": "textual_conflict", "two": "accepted"}
+UNDECIDED = {"skipped", "interrupted", "collected", "open", "planned"}
+
+
+class Place:
+    """A repository with a job file, put back before each trial."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.repo = Repo.init(tmp_path / "place" / "repo")
+        self.repo.write("README", "a repository\n")
+        self.repo.write("README.old", "of old\n")
+        self.repo.commit("first")
+        self.file = job_file(self.repo, DOCUMENT)
+        self.git = WrappedGit(tmp_path / "git")
+        self.template = template_of(self.repo, tmp_path / "aside")
+
+    def run(self, n: int, fate: str) -> Ran:
+        put(self.template, self.repo.path.parent, self.repo.path.parent)
+        self.git.prepare(n, fate)
+        return spawn("job-run", "--job", "j1", self.file, "-q", cwd=self.repo.path, env=self.git.env)
+
+    def again(self) -> Ran:
+        """What a person does then: resume, or start where nothing had begun."""
+        begun = (self.repo.path / ".ktx/jobs/j1/job.json").exists()
+        args = ("--resume", "j1") if begun else ("--job", "j1", self.file)
+        return spawn("job-run", *args, "-q", cwd=self.repo.path)
+
+    def landed(self) -> bool:
+        return (self.repo.path / ".ktx/jobs/j1/landing.json").exists()
+
+    def blamed(self) -> dict[str, str]:
+        """Units with another outcome than they have undisturbed."""
+        if not (self.repo.path / ".ktx/jobs/j1/report.json").exists():
+            return {}
+        found = outcomes(self.repo).items()
+        return {key: word for key, word in found if word not in (WANTED[key], *UNDECIDED)}
+
+
+@pytest.mark.parametrize("fate", FATES)
+def test_any_git_of_a_job(tmp_path: Path, fate: str, record_property: Callable[[str, object], None]) -> None:
+    place = Place(tmp_path)
+    first = place.run(-1, fate)
+    gits, tree = place.git.started(), place.repo.tree
+    assert (first.status, outcomes(place.repo)) == (3, WANTED), first
+    wrong = []
+    for n in spread(gits, 4):
+        ran = place.run(n, fate)
+        what = f"{fate}: {n} of {len(gits)}, git {' '.join(place.git.started()[n : n + 1])[:150]}"
+        if blamed := place.blamed():
+            wrong.append(f"{what}: blamed {blamed}, {_end(ran)}")
+        if not place.landed():
+            again = place.again()
+            if again.status != 3:
+                wrong.append(f"{what}: ended {_end(ran)}, and then {_end(again)}")
+        if place.repo.tree != tree or place.blamed():
+            wrong.append(f"{what}: landed {place.repo.tree}, blamed {place.blamed()}, {_end(ran)}")
+        locks = [path.name for path in (place.repo.path / ".git").rglob("*.lock")]
+        if locks or place.repo.git("status", "--porcelain"):
+            wrong.append(f"{what}: left {locks}, {place.repo.git('status', '--porcelain')}")
+    record_property("gits", f"{fate}: {len(gits)}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _end(ran: Ran) -> str:
+    said = [line.strip() for line in f"{ran.out}\n{ran.err}".splitlines() if "failed at" in line or "hint" in line]
+    return f"status {ran.status} {said} {ran.err[:300]}"

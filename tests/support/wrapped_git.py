@@ -1,0 +1,56 @@
+"""A git on PATH whose n-th start is killed or fails; those that a unit's own command starts are not counted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+FATES: Mapping[str, str] = {
+    "killed at its start": "kill -KILL $$",
+    "killed at its end": '"$real" "$@"; kill -KILL $$',
+    "crashed": "kill -SEGV $$",
+    "failed": 'echo "fatal: it failed, nobody knows why" >&2; exit 128',
+    "failed at its end": '"$real" "$@"; exit 128',
+    "disk full": 'echo "fatal: write error: No space left on device" >&2; exit 128',
+    "no descriptors": 'echo "fatal: cannot open .git/config: Too many open files" >&2; exit 128',
+    "no memory": 'echo "fatal: Out of memory, malloc failed (tried to allocate 65536 bytes)" >&2; exit 128',
+}
+_SCRIPT = """#!/bin/sh
+real={real}
+[ -n "$KTX_LEASE_NONCE" ] && exec "$real" "$@"
+n=$(ls {count} | wc -l)
+until mkdir {count}/$n 2> {count}.taken; do n=$((n + 1)); done
+echo "$@" > {count}/$n/argv
+[ $n = "$(cat {count}.due)" ] || exec "$real" "$@"
+{fate}
+"""
+
+
+class WrappedGit:
+    """In `folder`, a git that meets its fate (of `FATES`) at its n-th start from 0, or never."""
+
+    def __init__(self, folder: Path) -> None:
+        real = shutil.which("git")
+        assert real is not None
+        self._real, self._bin, self._count = real, folder / "bin", folder / "count"
+        self._bin.mkdir(parents=True)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"PATH": f"{self._bin}:{os.environ['PATH']}"}
+
+    def prepare(self, n: int, fate: str) -> None:
+        """The next starts are counted from 0."""
+        shutil.rmtree(self._count, ignore_errors=True)
+        self._count.mkdir()
+        self._count.with_name("count.due").write_text(str(n))
+        script = self._bin / "git"
+        script.write_text(_SCRIPT.format(real=self._real, count=self._count, fate=FATES[fate]))
+        script.chmod(0o755)
+
+    def started(self) -> list[str]:
+        """The arguments of each git that was started, in order."""
+        places = sorted(self._count.iterdir(), key=lambda place: int(place.name))
+        return [(place / "argv").read_text().removesuffix("\n") for place in places]
