@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ktxkit.affected.rules.runtime_trace import Trace, TraceFold
 from ktxkit.affected.traced import begin, tracer
-from ktxkit.base import contracts, files, kinds, process
+from ktxkit.base import contracts, files, kinds, owners
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.ledger import ledger
@@ -106,7 +106,7 @@ def _keep(world: World, run: str, raw: Path, line: LedgerLine | None) -> Kept:
     fold = TraceFold()
     for place in sorted(raw.glob("*.ndjson")):
         fold.feed(_lines(place))
-    alive = {(pid, start) for pid, _, _, start, _ in fold.started if process.start_time(pid) == start}
+    alive = {(pid, start) for pid, _, _, start, _ in fold.started if owners.start_time(pid) == start}
     fold.close(alive)
     tests = [one for one in fold.contexts.values() if one.kind == "test"]
     if not tests:

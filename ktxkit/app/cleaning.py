@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ktxkit.base import files, kinds
+from ktxkit.base import files, kinds, owners
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, KtxError, Refused
@@ -31,7 +31,16 @@ from ktxkit.git.repository import Registered
 from ktxkit.ingest.rules import places
 from ktxkit.store import jobs, leases, ownership
 from ktxkit.store.active import ActiveJob
-from ktxkit.store.leases import LeaseLocation, all_locations, foreign, holder_is_dead, path_of, presence, worktrees
+from ktxkit.store.leases import (
+    LeaseLocation,
+    all_locations,
+    foreign,
+    held_elsewhere,
+    holder_is_dead,
+    path_of,
+    presence,
+    worktrees,
+)
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import LeaseFacts, why_dead
 from ktxkit.store.world import World
@@ -53,7 +62,7 @@ def listing(world: World, *, prune: bool = False) -> WorktreeList:
     """The document of `--list`; with `prune`, what is dead is cleared and each row says what became of it."""
     if prune:
         worktrees(world).mend()
-        sweep(world.writable_store.path("tmp"))
+        sweep(world.writable_store.root)
     registered = {os.path.realpath(entry.path): entry for entry in worktrees(world).listed()}
     rows: list[WorktreeRow] = []
     damaged: list[DamagedDocument] = []
@@ -132,6 +141,7 @@ def _row(world: World, place: LeaseLocation, registered: dict[str, Registered], 
     if theirs:
         row["kept"] = f"{NOT_OURS}: {theirs}"
         return row
+    row |= {"kept": seen.elsewhere} if seen.elsewhere else {}
     why = why_dead(seen)
     if why:
         row["dead"] = why
@@ -156,11 +166,12 @@ def _seen(
         in_place=about["mode"] == "in-place",
         present=found.present,
         same=found.same,
-        holder_dead=lease is not None and holder_is_dead(lease),
+        holder_dead=lease is not None and holder_is_dead(world, lease),
         job_state=job.state if job is not None else "",
         busy=bool(busy),
         resumable=job is not None and bool(job.next_command()),
         locked=locked(world.repository.common_dir, path_of(about)),
+        elsewhere=held_elsewhere(world, lease),
     )
     return seen, busy
 
@@ -215,7 +226,7 @@ def _trash(world: World, *, prune: bool) -> Iterator[WorktreeRow]:
         row: WorktreeRow = {"path": path_text(bytes(path)), "kind": "trash", "present": True}
         row |= {"pathB64": exact} if (exact := path_b64(bytes(path))) else {}
         row |= {"busy": busy} if busy else {}
-        if not busy:
+        if not busy and not owners.may_be_in_use(name, world.store.root):
             row["dead"] = "its deletion was cut short"
             if prune:
                 row |= {"pruned": True} if delete(path) else {"kept": "some of it will not go"}
@@ -247,7 +258,8 @@ def clean(world: World, *, do: bool, records: bool) -> Cleaning:
     items = [*_worktrees(world, damaged, do=do)]
     if do and world.store.root.is_dir():
         jobs.sweep_unbegun(world)
-        items += [_item("temporary", name, "its process is dead") for name in neutral.sweep(world.store.path("tmp"))]
+        items += [_item("temporary", name, "its process is dead") for name in neutral.sweep(world.store.root)]
+        owners.sweep(world.store.root, frozenset(_holders(world)))
     if records:
         items += _cache(world, do=do)
     items += _old_results(world, do=do)
@@ -265,6 +277,17 @@ def clean(world: World, *, do: bool, records: bool) -> Cleaning:
     }
     made |= {"damaged": each_once(damaged)} if damaged else {}
     return made
+
+
+def _holders(world: World) -> Iterator[str]:
+    """The marks of processes that open leases name: whether they live is still asked."""
+    for place in all_locations(world):
+        try:
+            lease = place.lease()
+        except BrokenContract:
+            continue  # gate-ok: it is named among the damaged ones, and never touched
+        if lease is not None and lease["state"] == "open" and "owner" in lease:
+            yield owners.Owner.of(lease["owner"]).mark
 
 
 def _item(what: CleaningItemWhat, name: str, why: str, **facts: Unpack[ItemFacts]) -> CleaningItem:
@@ -287,7 +310,7 @@ def _worktrees(world: World, damaged: list[DamagedDocument], *, do: bool) -> Ite
     damaged += listed.get("damaged", ())
     for row in listed["worktrees"]:
         if "dead" in row or "kept" in row:
-            item = _item("worktree", row["path"], row.get("dead", NOT_OURS))
+            item = _item("worktree", row["path"], row.get("dead", row.get("kept", NOT_OURS)))
             item |= {"kept": row["kept"]} if "kept" in row else {}
             item |= {"atticRef": row["atticRef"]} if "atticRef" in row else {}
             item |= {"ignored": row["ignored"]} if "ignored" in row else {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ktxkit.app import cleaning
-from ktxkit.base import kinds, process
+from ktxkit.base import kinds, owners
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, Refused
@@ -186,9 +186,9 @@ def _branch(world: World, name: str, document: BranchLock) -> OverviewBranch | N
         row["why"] = document.get("blocked", "the state could not be proven")
         row["next"] = "look at what is named; when it is as it should be, remove that document and run the step again"
     elif "pending" in document or document["phase"] != "idle":
-        owner = process.Owner.of(document["owner"])
+        owner = owners.Owner.of(document["owner"])
         row["standing"] = "interrupted"
-        row["why"] = "a process died in it" if process.is_dead(owner) else "it was cut off"
+        row["why"] = "a process died in it" if owners.is_dead(owner, world.store.root) else "it was cut off"
         row["next"] = "the next patch-apply, job-land or job-run --resume on it finishes or forgets it, exactly once"
     else:
         return None

@@ -988,6 +988,8 @@ class OwnerProcess(TypedDict):
     bootId: str
     pid: int
     startTime: int
+    machine: NotRequired[str]
+    pidNamespace: NotRequired[str]
 
 
 class LeasePolicy(TypedDict):
@@ -1078,6 +1080,7 @@ class RunOwner(TypedDict):
     pid: int
     startTime: int
     machine: str
+    pidNamespace: NotRequired[str]
 
 
 class LedgerLineEvents(TypedDict):
@@ -1393,6 +1396,8 @@ class BranchLockVerification(TypedDict):
     pgid: int
     startTime: int
     bootId: str
+    machine: NotRequired[str]
+    pidNamespace: NotRequired[str]
 
 
 class BranchLock(TypedDict):

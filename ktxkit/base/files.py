@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ktxkit.base import owners
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.limits import LIMITS
-from ktxkit.base.rules.digests import digest
 
 if TYPE_CHECKING:
     import sqlite3
 
 PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
-MARKED = re.compile(r"([0-9a-f]{8})-([0-9]+)-([0-9]+)-[0-9a-f]+(?:\.tmp)?\Z")
 DOCUMENT_LIMIT = 256 * 1024 * 1024  # bytes; a document above this is not one of ours
 
 
@@ -148,7 +146,7 @@ def written_aside(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True)
     """
     make_dirs(path.parent)
     _sweep(path)
-    aside = path.with_name(f".{path.name[:80]}.{owner_mark()}-{os.urandom(6).hex()}.tmp")
+    aside = path.with_name(f".{path.name[:80]}.{owners.this_owner().mark}-{os.urandom(6).hex()}.tmp")
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         try:
@@ -165,41 +163,22 @@ def written_aside(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True)
         sync_dir(path.parent)
 
 
-def owner_mark() -> str:
-    """This process in a file name, so that a later one can prove it dead: boot, pid, start time."""
-    from ktxkit.base import process
-
-    me = process.this_owner()
-    return f"{_boot(me.boot_id)}-{me.pid}-{me.start_time}"
-
-
-def _boot(boot_id: str) -> str:
-    return digest(boot_id.encode())[3:11]
-
-
-def is_abandoned(name: str) -> bool:
-    """Whether a name carries the mark of a process that is proven dead."""
-    from ktxkit.base import process
-
-    found = MARKED.search(name)
-    if found is None:
-        return False
-    return found[1] != _boot(process.boot_id()) or process.start_time(int(found[2])) != int(found[3])
-
-
 def _sweep(path: Path) -> None:
     lead = f".{path.name[:80]}."
     for name in os.listdir(path.parent):  # noqa: PTH208
-        if name.startswith(lead) and name.endswith(".tmp") and is_abandoned(name):
+        if name.startswith(lead) and name.endswith(".tmp") and owners.is_abandoned(name):
             remove(path.with_name(name))
 
 
-def sweep_asides(top: Path) -> int:
-    """Remove, below `top`, the half-written files of processes that are proven dead; returns how many."""
+def sweep_asides(top: Path, root: Path | None = None) -> int:
+    """Remove, below `top`, the half-written files of processes that are proven dead; returns how many.
+
+    `root`: the store that these processes worked on.
+    """
     count = 0
     for folder, _, names in os.walk(top):
         for name in names:
-            if name.startswith(".") and name.endswith(".tmp") and is_abandoned(name):
+            if name.startswith(".") and name.endswith(".tmp") and owners.is_abandoned(name, root):
                 count += remove(Path(folder) / name)
     return count
 

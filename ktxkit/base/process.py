@@ -1,8 +1,6 @@
 """Ctrl-C and SIGTERM as a flag: long work stops where it can keep its evidence.
 
-Child processes: own process group, stdin closed, a deadline that kills the group. And who we are.
-
-An owner is (boot id, pid, start time): a pid alone is reused. Source: proc(5), field 22 of /proc/PID/stat.
+Child processes: own process group, stdin closed, a deadline that kills the group.
 """
 
 from __future__ import annotations
@@ -14,16 +12,11 @@ import subprocess
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, NamedTuple
 
 from ktxkit.base.errors import CannotRun, of_machinery
-from ktxkit.base.rules.digests import digest
-
-if TYPE_CHECKING:
-    from ktxkit.base.documents import OwnerProcess
 
 
 @contextmanager
@@ -78,21 +71,6 @@ def signal_name(number: int) -> str:
 def ending(status: int) -> str:
     """How a child ended, for people: `ended with status 3`, `was ended by signal SIGKILL`."""
     return f"was ended by signal {signal_name(-status)}" if status < 0 else f"ended with status {status}"
-
-
-class Owner(NamedTuple):
-    """A process that can be told from a later one with the same pid."""
-
-    boot_id: str
-    pid: int
-    start_time: int  # clock ticks since boot
-
-    @classmethod
-    def of(cls, document: OwnerProcess) -> Owner:
-        return cls(document["bootId"], document["pid"], document["startTime"])
-
-    def document(self) -> OwnerProcess:
-        return {"bootId": self.boot_id, "pid": self.pid, "startTime": self.start_time}
 
 
 class Command(NamedTuple):
@@ -263,36 +241,9 @@ def signal_group(pgid: int, number: int) -> bool:
     return True
 
 
-@cache
-def boot_id() -> str:
-    """The kernel's id of this boot: the same for as long as a process lives."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-
-
-def machine_id() -> str:
-    """Names this machine, so that a pid of another one is never taken for one of ours: a digest, nothing personal."""
-    try:
-        told = Path("/etc/machine-id").read_text("ascii").strip()
-    except (FileNotFoundError, PermissionError, UnicodeDecodeError):
-        told = ""
-    return digest(f"{told}\n{os.uname().nodename}".encode())[3:35]
-
-
 def peak_rss_of_children() -> int:
     """Bytes of memory that the largest child which was waited for had at its peak (getrusage counts kilobytes)."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-
-
-def start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None where there is no such process (a zombie is none)."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    if fields[0] in (b"Z", b"X"):
-        return None
-    return int(fields[19])
 
 
 def ancestors(pid: int) -> list[int]:
@@ -306,23 +257,6 @@ def ancestors(pid: int) -> list[int]:
             break  # gate-ok: it ended meanwhile, or may not be asked
         pid = int(told[told.rindex(b")") + 1 :].split()[1])
     return found
-
-
-@cache
-def this_owner() -> Owner:
-    """This process; a child that is forked asks anew."""
-    pid = os.getpid()
-    ticks = start_time(pid)
-    assert ticks is not None, "this process is alive"
-    return Owner(boot_id(), pid, ticks)
-
-
-os.register_at_fork(after_in_child=this_owner.cache_clear)
-
-
-def is_dead(owner: Owner) -> bool:
-    """True only where it is proven: another boot, no such pid, or the pid's start time differs."""
-    return owner.boot_id != boot_id() or start_time(owner.pid) != owner.start_time
 
 
 def cpu_count() -> int:

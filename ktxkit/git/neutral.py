@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ktxkit.base import files
+from ktxkit.base import files, owners
 from ktxkit.base.errors import BrokenContract
 from ktxkit.git.git import Git, scrubbed
 from ktxkit.git.listing import TreeDiff
@@ -204,7 +204,8 @@ def open_neutral(world: Placed) -> Iterator[Neutral]:
 def _make(world: Placed) -> Neutral:
     """A new neutral directory. What a dead process left of its own is swept first."""
     parent = world.writable_store.root / "tmp"
-    sweep(parent)
+    sweep(world.writable_store.root)
+    owners.hold(world.writable_store.root)
     path = owned_dir(parent, "neutral")
     kind = world.repository.object_format
     _init(path, kind)
@@ -227,12 +228,13 @@ def _init(path: Path, kind: str) -> None:
 
 def owned_dir(parent: Path, kind: str) -> Path:
     """A new private directory that names its owner, so that a later process can prove it dead."""
-    return files.temp_dir(parent, f"{kind}-{files.owner_mark()}-")
+    return files.temp_dir(parent, f"{kind}-{owners.this_owner().mark}-")
 
 
 @contextmanager
 def scratch_dir(world: Placed) -> Iterator[Path]:
     """A private directory for the block."""
+    owners.hold(world.writable_store.root)
     path = owned_dir(world.writable_store.root / "tmp", "scratch")
     try:
         yield path
@@ -240,15 +242,16 @@ def scratch_dir(world: Placed) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def sweep(parent: Path) -> list[str]:
-    """Remove the private directories of processes that are proven dead; returns their names."""
+def sweep(root: Path) -> list[str]:
+    """Remove the private directories of dead processes from the store at `root`; returns their names."""
+    parent = root / "tmp"
     try:
         names = sorted(entry.name for entry in os.scandir(parent))
     except FileNotFoundError:
         return []
     gone = []
     for name in names:
-        if name.startswith(KINDS) and files.is_abandoned(name):
+        if name.startswith(KINDS) and owners.is_abandoned(name, root):
             shutil.rmtree(parent / name, ignore_errors=True)
             gone.append(name)
     return gone

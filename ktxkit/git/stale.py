@@ -13,7 +13,7 @@ import shutil
 import time
 from pathlib import Path
 
-from ktxkit.base import files, process
+from ktxkit.base import files, owners, process
 from ktxkit.base.limits import LIMITS
 from ktxkit.git.repository import registrations
 from ktxkit.git.rules.ending import lock_in_the_way
@@ -26,7 +26,7 @@ ESSENTIAL = ("gitdir", "commondir", "HEAD")  # files of a registration, each wri
 
 def started(pid: int) -> float | None:
     """When a process started, in seconds since the epoch; None where it is gone."""
-    ticks = process.start_time(pid)
+    ticks = owners.start_time(pid)
     if ticks is None:
         return None
     since_boot = ticks / os.sysconf("SC_CLK_TCK")

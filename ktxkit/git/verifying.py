@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ktxkit.base import files, process
+from ktxkit.base import files, owners, process
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.unit_process import MARK, end_strays
@@ -116,7 +116,7 @@ def run_command(
 
 def end_recorded(pgid: int, started: int) -> None:
     """End the process group of a verification whose holder died; never another one that has its number now."""
-    if process.start_time(pgid) in (started, None):
+    if owners.start_time(pgid) in (started, None):
         process.signal_group(pgid, signal.SIGKILL)
 
 

@@ -90,7 +90,8 @@ def waiting(world: World, connection: str, source: str) -> Iterator[Provenance]:
 
 def settle_provenance(world: World, connection: str, source: str) -> list[str]:
     """Put waiting provenance of landed jobs into the journals, drop that of jobs that ended otherwise; jobs put in."""
-    files.sweep_asides(world.store.path(places.pending_dir(connection, source)))  # whoever wrote there is dead
+    # whoever wrote there is dead
+    files.sweep_asides(world.store.path(places.pending_dir(connection, source)), world.store.root)
     done = []
     for document in list(waiting(world, connection, source)):
         job = ActiveJob.load(world, document["jobId"])

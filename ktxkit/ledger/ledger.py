@@ -14,11 +14,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ktxkit.base import contracts, files, kinds, process
+from ktxkit.base import contracts, files, kinds, owners
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract
 from ktxkit.base.lock import flocked
+from ktxkit.base.owners import Standing
 from ktxkit.base.rules.digests import checked, digest, link
 from ktxkit.ledger import event_log
 from ktxkit.ledger.event_log import Artifacts
@@ -157,7 +158,7 @@ def append(world: World, body: Mapping[str, Any]) -> LedgerLine:
 
 def opened(world: World, run: str, project: str, *, parent: str | None = None, **facts: Any) -> LedgerLine:
     """The opening line of a run that this process records."""
-    owner = process.this_owner().document() | {"machine": process.machine_id()}
+    owner = owners.hold(world.writable_store.root).document()
     body = {"kind": "run-opened", "run": run, "project": project, "owner": owner, **facts}
     with locked(world):
         return append(world, body | ({"parent": parent} if parent else {}))
@@ -215,15 +216,13 @@ def fold_of(data: bytes, path: Path, *, aside: bool = False) -> Fold:
     return scan.feed(Fold(), data, other, aside=aside)
 
 
-def life_of(fold: Fold) -> Life:
+def life_of(world: World, fold: Fold) -> Life:
     """Whether the process that records a run still lives; that of a run of another machine is not known."""
     owner = fold.start.get("owner")
     if owner is None:
         return "unknown"
-    if owner["machine"] != process.machine_id():
-        return "unknown"
-    dead = process.is_dead(process.Owner(owner["bootId"], owner["pid"], owner["startTime"]))
-    return "dead" if dead else "alive"
+    standing = owners.standing(owners.Owner.of(owner), world.store.root)
+    return "dead" if standing is Standing.DEAD else "alive" if standing is Standing.ALIVE else "unknown"
 
 
 def ids_of(world: World, fold: Fold) -> list[str] | None:
@@ -298,10 +297,10 @@ def settle(world: World, run: str, *, imported: bool = False) -> LedgerLine | No
     fold = fold_of(data, path, aside=True)
     if not fold.start and not imported:
         fold.start = _unstarted(world, run)  # it ended before its first event
-    life: Life = "dead" if imported else life_of(fold)
+    life: Life = "dead" if imported else life_of(world, fold)
     if not fold.end and life != "dead":
         return None
-    if runner_lives(fold):
+    if runner_lives(world, fold):
         return None
     if size < path.stat().st_size:
         fold.torn += 1
@@ -330,12 +329,12 @@ def _unstarted(world: World, run: str) -> Document:
     return {}
 
 
-def runner_lives(fold: Fold) -> bool:
+def runner_lives(world: World, fold: Fold) -> bool:
     """`test-run` closes its own runs, with what it knows of the end; unless it is dead itself."""
     runner = fold.start.get("runner", {}).get("owner")
-    if runner is None or fold.runner or runner["machine"] != process.machine_id():
+    if runner is None or fold.runner:
         return False
-    return not process.is_dead(process.Owner(runner["bootId"], runner["pid"], runner["startTime"]))
+    return owners.standing(owners.Owner.of(runner), world.store.root) is Standing.ALIVE
 
 
 def is_closed(world: World, run: str) -> bool:

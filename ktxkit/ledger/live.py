@@ -49,8 +49,8 @@ class EventSource(Protocol):
 class FileSource:
     """A run's event file on this machine."""
 
-    def __init__(self, path: Path, run: str) -> None:
-        self.path, self.run = path, run
+    def __init__(self, world: World, path: Path, run: str) -> None:
+        self.world, self.path, self.run = world, path, run
         self._read = 0
 
     def new(self) -> list[RunEvent]:
@@ -62,7 +62,7 @@ class FileSource:
         return [event for line in data.split(b"\n") if line and (event := _event(line)) is not None]
 
     def gone(self, fold: Fold) -> bool:
-        return ledger.life_of(fold) == "dead"
+        return ledger.life_of(self.world, fold) == "dead"
 
     def close(self) -> None:
         return  # each look opens the file anew
@@ -138,7 +138,7 @@ def _of_store(world: World, ask: LedgerQuery) -> EventSource | None:
     found = [run for run in running(ensure(world), ask) if not ask.subject or run.startswith(ask.subject[0])]
     for run in reversed(found):
         if ledger.events_path(world, run).exists():
-            return FileSource(ledger.events_path(world, run), run)
+            return FileSource(world, ledger.events_path(world, run), run)
     return None
 
 
@@ -206,7 +206,7 @@ def live_row(world: World, run: str, now: datetime) -> Row:
     if not path.exists():
         return {"run": run, "state": "unknown", "why": "its events are gone", "source": names.LEDGER}
     fold = ledger.fold_events(world, run, ledger.whole_size(path))
-    life = ledger.life_of(fold)
+    life = ledger.life_of(world, fold)
     row = row_of(fold, now)
     state = {"alive": "running", "dead": "ending"}.get(life, "unknown")
     why = "it runs on another machine, which cannot be seen from here" if life == "unknown" else None

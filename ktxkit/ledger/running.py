@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ktxkit import __version__
-from ktxkit.base import files, process
+from ktxkit.base import files, owners, process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
@@ -81,7 +81,7 @@ def run(world: World, wish: RunRequest, *, stdout: int | None = None) -> RunResu
         "preconditions": list(preconditions),
         "variables": config.get("environment", []),
         "runner": {"name": "test-run", "version": __version__, "cprofile": wish.cprofile}
-        | {"owner": process.this_owner().document() | {"machine": process.machine_id()}},
+        | {"owner": owners.hold(world.writable_store.root).document()},
     }
     if wish.scope:
         runner["declared"] = wish.scope[0] if wish.scope in WHOLE else "paths"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.base import process
+from ktxkit.base import owners
 from ktxkit.observer import attach
 from ktxkit.observer.attach import Attached
 from ktxkit.observer.attempt import ObserverAttempt
@@ -44,7 +44,7 @@ class ObserverLoop:
     def __post_init__(self) -> None:
         self.reconciler = Reconciler(self.attached, self.describe, self._on_directory, self._on_pruned)
         self._policy = self.attempt.policy
-        self._owner: Any = process.this_owner().document()
+        self._owner: Any = owners.hold(self.attempt.world.writable_store.root).document()
         if not self.attached.taken.reliable:
             self.degraded = self.attached.taken.because
         elif not self.wanted:

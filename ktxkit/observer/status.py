@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from ktxkit.base import process
+from ktxkit.base import owners
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun
@@ -187,7 +187,7 @@ def _health(attempt: ObserverAttempt, seen: ObserverState, now: int) -> Observer
     owner = seen.get("owner")
     if owner is None:
         return {"health": "unwatched", "mode": "poll-only", "reason": "only single looks so far"}
-    if process.is_dead(process.Owner(owner["bootId"], owner["pid"], owner["startTime"])):
+    if owners.is_dead(owners.Owner.of(owner), attempt.world.store.root):
         return {"health": "unwatched", "mode": "poll-only", "reason": "the watcher is dead"}
     mode: ObserverStatusObserverMode = "poll-only" if seen["mode"] == "poll-only" else "event+reconcile"
     made: ObserverStatusObserver = {"health": "healthy", "mode": mode, "pid": owner["pid"]}

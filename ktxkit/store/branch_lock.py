@@ -7,11 +7,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ktxkit.base import kinds, process
+from ktxkit.base import kinds, owners
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, Refused
 from ktxkit.base.lock import flocked, nonce
+from ktxkit.base.owners import Standing
 from ktxkit.git.git import Git
 from ktxkit.git.neutral import sweep
 from ktxkit.store.rules import names
@@ -94,7 +95,7 @@ def hold(world: World, ref: str, *, wait: float | None = WAIT) -> Iterator[HeldB
     """
     path = world.writable_store.path(f"locks/{names.branch_lock(ref)}.lock")
     with flocked(path, clock=world.clock, wait=wait, what=ref) as fd:
-        sweep(world.writable_store.root / "tmp")
+        sweep(world.writable_store.root)
         old = world.store.read_optional(kinds.LOCK, names.branch_lock_doc(ref))
         _refuse_unproven(world, ref, old)
         held = HeldBranch(world, ref, fd, _document(world, ref, old))
@@ -117,7 +118,7 @@ def _document(world: World, ref: str, old: BranchLock | None) -> BranchLock:
         "ref": ref,
         "nonce": nonce(),
         "phase": "held",
-        "owner": process.this_owner().document(),
+        "owner": owners.hold(world.writable_store.root).document(),
         "since": timestamp(world.clock.now()),
     }
     for key in CARRIED:
@@ -137,10 +138,12 @@ def _refuse_unproven(world: World, ref: str, old: BranchLock | None) -> None:
             where=where,
             hint="look at what is named there; when it is as it should be, remove this document and try again",
         )
-    owner = process.Owner.of(old["owner"])
-    if owner != process.this_owner() and not process.is_dead(owner):
-        raise Refused(
-            f"{ref} is held by process {owner.pid} (phase {old['phase']}), which is alive",
-            where=where,
-            hint="wait for it to end",
-        )
+    owner = owners.Owner.of(old["owner"])
+    standing = owners.standing(owner, world.store.root)
+    if owner == owners.this_owner() or standing is Standing.DEAD:
+        return
+    if standing is Standing.ALIVE:
+        said = f"{ref} is held by process {owner.pid} (phase {old['phase']}), which is alive"
+        raise Refused(said, where=where, hint="wait for it to end")
+    said = f"{ref} is held by another machine or namespace (phase {old['phase']}): {standing.value}"
+    raise Refused(said, where=where, hint="wait for it to end; if it is gone for good, remove this document")

@@ -56,7 +56,7 @@ def readable(world: World, damaged: list[DamagedDocument] | None = None) -> Iter
 def sweep_unbegun(world: World) -> None:
     """Remove the half-written documents that killed starts of jobs left; their directories hold nothing else."""
     for name in set(world.store.children("jobs")) - set(begun(world)):
-        files.sweep_asides(world.store.path(names.job_dir(name)))
+        files.sweep_asides(world.store.path(names.job_dir(name)), world.store.root)
 
 
 def create(

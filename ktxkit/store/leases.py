@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ktxkit.base import kinds, process
-from ktxkit.base.errors import Blocked, BrokenContract, CannotRun
+from ktxkit.base import kinds, owners
+from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.base.identity import Identity, admin_names, git_dir_of, identify, processes_inside
 from ktxkit.base.lock import flocked
+from ktxkit.base.owners import Standing
 from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.git.neutral import sweep
 from ktxkit.store.active import ActiveJob, Unit
@@ -68,7 +69,7 @@ class LeaseLocation(NamedTuple):
         path = self.world.writable_store.path(f"{self.directory}/.lock")
         with flocked(path, clock=self.world.clock, wait=wait, what=f"the worktree of {self.name}"):
             worktrees(self.world).empty_trash()
-            sweep(self.world.writable_store.path("tmp"))
+            sweep(self.world.writable_store.root)
             self._follow()
             yield
 
@@ -166,10 +167,32 @@ def placed(lease: Lease, path: Path, admin: Path, found: Identity) -> Lease:
     return {**kept, **path_fields(bytes(path)), **path_fields(bytes(admin), "adminDir"), **found.document()}
 
 
-def holder_is_dead(lease: Lease) -> bool:
+def holder_is_dead(world: World, lease: Lease) -> bool:
     """The lease names an owner, and that process is proven dead."""
     owner = lease.get("owner")
-    return owner is not None and process.is_dead(process.Owner.of(owner))
+    return owner is not None and owners.is_dead(owners.Owner.of(owner), world.store.root)
+
+
+def held_elsewhere(world: World, lease: Lease | None) -> str:
+    """That the owner of an open lease is of another machine or pid namespace, and may live: in words; else empty."""
+    named = lease.get("owner") if lease is not None and lease["state"] == "open" else None
+    owner = owners.Owner.of(named) if named is not None else None
+    if owner is None or not owner.elsewhere():
+        return ""
+    standing = owners.standing(owner, world.store.root)
+    return "" if standing is Standing.DEAD else f"held by another machine or namespace: {standing.value}"
+
+
+def must_be_held_here(world: World, lease: Lease, *, keeps: bool = False) -> None:
+    """Before an open lease is taken over or ended. Raises Refused where its owner is elsewhere, and may live.
+
+    `keeps`: everything stays where it is; then it is enough that the owner is not known to be alive.
+    """
+    said = held_elsewhere(world, lease)
+    if said and not (keeps and said.endswith(Standing.UNKNOWN.value)):
+        gone = f"worktree-close {unit_options(lease)} --outcome crash keeps everything and frees it"
+        hint = f"wait for it, or end it there; if it is gone for good, {gone}"
+        raise Refused(f"the worktree is {said}", where=str(path_of(lease)), hint=hint)
 
 
 def foreign(world: World, document: Mapping[str, Any]) -> str:
@@ -203,12 +226,13 @@ def presence(world: World, lease: Lease | None, wanted: Path) -> WorktreePresenc
     """What stands where a worktree belongs."""
     path = path_of(lease) if lease is not None else wanted
     found = identify(path)
-    dead = lease is not None and holder_is_dead(lease)
+    dead = lease is not None and holder_is_dead(world, lease)
     return WorktreePresence(
         present=os.path.lexists(path),
         same=found is not None and lease is not None and found.matches(lease) and not foreign(world, lease),
         holder_dead=dead,
         busy=dead and bool(processes_inside(path)),
+        elsewhere=held_elsewhere(world, lease),
     )
 
 

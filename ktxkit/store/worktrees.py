@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ktxkit.base import files
+from ktxkit.base import files, owners
 from ktxkit.base.clock import Clock
 from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.identity import processes_inside
@@ -93,7 +93,8 @@ class Worktrees(NamedTuple):
         return answer
 
     def _mend(self, told: bytes) -> bool:
-        """True where the obstacle is gone: its owner finished, or it is proven to have none any more."""
+        """True where the obstacle is gone: its owner finished, or it is proven to have none any more. Nothing is, while
+        processes elsewhere work on this store: no list of processes here shows theirs."""
         registration = b"failed to read" in told and b"worktrees/" in told
         if not registration and b".lock': File exists" not in told:
             return False
@@ -101,7 +102,7 @@ class Worktrees(NamedTuple):
         while self.clock.monotonic() < deadline:
             if registration and (self._cleared() or not stale.half_registered(self.git.cwd)):
                 return True
-            if not registration and stale.clear_lock(told, self.git.cwd, age):
+            if not registration and not owners.others(self.store.root) and stale.clear_lock(told, self.git.cwd, age):
                 return True
             self.clock.sleep(0.05)
         return False
@@ -112,7 +113,8 @@ class Worktrees(NamedTuple):
             return self._cleared()
 
     def _cleared(self) -> list[str]:
-        return stale.clear_registrations(self.git.cwd, self.limits.lock_age)
+        elsewhere = owners.others(self.store.root)
+        return [] if elsewhere else stale.clear_registrations(self.git.cwd, self.limits.lock_age)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -185,7 +187,7 @@ class Worktrees(NamedTuple):
     def _into_trash(self, path: Path) -> Path | None:
         trash = self.store.path(names.TRASH)
         files.make_dirs(trash)
-        aside = trash / f"{path.name[:80]}.{files.owner_mark()}-{os.urandom(6).hex()}"
+        aside = trash / f"{path.name[:80]}.{owners.hold(self.store.root).mark}-{os.urandom(6).hex()}"
         try:
             os.rename(path, aside)  # noqa: PTH104 - os calls only: see files.py
         except FileNotFoundError:
@@ -201,7 +203,7 @@ class Worktrees(NamedTuple):
         """Delete what a process that is proven dead had let go; never while somebody works inside."""
         folder = self.store.path(names.TRASH)
         for name in os.listdir(folder) if folder.is_dir() else ():  # noqa: PTH208
-            if files.is_abandoned(name) and not processes_inside(folder / name):
+            if owners.is_abandoned(name, self.store.root) and not processes_inside(folder / name):
                 delete(folder / name)
 
     def settle(self, path: Path) -> None:
@@ -232,7 +234,7 @@ class Worktrees(NamedTuple):
         mode = stat.S_IMODE(os.stat(path / ".git").st_mode)  # noqa: PTH116
         with self._alone():
             files.write_atomic(admin / "gitdir", os.fsencode(path / ".git") + b"\n", mode=mode)
-            aside = files.temp_dir(self.store.path("tmp"), f"scratch-{files.owner_mark()}-")
+            aside = files.temp_dir(self.store.path("tmp"), f"scratch-{owners.hold(self.store.root).mark}-")
             try:  # not beside it: what a kill left there would be the unit's
                 files.write_atomic(aside / "link", b"gitdir: " + os.fsencode(admin) + b"\n", mode=mode)
                 os.rename(aside / "link", path / ".git")  # noqa: PTH104

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ktxkit.base import kinds, process
+from ktxkit.base import kinds, owners, process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, CannotRun, KtxError, Refused
@@ -26,7 +26,16 @@ from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_fields
 from ktxkit.git.repository import Registered
 from ktxkit.store.active import ActiveJob, Unit
-from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of, placed, presence, unit_options, worktrees
+from ktxkit.store.leases import (
+    LeaseLocation,
+    must_be_held_here,
+    must_be_ours,
+    path_of,
+    placed,
+    presence,
+    unit_options,
+    worktrees,
+)
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import (
     KEPT,
@@ -176,6 +185,7 @@ def close(place: LeaseLocation, outcome: LeaseOutcome, *, discard: bool = False,
         if lease["mode"] == "in-place":
             return closed(place, lease, outcome)
         must_be_ours(place.world, lease)
+        must_be_held_here(place.world, lease, keeps=outcome in KEPT)
         if outcome == "conflict" or outcome == "crash":
             return _keep(place, lease, outcome, reason)
         return _remove(place, lease, outcome, discard)
@@ -332,7 +342,7 @@ def open_unit(
         path = make_way(place, what, old, usual)
         facts = _facts(job, unit, policy)
         if owned:
-            facts["owner"] = process.this_owner().document()
+            facts["owner"] = owners.hold(job.world.writable_store.root, named=True).document()
         return make(place, Wanted(path, "unit", base, facts, copy=copy, sparse=sparse), old)
 
 
@@ -352,6 +362,9 @@ def make_way(place: LeaseLocation, what: Open, old: Lease | None, usual: Path) -
     path = path_of(old) if old is not None else usual
     if old is not None and what is not Open.BESIDE:
         must_be_ours(place.world, old)
+    if what is Open.ELSEWHERE:
+        assert old is not None
+        must_be_held_here(place.world, old)
     if what is Open.OTHER_BASE:
         assert old is not None
         raise Refused(f"the worktree is open at base {old['base']}", where=str(path), hint="close it first")

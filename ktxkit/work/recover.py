@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktxkit.base import contracts, kinds
+from ktxkit.base import contracts, kinds, owners
 from ktxkit.base.errors import Blocked, KtxError
 from ktxkit.base.rules.text import path_bytes, stands
 from ktxkit.git import stale
@@ -78,6 +78,8 @@ def clear_own_locks(world: World, intent: Intent) -> list[Path]:
 
     Ours it is where it was made after the intent, and no process is left that could be at work on it.
     """
+    if owners.others(world.store.root):
+        return []  # a git of theirs may hold it
     git = world.git.at(world.repository.place)
     if "checkout" in intent:
         top = Path(os.fsdecode(path_bytes(intent, "checkout")))

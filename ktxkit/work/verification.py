@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ktxkit.base import files, kinds, process
+from ktxkit.base import files, kinds, owners, process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked
@@ -128,7 +128,12 @@ def _log_name(nonce: str, tree: str) -> str:
 
 
 def _recorded(pgid: int) -> BranchLockVerification:
-    return {"pgid": pgid, "startTime": process.start_time(pgid) or 0, "bootId": process.boot_id()}
+    recorded: BranchLockVerification = {
+        "pgid": pgid,
+        "startTime": owners.start_time(pgid) or 0,
+        "bootId": (me := owners.this_owner()).boot_id,
+    }
+    return {**recorded, "machine": me.machine, "pidNamespace": me.namespace}
 
 
 def _account(
@@ -270,7 +275,7 @@ def heal(held: HeldBranch, path: Path, logs: str, nonce: str) -> None:
     `nonce`: of the holder that died.
     """
     recorded = held.document.get("verification")
-    if recorded is not None and recorded["bootId"] == process.boot_id():
+    if recorded is not None and not owners.Owner.of({**recorded, "pid": recorded["pgid"]}).elsewhere():
         verifying.end_recorded(recorded["pgid"], recorded["startTime"])
     end_strays(nonce)  # also what died before it was recorded
     for name in held.world.store.children(logs):

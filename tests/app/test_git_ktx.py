@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ktxkit.app import git_ktx
-from ktxkit.base import process
+from ktxkit.base import owners
 from ktxkit.store import jobs
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -90,7 +90,7 @@ def test_status_names_the_rebase_where_the_target_moved(repo: Repo) -> None:
 def lock(repo: Repo, **facts: Any) -> Path:
     """A lock document on main, as a process left it."""
     world = World(repo.path, os.environ)
-    dead = {"bootId": process.boot_id(), "pid": 1, "startTime": 1}
+    dead = {"bootId": owners.boot_id(), "pid": 1, "startTime": 1}
     made = {
         "schemaVersion": 1, "kind": "lock", "ref": "refs/heads/main", "nonce": "0" * 32, "phase": "committing",
         "owner": dead, "since": "2026-05-17T12:00:00.000Z", **facts,

@@ -131,7 +131,7 @@ def test_killed_at_any_effect(tmp_path: Path, effects: list[str], when: str) -> 
 def test_provenance_that_a_dead_process_had_half_written_goes(tmp_path: Path) -> None:
     repo = made(tmp_path)
     assert call("ingest-run", *words(repo), cwd=repo.path).status == 0
-    ask = [sys.executable, "-c", "from ktxkit.base import files; print(files.owner_mark())"]
+    ask = [sys.executable, "-c", "from ktxkit.base import owners; print(owners.this_owner().mark)"]
     mark = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
     left = next((repo.path / ".ktx").glob("provenance/*")) / f"pending/.j1.json.{mark}-0a1b2c.tmp"
     left.parent.mkdir(exist_ok=True)

@@ -118,9 +118,9 @@ def test_an_ambiguous_or_unknown_run_is_an_error_with_a_hint(past: Past, name: s
 
 
 def test_mid_run_is_neither_aborted_nor_complete(past: Past) -> None:
-    from ktxkit.base import process
+    from ktxkit.base import owners
 
-    owner = process.this_owner().document() | {"machine": process.machine_id()}
+    owner = owners.this_owner().document()
     run = past.run({"a": "passed", "b": "running"}, selected=["a", "b", "c"], finish=False, owner=owner)
     (row,) = answer(past, "live")["rows"]
     assert (row["run"], row["state"], row["done"], row["total"], row["busy"]) == (run, "running", 1, 3, 1)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ktxkit.base import kinds, process, removal
+from ktxkit.base import kinds, owners, removal
 from ktxkit.base.errors import Blocked, BrokenContract, KtxError
 from ktxkit.observer import attach
 from ktxkit.observer.rules.records import linked
@@ -513,7 +513,7 @@ def a_pid_is_reused(o: Observed, _m: pytest.MonkeyPatch) -> None:
     o.look()
     state = o.attempt.read_state()
     assert state is not None
-    me: Any = process.this_owner().document()
+    me: Any = owners.this_owner().document()
     o.attempt.write_state({**state, "mode": "event+reconcile", "owner": me})
     assert o.status()["observer"]["health"] == "healthy"
     me["startTime"] -= 1

@@ -61,7 +61,7 @@ READS = re.compile(
     r"status|check-ignore|check-ref-format|merge-base|rev-list|config (-z )?--(get|type|list)|worktree list|var) ?"
 )
 # Journals, locks and earlier verifications are evidence; their number tells how often somebody tried.
-_EVIDENCE = re.compile(r"(?:\.jsonl|\.lock)(?:$|\.)|/\.lock$|/verifications/[0-9]+\.json$")
+_EVIDENCE = re.compile(r"(?:\.jsonl|\.lock)(?:$|\.)|/\.lock$|/verifications/[0-9]+\.json$|^locks/owners/")
 
 
 # Names that are new for each try: the log of a verification that failed (it is kept), an attempt of a worktree.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.base import process
+from ktxkit.base import owners
 from tests.support.commands import Ran, call
 from tests.support.faults import Killed, count_effects, run_killed
 from tests.support.integration import script
@@ -148,5 +148,5 @@ def test_a_landing_that_is_killed_while_it_is_verified(repo: Repo) -> None:
     assert not (repo.path / ".ktx/jobs/j1/landing.json").exists()
     script(check, "test ! -e appeared")
     assert call("job-land", *args, cwd=repo.path).status == 0
-    assert process.start_time(int(mark.read_text())) is None
+    assert owners.start_time(int(mark.read_text())) is None
     assert not (repo.path / ".ktx/jobs/j1/verification-intent.json").exists()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ktxkit.base import process
+from ktxkit.base import owners
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked, Refused
 from ktxkit.base.rules.digests import digest_of
@@ -95,7 +95,7 @@ def test_a_killed_one_is_no_pass_and_what_it_ran_is_ended(job: Job, tmp_path: Pa
     while not (mark.exists() and mark.read_text()):
         time.sleep(0.01)
     assert recorded(job)["state"] == "attempt"
-    assert process.start_time(int(mark.read_text())) is not None
+    assert owners.start_time(int(mark.read_text())) is not None
     assert verify(job, tmp_path, "test ! -e appeared")["outcome"] == "done"
-    assert process.start_time(int(mark.read_text())) is None
+    assert owners.start_time(int(mark.read_text())) is None
     assert [path.name for path in job.world.store.path("quarantine").rglob("appeared")] == ["appeared"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.base import process
+from ktxkit.base import owners
 from ktxkit.base.errors import Blocked, Refused
 from tests.support.integration import Job, script
 from tests.support.repos import Repo
@@ -177,7 +177,7 @@ def test_the_time_limit_ends_the_whole_group(job: Job, tmp_path: Path) -> None:
     receipt = verified(job, tmp_path, f"sleep 300 & echo $! > {pid}; wait", verify_limit=0.3)
     assert receipt["outcome"] == "verification_failed"
     assert receipt["verification"]["timedOut"] is True
-    assert process.start_time(int(pid.read_text())) is None
+    assert owners.start_time(int(pid.read_text())) is None
 
 
 OWN_SLEEP = 300_000 + os.getpid()  # seconds; told from what others on this machine run
@@ -188,7 +188,7 @@ def test_what_it_leaves_running_is_ended(job: Job, tmp_path: Path) -> None:
     receipt = verified(job, tmp_path, f"setsid sleep {OWN_SLEEP} & echo $! > {pid}; sleep 0.2")
     assert receipt["outcome"] == "accepted"
     for line in pid.read_text().split():
-        assert process.start_time(int(line)) is None
+        assert owners.start_time(int(line)) is None
     assert not [p for p in os.listdir("/proc") if p.isdigit() and _sleeps(p)]  # noqa: PTH208
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ktxkit.base import files, process
+from ktxkit.base import files, owners
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import KtxError
 from ktxkit.base.rules.digests import digest_of
@@ -296,7 +296,7 @@ class Opening:
             "workers": count,
             "scheduling": dist,
             "order": order(self.config),
-            "owner": process.this_owner().document() | {"machine": process.machine_id()},
+            "owner": owners.this_owner().document(),
             "load": round(os.getloadavg()[0], 2),
             "tools": tools(self.config),
         }
@@ -399,7 +399,7 @@ def unopened(config: pytest.Config, world: World, error: BaseException) -> None:
         "managed": bool(opening.runner),
         "mode": "run",
         "argv": [clean(arg)[0][:4000] for arg in config.invocation_params.args][:ARGUMENTS_SHOWN],
-        "owner": process.this_owner().document() | {"machine": process.machine_id()},
+        "owner": owners.this_owner().document(),
         **{key: opening.runner[key] for key in ("declared", "preconditions", "runner") if key in opening.runner},
     }
     said = clean(str(error).strip() or type(error).__name__)[0]

@@ -26,6 +26,7 @@ class Open(Enum):
     LEFTOVER = "its lease is over, its files are not: keep what is unsaved in the attic, then make it anew"
     BESIDE = "evidence is kept there: make the new one beside it"
     OCCUPIED = "someone works in it: refuse"
+    ELSEWHERE = "another machine or pid namespace holds it, and may live: refuse"
     FOREIGN = "a directory stands there that no lease means: a person must look"
 
 
@@ -51,6 +52,7 @@ class WorktreePresence(NamedTuple):
     same: bool  # and it is the directory that the lease means
     holder_dead: bool  # the lease names an owner, and that process is proven dead
     busy: bool  # a process has its working directory inside
+    elsewhere: str = ""  # that an owner of another machine or pid namespace may live
 
 
 def decide_open(lease: Lease | None, found: WorktreePresence, base: str) -> Open:
@@ -61,6 +63,8 @@ def decide_open(lease: Lease | None, found: WorktreePresence, base: str) -> Open
         if not found.present:
             return Open.FRESH
         return Open.BESIDE if lease.get("outcome") in KEPT or "leftOut" in lease else Open.LEFTOVER
+    if found.elsewhere:
+        return Open.ELSEWHERE
     if not found.present:
         return Open.TAKE_OVER
     if not found.same:
@@ -136,6 +140,7 @@ class LeaseFacts(NamedTuple):
     busy: bool = False
     resumable: bool = False  # a command continues its job
     locked: bool = False  # `git worktree lock`: git leaves it alone, and so do we
+    elsewhere: str = ""  # that an owner of another machine or pid namespace may live
 
 
 OVER = ("landed", "aborted", "closed")  # states of a job after which none of its units can be at work
@@ -147,7 +152,7 @@ def why_dead(seen: LeaseFacts) -> str:
     A job that failed, or was killed or interrupted, can be resumed: its units are not dead. A process inside is alive,
     whatever the documents say.
     """
-    if seen.busy or seen.locked:
+    if seen.busy or seen.locked or seen.elsewhere:
         return ""
     if seen.in_place:  # someone else's: only the lease can be over
         return "" if seen.present or seen.state != "open" else "its directory is gone"

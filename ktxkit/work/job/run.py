@@ -380,8 +380,8 @@ def end_left(job: ActiveJob) -> None:
                 facts = {"unitKey": unit.key, "processes": list(ended)}
                 job.tracer.emit("recovery", "work_unit_strays_ended", facts, level="info")
     for place in (job.directory, f"ingest-patches/{job_id}", f"ingest-traces/{job_id}", "attempts", "locks"):
-        files.sweep_asides(store.path(place))
-    neutral.sweep(store.path("tmp"))
+        files.sweep_asides(store.path(place), store.root)
+    neutral.sweep(store.root)
     leases.worktrees(job.world).empty_trash()
 
 

@@ -1,0 +1,188 @@
+"""Two containers over one repository, or two boots: what lives elsewhere is neither adopted, swept nor cleared.
+
+A job runs in one place and each command that could take its worktree away runs in the other. The job's work lands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ktxkit.base import owners
+from ktxkit.base.owners import Owner, Standing
+from tests.support.commands import call, spawn
+from tests.support.elsewhere import PLACES, Elsewhere, begin_here
+from tests.support.jobs import job_file, unit
+from tests.support.repos import Repo
+
+FULL = os.environ.get("KTX_TEST_FULL") == "1"
+UNIT = ("--job", "j1", "--unit", "slow")
+# Commands that meet a living job of another place: what they may end with, and what the words of a refusal hold.
+MEETING: dict[str, tuple[tuple[str, ...], set[int], str]] = {
+    "open": (("worktree-open", *UNIT), {1}, "another machine or namespace"),
+    "close": (("worktree-close", *UNIT, "--outcome", "success", "--discard"), {1}, "another machine or namespace"),
+    "close as crash": (("worktree-close", *UNIT, "--outcome", "crash"), {1}, "another machine or namespace"),
+    "prune": (("worktree-open", "--prune"), {0}, ""),
+    "clean": (("git-ktx", "clean", "--yes"), {0}, ""),
+    "resume": (("job-run", "--resume", "j1"), {1}, "another process"),
+    "land": (("job-land", "j1"), {0, 1, 2}, ""),
+    "watch": (("worktree-watch", *UNIT, "--once"), {0, 1, 2}, ""),
+    "another job": (("job-run", "other.yaml", "--job", "j2"), {0}, ""),
+}
+
+
+@pytest.fixture(params=PLACES)
+def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> Elsewhere:
+    place = Elsewhere(request.param, tmp_path)
+    if place.refused:
+        pytest.skip(place.refused)
+    return place
+
+
+@pytest.fixture
+def living(repo: Repo, tmp_path: Path, elsewhere: Elsewhere) -> Iterator[Callable[[Callable[[], None], bool], str]]:
+    """Run a job, elsewhere or here, do something when its unit has begun, let it end; returns what its file has on the
+    target."""
+    go = tmp_path / "go"
+    command = f"echo half > work; touch {tmp_path}/begun; until test -e {go}; do sleep 0.05; done; echo done >> work"
+    path = job_file(repo, {"units": [unit("slow", command)]})
+    (repo.path / "other.yaml").write_text(
+        json.dumps({"schemaVersion": 1, "connectionId": "c", "sourceKey": "o", "target": "side", "units": []})
+    )
+    repo.git("branch", "side")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def during(meanwhile: Callable[[], None], away: bool) -> str:
+        words = ("job-run", path, "--job", "j1")
+        started.append(elsewhere.begin(*words, cwd=repo.path) if away else begin_here(words, repo.path))
+        while not (tmp_path / "begun").exists():
+            assert started[0].poll() is None, started[0].communicate()
+            time.sleep(0.02)
+        meanwhile()
+        go.touch()
+        said, _ = started[0].communicate()
+        assert started[0].returncode == 0, said.decode()
+        return repo.git("show", "main:work")
+
+    yield during
+    go.touch()
+    for process in started:
+        process.wait()
+
+
+@pytest.mark.parametrize("elsewhere", PLACES if FULL else PLACES[:1], indirect=True)
+@pytest.mark.parametrize("away", [False, True], ids=["job here", "job elsewhere"])
+@pytest.mark.parametrize("meeting", MEETING)
+def test_a_living_job_keeps_its_work(
+    repo: Repo, elsewhere: Elsewhere, living: Callable[[Callable[[], None], bool], str], meeting: str, away: bool
+) -> None:
+    words, statuses, said = MEETING[meeting]
+
+    def meanwhile() -> None:
+        (repo.path / ".ktx/tmp").mkdir(exist_ok=True)
+        scratch = {path for path in (repo.path / ".ktx/tmp").iterdir() if path.name.startswith("neutral-")}
+        done = spawn(*words, cwd=repo.path) if away else elsewhere.run(*words, cwd=repo.path)
+        assert done.status in statuses, (done.status, done.out, done.err)
+        assert said in done.err, done.err
+        assert (repo.path / ".ktx/worktrees/j1/0001-slow/work").read_text() == "half\n"
+        assert scratch <= set((repo.path / ".ktx/tmp").iterdir()), "its private directories are there"
+
+    assert living(meanwhile, away) == "half\ndone"
+
+
+def test_what_was_killed_elsewhere_is_taken_over(repo: Repo, elsewhere: Elsewhere, tmp_path: Path) -> None:
+    """The kernel lets the lock of a dead process go, and every namespace sees it."""
+    begun = tmp_path / "begun"
+    path = job_file(
+        repo, {"units": [unit("slow", f"echo half > work; test -e {begun} || {{ touch {begun}; sleep 60; }}")]}
+    )
+    job = elsewhere.begin("job-run", path, "--job", "j1", cwd=repo.path)
+    while not begun.exists():
+        assert job.poll() is None, job.communicate()
+        time.sleep(0.02)
+    lease = json.loads((repo.path / ".ktx/jobs/j1/units/0001-slow/lease.json").read_text())
+    owner = Owner.of(lease["owner"])
+    assert owners.standing(owner, repo.path / ".ktx") is Standing.ALIVE
+    for pid in _descendants(job.pid):
+        os.kill(pid, signal.SIGKILL)
+    job.communicate()
+    while owners.standing(owner, repo.path / ".ktx") is Standing.ALIVE:
+        time.sleep(0.02)
+    assert owners.standing(owner, repo.path / ".ktx") is Standing.DEAD
+    assert call("job-run", "--resume", "j1", cwd=repo.path).status == 0
+    assert repo.git("show", "main:work") == "half"
+
+
+def _descendants(pid: int) -> list[int]:
+    """The process and all below it, the lowest first."""
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [*(one for child in children for one in _descendants(child)), pid]
+
+
+def edited(repo: Repo, **owner: str) -> Path:
+    """The lease of a unit whose owner is said to be another one."""
+    assert call("worktree-open", "--job", "j1", "--unit", "u", "--base", "HEAD", cwd=repo.path).status == 0
+    path = repo.path / ".ktx/jobs/j1/units/0001-u/lease.json"
+    lease = json.loads(path.read_text())
+    lease["owner"] = {**owners.this_owner().document(), "pid": 4194303, **owner}
+    path.write_text(json.dumps(lease))
+    return Path(lease["path"])
+
+
+ANOTHER = {
+    "machine": {"machine": "another", "bootId": "another"},
+    "namespace": {"pidNamespace": "1"},
+    "container": {"machine": "another", "pidNamespace": "1"},
+}
+
+
+@pytest.mark.parametrize("owner", ANOTHER)
+def test_unknown_is_not_dead(repo: Repo, owner: str) -> None:
+    """An owner elsewhere that holds no lock we can see: nothing proves its death, a person ends it."""
+    tree = edited(repo, **ANOTHER[owner])
+    (tree / "work").write_text("theirs")
+    opened = call("worktree-open", "--job", "j1", "--unit", "u", "--base", "HEAD", cwd=repo.path)
+    assert opened.status == 1 and opened.out == ""
+    assert "held by another machine or namespace: unknown whether it lives" in opened.err
+    for command in (("worktree-open", "--prune"), ("git-ktx", "clean", "--yes")):
+        done = call(*command, cwd=repo.path)
+        assert done.status == 0 and "unknown whether it lives" in done.out, done.out
+    close = ("worktree-close", "--job", "j1", "--unit", "u", "--outcome")
+    assert call(*close, "success", "--discard", cwd=repo.path).status == 1
+    assert (tree / "work").read_text() == "theirs"
+    assert call(*close, "crash", cwd=repo.path).status == 0
+    assert (tree / "work").read_text() == "theirs"
+    assert call("worktree-open", "--job", "j1", "--unit", "u", "--base", "HEAD", cwd=repo.path).status == 0
+
+
+def test_the_machine_was_started_anew(repo: Repo) -> None:
+    """Nothing of an earlier boot of this machine lives."""
+    tree = edited(repo, bootId="the-one-before")
+    (tree / "work").write_text("saved")
+    assert call("worktree-open", "--job", "j1", "--unit", "u", "--base", "HEAD", cwd=repo.path).status == 0
+    assert repo.git("for-each-ref", "refs/ktx/attic") and not (tree / "work").exists()
+
+
+def test_its_own_file_tells_of_a_process(tmp_path: Path) -> None:
+    """Held: alive, whatever the pid says. Free: dead. The name of a private directory leads to the same file."""
+    owner = owners.hold(tmp_path)
+    other = owner._replace(namespace="1")
+    name = f"neutral-{other.mark}-00ff"
+    assert owners.standing(owner, tmp_path) is Standing.ALIVE
+    assert owners.standing(other, tmp_path) is Standing.UNKNOWN and not owners.is_abandoned(name, tmp_path)
+    held = tmp_path / owners.FOLDER / other.mark
+    os.link(tmp_path / owners.FOLDER / owner.mark, held)
+    assert owners.standing(other, tmp_path) is Standing.ALIVE and not owners.is_abandoned(name, tmp_path)
+    assert owners.others(tmp_path) == [other.mark] and owners.sweep(tmp_path) == 0
+    held.unlink()
+    held.touch()
+    assert owners.standing(other, tmp_path) is Standing.DEAD and owners.is_abandoned(name, tmp_path)
+    assert owners.sweep(tmp_path, frozenset({other.mark})) == 0 and owners.sweep(tmp_path) == 1
+    assert [path.name for path in (tmp_path / owners.FOLDER).iterdir()] == [owner.mark]
