@@ -195,4 +195,7 @@ def parse_worktrees(out: bytes) -> list[Registered]:
 def registrations(common_dir: Path) -> list[Path]:
     """The administrative directory of each linked worktree, by its name. Source: gitrepository-layout(5)."""
     folder = common_dir / "worktrees"
-    return [folder / name for name in sorted(os.listdir(folder))] if folder.is_dir() else []  # noqa: PTH208
+    try:
+        return [folder / name for name in sorted(os.listdir(folder))]  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return []  # git removes the directory with the last of them

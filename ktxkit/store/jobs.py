@@ -90,8 +90,19 @@ def create(
         for key in FACTS:
             if key in facts:
                 document[key] = facts[key]
+        _clear_the_way(world, job_id)
         world.writable_store.write(kinds.JOB, names.job_doc(job_id), document)
         return ActiveJob(world, document)
+
+
+def _clear_the_way(world: World, job_id: str) -> None:
+    """The branch of a job whose documents went with the store (`git clean -fdx`) goes to the attic: this job is none
+    of it."""
+    ref = names.integration_ref(job_id)
+    left = world.git.resolve(ref)
+    if left is not None:
+        kept = names.attic_ref(job_id, "integration", left[:16])
+        world.git.run("update-ref", "--stdin", stdin=f"update {kept} {left}\ndelete {ref} {left}\n".encode())
 
 
 def _new_job(world: World, job_id: str, target: str, connection: str, source: str) -> Job:

@@ -1,8 +1,4 @@
-"""The files that all worktrees of a repository share and that say what git does: its configuration, attributes, hooks.
-
-Read and written as bytes. The configuration is written under git's own lock, only where it is what was seen.
-
-What all worktrees share stays as it was while units run: configuration, attributes and hooks are put back.
+"""What all worktrees share stays as it was while units run: what says what git does is put back, the stash is named.
 
 A unit cannot be kept from writing there, but what it wrote must act neither in other units nor in the user's checkout
 (packages that install hooks do this, and agents that set an identity). The files are looked at several times a second;
@@ -16,107 +12,42 @@ Several units run at a time, so a change has an interval, not an author: it is n
 from __future__ import annotations
 
 import os
-import stat
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ktxkit.base import files
-from ktxkit.base.errors import BrokenContract
+from ktxkit.base import files, process
+from ktxkit.base.errors import KtxError
+from ktxkit.base.rules.text import printable
+from ktxkit.git import stale
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.store.active import ActiveJob, Unit
+from ktxkit.store.leases import worktrees
 from ktxkit.store.rules import names
 from ktxkit.work.fingerprint import Fingerprinter
 from ktxkit.work.rules import shared_state
 from ktxkit.work.rules.shared_state import SharedChange, differences
+from ktxkit.work.shared_files import (
+    CONFIGS,
+    HOOKS,
+    NO_FILE,
+    REGISTRATION,
+    REPLACED,
+    FileState,
+    RefSigns,
+    lock_files,
+    replace_config,
+    see,
+    shared_refs,
+    sign_of,
+    signs,
+)
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import UnitResultTouched
-
-
-CONFIGS = ("config", "config.worktree")
-ATTRIBUTES = "info/attributes"
-HOOKS = "hooks"
-SIZE_LIMIT = 16 * 1024 * 1024  # bytes
-
-
-NO_FILE = b"\0neither a file nor absent\0"  # stands for the bytes of a link, a directory, a device
-
-
-class FileState(NamedTuple):
-    """A file as it was: its bytes, and its permissions."""
-
-    data: bytes
-    mode: int
-
-
-def watched(common_dir: Path) -> Iterator[str]:
-    """Names below the common directory, those that may be absent included."""
-    yield from (*CONFIGS, ATTRIBUTES)
-    try:
-        hooks = sorted(os.listdir(common_dir / HOOKS))  # noqa: PTH208
-    except (FileNotFoundError, NotADirectoryError):
-        return  # gate-ok: no hooks at all: none to watch
-    yield from (f"{HOOKS}/{name}" for name in hooks if not name.endswith(".sample"))
-
-
-def signs(common_dir: Path) -> dict[str, str]:
-    """The signature of each file that is there."""
-    found = {name: _sign(common_dir / name) for name in watched(common_dir)}
-    return {name: sign for name, sign in found.items() if sign}
-
-
-def see(path: Path) -> FileState | None:
-    """A file now; None where there is none."""
-    data = current(path)
-    if data is None:
-        return None
-    try:
-        return FileState(data, stat.S_IMODE(os.stat(path, follow_symlinks=False).st_mode))  # noqa: PTH116
-    except FileNotFoundError:
-        return None
-
-
-def _sign(path: Path) -> str:
-    try:
-        info = os.stat(path, follow_symlinks=False)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-    return f"{info.st_ino}:{info.st_mode:o}:{info.st_size}:{info.st_mtime_ns}:{info.st_ctime_ns}"
-
-
-def replace_config(path: Path, seen: bytes | None, wanted: FileState | None) -> bool:
-    """Put `wanted` where `seen` is. False where git's lock is held, or the file is another one meanwhile."""
-    lock = path.with_name(f"{path.name}.lock")
-    try:
-        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        return False
-    try:
-        with open(descriptor, "wb", buffering=0) as stream:
-            if current(path) != seen:
-                return False
-            if wanted is None:
-                return files.remove(path)
-            os.fchmod(stream.fileno(), wanted.mode)
-            files.write_all(stream.fileno(), wanted.data)
-            os.fsync(stream.fileno())
-        os.replace(lock, path)  # noqa: PTH105
-        return True
-    finally:
-        files.remove(lock)
-
-
-def current(path: Path) -> bytes | None:
-    """The bytes of a file; None where there is none, NO_FILE where something else stands there."""
-    try:
-        return files.read(path, SIZE_LIMIT)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (BrokenContract, PermissionError):
-        return NO_FILE
 
 
 UNREADABLE = "(cannot be read)"
@@ -130,8 +61,13 @@ class Guard:
         self.job = job
         self._lock = threading.Lock()
         self._kept = 0
+        self._began = time.time()
+        self._git = worktrees(job.world).git
+        self._ref_signs = RefSigns.of(self._top)
+        self._refs = self._read_refs()
         self._signs = signs(self._top)
         self._seen = {name: see(self._top / name) for name in self._signs}
+        self._locks = {path: sign_of(path) for path in lock_files(self._top)}
 
     @property
     def _top(self) -> Path:
@@ -139,7 +75,7 @@ class Guard:
 
     def stirred(self) -> bool:
         """Whether any of the files was written since the last check. Some calls of stat."""
-        return signs(self._top) != self._signs
+        return signs(self._top) != self._signs or RefSigns.of(self._top) != self._ref_signs
 
     def check(self) -> list[UnitResultTouched]:
         """Put back what must be; each change with what became of it, as in a unit's `touched`."""
@@ -149,36 +85,42 @@ class Guard:
             found = [change for name in changed for change in self._checked(name)]
             # As it was before each was read: what is written from now on is seen by the next check.
             self._signs = now
-            return found
+            return [*found, *self._checked_refs()]
 
     def _checked(self, name: str) -> list[UnitResultTouched]:
         try:
-            return self._config(name) if name in CONFIGS else self._file(name)
+            if name.startswith("worktrees/"):
+                return self._of_worktree(name)
+            return self._config(name, {}) if name in CONFIGS else self._file(name)
         except OSError as error:
             why = f"config {name} changed, and could not be put back: {error.strerror}"
             return [{"what": f"config {name}"[:1000], "message": why[:4000]}]
 
-    def _config(self, name: str) -> list[UnitResultTouched]:
-        """Key by key, so that what git writes while people work is left; the very bytes where all of it goes."""
+    def _config(self, name: str, usual: Values) -> list[UnitResultTouched]:
+        """Key by key, so that what git writes while people work is left; the very bytes where all of it goes.
+
+        `usual`: what a new file may have.
+        """
         path, old, new = self._top / name, self._seen.get(name), see(self._top / name)
         if (old and old.data) == (new and new.data) or (old is not None and old.data == NO_FILE):
             self._seen[name] = new
             return []
         with open_neutral(self.job.world) as neutral:
             before, after = _values(neutral, old), _values(neutral, new)
-            keys = [UNREADABLE] if after is None else shared_state.to_put_back(before or {}, after)
+            before = before or {key: usual[key] for key in usual.keys() & (after or {}).keys()}
+            keys = [UNREADABLE] if after is None else shared_state.to_put_back(before, after)
             if not keys:
                 self._seen[name] = new
                 return []
-            whole = after is None or len(keys) == sum(1 for _ in _changed(before or {}, after))
-            wanted = old if whole or new is None else _edited(neutral, new, keys, before or {})
+            whole = after is None or len(keys) == sum(1 for _ in _changed(before, after))
+            wanted = old if whole or new is None else _edited(neutral, new, keys, before)
         if not replace_config(path, new.data if new else None, wanted):
             return []  # somebody writes it right now: the next look finds it again
         self._keep(name, new)
         self._seen[name] = wanted
-        known, there = before or {}, after or {}
+        there = after or {}
         return [
-            _change("config", f"{name}: {key}", shared_state.change_word(key in known, key in there)) for key in keys
+            _change("config", f"{name}: {key}", shared_state.change_word(key in before, key in there)) for key in keys
         ]
 
     def _file(self, name: str) -> list[UnitResultTouched]:
@@ -187,19 +129,122 @@ class Guard:
             return []
         self._keep(name, new)
         if new is not None and (old is None or new.data == NO_FILE):
-            files.remove(path)
+            self._take_away(path)
         if old is not None:
+            files.make_dirs(path.parent, 0o755)
             files.write_atomic(path, old.data, mode=old.mode)
             path.chmod(old.mode)
         kind, _, plain = name.partition("/") if name.startswith(HOOKS) else ("config", "", name)
         return [_change(kind, plain, shared_state.change_word(old is not None, new is not None))]
 
+    def _of_worktree(self, name: str) -> list[UnitResultTouched]:
+        """What says which worktree is whose: put back while the worktree stands where it stood."""
+        admin, leaf = (self._top / name).parent, name.rpartition("/")[2]
+        old, new = self._seen.get(name), see(self._top / name)
+        gitdir = self._seen.get(f"worktrees/{admin.name}/gitdir")
+        stands = gitdir is not None and os.path.lexists(Path(os.fsdecode(gitdir.data.rstrip(b"\n"))))
+        if leaf == "config.worktree":
+            if admin.is_dir():
+                with open_neutral(self.job.world) as neutral:
+                    usual = _values(neutral, self._seen.get("config.worktree")) or {}
+                return self._config(name, usual)
+            stands = False
+        if old is None or not stands or old == new or (leaf == "HEAD" and new is not None and new.data != NO_FILE):
+            self._seen[name] = new  # made, moved or removed by git
+            return []
+        if new is not None:
+            self._take_away(self._top / name)
+        files.make_dirs(admin, 0o755)
+        files.write_atomic(self._top / name, old.data, mode=old.mode)
+        self._fill_index(admin)
+        return [_change("worktree", f"{admin.name}: {leaf}", shared_state.change_word(True, new is not None))]
+
+    def _fill_index(self, admin: Path) -> None:
+        """The index of HEAD for a worktree whose registration was removed whole: without one all its files are new."""
+        if all(os.path.lexists(admin / name) for name in REGISTRATION) and not os.path.lexists(admin / "index"):
+            place = Path(os.fsdecode(files.read(admin / "gitdir").rstrip(b"\n"))).parent
+            worktrees(self.job.world).at(place).run("read-tree", "HEAD", ok=None)
+
+    def _take_away(self, path: Path) -> None:
+        """What stands where a file belongs: a directory is moved aside, everything else is removed."""
+        if path.is_dir() and not path.is_symlink():
+            self._aside(path)
+        else:
+            files.remove(path)
+
     def _keep(self, name: str, seen: FileState | None) -> None:
         """What is taken away may be a person's: it is kept."""
         if seen is not None and seen.data != NO_FILE:
-            self._kept += 1
-            place = f"{names.quarantine_dir(self.job.id, f'shared-{self._kept}')}/{names.slug(Path(name).name)}"
-            files.write_atomic(self.job.world.writable_store.path(place), seen.data)
+            files.write_atomic(self._place(Path(name).name), seen.data)
+
+    def _aside(self, path: Path) -> None:
+        place = self._place(path.name)
+        files.make_dirs(place.parent)
+        os.rename(path, place)  # noqa: PTH104
+
+    def _place(self, name: str) -> Path:
+        """A new place in the quarantine."""
+        self._kept += 1
+        relative = f"{names.quarantine_dir(self.job.id, f'shared-{self._kept}')}/{names.slug(name)}"
+        return self.job.world.writable_store.path(relative)
+
+    def _read_refs(self) -> dict[str, str]:
+        """The replacements and the stash with their values; git is asked where refs are no files."""
+        if not (self._top / "reftable").is_dir():
+            return shared_refs(self._top)
+        answer = self._git.run("for-each-ref", "--format=%(objectname) %(refname)", REPLACED, "refs/stash")
+        return dict(line.split(" ", 1)[::-1] for line in answer.lines)
+
+    def _checked_refs(self) -> list[UnitResultTouched]:
+        """Replacements are put back: they hold for everybody. The stash is named; what is on it is somebody's work."""
+        now = RefSigns.of(self._top)
+        if now == self._ref_signs:
+            return []
+        refs = self._read_refs()
+        changed = sorted(name for name in refs.keys() | self._refs.keys() if refs.get(name) != self._refs.get(name))
+        found = [self._replaced(name, refs) for name in changed if name.startswith(f"{REPLACED}/")]
+        if "refs/stash" in changed or self._ref_signs.stash_came_and_went(now):
+            told = "stash refs/stash was used: all worktrees share it, one takes the work of another from it"
+            found.append({"what": "stash refs/stash", "message": told})
+        stash = {name: oid for name, oid in refs.items() if name == "refs/stash"}
+        self._refs = {name: oid for name, oid in self._refs.items() if name.startswith(REPLACED)} | stash
+        self._ref_signs = RefSigns.of(self._top) if found else now
+        return found
+
+    def _replaced(self, name: str, refs: dict[str, str]) -> UnitResultTouched:
+        old, new = self._refs.get(name), refs.get(name)
+        if new is not None:
+            files.write_atomic(self._place(name.replace("/", "-")), f"{new} {name}\n".encode())
+        words = ("-d", name, new or "") if old is None else (name, old)
+        answer = self._git.run("update-ref", "--no-deref", *words, ok=None)
+        change = _change("refs", name, shared_state.change_word(old is not None, new is not None))
+        if answer.status != 0:
+            return {"what": change["what"], "message": f"{change['message']}, and could not be put back"}
+        return change
+
+    def locks_left(self, *, wait: bool = False) -> list[UnitResultTouched]:
+        """Take away git's locks that were made since the job began and that nobody holds; each is named.
+
+        Proven by age, that no process has it open, and that no git as old lives. `wait`: until it is old enough.
+        """
+        with self._lock:
+            found = [path for path in lock_files(self._top) if self._locks.get(path) != sign_of(path)]
+            return [change for path in found for change in self._lock_left(path, wait=wait)]
+
+    def _lock_left(self, path: Path, *, wait: bool) -> list[UnitResultTouched]:
+        age = self.job.world.limits.lock_age
+        if process.has_open(path) or (wait and stale.writers(self._top)):
+            return []
+        if not (wait or stale.is_stale(path, self._top, age=age)) or not stale.left_behind(
+            path, self._top, self._began, age
+        ):
+            return []
+        name = printable(str(path.relative_to(self._top)))
+        try:
+            self._aside(path)
+        except FileNotFoundError:
+            return []  # its holder removed it
+        return [{"what": f"lock {name}"[:1000], "message": f"lock {name} was left behind"[:4000], "putBack": True}]
 
 
 def _change(kind: str, name: str, how: str) -> UnitResultTouched:
@@ -245,6 +290,8 @@ def _aside(neutral: Neutral, seen: FileState) -> Path:
 
 EVIDENCE_WATCHED = 20  # worktrees of failed units that are looked at; each look walks them
 GLANCE = 0.03  # seconds between looks at what all worktrees share; a look is a few calls of stat
+GLANCES_APART = 20  # times what a look took: in a repository of many worktrees a look is longer
+LOCKS_EVERY = 0.5  # seconds between looks at locks that were left
 CHANGES_KEPT = 200  # changes named in one unit's result
 
 
@@ -298,12 +345,24 @@ class Watch:
             watcher.join()
 
     def _guard_until(self, done: threading.Event) -> None:
-        while not done.wait(GLANCE):
-            if self.guard.stirred():
-                self._put_back()
+        pause, locks = GLANCE, LOCKS_EVERY
+        while not done.wait(pause):
+            began = time.monotonic()
+            try:
+                if self.guard.stirred():
+                    self._put_back()
+                locks -= pause
+                if locks <= 0:
+                    locks = LOCKS_EVERY
+                    self._note(self.guard.locks_left())
+            except (KtxError, OSError):
+                pass  # gate-ok: a git or a look that failed: what it was to find is found by the next one
+            pause = max(GLANCE, GLANCES_APART * (time.monotonic() - began))
 
     def _put_back(self) -> None:
-        changes = self.guard.check()
+        self._note(self.guard.check())
+
+    def _note(self, changes: list[UnitResultTouched]) -> None:
         with self._state:
             running = sorted(self._running.values())
             self._changes += [(self._asked, {**change, "running": running}) for change in changes]
@@ -335,6 +394,7 @@ class Watch:
                 self._handled = set(self._running)
                 quiet = dict(self._evidence)
             self._put_back()  # first: a configuration that is broken makes every git call fail
+            self._note(self.guard.locks_left(wait=True))
             facts = self.printer.take(quiet, None if whole or self._last is None else busy)
             found = differences(self._last, facts, busy, working) if self._last is not None else []
             with self._state:
