@@ -1,7 +1,8 @@
 """Close a worktree's lease: remove what is done, keep what is evidence or not merged.
 
 reads    the lease of the unit, of NAME, or of the worktree that this is
-writes   lease.json, sentinel.json (conflict, crash), refs/ktx/attic/... for what is closed without landing
+writes   lease.json, sentinel.json (conflict, crash), refs/ktx/attic/... for what is closed without landing; with
+         --keep-ignored .ktx/kept-ignored/...
 exits    0 closed, 1 refused: work would be lost, 2 no such worktree, 4 another directory stands there, 5 damaged
 example  worktree-close --job j1 --unit orders --outcome success
 """
@@ -22,6 +23,8 @@ def parser() -> cli.Parser:
     made.add_argument("--outcome", choices=OUTCOMES, required=True, help="success and empty remove, the others keep")
     made.add_argument("--discard", action="store_true", help="remove although work is nowhere else (attic first)")
     made.add_argument("--reason", default="", metavar="TEXT", help="why it is kept, for the sentinel")
+    made.add_argument("--force", action="store_true", help="also where processes stand in it; it names them")
+    cli.add_keep_ignored(made)
     return made
 
 
@@ -30,7 +33,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.work import closing
 
     place = views.location(world, args.name, args.job, args.unit)
-    lease = closing.close(place, args.outcome, discard=args.discard, reason=args.reason)
+    options = closing.RemovalOptions(tuple(args.keep_ignored), args.force)
+    lease = closing.close(place, args.outcome, discard=args.discard, reason=args.reason, options=options)
     line = f"{lease['path']}  {lease['state']} as {args.outcome}"
     return cli.Result(document=lease, contract="lease", lines=[line], notes=views.notes(lease))
 

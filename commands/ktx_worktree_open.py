@@ -6,11 +6,12 @@
     worktree-open --detach [--base REV]   no branch
     worktree-open --job JOB --unit KEY    a unit of a job at the job's base, under .ktx/
     worktree-open --list | --prune        every worktree; clear those that are provably dead
+    worktree-open ... -- CMD              run CMD there; its status is the answer, and no path is printed
 
 reads    the repository, .ktx/jobs/JOB/job.json, leases
 writes   .ktx/jobs/JOB/units/N-U/lease.json or .ktx/leases/NAME/lease.json, .ktx/worktrees/...; job.json of a new job
 exits    0 open, 1 refused (it says where), 2 cannot run, 4 another directory stands there, 5 a damaged document
-example  cd "$(worktree-open --job j1 --unit orders)"
+example  worktree-open fix-orders -- $SHELL
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ OF_UNIT = ("job", "unit", "target", "connection", "source", "after", "allow", "d
 
 
 def parser() -> cli.Parser:
-    made = cli.Parser("worktree-open", __doc__, unit=True)
+    made = cli.Parser("worktree-open", __doc__, unit=True, takes_command=True)
     made.add_argument("name", nargs="?", default="", metavar="NAME", help="the new branch, and the worktree's name")
     what = made.add_mutually_exclusive_group()
     what.add_argument("--ref", default="", metavar="REF", help="an existing branch, tag or commit")
@@ -41,6 +42,8 @@ def parser() -> cli.Parser:
     made.add_argument("--no-fetch", action="store_true", help="do not try to fetch the base first")
     made.add_argument("--copy", action="append", default=[], metavar="PATTERN", help="bring ignored files along")
     made.add_argument("--sparse", action="append", default=[], metavar="DIR", help="check out only these directories")
+    made.add_argument("--force", action="store_true", help="prune also where processes stand inside")
+    cli.add_keep_ignored(made)
     job = made.add_argument_group("a unit of a job")
     job.add_argument("--target", default="", metavar="BRANCH", help="where a new job lands (default: checked out here)")
     job.add_argument("--connection", default="local", metavar="ID", help="connection of a new job")
@@ -55,12 +58,15 @@ def parser() -> cli.Parser:
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import cleaning, views
     from ktxkit.work import adhoc, bare_patches
+    from ktxkit.work.closing import RemovalOptions
 
     args.job = args.job or (args.unit and world.env.get("KTX_JOB"))
     if args.list or args.prune:
-        args.refuse("with --list or --prune", *OPENING, *OF_UNIT)
-        rows = cleaning.listing(world, prune=args.prune)
+        args.refuse("with --list or --prune", *OPENING, *OF_UNIT, "command")
+        options = RemovalOptions(tuple(args.keep_ignored), args.force)
+        rows = cleaning.listing(world, prune=options if args.prune else None, ignored=args.list)
         return cli.Result(views.outcome(rows), rows, "worktrees", lines=views.lines(rows))
+    args.refuse("without --prune", "force", "keep_ignored")
     if args.unit:
         if not args.job or args.name or args.ref or args.pr or args.detach or args.path:
             raise CannotRun(
@@ -76,7 +82,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         chosen = {name: getattr(args, name) for name in ("name", "base", "ref", "pr", "detach", "copy", "sparse")}
         path = world.cwd / args.path if args.path else None
         lease, notes = adhoc.open_adhoc(world, adhoc.WorktreeRequest(**chosen, path=path, fetch=not args.no_fetch))
-    return cli.Result(document=lease, contract="lease", lines=[lease["path"]], notes=notes)
+    result = cli.Result(document=lease, contract="lease", lines=[lease["path"]], notes=notes)
+    return views.run_inside(args, world, result) if args.command else result
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -45,7 +45,7 @@ from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import LeaseFacts, why_dead
 from ktxkit.store.world import World
 from ktxkit.work import closing, report
-from ktxkit.work.closing import closed, remove
+from ktxkit.work.closing import PLAIN, RemovalOptions, closed, ignored_in, in_use, remove
 from ktxkit.work.opening import recover_opening
 
 if TYPE_CHECKING:
@@ -55,12 +55,16 @@ if TYPE_CHECKING:
 
 CONTRACT = "worktrees"
 OF_LEASE: Final = ("jobId", "unitKey", "attempt", "outcome")
+STOOD_IN = "nobody needs it but who stands in it"
 NOT_OURS = "it belongs to another repository"
 
 
-def listing(world: World, *, prune: bool = False) -> WorktreeList:
-    """The document of `--list`; with `prune`, what is dead is cleared and each row says what became of it."""
-    if prune:
+def listing(world: World, *, prune: RemovalOptions | None = None, ignored: bool = False) -> WorktreeList:
+    """The document of `--list`; with `prune`, what is dead is cleared and each row says what became of it.
+
+    `ignored`: the ignored files of those that are dead are counted and named.
+    """
+    if prune is not None:
         worktrees(world).mend()
         sweep(world.writable_store.root)
     registered = {os.path.realpath(entry.path): entry for entry in worktrees(world).listed()}
@@ -69,6 +73,8 @@ def listing(world: World, *, prune: bool = False) -> WorktreeList:
     for place in all_locations(world):
         try:
             row = _row(world, place, registered, prune=prune)
+            lease = place.lease() if ignored and row is not None and "dead" in row else None
+            row = {**row, **ignored_in(place, lease)} if row is not None and lease is not None else row
         except BrokenContract as error:  # it is named, and never touched; the others have nothing to do with it
             damaged.append({"where": error.where, "message": error.message})
             continue
@@ -76,7 +82,7 @@ def listing(world: World, *, prune: bool = False) -> WorktreeList:
     leased = {os.path.realpath(row["path"]) for row in rows if row["present"] or row.get("state") != "closed"}
     others = [entry for path, entry in registered.items() if path not in leased]
     plain = [_plain_row(entry, main=True) for entry in others[:1]]
-    rows = [*plain, *(_unleased(world, entry, prune=prune) for entry in others[1:]), *rows]
+    rows = [*plain, *(_unleased(world, entry, prune=prune, ignored=ignored) for entry in others[1:]), *rows]
     rows += list(_trash(world, prune=prune))
     made: WorktreeList = {"schemaVersion": SCHEMA_VERSION, "kind": "worktrees", "worktrees": rows}
     made |= {"damaged": each_once(damaged)} if damaged else {}
@@ -88,9 +94,11 @@ def each_once(damaged: Sequence[DamagedDocument]) -> list[DamagedDocument]:
     return list({row["where"]: row for row in reversed(damaged)}.values())[::-1]
 
 
-def _unleased(world: World, entry: Registered, *, prune: bool) -> WorktreeRow:
+def _unleased(world: World, entry: Registered, *, prune: RemovalOptions | None, ignored: bool) -> WorktreeRow:
     try:
-        return closing.row(world, entry, prune=prune) or _plain_row(entry, main=False)
+        row = closing.row(world, entry, prune=prune) or _plain_row(entry, main=False)
+        found = closing.earlier_attempt(world, entry.path) if ignored and "dead" in row else None
+        return {**row, **ignored_in(*found[:2])} if found is not None else row
     except BrokenContract:  # its place is named among the damaged ones
         return _plain_row(entry, main=False)
 
@@ -108,14 +116,16 @@ def _plain_row(entry: Registered, *, main: bool) -> WorktreeRow:
     return row
 
 
-def _row(world: World, place: LeaseLocation, registered: dict[str, Registered], *, prune: bool) -> WorktreeRow | None:
+def _row(
+    world: World, place: LeaseLocation, registered: dict[str, Registered], *, prune: RemovalOptions | None
+) -> WorktreeRow | None:
     """What is known of one place; None if it holds no worktree any more."""
-    if prune:
+    if prune is not None:
         place.settle()
     lease, note = place.lease(), place.read(kinds.OPENING)
     if lease is None and note is None:
         return None
-    if prune and note is not None and lease is not None and lease["nonce"] == note["nonce"]:
+    if prune is not None and note is not None and lease is not None and lease["nonce"] == note["nonce"]:
         _drop_note(place)
     seen, busy = _seen(world, place, lease, note)
     about = lease or note
@@ -142,11 +152,13 @@ def _row(world: World, place: LeaseLocation, registered: dict[str, Registered], 
         row["kept"] = f"{NOT_OURS}: {theirs}"
         return row
     row |= {"kept": seen.elsewhere} if seen.elsewhere else {}
-    why = why_dead(seen)
-    if why:
+    why = why_dead(seen._replace(busy=False))
+    if why and busy and (prune is None or not prune.force):
+        row["kept"] = in_use(busy)
+    elif why:
         row["dead"] = why
-        if prune:
-            row = {**row, **_prune(world, place)}
+        if prune is not None:
+            row = {**row, **_prune(world, place, prune)}
     return row
 
 
@@ -194,7 +206,7 @@ def _drop_note(place: LeaseLocation) -> None:
         return  # gate-ok: it is just being removed
 
 
-def _prune(world: World, place: LeaseLocation) -> Pruning:
+def _prune(world: World, place: LeaseLocation, options: RemovalOptions) -> Pruning:
     """Clear one dead worktree; what was found before is looked at again under the lock."""
     try:
         with place.locked(wait=0):
@@ -202,22 +214,25 @@ def _prune(world: World, place: LeaseLocation) -> Pruning:
             lease = place.lease()
             if lease is None or cut_short:
                 return {"pruned": True}
-            why = why_dead(_seen(world, place, lease, None)[0])
+            seen = _seen(world, place, lease, None)[0]
+            why = why_dead(seen._replace(busy=seen.busy and not options.force))
             if not why:
                 return {"kept": "it is not dead any more"}
             if lease["mode"] == "in-place":
                 closed(place, lease, "empty")
                 return {"pruned": True}
-            done = remove(place, lease, lease.get("outcome", "crash"), discard=False, why=f"cleared: {why}")
+            outcome, said = lease.get("outcome", "crash"), f"cleared: {why}"
+            done = remove(place, lease, outcome, discard=False, why=said, options=options)
             pruned: Pruning = {"pruned": True}
             pruned |= {"atticRef": done["atticRef"]} if "atticRef" in done else {}
             pruned |= {"ignored": done["ignored"]} if "ignored" in done else {}
+            pruned |= {"ignoredKept": done["ignoredKept"]} if "ignoredKept" in done else {}
             return pruned
     except KtxError as error:
         return {"kept": error.message[:8000]}
 
 
-def _trash(world: World, *, prune: bool) -> Iterator[WorktreeRow]:
+def _trash(world: World, *, prune: RemovalOptions | None) -> Iterator[WorktreeRow]:
     """Checkouts that were let go and whose deletion was cut short: what of them matters is kept already."""
     folder = world.store.path(names.TRASH)
     for name in sorted(os.listdir(folder)) if folder.is_dir() else []:  # noqa: PTH208
@@ -228,7 +243,7 @@ def _trash(world: World, *, prune: bool) -> Iterator[WorktreeRow]:
         row |= {"busy": busy} if busy else {}
         if not busy and not owners.may_be_in_use(name, world.store.root):
             row["dead"] = "its deletion was cut short"
-            if prune:
+            if prune is not None:
                 row |= {"pruned": True} if delete(path) else {"kept": "some of it will not go"}
         yield row
 
@@ -251,11 +266,12 @@ CLEANING = "cleaning"
 CACHE_KEPT = 30 * 86_400  # seconds that a cached unit's result is kept
 
 
-def clean(world: World, *, do: bool, records: bool) -> Cleaning:
-    """What can be cleared, and with `do` what was. `records`: also the cache, and documents of finished jobs."""
+def clean(world: World, *, do: bool, records: bool, options: RemovalOptions = PLAIN) -> Cleaning:
+    """What can be cleared, and with `do` what was. `records`: also the cache, and documents of finished jobs.
+    `options`: how worktrees go."""
     ownership.require_ours(world)
     damaged: list[DamagedDocument] = []
-    items = [*_worktrees(world, damaged, do=do)]
+    items = [*_worktrees(world, damaged, options, do=do)]
     if do and world.store.root.is_dir():
         jobs.sweep_unbegun(world)
         items += [_item("temporary", name, "its process is dead") for name in neutral.sweep(world.store.root)]
@@ -303,14 +319,19 @@ def _cache(world: World, *, do: bool) -> Iterator[CleaningItem]:
         yield item if not do or delete(place) else {**item, "kept": "some of it will not go"}
 
 
-def _worktrees(world: World, damaged: list[DamagedDocument], *, do: bool) -> Iterator[CleaningItem]:
+def _worktrees(
+    world: World, damaged: list[DamagedDocument], options: RemovalOptions, *, do: bool
+) -> Iterator[CleaningItem]:
     if not world.store.root.is_dir():
         return
-    listed = listing(world, prune=do)
+    listed = listing(world, prune=options if do else None, ignored=not do)
     damaged += listed.get("damaged", ())
     for row in listed["worktrees"]:
         if "dead" in row or "kept" in row:
-            item = _item("worktree", row["path"], row.get("dead", row.get("kept", NOT_OURS)))
+            busy = "busy" in row and "dead" not in row
+            item = _item("worktree", row["path"], row.get("dead", STOOD_IN if busy else row.get("kept", NOT_OURS)))
+            item |= {"busy": row["busy"]} if "busy" in row else {}
+            item |= {"ignoredKept": row["ignoredKept"]} if "ignoredKept" in row else {}
             item |= {"kept": row["kept"]} if "kept" in row else {}
             item |= {"atticRef": row["atticRef"]} if "atticRef" in row else {}
             item |= {"ignored": row["ignored"]} if "ignored" in row else {}

@@ -166,6 +166,8 @@ class Parser(argparse.ArgumentParser):
 
         `without`: names of such options, as in `args`; `mode`: when they are not obeyed.
         """
+        if "command" in without and args.command:
+            self.error(f"-- CMD is not obeyed {mode}")
         for action in self._actions:
             if action.dest in without and getattr(args, action.dest) != action.default:
                 name = action.option_strings[-1] if action.option_strings else str(action.metavar)
@@ -188,6 +190,12 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise CannotRun(f"{self.prog}: {message}", hint=f"see {self.prog} --help")
+
+
+def add_keep_ignored(parser: Parser) -> None:
+    """The option of what removes worktrees."""
+    text = "copy ignored files out before they go, to .ktx/kept-ignored/"
+    parser.add_argument("--keep-ignored", action="append", default=[], metavar="PATTERN", help=text)
 
 
 class _Version(argparse.Action):

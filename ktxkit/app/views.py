@@ -30,6 +30,7 @@ from ktxkit.store.world import World
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import (
+        KeptFiles,
         LandingReceipt,
         Lease,
         ObserverStatus,
@@ -77,8 +78,32 @@ def notes(lease: Lease) -> list[str]:
         said.append(f"the worktree stays, with what is not collected: {counted(lease['leftOut'], 'untracked file')}")
     elif "ignored" in lease:
         said.append(f"gone with it: {counted(lease['ignored'], 'ignored file')}")
+    said += [kept_files(lease["ignoredKept"])] if "ignoredKept" in lease else []
+    said += [f"taken from under {_processes(lease['busy'])}"] if "busy" in lease else []
     branch = lease.get("branch", "").removeprefix("refs/heads/")
     return said + ([f"branch {branch} stays: it has commits that nothing else has"] if lease.get("branchKept") else [])
+
+
+def run_inside(args: argparse.Namespace, world: World, opened: Result) -> Result:
+    """`worktree-open ... -- CMD`: run the command in the worktree; its status is the answer, its output the output."""
+    from ktxkit.work import adhoc
+
+    assert opened.document is not None
+    if not args.quiet:
+        for note in opened.notes:
+            sys.stderr.write(f"{printable(note)}\n")
+    lease: Any = opened.document
+    status = adhoc.run_inside(world, lease, args.command, stdout=sys.stderr.fileno() if args.json else None)
+    return opened._replace(outcome="failed" if status else "done", status=status, lines=(), notes=())
+
+
+def kept_files(kept: KeptFiles) -> str:
+    """Where ignored files were copied to before their worktree went."""
+    return f"{plural(kept['count'], 'ignored file')} copied to {printable(kept['path'])}"
+
+
+def _processes(pids: Sequence[int]) -> str:
+    return f"{'process' if len(pids) == 1 else 'processes'} {', '.join(map(str, pids[:5]))}"
 
 
 def lines(document: WorktreeList) -> list[str]:
@@ -114,7 +139,9 @@ def _how(row: WorktreeRow) -> str:
     parts += [f"in use by {', '.join(map(str, row['busy'][:5]))}"] if "busy" in row else []
     parts += [f"dead: {row['dead']}"] if "dead" in row else []
     parts += ["cleared"] if row.get("pruned") else []
-    parts += [f"gone with it: {counted(row['ignored'], 'ignored file')}"] if "ignored" in row else []
+    went = "gone" if row.get("pruned") else "goes"
+    parts += [f"{went} with it: {counted(row['ignored'], 'ignored file')}"] if "ignored" in row else []
+    parts += [kept_files(row["ignoredKept"])] if "ignoredKept" in row else []
     parts += [f"kept at {row['atticRef']}"] if "atticRef" in row else []
     parts += [f"stays: {printable(row['kept'])}"] if "kept" in row else []
     return ", ".join(parts)

@@ -448,6 +448,12 @@ class PathAccount(TypedDict):
     sample: list[PathEntry]
 
 
+class KeptFiles(TypedDict):
+    path: str
+    pathB64: NotRequired[str]
+    count: int
+
+
 class CleaningItem(TypedDict):
     what: CleaningItemWhat
     name: str
@@ -457,6 +463,8 @@ class CleaningItem(TypedDict):
     kept: NotRequired[str]
     atticRef: NotRequired[str]
     ignored: NotRequired[PathAccount]
+    ignoredKept: NotRequired[KeptFiles]
+    busy: NotRequired[list[int]]
 
 
 class DamagedDocument(TypedDict):
@@ -1067,6 +1075,8 @@ class Lease(TypedDict):
     branchKept: NotRequired[bool]
     leftOut: NotRequired[PathAccount]
     ignored: NotRequired[PathAccount]
+    ignoredKept: NotRequired[KeptFiles]
+    busy: NotRequired[list[int]]
     processEpoch: NotRequired[int]
     observer: NotRequired[LeaseObserver]
     observedBefore: NotRequired[JournalPosition]
@@ -3106,6 +3116,7 @@ class WorktreeRow(TypedDict):
     pruned: NotRequired[bool]
     atticRef: NotRequired[str]
     ignored: NotRequired[PathAccount]
+    ignoredKept: NotRequired[KeptFiles]
     kept: NotRequired[str]
 
 

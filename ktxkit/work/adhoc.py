@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktxkit.base import kinds
+from ktxkit.base import kinds, process
 from ktxkit.base.errors import Blocked, CannotRun, Refused
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import printable
 from ktxkit.git import repository as remote
 from ktxkit.git.checkout import CHECKED_OUT, homes
+from ktxkit.git.git import for_others
 from ktxkit.store.leases import LeaseLocation, lease_here, path_of, presence, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import base_candidates, isolated
@@ -86,6 +87,20 @@ def open_adhoc(world: World, asked: WorktreeRequest) -> tuple[Lease, list[str]]:
         wanted = Wanted(path, aim.mode, aim.base, {}, aim.branch, aim.creates, asked.copy, asked.sparse)
         lease = make(place, wanted, old)
         return lease, aim.notes + [f"nothing to copy is named {name}" for name in lease.get("copyUnmatched", ())]
+
+
+def run_inside(world: World, lease: Lease, argv: Sequence[str], *, stdout: int | None = None) -> int:
+    """Run a command in an open worktree, with our streams; returns its status, 128 + N where signal N ended it.
+
+    No variable of git's leads it elsewhere; a unit's finds its job, as it does where a job runs it. `stdout`: where its
+    output goes, None for ours. Raises CannotRun where it cannot be started.
+    """
+    path = path_of(lease)
+    env = {**for_others(world.env), "PWD": str(path)}
+    if "unitKey" in lease:
+        env |= {"KTX_DIR": str(world.store.root), "KTX_JOB": lease["jobId"], "KTX_UNIT": lease["unitKey"]}
+    ended = process.attached(argv, cwd=path, env=env, stdout=stdout)
+    return ended if ended >= 0 else 128 - ended
 
 
 def _open_already(world: World, asked: WorktreeRequest) -> Lease | None:

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ktxkit.base import kinds, owners, process
 from ktxkit.base.clock import timestamp
@@ -50,7 +50,7 @@ from ktxkit.store.rules.worktrees import (
 )
 from ktxkit.store.world import World
 from ktxkit.work.attic import NAMED, to_attic, work_in
-from ktxkit.work.opening import Wanted, make, recover_opening
+from ktxkit.work.opening import Wanted, copy_out, make, matching, recover_opening
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import Lease, LeaseOutcome, LeasePolicy
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         atticRef: str
         kept: str
         ignored: PathAccount
+        ignoredKept: KeptFiles
 
     from ktxkit.base.documents import Lease
 
@@ -76,9 +77,20 @@ OF_LEASE: Final = ("pathB64", "jobId", "unitKey")
 _NAME = re.compile(r"(?P<unit>(?P<position>[0-9]{4,})-.+?)(?:\.attempt-(?P<attempt>[0-9]+))?")
 
 
-def row(world: World, entry: Registered, *, prune: bool) -> WorktreeRow | None:
+class RemovalOptions(NamedTuple):
+    """How worktrees are removed. `keep_ignored`: patterns, as in .gitignore, of ignored files that are copied out
+    first. `force`: also where processes stand inside, which are named then."""
+
+    keep_ignored: tuple[str, ...] = ()
+    force: bool = False
+
+
+PLAIN: Final = RemovalOptions()
+
+
+def row(world: World, entry: Registered, *, prune: RemovalOptions | None) -> WorktreeRow | None:
     """What is known of one; None where `entry` is none. With `prune` a dead one is cleared."""
-    found = _found(world, entry.path)
+    found = earlier_attempt(world, entry.path)
     if found is None:
         return None
     place, lease, job = found
@@ -104,12 +116,29 @@ def row(world: World, entry: Registered, *, prune: bool) -> WorktreeRow | None:
     made |= {"head": entry.head} if entry.head.strip("0") else {}
     made |= {"branch": entry.branch} if entry.branch else {}
     made |= {"busy": busy} if busy else {}
-    why = why_dead(seen)
+    why = why_dead(seen._replace(busy=False))
+    if why and busy and (prune is None or not prune.force):
+        return {**made, "kept": in_use(busy)}
     made |= {"dead": why} if why else {}
-    return {**made, **_cleared(place, lease)} if why and prune else made
+    return {**made, **_cleared(place, lease, prune)} if why and prune is not None else made
 
 
-def _found(world: World, path: Path) -> tuple[LeaseLocation, Lease, ActiveJob] | None:
+def in_use(busy: Sequence[int]) -> str:
+    """Why a worktree stays that would be cleared otherwise."""
+    return f"processes stand in it: {', '.join(map(str, busy[:SAMPLE]))}; --force clears it all the same"
+
+
+def ignored_in(place: LeaseLocation, lease: Lease) -> Pruning:
+    """The ignored files that would go with a worktree, counted and named; nothing where it cannot be read."""
+    path = path_of(lease)
+    try:
+        work = work_in(place, lease, path) if identify(path) is not None else None
+    except KtxError:
+        return {}  # gate-ok: clearing it says why it cannot be read
+    return {"ignored": _account(work.ignored)} if work is not None and work.ignored else {}
+
+
+def earlier_attempt(world: World, path: Path) -> tuple[LeaseLocation, Lease, ActiveJob] | None:
     """The place of its unit, a lease as it must have been, and its job."""
     parts = Path(os.path.relpath(path, world.store.path("worktrees"))).parts
     named = _NAME.fullmatch(parts[1]) if len(parts) == 2 else None
@@ -132,25 +161,27 @@ def _found(world: World, path: Path) -> tuple[LeaseLocation, Lease, ActiveJob] |
     return place, {**later, "attempt": int(named["attempt"] or 1), "state": "closed"}, job
 
 
-def _cleared(place: LeaseLocation, lease: Lease) -> Pruning:
+def _cleared(place: LeaseLocation, lease: Lease, options: RemovalOptions) -> Pruning:
     path = path_of(lease)
     try:
         with place.locked(wait=0):
             work = work_in(place, lease, path) if identify(path) is not None else None
             kept = to_attic(place, lease, path, why="an earlier attempt was cleared", work=work)
+            gone, copied = _ignored_files(place, lease, work, options)
             delete(worktrees(place.world).let_go(path))
     except KtxError as error:
         return {"kept": error.message[:8000]}
     pruned: Pruning = {"pruned": True}
+    pruned |= {"ignored": gone} if gone else {}
+    pruned |= {"ignoredKept": copied} if copied else {}
     pruned |= {"atticRef": kept} if kept else {}
-    pruned |= {"ignored": _account(work.ignored)} if work is not None and work.ignored else {}
     return pruned
 
 
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack
 
-    from ktxkit.base.documents import Lease, LeaseOutcome, PathAccount, Sentinel, SentinelOutcome
+    from ktxkit.base.documents import KeptFiles, Lease, LeaseOutcome, PathAccount, Sentinel, SentinelOutcome
 
     class ClosedFacts(TypedDict, total=False):
         """What the closing adds to a lease beside its outcome."""
@@ -159,6 +190,8 @@ if TYPE_CHECKING:
         branchKept: bool
         leftOut: PathAccount
         ignored: PathAccount
+        ignoredKept: KeptFiles
+        busy: list[int]
 
 
 INTERRUPTED = "the job was interrupted"  # why a worktree is kept that nothing went wrong in
@@ -167,7 +200,14 @@ SAMPLE = 20  # names of an account that a lease shows
 SAME: Final = ("jobId", "unitKey", "position", "pathB64", "branch")
 
 
-def close(place: LeaseLocation, outcome: LeaseOutcome, *, discard: bool = False, reason: str = "") -> Lease:
+def close(
+    place: LeaseLocation,
+    outcome: LeaseOutcome,
+    *,
+    discard: bool = False,
+    reason: str = "",
+    options: RemovalOptions = PLAIN,
+) -> Lease:
     """End the lease of a place; returns it as it is now. Closing again with the same outcome changes nothing."""
     with place.locked():
         recover_opening(place)
@@ -179,7 +219,7 @@ def close(place: LeaseLocation, outcome: LeaseOutcome, *, discard: bool = False,
                 return lease
             if _was_interrupted(place, lease) and outcome not in KEPT:  # the job went on with what was collected of it
                 must_be_ours(place.world, lease)
-                return _remove(place, lease, outcome, discard)
+                return _remove(place, lease, outcome, discard, options)
             said = f"it was closed as {lease.get('outcome', 'unknown')} already"
             raise Refused(said, where=str(path_of(lease)), hint="worktree-open opens the unit again")
         if lease["mode"] == "in-place":
@@ -188,17 +228,17 @@ def close(place: LeaseLocation, outcome: LeaseOutcome, *, discard: bool = False,
         must_be_held_here(place.world, lease, keeps=outcome in KEPT)
         if outcome == "conflict" or outcome == "crash":
             return _keep(place, lease, outcome, reason)
-        return _remove(place, lease, outcome, discard)
+        return _remove(place, lease, outcome, discard, options)
 
 
-def _remove(place: LeaseLocation, lease: Lease, outcome: LeaseOutcome, discard: bool) -> Lease:
+def _remove(place: LeaseLocation, lease: Lease, outcome: LeaseOutcome, discard: bool, options: RemovalOptions) -> Lease:
     path, work = path_of(lease), None
     found = presence(place.world, lease, path)
     if found.present and not found.same:
         raise Blocked("another directory stands where the lease's worktree was", where=str(path), hint="move it away")
     if found.present:
         _must_not_be_held(place, lease)
-        _must_be_left(path)
+        _must_be_left(path, options)
         work = work_in(place, lease, path)
         lost = unsaved(work)
         if lost and (not discard or not can_be_kept(work)):
@@ -206,7 +246,7 @@ def _remove(place: LeaseLocation, lease: Lease, outcome: LeaseOutcome, discard: 
             raise Refused(f"{WOULD_LOSE} {lost}", where=str(path), hint=hint)
         if work.left_out and not discard:
             return closed(place, lease, outcome, leftOut=_account(work.left_out))
-    return remove(place, lease, outcome, discard=discard, work=work)
+    return remove(place, lease, outcome, discard=discard, work=work, options=options)
 
 
 def _account(paths: Sequence[bytes]) -> PathAccount:
@@ -221,13 +261,41 @@ def _was_interrupted(place: LeaseLocation, lease: Lease) -> bool:
     return bool(sentinel.get("attempt") == lease["attempt"] and lease.get("outcome") in KEPT)
 
 
-def _must_be_left(path: Path) -> None:
-    """Nobody works there but whoever closes it. Raises Refused that names the processes."""
+def _others_inside(path: Path) -> list[int]:
+    """The processes that work there, but for whoever closes it."""
     mine, us = os.getpid(), process.ancestors(os.getpid())
-    others = [pid for pid in processes_inside(path) if pid not in us and mine not in process.ancestors(pid)]
+    return [pid for pid in processes_inside(path) if pid not in us and mine not in process.ancestors(pid)]
+
+
+def _must_be_left(path: Path, options: RemovalOptions) -> None:
+    """Nobody works there but whoever closes it. Raises Refused that names the processes."""
+    others = [] if options.force else _others_inside(path)
     if others:
         shown = ", ".join(map(str, others[:SAMPLE]))
-        raise Refused(f"processes stand in it: {shown}", where=str(path), hint="end them, then close again")
+        hint = "end them, then close again; --force takes the directory from under them"
+        raise Refused(f"processes stand in it: {shown}", where=str(path), hint=hint)
+
+
+def _ignored_files(
+    place: LeaseLocation, lease: Lease, work: HeldWork | None, options: RemovalOptions
+) -> tuple[PathAccount | None, KeptFiles | None]:
+    """The ignored files that go with a worktree, and those that were copied out before, as they were asked for."""
+    gone = work.ignored if work is not None else ()
+    if not gone or not options.keep_ignored:
+        return _account(gone) if gone else None, None
+    git = worktrees(place.world).at(path_of(lease))
+    folder = names.ignored_dir(place.job, place.name, lease["attempt"])
+    target = free_path(place.world.writable_store.path(folder), lease["attempt"])
+    kept = copy_out(git, target, options.keep_ignored)
+    left = frozenset(matching(git, ("*",))[0]) - frozenset(kept)
+    gone = tuple(path for path in gone if _any_left(path, left))
+    copied: KeptFiles | None = {**path_fields(bytes(target)), "count": len(kept)} if kept else None
+    return _account(gone) if gone else None, copied
+
+
+def _any_left(path: bytes, left: frozenset[bytes]) -> bool:
+    """Whether an ignored file, or a directory of which all is ignored (`path/`), has something that was not kept."""
+    return path in left or (path.endswith(b"/") and any(one.startswith(path) for one in left))
 
 
 def _must_not_be_held(place: LeaseLocation, lease: Lease) -> None:
@@ -250,6 +318,7 @@ def remove(
     discard: bool,
     work: HeldWork | None = None,
     why: str = "",
+    options: RemovalOptions = PLAIN,
 ) -> Lease:
     """Remove checkout, registration and a branch that was made for it; work that is nowhere else is kept at the attic.
 
@@ -260,10 +329,14 @@ def remove(
     work = work or (work_in(place, lease, path) if identify(path) is not None else None)
     why = why or f"closed as {outcome}{' with --discard' if discard else ''}"
     kept = to_attic(place, lease, path, why=why, branch_goes=discard, work=work)
+    gone, copied = _ignored_files(place, lease, work, options)
+    facts: ClosedFacts = {"ignored": gone} if gone else {}
+    facts |= {"ignoredKept": copied} if copied else {}
+    busy = _others_inside(path) if options.force else []
+    facts |= {"busy": busy} if busy else {}
     trash = made.let_go(path)
-    facts: ClosedFacts = {"atticRef": kept} if kept else {}
+    facts |= {"atticRef": kept} if kept else {}
     facts |= {"branchKept": True} if _branch_stays(place, lease, discard=discard) else {}
-    facts |= {"ignored": _account(work.ignored)} if work is not None and work.ignored else {}
     done = closed(place, lease, outcome, **facts)
     delete(trash)
     return done

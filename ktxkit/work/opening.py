@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ktxkit.base import files, kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
-from ktxkit.base.errors import CannotRun
+from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.identity import identify
 from ktxkit.base.lock import nonce
 from ktxkit.base.removal import delete
@@ -50,7 +50,7 @@ class Copied(NamedTuple):
     unmatched: tuple[str, ...]
 
 
-def wanted(git: Git, patterns: Sequence[str]) -> tuple[list[bytes], list[str]]:
+def matching(git: Git, patterns: Sequence[str]) -> tuple[list[bytes], list[str]]:
     """Ignored files of the checkout at `git` that the patterns (as in .gitignore) name; patterns that name none."""
     ignored = set(git.run("ls-files", "-z", "--others", "--ignored", "--exclude-standard").nul)
     found: set[bytes] = set()
@@ -68,7 +68,7 @@ def copy_into(git: Git, target: Path, patterns: Sequence[str]) -> Copied:
 
     Raises CannotRun for a file that git would not ignore in the target: it would become part of the unit's change.
     """
-    found, unmatched = wanted(git, patterns)
+    found, unmatched = matching(git, patterns)
     there = git.at(target)
     paths = [path for path in found if _has_room(target, path)]
     if paths:
@@ -81,13 +81,24 @@ def copy_into(git: Git, target: Path, patterns: Sequence[str]) -> Copied:
                 f"{printable(bare[0])} is not ignored at the base: a copy would become part of the change",
                 hint="add a rule to .gitignore or info/exclude, or leave it out of --copy",
             )
-    done, cloned = [], 0
-    for path in paths:
-        source, goal = _at(git.cwd, path), _at(target, path)
-        files.make_dirs(goal.parent, 0o755)
-        cloned += _copy(source, goal)
-        done.append(path)
-    return Copied(tuple(done), cloned, tuple(unmatched))
+    cloned = sum(copy_file(_at(git.cwd, path), _at(target, path)) for path in paths)
+    return Copied(tuple(paths), cloned, tuple(unmatched))
+
+
+def copy_out(git: Git, target: Path, patterns: Sequence[str]) -> list[bytes]:
+    """Copy the ignored files that the patterns name from the checkout at the top of which `git` stands into `target`,
+    which is new; returns their paths. Nothing is made where the patterns name none. Raises Refused where one cannot be
+    copied."""
+    found, _ = matching(git, patterns)
+    for path in found:
+        try:
+            copy_file(_at(git.cwd, path), _at(target, path))
+        except OSError as error:
+            why = f"{printable(path)} cannot be copied: {error.strerror or error}"
+            raise Refused(
+                why, where=str(git.cwd), hint="nothing was removed; leave it out of --keep-ignored"
+            ) from error
+    return [path for path in found if os.path.lexists(_at(target, path))]
 
 
 def _at(top: Path, path: bytes) -> Path:
@@ -102,8 +113,9 @@ def _has_room(target: Path, path: bytes) -> bool:
     return not blocked and not os.path.lexists(goal)
 
 
-def _copy(source: Path, goal: Path) -> bool:
+def copy_file(source: Path, goal: Path) -> bool:
     """Copy a file with its mode and times, or a link as a link. True where the bytes were cloned, not copied."""
+    files.make_dirs(goal.parent, 0o755)
     info = os.stat(source, follow_symlinks=False)  # noqa: PTH116
     if stat.S_ISLNK(info.st_mode):
         os.symlink(os.readlink(source), goal)  # noqa: PTH115, PTH211

@@ -268,9 +268,9 @@ def test_discarding_goes_to_the_attic_first(repo: Repo) -> None:
     assert repo.git("for-each-ref", "refs/heads/work") == ""
 
 
-@pytest.mark.parametrize("name", ["HEAD", "@", "refs/heads/x", "-x", "a..b", "a b", "@{-1}"])
+@pytest.mark.parametrize("name", ["HEAD", "@", "refs/heads/x", "a..b", "a b", "@{-1}"])
 def test_what_git_would_take_for_something_else_is_no_branch(repo: Repo, name: str) -> None:
-    error = refused(repo, "--", name, status=2)
+    error = refused(repo, name, status=2)
     assert "cannot be a branch name" in error["message"], error
 
 

@@ -5,7 +5,7 @@ left of a job that ended before any unit of it ran (a source that could not be r
 worktree goes to refs/ktx/attic first.
 
 reads    .ktx/, refs/ktx/
-writes   with --yes: removes what it names
+writes   with --yes: removes what it names; with --keep-ignored .ktx/kept-ignored/...
 exits    0 shown or cleared, 2 not a repository, 5 a damaged document (the others are shown or cleared)
 example  git ktx clean
          git ktx clean --records --yes
@@ -29,13 +29,17 @@ def parser() -> cli.Parser:
     made.add_argument(
         "--records", action="store_true", help="also documents, patches and traces of jobs whose every unit is in"
     )
+    made.add_argument("--force", action="store_true", help="also worktrees in which processes stand; it names them")
+    cli.add_keep_ignored(made)
     return made
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import cleaning, views
+    from ktxkit.work.closing import RemovalOptions
 
-    made = cleaning.clean(world, do=args.yes, records=args.records)
+    options = RemovalOptions(tuple(args.keep_ignored), args.force)
+    made = cleaning.clean(world, do=args.yes, records=args.records, options=options)
     lines = []
     for item in made["items"]:
         size = f", {item['bytes'] / 1e6:.1f} MB" if "bytes" in item else ""
@@ -44,6 +48,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         kept = f"; kept: {printable(item['kept'])}" if "kept" in item else ""
         attic = f"; its work is at {item['atticRef']}" if "atticRef" in item else ""
         gone = f"; with {counted(item['ignored'], 'ignored file')}" if "ignored" in item else ""
+        gone += f"; {views.kept_files(item['ignoredKept'])}" if "ignoredKept" in item else ""
+        gone += f"; in use by {', '.join(map(str, item['busy'][:5]))}" if "busy" in item and "kept" not in item else ""
         lines.append(f"{item['what']}  {printable(item['name'])}: {item['why']}{size}{count}{kept}{attic}{gone}")
     done = sum("kept" not in item for item in made["items"])
     if not made["items"]:

@@ -180,6 +180,11 @@ def attic_ref(job: str, name: str, stamp: str) -> str:
     return f"refs/ktx/attic/{job}/{name}/{stamp}"
 
 
+def ignored_dir(job: str, name: str, attempt: int) -> str:
+    """Where ignored files of a worktree are copied to before it goes, where somebody asks for them. Never cleaned."""
+    return f"kept-ignored/{job}/{name}/{attempt}"
+
+
 WORKTREES_LOCK = "locks/worktrees.lock"  # held for `git worktree add` and `remove`, never while files are written
 TRASH = "worktrees/.trash"  # checkouts that were let go and are being deleted
 

@@ -167,7 +167,18 @@ PAPERS: tuple[tuple[str, Kind[Any]], ...] = (  # beside lease, receipt and inten
     ("result", kinds.UNIT_RESULT),
 )
 # What a lease gets while it is open, by its closing or the observer.
-OURS_LATER = ("state", "closedAt", "outcome", "atticRef", "leftOut", "branchKept", "observer")
+OURS_LATER = (
+    "state",
+    "closedAt",
+    "outcome",
+    "atticRef",
+    "leftOut",
+    "branchKept",
+    "ignored",
+    "ignoredKept",
+    "busy",
+    "observer",
+)
 
 
 def put_right(run: JobRun, unit: Unit) -> str:
