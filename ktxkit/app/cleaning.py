@@ -128,10 +128,31 @@ def _row(
     if prune is not None and note is not None and lease is not None and lease["nonce"] == note["nonce"]:
         _drop_note(place)
     seen, busy = _seen(world, place, lease, note)
-    about = lease or note
-    assert about is not None
     if seen.state == "closed" and not seen.present and not seen.noted:
         return None
+    row = _described(lease, note, seen, registered)
+    row |= {"busy": busy} if busy else {}
+    theirs = foreign(world, lease or note or {})
+    if theirs:
+        row["kept"] = f"{NOT_OURS}: {theirs}"
+        return row
+    row |= {"kept": seen.elsewhere} if seen.elsewhere else {}
+    why = why_dead(seen._replace(busy=False))
+    if why and busy and (prune is None or not prune.force):
+        row["kept"] = in_use(busy)
+    elif why:
+        row["dead"] = why
+        if prune is not None:
+            row = {**row, **_prune(world, place, prune)}
+    return row
+
+
+def _described(
+    lease: Lease | None, note: WorktreeOpening | None, seen: LeaseFacts, registered: dict[str, Registered]
+) -> WorktreeRow:
+    """A worktree by its documents and git's registration."""
+    about = lease or note
+    assert about is not None
     entry = registered.get(os.path.realpath(path_of(about)))
     mode = about["mode"]
     row: WorktreeRow = {
@@ -146,19 +167,6 @@ def _row(
             row[key] = lease[key]
     row |= {"head": entry.head} if entry is not None and entry.head.strip("0") else {}
     row |= {"branch": entry.branch} if entry is not None and entry.branch else {}
-    row |= {"busy": busy} if busy else {}
-    theirs = foreign(world, about)
-    if theirs:
-        row["kept"] = f"{NOT_OURS}: {theirs}"
-        return row
-    row |= {"kept": seen.elsewhere} if seen.elsewhere else {}
-    why = why_dead(seen._replace(busy=False))
-    if why and busy and (prune is None or not prune.force):
-        row["kept"] = in_use(busy)
-    elif why:
-        row["dead"] = why
-        if prune is not None:
-            row = {**row, **_prune(world, place, prune)}
     return row
 
 
