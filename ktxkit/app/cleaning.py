@@ -404,12 +404,11 @@ def _kept_refs(job: ActiveJob, why: str) -> CleaningItem:
 
 
 def _job(job: ActiveJob, why: str, *, do: bool, records: bool) -> Iterator[CleaningItem]:
-    job_id = job.id
     refs = _refs(job)
     beside = _beside(job) if refs else []
     if beside:
         left = f"collected work that has not landed: {', '.join(beside)}"
-        yield _item("refs", job_id, left, count=len(refs), kept="apply it in a job of its own, or take it from its ref")
+        yield _item("refs", job.id, left, count=len(refs), kept="apply it in a job of its own, or take it from its ref")
         return
     yield from _verified_in(job, do=do)
     if refs:
@@ -417,7 +416,7 @@ def _job(job: ActiveJob, why: str, *, do: bool, records: bool) -> Iterator[Clean
             lines = "".join(f"delete {ref} {oid}\n" for ref, oid in refs)
             given = lines.encode("utf-8", "surrogateescape")
             leases.worktrees(job.world).on_own("update-ref", "--no-deref", "--stdin", git=job.git, stdin=given)
-        yield _item("refs", job_id, why, count=len(refs))
+        yield _item("refs", job.id, why, count=len(refs))
     if records:
         yield from _records(job, why, do=do)
 
@@ -442,15 +441,14 @@ def _verified_in(job: ActiveJob, *, do: bool) -> Iterator[CleaningItem]:
 
 
 def _records(job: ActiveJob, why: str, *, do: bool) -> Iterator[CleaningItem]:
-    job_id = job.id
-    waiting = places.pending_doc(job.connection, job.source, job_id)
+    waiting = places.pending_doc(job.connection, job.source, job.id)
     if job.world.store.exists(waiting):
         return  # its provenance is put into the journal, or dropped, by the next ingestion, which reads these
-    found = [place for name in names.job_records(job_id) if (place := job.world.store.path(name)).is_dir()]
-    if job.world.store.children(f"worktrees/{job_id}"):
+    found = [place for name in names.job_records(job.id) if (place := job.world.store.path(name)).is_dir()]
+    if job.world.store.children(f"worktrees/{job.id}"):
         return  # a checkout still stands: its lease is in the records
     size = sum(_size(place) for place in found)
-    item = _item("records", job_id, why, bytes=size)
+    item = _item("records", job.id, why, bytes=size)
     if do:
         try:
             with job.locked(wait=0):

@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ktxkit.base import files
 from ktxkit.base.clock import timestamp
@@ -25,10 +24,6 @@ from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.places import ROOT, check, snapshot_root, sort_key
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.world import World
-
-if TYPE_CHECKING:
-    pass
-
 
 SHOWN = 5
 

@@ -110,7 +110,7 @@ class Application:
         return self.branch.world
 
     @property
-    def held(self) -> HeldBranch:
+    def lock(self) -> HeldBranch:
         return self.branch.lock
 
     def doc(self, name: str) -> str:
@@ -149,7 +149,7 @@ def intent_of(step: Application) -> Intent:
         "unitKey": step.unit.key,
         "position": step.unit.position,
         "attempt": step.attempt,
-        "nonce": step.held.nonce,
+        "nonce": step.lock.nonce,
         "at": timestamp(step.world.clock.now()),
         "ref": step.job.integration_ref,
         "before": step.branch.head,
@@ -174,7 +174,7 @@ def receipt_of(step: Application, judged: CandidateVerdict, run: VerificationRun
         "integrationRef": step.job.integration_ref,
         "before": step.branch.head,
         "patchTree": step.patch["tree"],
-        "nonce": step.held.nonce,
+        "nonce": step.lock.nonce,
         "conflicts": [],
         "findings": [],
         "paths": [path_fields(entry.path) for entry in judged.entries] or paths_of(step.patch),
@@ -292,7 +292,7 @@ def _apply(branch: IntegrationBranch, unit: Unit, options: ApplyOptions) -> Rece
 def naming(step: Application) -> AbstractContextManager[None]:
     """A failure after the branch has moved names the unit's commit on it."""
     again = f"patch-apply --job {step.job.id} --unit {step.unit.key}"
-    return naming_what_moved(step.held, step.doc("intent"), f"unit {step.unit.key} is integrated", again)
+    return naming_what_moved(step.lock, step.doc("intent"), f"unit {step.unit.key} is integrated", again)
 
 
 def begin(branch: IntegrationBranch, unit: Unit, options: ApplyOptions) -> Application | Receipt:
@@ -382,7 +382,7 @@ def _decided(step: Application, neutral: Neutral, objects: Objects) -> Receipt:
 
 def start(step: Application) -> None:
     """The intent, before anything else of the step."""
-    step.held.begin("apply", step.doc("intent"))
+    step.lock.begin("apply", step.doc("intent"))
     step.world.writable_store.write(kinds.INTENT, step.doc("intent"), intent_of(step), durable=False)
 
 
@@ -396,16 +396,16 @@ def offer_of(step: Application, neutral: Neutral) -> Offer:
 
 def judge(step: Application, neutral: Neutral, objects: Objects, offer: Offer, onto: str) -> CandidateVerdict:
     """Policy, merge and gates on top of a commit."""
-    step.held.note(phase="policy")
+    step.lock.note(phase="policy")
     breaches = candidate.by_policy(neutral, objects, offer)
     if breaches:
         return CandidateVerdict("policy_rejected", breaches=tuple(breaches))
-    step.held.note(phase="merging")
+    step.lock.note(phase="merging")
     tree = neutral.need_tree(onto)
     judged = candidate.merged(neutral, objects, offer, tree, follow=step.options.follow_renames)
     if judged.outcome != "candidate" or not step.options.gates:
         return judged
-    step.held.note(phase="gates")
+    step.lock.note(phase="gates")
     base = neutral.need_tree(str(step.job.document.get("base", step.job.document["targetAtStart"])))
     done = candidate.gated(step.world, judged, base, step.options.gate_options)
     if not done.pruned:
@@ -436,10 +436,10 @@ def _verified(
     """The verify command's word on the candidate, in a checkout of it. Raises Refused where the gate is unknown."""
     check = check_of(step)
     with step.trace.timed("verification", "patch_verification", {"argv": list(check.argv)}) as told:
-        run = verification.verify(step.held, check, commit, judged.tree)
+        run = verification.verify(step.lock, check, commit, judged.tree)
         if not verification.passed(run):
             before = neutral.need_tree(step.branch.head)
-            run = blamed(step.held, check, (step.branch.head, before), (commit, judged.tree))
+            run = blamed(step.lock, check, (step.branch.head, before), (commit, judged.tree))
         told |= {"status": run["status"], "passed": verification.passed(run), "reused": run.get("reused")}
     step.branch.require_unmoved(step.branch.head)
     return (judged if verification.passed(run) else judged._replace(outcome="verification_failed")), run
@@ -447,7 +447,7 @@ def _verified(
 
 def accept(step: Application, judged: CandidateVerdict, commit: str, run: VerificationRun | None) -> Receipt:
     """Journal the commit with its receipt-to-be, move the branch, write the receipt."""
-    step.held.note(phase="committing")
+    step.lock.note(phase="committing")
     done = judged._replace(outcome="accepted")
     receipt = receipt_of(step, done, run)
     receipt |= {"after": commit, "commit": commit, "tree": judged.tree}
@@ -460,7 +460,7 @@ def accept(step: Application, judged: CandidateVerdict, commit: str, run: Verifi
 def close(step: Application, receipt: Receipt) -> Receipt:
     """The receipt, and with it the end of the step."""
     step.world.writable_store.write(kinds.RECEIPT, step.doc("receipt"), receipt)
-    step.held.settle(step.branch.head)
+    step.lock.settle(step.branch.head)
     return receipt
 
 
