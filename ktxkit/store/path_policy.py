@@ -113,7 +113,7 @@ def ignore_rules(world: World, base: str) -> IgnoreRules:
 
 def as_opened(world: World, base: str, policy: CandidatePathPolicy | None) -> bool:
     """Whether the repository's own ignore rules are still those that the policy was taken with."""
-    return policy is None or ignore_rules(world, base) == policy.ignore
+    return policy is None or ignore_rules(world, base).sources == policy.ignore.sources
 
 
 def _ignore_files(world: World, base: str) -> list[tuple[bytes, bytes]]:
