@@ -27,6 +27,9 @@ def parser() -> cli.Parser:
     scope.add_argument("--changed-since", metavar="REV", help="what differs from REV; what REV has too is inherited")
     scope.add_argument("--pushed", metavar="REMOTE", help="what a push sends: the lines of pre-push on standard input")
     scope.add_argument("--message", metavar="FILE", help="a commit's message, as commit-msg is given it")
+    scope.add_argument(
+        "--messages", metavar="A..B", help="the messages of these commits, each held against its own tree"
+    )
     scope.add_argument("files", nargs="*", metavar="FILE", help="these files, and what refers to what they declare")
     how = made.add_argument_group("how")
     how.add_argument("--root", default="", metavar="DIR", help="where semantic-layer/ and wiki/ are, from the top")

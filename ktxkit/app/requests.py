@@ -30,6 +30,7 @@ def gate_request(args: Namespace) -> GateRequest:
         changed_since=args.changed_since,
         files=tuple(args.files),
         message=args.message,
+        messages=args.messages,
         pushed=args.pushed,
         push_lines=sys.stdin.buffer.read() if args.pushed is not None else b"",
         root=args.root,

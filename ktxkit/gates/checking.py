@@ -42,7 +42,8 @@ MANAGED = ("PRE_COMMIT_FROM_REF", "PRE_COMMIT_TO_REF", "PRE_COMMIT_LOCAL_BRANCH"
 @dataclass(frozen=True)
 class GateRequest:
     """What is judged, and by what. `pushed`: the remote of a push, whose lines (pre-push) are `push_lines`. `message`:
-    the file of a commit's message. `files`, `config` and the baselines are named from the caller's directory.
+    the file of a commit's message; `messages`: a range of commits with theirs. `files`,
+    `config` and the baselines are named from the caller's directory.
     """
 
     everything: bool = False
@@ -51,6 +52,7 @@ class GateRequest:
     changed_since: str | None = None
     files: Sequence[str] = ()
     message: str | None = None
+    messages: str | None = None
     pushed: str | None = None
     push_lines: bytes = b""
     root: str = ""
@@ -68,7 +70,7 @@ class GateRequest:
     def is_plain(self) -> bool:
         """Whether the index, as a whole or against HEAD, is judged, by gates that are configured as it says."""
         said = (self.tree, self.changed_since, self.files, self.config, self.baseline, self.update_baseline, self.prune)
-        absent = (self.message, self.pushed, self.write_baseline)
+        absent = (self.message, self.messages, self.pushed, self.write_baseline)
         return not any(said) and all(option is None for option in absent)
 
     @property
@@ -197,12 +199,20 @@ def judge_anew(world: World, request: GateRequest, standing: CommitState | None)
     if request.everything and request.files:
         raise CannotRun(f"--all is everything, {request.files[0]} is a part", hint="leave out one of them")
     message = request.message
+    if message is not None and request.messages is not None:
+        raise CannotRun("--message is one message, --messages are those of commits", hint="leave out one of them")
     if _of_messages(request.gates) and message is None and len(request.files) == 1:
         message = request.files[0]  # `--gate claims FILE`: a text, not a file of the tree
     if message is not None:
         from ktxkit.gates import hook_inputs
 
-        return GateAnswer(hook_inputs.check_message(world, message, request.gates), no_content)
+        said = hook_inputs.message_in(world, message)
+        return GateAnswer(hook_inputs.check_messages(world, [said], request.gates), no_content)
+    if request.messages is not None:
+        from ktxkit.gates import hook_inputs
+
+        said_by = hook_inputs.messages_of(world, request.messages)
+        return GateAnswer(hook_inputs.check_messages(world, said_by, request.gates), no_content)
     if request.pushed is not None:
         from ktxkit.gates import hook_inputs
 

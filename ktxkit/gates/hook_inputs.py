@@ -6,7 +6,7 @@ What a push sends, ref by ref, against what the other side has. Source: githooks
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +26,50 @@ from ktxkit.store.world import World
 KEYS = "^(core[.]comment(char|string)|commit[.]cleanup)$"
 
 
-def check_message(world: World, name: str, only: Sequence[str] = ()) -> Document:
-    """The verdict on the message in a file (what commit-msg is given), by all gates of messages or `only` these.
+def check_messages(world: World, messages: Iterable[tuple[str, str]], only: Sequence[str] = ()) -> Document:
+    """One verdict on messages, each with its commit, by all gates of messages or `only` these.
 
-    Raises CannotRun where it cannot be read.
+    A finding's path is the commit's id; of a message whose commit is still to be made (``) it is MESSAGE_PATH.
     """
-    message = committed(world, world.cwd / name).decode("utf-8", "replace")
+    gates = list(only or plugin.named(MESSAGE_GATES))
+    looked = dict.fromkeys(gates, 0)
     found: list[Finding] = []
-    asked = []
-    for gate in only or plugin.named(MESSAGE_GATES):
-        answer = plugin.ask(MESSAGE_GATES, gate, world, message)
-        found += answer.findings
-        asked.append({"name": gate, "looked": answer.looked})
-    return findings.build(grouped(found), {"messages": 1 if asked else 0}, scope="message", gates=asked)
+    count = 0
+    for commit, message in messages:
+        count += 1
+        for gate in gates:
+            answer = plugin.ask_of_message(gate, world, message, commit)
+            looked[gate] += answer.looked
+            found += [one._replace(path=commit[:12].encode()) if commit else one for one in answer.findings]
+    asked = [{"name": gate, "looked": looked[gate]} for gate in gates]
+    return findings.build(grouped(found), {"messages": count if gates else 0}, scope="message", gates=asked)
+
+
+def message_in(world: World, name: str) -> tuple[str, str]:
+    """The message in a file, of no commit yet. Raises CannotRun where it cannot be read."""
+    return "", committed(world, world.cwd / name).decode("utf-8", "replace")
+
+
+def messages_of(world: World, wanted: str) -> Iterator[tuple[str, str]]:
+    """The commits of a range (`A..B`, or all that one revision has), oldest first, with their messages.
+
+    Raises CannotRun for a range that git does not know.
+    """
+    for commit in _commits(world, wanted):
+        shown = world.git.run("show", "-s", "--no-show-signature", "--format=%B", commit)
+        yield commit, shown.out.decode("utf-8", "replace")
+
+
+def _commits(world: World, wanted: str) -> list[str]:
+    """The commits of a range, oldest first."""
+    hint = "gate-check --messages origin/main..HEAD"
+    if wanted.startswith("-") or not wanted:
+        raise CannotRun(f"no range of commits: {wanted!r}", hint=hint)
+    listed = world.git.run("rev-list", "--reverse", "--topo-order", wanted, "--", ok=None)
+    if listed.status != 0:
+        shallow = " (a shallow clone may lack it: fetch-depth: 0)"
+        raise CannotRun(f"git knows no range {wanted!r}{shallow}", hint=hint)
+    return listed.lines
 
 
 def committed(world: World, path: Path) -> bytes:

@@ -9,6 +9,7 @@ Gates by name, from the entry points of what is installed. None is imported befo
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -148,6 +149,12 @@ def load(group: str, name: str) -> Callable[..., Answer]:
             hint="install what it needs, or take it out of ktx-gates.yaml",
         ) from error
     return loaded
+
+
+def ask_of_message(name: str, world: World, message: str, commit: str = "") -> Answer:
+    """Ask a gate of messages. It is told the commit, where there is one already, if it takes a third parameter."""
+    takes = len(inspect.signature(load(MESSAGE_GATES, name)).parameters) if commit else 0
+    return ask(MESSAGE_GATES, name, *((world, message, commit) if takes > 2 else (world, message)))
 
 
 def ask(group: str, name: str, *given: Any) -> Answer:

@@ -32,14 +32,14 @@ MAP_LIMIT = 1 << 40  # bytes
 FILE_RECORD = b'"record":"file"'
 
 
-def rulings(world: World, message: str) -> list[ClaimRuling]:
-    """The rulings on a message. One without a claim passes untouched: nothing is opened for it."""
+def rulings(world: World, message: str, commit: str = "") -> list[ClaimRuling]:
+    """The rulings on a message; `commit` where it is committed already. Nothing is opened for one without a claim."""
     rules = answers.load()
     if not any(True for _ in claims.claims_in(message, rules)):
         return []
-    evidence = Evidence(world)
+    evidence = Evidence(world, commit)
     found = claims.rulings(message, evidence.facts)
-    if world.store.exists(names.LEDGER):
+    if commit or world.store.exists(names.LEDGER):
         return found
     return [
         replace(one, level="warning") for one in found
@@ -49,8 +49,9 @@ def rulings(world: World, message: str) -> list[ClaimRuling]:
 class Evidence:
     """What the ledger and git have, looked up as it is asked for."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, commit: str = "") -> None:
         self.world = world
+        self.commit = commit
         self.project = asking.resolve(world)
 
     @cached_property
@@ -100,12 +101,24 @@ class Evidence:
 
     @cached_property
     def committing(self) -> bool:
-        """Whether git is about to commit: then the index that it names is the content, else the checkout is."""
-        return "GIT_INDEX_FILE" in self.world.env
+        """Whether a commit is under way or prepared: then the index is the content, else the checkout is.
+
+        What a commit is made of is said by its index, whoever asks: git in its hook, or somebody who staged something.
+        """
+        if self.commit:
+            return False
+        return "GIT_INDEX_FILE" in self.world.env or self._staged
+
+    @property
+    def _staged(self) -> bool:
+        if self.world.repository.top is None:
+            return False
+        flags = ("diff-index", "--cached", "--quiet", "--ignore-submodules=none", "HEAD", "--")
+        return self.world.inherited.run(*flags, ok=None).status == 1
 
     @cached_property
     def checkout(self) -> snapshot.TreeState | None:
-        if self.world.repository.top is None:
+        if self.world.repository.top is None or self.commit:
             return None
         try:
             return snapshot.take(self.world.git, self.world.repository)
@@ -114,6 +127,8 @@ class Evidence:
 
     @cached_property
     def tree(self) -> str | None:
+        if self.commit:
+            return self.world.git.resolve(self.commit, "tree")
         if self.committing:
             answer = self.world.inherited.run("write-tree", ok=(0, 128), twice=(128,))
             return answer.text if answer.status == 0 else None
@@ -199,9 +214,12 @@ class Evidence:
         return [row["message"] for row in self.index.rows(sql, ERRORS_LIMIT)]
 
 
-def check(world: World, message: str) -> Answer:
-    """Findings on the claims of a message that are not borne out; a message without one is untouched."""
-    found = rulings(world, message)
+def check(world: World, message: str, commit: str = "") -> Answer:
+    """Findings on the claims of a message that are not borne out; a message without one is untouched.
+
+    `commit`: whose message it is, where it is committed already.
+    """
+    found = rulings(world, message, commit)
     return Answer([finding(one) for one in found if one.rule], looked=len(found))
 
 
