@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, NamedTuple
 
+from ktxkit.base import pipes
 from ktxkit.base.errors import CannotRun, of_machinery
 
 
@@ -61,6 +62,7 @@ class Completed(NamedTuple):
     out: bytes = b""
     err: bytes = b""
     timed_out: bool = False
+    pipe: str = ""  # that it waited for, and was ended
 
 
 def signal_name(number: int) -> str:
@@ -76,7 +78,8 @@ def ending(status: int) -> str:
 class Command(NamedTuple):
     """A command to start: its words, directory, whole environment, and `limit` in seconds (None: it may take long).
 
-    `pass_fds` stay open in it: a lock's descriptor keeps the lock until the child has ended too.
+    `pass_fds` stay open in it: a lock's descriptor keeps the lock until the child has ended too. `no_pipes`: it is
+    ended where it waits to open a pipe that nobody else opens (`ktxkit.base.pipes`).
     """
 
     argv: Sequence[str | bytes | os.PathLike[str]]
@@ -84,6 +87,7 @@ class Command(NamedTuple):
     env: Mapping[str, str]
     limit: float | None = None
     pass_fds: Collection[int] = ()
+    no_pipes: bool = False
 
 
 def start(
@@ -100,7 +104,7 @@ def start(
     waits for it keeps its limit.
     """
     try:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             command.argv,
             cwd=command.cwd,
             env=command.env,
@@ -118,6 +122,9 @@ def start(
         ours = of_machinery(error)
         hint = "the machine is out of it: end something, then run it again" if ours else "check its name and PATH"
         raise CannotRun(f"cannot start {name}: {reason}", where=str(command.cwd), hint=hint, machinery=ours) from error
+    if command.no_pipes:
+        pipes.watch(child)
+    return child
 
 
 def words_of(pid: int) -> list[str]:
@@ -162,7 +169,9 @@ def run(
     except BaseException:
         end_group(child)
         raise
-    return Completed(tuple(os.fsdecode(a) for a in command.argv), child.returncode, out or b"", err or b"", late)
+    argv = tuple(os.fsdecode(word) for word in command.argv)
+    pipe = pipes.pipe_of(child.pid) if command.no_pipes else ""
+    return Completed(argv, child.returncode, out or b"", err or b"", late, pipe)
 
 
 def attached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: int | None) -> int:

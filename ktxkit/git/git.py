@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from ktxkit.base import process
+from ktxkit.base import pipes, process
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import printable, truncated
 from ktxkit.git.rules import ending
@@ -57,6 +57,7 @@ REPOSITORY_ENV = frozenset(
 FULL_ID = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 ANSWERED = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64}|refs/[^\x00-\x20\x7f~^:?*\[\\@{}]+)\Z")  # ids and full refs
 PEELED_KEPT = 20_000
+LONGEST = 6 * 3600.0  # seconds that any git of ours may take: a checkout of a very large tree by slow filters is one
 ROOM = 1024 * 1024  # bytes that a git may say before we listen: what a pipe may hold without privileges
 _peeled: dict[tuple[str, str, str], str] = {}  # (objects, full id, kind) to what it peels to: that never changes
 
@@ -77,11 +78,12 @@ class GitFailed(CannotRun):
             for name, stream in (("stdout", answer.out[:4000]), ("stderr", answer.err[-4000:]))
             if stream.strip()
         )
+        how = f"waited to open the pipe {printable(answer.pipe)} and " if answer.pipe else ""
         super().__init__(
-            f"git {process.ending(answer.status)}: {truncated(argv, 600)}{streams}",
+            f"git {how}{process.ending(answer.status)}: {truncated(argv, 600)}{streams}",
             where=str(answer.cwd),
             hint=hint or _hint(answer),
-            machinery=machinery or answer.no_answer,
+            machinery=machinery or (answer.no_answer and not answer.of_checkout),
         )
         self.answer = answer
 
@@ -93,6 +95,8 @@ def printable_block(stream: bytes) -> str:
 
 def _hint(answer: GitResult) -> str:
     err = answer.err
+    if answer.pipe:
+        return "nobody writes to that pipe: remove it"
     if ending.killed(answer.status):
         return "somebody killed it, or the kernel did for want of memory: run it again"
     if ending.lock_in_the_way(err):
@@ -116,6 +120,14 @@ class GitResult(NamedTuple):
     status: int
     out: bytes
     err: bytes
+    pipe: str = ""  # that it waited for until it was ended
+
+    @property
+    def of_checkout(self) -> bool:
+        """Whether a pipe that it waited for stands among the files of the checkout that it ran in: whoever works
+        there made it. Its git directory is everybody's."""
+        inside = Path(os.path.relpath(self.cwd / self.pipe, self.cwd)).parts
+        return bool(self.pipe) and self.pipe != "?" and inside[0] not in (os.pardir, ".git")
 
     @property
     def no_answer(self) -> bool:
@@ -157,9 +169,13 @@ class Begun:
 
     def answer(self, ok: Collection[int] | None = (0,)) -> GitResult:
         """Wait for its end. Raises GitFailed where the status is not in `ok` (None: any), or is no answer."""
-        out, err = self._child.communicate()
+        try:
+            out, err = self._child.communicate(timeout=LONGEST)
+        except process.DeadlinePassed:
+            process.end_group(self._child)
+            out, err = self._child.communicate()
         argv = tuple(os.fsdecode(word) for word in ("git", *self._args))
-        told = GitResult(argv, self._git.cwd, self._child.returncode, out, err)
+        told = GitResult(argv, self._git.cwd, self._child.returncode, out, err, pipes.pipe_of(self._child.pid))
         return told if told.is_among(ok) else self._git.asked_again(told, self._args, ok)
 
 
@@ -257,10 +273,11 @@ class Git:
     ) -> GitResult:
         """Run git to its end, once; how it ended is the caller's to judge. Raises GitFailed at `timeout` seconds."""
         full = {**self.environment(), **(env or {})}
-        done = process.run(process.Command(["git", *args], self.cwd, full, timeout, self.fds), stdin=stdin)
-        answer = GitResult(done.argv, self.cwd, done.status, done.out, done.err)
+        limit = LONGEST if timeout is None else timeout
+        done = process.run(process.Command(["git", *args], self.cwd, full, limit, self.fds, no_pipes=True), stdin=stdin)
+        answer = GitResult(done.argv, self.cwd, done.status, done.out, done.err, done.pipe)
         if done.timed_out:
-            raise GitFailed(answer, hint=f"it did not end within {timeout} seconds")
+            raise GitFailed(answer, hint=f"it did not end within {limit:g} seconds")
         return answer
 
     def asked_again(
@@ -273,7 +290,7 @@ class Git:
     ) -> GitResult:
         """The answer of a git that failed, or gave none, asked anew. Raises GitFailed where it is none of `ok`."""
         index = {**self.env, **(env or {})}.get("GIT_INDEX_FILE", "")
-        if repeatable(args, own_index=bool(index)):
+        if repeatable(args, own_index=bool(index)) and not answer.of_checkout:
             for pause in PAUSES if answer.no_answer else (0.0,):
                 time.sleep(pause)
                 if index and ending.killed(answer.status):
@@ -285,7 +302,7 @@ class Git:
 
     def begin(self, *args: Argument) -> Begun:
         """Start a git that needs no input, and go on; what it says waits in a pipe."""
-        command = process.Command(["git", *args], self.cwd, self.environment(), pass_fds=self.fds)
+        command = process.Command(["git", *args], self.cwd, self.environment(), LONGEST, self.fds, no_pipes=True)
         return Begun(self, args, process.start(command, pipesize=ROOM))
 
     def text(self, *args: Argument, env: Mapping[str, str] | None = None) -> str:
@@ -330,7 +347,7 @@ class Git:
     def start(self, *args: Argument, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
         """A git that goes on while we talk to it (`cat-file --batch` and its kin)."""
         return process.start(
-            process.Command(["git", *args], self.cwd, self.environment(), pass_fds=self.fds), stdin=stdin
+            process.Command(["git", *args], self.cwd, self.environment(), pass_fds=self.fds, no_pipes=True), stdin=stdin
         )
 
 
@@ -355,7 +372,7 @@ def repeatable(args: Sequence[Argument], *, own_index: bool) -> bool:
     if not words or NOT_TWICE.get(words[0], set()) & set(words):
         return False
     if words[0] in ("config", "symbolic-ref"):  # with a second name they write
-        return sum(not word.startswith("-") for word in words[1:]) == 1
+        return sum(not word.startswith("-") for word in words[1:]) <= 1
     return words[0] in READERS or (words[0] in OF_AN_INDEX and own_index)
 
 

@@ -18,6 +18,7 @@ REFUSALS = (
 _REFUSED = re.compile(rb": (?:" + b"|".join(map(re.escape, (text.encode() for text in REFUSALS))) + rb")\s*$", re.M)
 _UNWRITTEN = re.compile(
     rb"^(?:fatal|error|warning): (?:(?:unable to|could not|failed to) write|write error|.* write error. Out of disk)"
+    rb"|error while loading shared libraries: .*: Error 24$"
     rb"|^(?:fatal: )?[Oo]ut of memory|^fatal: .*: unable to create thread",
     re.M,
 )
