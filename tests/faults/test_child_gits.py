@@ -26,7 +26,7 @@ DOCUMENT: dict[str, Any] = {
     ],
 }
 WANTED = {"one": "accepted", "clash": "textual_conflict", "two": "accepted"}
-UNDECIDED = {"skipped", "interrupted", "collected", "open", "planned"}
+UNDECIDED = {"skipped", "interrupted", "pending", "open", "finished", "collected"}
 
 
 class Place:

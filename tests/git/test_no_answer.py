@@ -148,7 +148,7 @@ def test_a_pipe_in_the_place_of_the_configuration(repo: Repo) -> None:
     config = repo.path / ".git/config"
     config.unlink()
     os.mkfifo(config)
-    with pytest.raises(GitFailed, match="waited to open the pipe .*[.]git/config and was ended") as raised:
+    with pytest.raises(GitFailed, match=r"waited to open the pipe .*[.]git/config and was ended") as raised:
         Git.scrub(repo.path, os.environ).run("worktree", "list")
     assert of_machinery(raised.value), "no unit is judged by what all share"
 
@@ -166,6 +166,6 @@ def test_a_pipe_that_is_put_back_meanwhile(repo: Repo) -> None:
 
 def test_a_pipe_that_a_checkout_has(repo: Repo) -> None:
     os.mkfifo(repo.path / ".gitignore")
-    with pytest.raises(GitFailed, match="the pipe [.]gitignore and") as raised:
+    with pytest.raises(GitFailed, match=r"the pipe [.]gitignore and") as raised:
         Git.scrub(repo.path, os.environ).begin("status", "--porcelain").answer()
     assert not of_machinery(raised.value), "whoever works there made it"
