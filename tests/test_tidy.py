@@ -129,7 +129,6 @@ DICTS = {
     "ktxkit/ledger/exports.py": 1,
     "ktxkit/ledger/importing.py": 4,
     "ktxkit/ledger/index_file.py": 1,
-    "ktxkit/ledger/ledger.py": 4,
     "ktxkit/ledger/recording/attempts.py": 11,
     "ktxkit/ledger/recording/opening.py": 15,
     "ktxkit/ledger/recording/recorder.py": 2,

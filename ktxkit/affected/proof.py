@@ -29,7 +29,7 @@ from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git import neutral, snapshot
-from ktxkit.ledger import asking, ledger, running
+from ktxkit.ledger import asking, chain, running
 from ktxkit.ledger.asking import new_run_id
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -67,7 +67,9 @@ def newest(world: World, base: str = "", tree: str = "") -> AffectedProof | None
         start = end = data.rfind(b"\n", 0, at) + 1
         line = data[start : data.find(b"\n", at)]
         if KIND in line[:64] and (not tree or tree.encode("ascii") in line):
-            found = contracts.loads(kinds.LEDGER_LINE, line, str(path))["proof"]
+            read = contracts.loads(kinds.LEDGER_LINE, line, str(path))
+            chain.require_own(read, path)
+            found = read["proof"]
             if not tree or (found["base"], found.get("tree")) == (base, tree):
                 return found
     return None
@@ -472,8 +474,8 @@ def _kept(world: World, ask: ProofRequest, made: select.Selection, account: Proo
         **account.document(),
     }
     body = {"kind": "affected-proof", "run": document["id"], "project": document["project"], "proof": document}
-    with ledger.locked(world):
-        ledger.append(world, body)  # judges it
+    with chain.locked(world):
+        chain.append(world, body)  # judges it
     return cast("AffectedProof", document)
 
 

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ktxkit.app import overview
 from ktxkit.base import landlock
@@ -18,11 +19,14 @@ from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.text import plural
 from ktxkit.git.git import version
-from ktxkit.ledger import ledger
+from ktxkit.ledger import chain, ledger
 from ktxkit.store import config, leases
 from ktxkit.store.rules import names
 from ktxkit.store.store import is_ignored
 from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LedgerLine
 
 LOW_DISK = 2 * 1024**3  # bytes free below which a job is likely to end badly
 GIT_MINIMUM = (2, 38)
@@ -223,16 +227,38 @@ def _worktrees(world: World, dead: int) -> Iterator[Diagnosis]:
 
 
 def _ledger(world: World) -> Iterator[Diagnosis]:
-    """Every line of the ledger of test runs, with its link."""
-    if not world.store.exists(names.LEDGER):
+    """Every line of the ledger of test runs, with its link; its end; and the events that belong to it."""
+    path = world.store.path(names.LEDGER)
+    if not world.store.exists(names.LEDGER) and not world.store.exists(names.LEDGER_HEAD):
         return
-    where = str(world.store.path(names.LEDGER))
+    runs: dict[str, LedgerLine] = {}
+    count = 0
     try:
-        count = sum(1 for _ in ledger.lines(world))
+        for line in chain.lines(world):
+            runs[line["run"]], count = line, count + 1
     except BrokenContract as error:
-        yield Diagnosis("ledger", "error", error.message, ledger.MEND, error.where)
-    else:
-        yield Diagnosis("ledger", "ok", f"{plural(count, 'line')}, each follows the one before", where=where)
+        yield Diagnosis("ledger", "error", error.message, chain.MEND, error.where)
+        return
+    yield Diagnosis("ledger", "ok", f"{plural(count, 'line')}, each follows the one before", where=str(path))
+    yield from _events(world, runs)
+
+
+def _events(world: World, runs: Mapping[str, LedgerLine]) -> Iterator[Diagnosis]:
+    place = world.store.path(names.EVENTS)
+    strays = sorted({path.stem for path in place.glob("*.ndjson")} - runs.keys()) if place.is_dir() else []
+    if strays:
+        text = f"{plural(len(strays), 'event file')} without a line: {', '.join(strays[:5])}"
+        hint = "whoever asks the ledger next enters those whose recorder has ended; `ledger-append --repair` does, too"
+        yield Diagnosis("ledger", "warning", text, hint, str(place))
+    changed = sorted(run for run, line in runs.items() if not ledger.intact(world, line))
+    if changed:
+        text = f"events are not what the ledger says they are: {', '.join(changed[:5])}"
+        hint = "their runs are answered for, their tests are not; `ledger-append --repair` moves such files aside"
+        yield Diagnosis("ledger", "error", text, hint, str(place))
+    damaged = sorted(run for run, line in runs.items() if line.get("record", {}).get("state") == "damaged")
+    if damaged:
+        text = f"{plural(len(damaged), 'run')} damaged: {', '.join(damaged[:5])}"
+        yield Diagnosis("ledger", "warning", text, "`ledger-query run RUN` says why; run the tests again")
 
 
 def _moved(world: World) -> int:

@@ -1082,6 +1082,16 @@ class Lease(TypedDict):
     observedBefore: NotRequired[JournalPosition]
 
 
+class LedgerHead(TypedDict):
+    """The end of the ledger of test runs: how many lines it has at least, and the digest of the last of them."""
+
+    schemaVersion: Literal[1]
+    kind: Literal["ledger-head"]
+    lines: int
+    hash: str
+    at: str
+
+
 LedgerLineKind = Literal["run-opened", "run-closed", "affected-proof"]
 
 
@@ -1103,7 +1113,7 @@ class LedgerLineEvents(TypedDict):
 RunMode = Literal["run", "collect", "plan", "setup"]
 
 
-ArgsSource = Literal["args", "testpaths", "invocation_dir", "unknown"]
+ArgsSource = Literal["args", "addopts", "testpaths", "invocation_dir", "unknown"]
 
 
 class RunNarrowing(TypedDict):
@@ -1116,6 +1126,7 @@ class RunSelection(TypedDict):
     args: list[str]
     paths: NotRequired[list[str]]
     narrowing: list[RunNarrowing]
+    configured: NotRequired[list[RunNarrowing]]
     declared: NotRequired[str]
 
 
@@ -1191,6 +1202,7 @@ RunRecordState = Literal[
     "usage_error",
     "incomplete",
     "killed",
+    "damaged",
     "unknown",
 ]
 
@@ -1203,6 +1215,7 @@ class RunRecordCounts(TypedDict):
     selected: NotRequired[int]
     deselected: NotRequired[int]
     removed: NotRequired[int]
+    deselectedByConfiguration: NotRequired[int]
     passed: NotRequired[int]
     failed: NotRequired[int]
     errors: NotRequired[int]
@@ -1265,6 +1278,7 @@ class RunRecordLost(TypedDict):
     unkept: NotRequired[int]
     forks: NotRequired[int]
     torn: NotRequired[int]
+    damaged: NotRequired[int]
 
 
 RunRecordScopeKind = Literal["full", "modules", "module", "affected", "partial", "none"]
@@ -2590,6 +2604,7 @@ class RunEventCollected(TypedDict):
     selected: int
     deselected: NotRequired[int]
     removed: NotRequired[int]
+    deselectedByConfiguration: NotRequired[int]
     ids: NotRequired[str]
     orderDigest: NotRequired[str]
 
@@ -2644,6 +2659,7 @@ class RunEventWorker(TypedDict):
     collected: NotRequired[int]
     deselected: NotRequired[int]
     removed: NotRequired[int]
+    deselectedByConfiguration: NotRequired[int]
 
 
 class RunEventSubtestResult(TypedDict):
@@ -2701,6 +2717,7 @@ class RunEventRunFinished(TypedDict):
     transportDegraded: NotRequired[Literal[True]]
     mirrored: NotRequired[int]
     treeAfter: NotRequired[RunTree]
+    mac: NotRequired[str]
 
 
 class RunEventRunnerEnded(TypedDict):
@@ -2711,6 +2728,7 @@ class RunEventRunnerEnded(TypedDict):
     signal: NotRequired[str]
     peakRssBytes: NotRequired[int]
     said: NotRequired[str]
+    mac: NotRequired[str]
 
 
 RunEvent = (

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import contracts, files
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
-from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.errors import BrokenContract, CannotRun, Refused
 from ktxkit.base.rules.digests import digest
-from ktxkit.ledger import asking, event_log, ledger
+from ktxkit.ledger import adopting, asking, chain, event_log, ledger
 from ktxkit.ledger.event_log import Artifacts
 from ktxkit.ledger.rules import importers
 from ktxkit.ledger.rules.fold import IMPORTED
@@ -26,41 +27,69 @@ if TYPE_CHECKING:
 
 FORMATS = ("events", "reportlog", "junit", "ctrf")
 REPORTS = {"reportlog": "reportlog line", "junit": "JUnit XML report", "ctrf": "CTRF report"}
-SIZE_LIMIT = 4 << 30  # bytes
 
 
-def take(world: World, kind: str, name: str, project: str = "") -> tuple[str, LedgerLine | None]:
-    """Take a file in. Returns the run's id, and its closing line: None where it was there already.
+def take_all(
+    world: World, kind: str, paths: Sequence[str], project: str = "", run: str = ""
+) -> list[tuple[str, LedgerLine | None]]:
+    """Take each file in as a run of its own; with `run`, all of them as the parts of one run of that id.
+
+    Raises as `take` does, and Refused where there is a run of that id with other content.
+    """
+    if not run:
+        return [take(world, kind, [path], project) for path in paths]
+    if kind == "events" or not adopting.RUN_ID.fullmatch(run):
+        what = "an event file has its own id" if kind == "events" else f"{run[:200]!r} cannot be the id of a run"
+        raise CannotRun(what, hint="an id has up to 128 letters, digits, `.`, `_` and `-`, and is of reports")
+    return [take(world, kind, paths, project, run)]
+
+
+def take(
+    world: World, kind: str, paths: Sequence[str], project: str = "", run: str = ""
+) -> tuple[str, LedgerLine | None]:
+    """Take one run in. Returns its id, and its closing line: None where it was there already.
 
     Raises CannotRun where there is no such file, BrokenContract where it is not of its kind; then nothing is written.
     """
-    path = world.cwd / name
-    try:
-        data = files.read(path, SIZE_LIMIT)
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise CannotRun("no such file", where=str(path), hint="ledger-append takes the paths of reports") from error
     store = world.writable_store
+    chain.tip(world)
+    found = [(str(world.cwd / path), _bytes(world.cwd / path)) for path in paths]
+    named = run
     if kind == "events":
-        run, body = _own(data, str(path))
+        run, body = _own(world, found[0][1], found[0][0])
     else:
-        run = f"imported-{digest(data)[3:19]}"
-        keep = Artifacts(store.path(names.ARTIFACTS)).keep
-        began, events = _read(kind, data, str(path), keep)
-        began = began or datetime.fromtimestamp(path.stat().st_mtime, UTC)  # where it does not say so itself
-        head = _start(run, kind, path.name, project or asking.resolve(world), began)
+        run = run or f"imported-{digest(found[0][1])[3:19]}"
+        importer = importers.Importer(Artifacts(store.path(names.ARTIFACTS)).keep)
+        parts = [_read(kind, data, where, importer) for where, data in found]
+        began = min((at for at, _ in parts if at is not None), default=None)
+        began = began or datetime.fromtimestamp((world.cwd / paths[0]).stat().st_mtime, UTC)  # where none says so
+        title = named or (world.cwd / paths[0]).name
+        events = importers.joined([events for _, events in parts])
+        head = _start(run, kind, title, project or asking.resolve(world), began)
         body = b"".join(_framed(event) for event in [head, *events])
     target = store.path(names.events_file(run))
     if target.exists() or ledger.is_closed(world, run):
+        if named and (not target.exists() or files.read(target, ledger.SIZE_LIMIT) != body):
+            raise Refused(f"there is a run {run} already, of other reports", hint="a run is closed once: name another")
         return run, None
     files.write_atomic(target, body)
     start = next(event for _, event in event_log.read(target) if event)
-    with ledger.locked(world):
-        ledger.append(world, {"kind": "run-opened", "run": run, "project": start["project"]})
-    return run, ledger.settle(world, run, imported=True)
+    return run, adopting.enter(world, run, start["project"])
 
 
-def _own(data: bytes, where: str) -> tuple[str, bytes]:
-    """An event file of ours from elsewhere, marked as imported: every record must be one; what is torn is kept so."""
+def _bytes(path: Path) -> bytes:
+    try:
+        return files.read(path, ledger.SIZE_LIMIT)
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise CannotRun("no such file", where=str(path), hint="ledger-append takes the paths of reports") from error
+
+
+def _own(world: World, data: bytes, where: str) -> tuple[str, bytes]:
+    """An event file of ours from elsewhere: every record must be one; what is torn is kept so.
+
+    It is marked as imported, unless its seal proves that a recorder of this store wrote it, and nobody else.
+    """
+    proven = ledger.sealed(world, data, proven=True)
     run = ""
     lines = data.split(b"\n")
     for number, line in enumerate(lines, start=1):
@@ -77,7 +106,8 @@ def _own(data: bytes, where: str) -> tuple[str, bytes]:
         if record["event"] == "run_started":
             if record["run"] != run:
                 raise BrokenContract("records of two runs", where=f"{where}:{number}", hint="take each run's own file")
-            lines[number - 1] = _framed(record | {"trigger": IMPORTED, "managed": False}).strip()
+            if not proven:
+                lines[number - 1] = _framed(record | {"trigger": IMPORTED, "managed": False}).strip()
     if not run:
         raise BrokenContract(
             "no record of a test run", where=where, hint="--from names the format; the file may be another's"
@@ -105,20 +135,20 @@ def _start(run: str, kind: str, name: str, project: str, began: datetime) -> Doc
     }
 
 
-def _read(kind: str, data: bytes, where: str, keep: importers.Keep) -> tuple[datetime | None, list[Document]]:
+def _read(kind: str, data: bytes, where: str, importer: importers.Importer) -> tuple[datetime | None, list[Document]]:
     """When the run began, where the file says so, and its events. Raises BrokenContract, with file and line, for what
     is not of its kind.
     """
     at = [0]
     try:
         if kind == "reportlog":
-            events = list(importers.from_reportlog(_lines(data, where, at), keep))
+            events = list(importers.from_reportlog(_lines(data, where, at), importer))
             return importers.reportlog_start(_lines(data, where, at)), events
         if kind == "junit":
             root = _junit(data, where)
-            return importers.junit_start(root), list(importers.from_junit(root, keep))
+            return importers.junit_start(root), list(importers.from_junit(root, importer))
         document = contracts.parse(data, where)
-        return importers.ctrf_start(document), list(importers.from_ctrf(document, keep))
+        return importers.ctrf_start(document), list(importers.from_ctrf(document, importer))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         said = f"{error.args[0]!r} is missing or no known word" if isinstance(error, KeyError) else str(error)
         raise BrokenContract(

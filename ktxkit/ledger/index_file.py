@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
@@ -57,7 +58,8 @@ def sums(db: sqlite3.Connection, rid: int) -> tuple[int, int]:
     return attempts, total
 
 
-VERSION = 7 if sys.byteorder == "little" else 1007  # of the tables and columns; another one is made again
+VERSION = 8 if sys.byteorder == "little" else 1008  # of the tables and columns; another one is made again
+SUFFIX = ".ndjson"  # of event files
 FEW = 1000  # tests named in one statement
 WAIT = 5.0  # seconds for another process that fills it
 OUTCOMES = (
@@ -69,6 +71,7 @@ PASSED = CODE["passed"]
 
 TABLES = """
 CREATE TABLE mark (dev INTEGER, ino INTEGER, start INTEGER, size INTEGER, line BLOB, seq INTEGER, hash TEXT);
+CREATE TABLE looked (mtime INTEGER);
 CREATE TABLE runs (
   rid INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, project TEXT NOT NULL, seq INTEGER NOT NULL,
   closed INTEGER NOT NULL, ingested INTEGER NOT NULL, parent TEXT, started TEXT, scope TEXT, state TEXT, verdict TEXT,
@@ -158,13 +161,33 @@ class Index:
             info = ledger.stat()
         except FileNotFoundError:
             return None
-        if (info.st_dev, info.st_ino) != (dev, ino) or info.st_size < size:
+        if not stat.S_ISREG(info.st_mode) or (info.st_dev, info.st_ino) != (dev, ino) or info.st_size < size:
             return None
         with open(ledger, "rb") as stream:
             stream.seek(start)
             if stream.read(size - start) != line:
                 return None
         return size, {"seq": seq, "hash": line_hash}
+
+    def last(self) -> Mapping[str, Any] | None:
+        """Number and digest of the last line that went in."""
+        found = self.db.execute("SELECT seq, hash FROM mark").fetchone()
+        return found and {"seq": found[0], "hash": found[1]}
+
+    def strays(self, events: Path) -> list[str]:
+        """Runs with an event file and no line. Remembered where there is none, until a file comes or goes."""
+        try:
+            now = events.stat().st_mtime_ns
+            if (now,) in self.db.execute("SELECT mtime FROM looked").fetchall():
+                return []
+            found = {name.removesuffix(SUFFIX) for name in os.listdir(events) if name.endswith(SUFFIX)}  # noqa: PTH208
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        found -= {run for (run,) in self.db.execute("SELECT run FROM runs")}
+        if not found:
+            self.db.execute("DELETE FROM looked")
+            self.db.execute("INSERT INTO looked VALUES (?)", (now,))
+        return sorted(found)
 
     def holds(self, ledger: Path) -> bool:
         """Whether all of the ledger is in, to its last byte."""
@@ -181,7 +204,7 @@ class Index:
         self.db.execute("INSERT INTO mark VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
     def clear(self) -> None:
-        for table in ("mark", "runs", "tests", "results", "shapes", "columns", "fixtures"):
+        for table in ("mark", "looked", "runs", "tests", "results", "shapes", "columns", "fixtures"):
             self.db.execute(f"DELETE FROM {table}")
 
     # -- filling

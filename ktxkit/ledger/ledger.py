@@ -10,26 +10,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ktxkit.base import contracts, files, kinds, owners
-from ktxkit.base.clock import timestamp
-from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract
-from ktxkit.base.lock import flocked
 from ktxkit.base.owners import Standing
-from ktxkit.base.rules.digests import checked, digest, link
-from ktxkit.ledger import event_log
+from ktxkit.base.rules.digests import digest, link, own_hash
+from ktxkit.ledger import chain, event_log
 from ktxkit.ledger.event_log import Artifacts
 from ktxkit.ledger.index_file import Index
 from ktxkit.ledger.rules import scan
 from ktxkit.ledger.rules.evidence import key_of
-from ktxkit.ledger.rules.fold import Fold, Life, TestAttempt
+from ktxkit.ledger.rules.fold import IMPORTED, Fold, Life, TestAttempt
 from ktxkit.ledger.rules.scope import against_authority, derive, less_than
 from ktxkit.store.rules import names
-from ktxkit.store.tracing import Journal
+from ktxkit.store.tracing import RECORD_LIMIT
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
@@ -39,13 +35,20 @@ if TYPE_CHECKING:
 def close_ended(world: World, index: Index) -> None:
     """Write the closing line of each run that has ended without one."""
     for (run,) in index.db.execute("SELECT run FROM runs WHERE closed = 0 ORDER BY seq").fetchall():
-        if events_path(world, run).exists():
-            settle(world, run)
+        settle(world, run)
 
 
 def update(world: World, index: Index) -> None:
-    """Read the lines that are new. One process fills it, others wait."""
+    """Read the lines that are new. One process fills it, others wait. Raises BrokenContract where lines are damaged,
+    or missing at the end."""
+    known = chain.head(world)
+    _read(world, index)
+    chain.check_end(world, known, index.last())
+
+
+def _read(world: World, index: Index) -> None:
     path = world.store.path(names.LEDGER)
+    chain.require_file(path)
     place = index.unread(path)
     if place is not None and (not path.exists() or place[0] == whole_size(path)):
         return
@@ -65,37 +68,12 @@ def update(world: World, index: Index) -> None:
 
 
 def _fill(world: World, index: Index, path: Path, start: int, previous: Mapping[str, Any] | None) -> None:
-    for offset, raw, line in new_lines(path, start, previous):
+    for offset, raw, line in chain.new_lines(path, start, previous):
         if line["kind"] == "run-opened":
             index.open_run(line)
         elif line["kind"] == "run-closed":
             _close(world, index, line)
         index.set_mark(path, offset, raw, line)
-
-
-def new_lines(path: Path, start: int, previous: Mapping[str, Any] | None) -> Iterator[tuple[int, bytes, LedgerLine]]:
-    """Each whole line from an offset on, with its own offset and bytes; contract and link are checked."""
-    check = contracts.checker(CONTRACT)
-    with open(path, "rb") as stream:
-        stream.seek(start)
-        offset = start
-        for raw in stream:
-            if not raw.endswith(b"\n"):
-                return  # torn, or being written
-            where = f"{path}: byte {offset}"
-            try:
-                line: LedgerLine = contracts.parse(raw, where)
-                if not check(line):
-                    contracts.validate(CONTRACT, line, where)
-                list(checked([line], previous))
-            except BrokenContract as error:
-                hint = f"{error.hint}; {MEND}" if error.hint else MEND
-                raise BrokenContract(error.message, where=error.where, hint=hint) from error
-            except ValueError as error:
-                raise BrokenContract(str(error), where=str(path), hint=MEND) from error
-            yield offset, raw, line
-            offset += len(raw)
-            previous = line
 
 
 def _close(world: World, index: Index, line: LedgerLine) -> None:
@@ -111,14 +89,27 @@ def events_of(world: World, line: LedgerLine) -> tuple[Fold | None, str]:
     path = events_path(world, line["run"])
     said = line["events"]
     try:
-        data = files.read(path, limit=1 << 40)[: said["bytes"]]
+        data = files.read(path, limit=SIZE_LIMIT)[: said["bytes"]]
     except FileNotFoundError:
         return None, "its events are gone"
+    except (BrokenContract, OSError) as error:
+        return None, f"its events cannot be read: {error}"
     if digest(data) != said["digest"]:
         return None, "its events were changed after it was closed"
-    fold = fold_of(data, path, aside=True)
+    fold = fold_of(data, aside=True)
     fold.untangle()
     return fold, ""
+
+
+def intact(world: World, line: LedgerLine) -> bool:
+    """Whether a run's events are what its closing line says of them, where there are any."""
+    path = events_path(world, line["run"])
+    if line["kind"] != "run-closed" or not os.path.lexists(path):
+        return True
+    try:
+        return digest(files.read(path, SIZE_LIMIT)[: line["events"]["bytes"]]) == line["events"]["digest"]
+    except (BrokenContract, OSError):
+        return False
 
 
 def attempts(fold: Fold) -> Iterator[tuple[TestAttempt, str | None]]:
@@ -129,48 +120,35 @@ def attempts(fold: Fold) -> Iterator[tuple[TestAttempt, str | None]]:
         yield one, ("interrupted" if verdict == "running" else verdict)
 
 
-CONTRACT = "ledger-line"
-MEND = (
-    "put the file back from a copy; without one move it aside, and a new ledger begins (its runs are not answered from)"
-)
+Facts = Mapping[str, Any]
 EVENT = "run-event"
+SIZE_LIMIT = 1 << 40  # bytes of an event file
+SEAL_LOOK = 20  # records at the end of a run among which its seal is looked for
+LISTS = ("inFlight", "notRun", "failures", "collectErrors", "duplicates")
+KEPT = (
+    "run",
+    "project",
+    "parent",
+    "trigger",
+    "managed",
+    "mode",
+    "startedAt",
+    "finishedAt",
+    "state",
+    "verdict",
+    "counts",
+)
+EPOCH = "1970-01-01T00:00:00.000Z"
 FEW = 100  # records that are judged without importing an engine for it
 NEWLINE = b"\n"
-
-
-def journal(world: World) -> Journal[LedgerLine]:
-    return Journal(world.store.path(names.LEDGER), kinds.LEDGER_LINE, world.clock)
-
-
-def locked(world: World) -> AbstractContextManager[int]:
-    """The lock under which lines are linked."""
-    return flocked(world.store.path(names.LEDGER_LOCK), clock=world.clock)
-
-
-def append(world: World, body: Mapping[str, Any]) -> LedgerLine:
-    """Link a line to the last one and append it, durably. The caller holds the lock."""
-    lines = journal(world)
-    linked = link(lines.last(), {"schemaVersion": 1, **body, "at": timestamp(world.clock.now())})
-    line = cast("LedgerLine", linked)  # `append` judges it
-    lines.append([line], durable=True)
-    return line
 
 
 def opened(world: World, run: str, project: str, *, parent: str | None = None, **facts: Any) -> LedgerLine:
     """The opening line of a run that this process records."""
     owner = owners.hold(world.writable_store.root).document()
     body = {"kind": "run-opened", "run": run, "project": project, "owner": owner, **facts}
-    with locked(world):
-        return append(world, body | ({"parent": parent} if parent else {}))
-
-
-def lines(world: World) -> Iterator[Document]:
-    """Every line, its contract and its link checked. Raises BrokenContract."""
-    path = world.store.path(names.LEDGER)
-    try:
-        yield from cast(Iterator[Document], checked(journal(world).records()))
-    except ValueError as error:
-        raise BrokenContract(str(error), where=str(path), hint=MEND) from error
+    with chain.locked(world):
+        return chain.append(world, body | ({"parent": parent} if parent else {}))
 
 
 def events_path(world: World, run: str) -> Path:
@@ -178,7 +156,11 @@ def events_path(world: World, run: str) -> Path:
 
 
 def whole_size(path: Path) -> int:
-    """Bytes up to and with the last newline: what a reader may take of a file that grows or was torn."""
+    """Bytes up to and with the last newline: what a reader may take of a file that grows or was torn.
+
+    Raises BrokenContract for what is no regular file, which could be waited for without end.
+    """
+    chain.require_file(path)
     size = path.stat().st_size
     with open(path, "rb") as stream:
         while size:
@@ -192,14 +174,14 @@ def whole_size(path: Path) -> int:
 
 
 def fold_events(world: World, run: str, size: int) -> Fold:
-    """The fold of the first `size` bytes of a run's events. Raises BrokenContract for an unknown record."""
-    path = events_path(world, run)
-    return fold_of(files.read(path, limit=1 << 40)[:size], path)
+    """The fold of the first `size` bytes of a run's events."""
+    return fold_of(files.read(events_path(world, run), limit=SIZE_LIMIT)[:size])
 
 
-def fold_of(data: bytes, path: Path, *, aside: bool = False) -> Fold:
-    """The fold of events as they were read from `path`; `aside` as `scan.feed` has it."""
+def fold_of(data: bytes, *, aside: bool = False) -> Fold:
+    """The fold of events; `aside` as `scan.feed` has it. What is no event is passed over: the fold is damaged then."""
     told = 0
+    fold = Fold()
 
     def other(line: bytes, place: int) -> RunEvent | None:
         nonlocal told
@@ -209,11 +191,11 @@ def fold_of(data: bytes, path: Path, *, aside: bool = False) -> Fold:
             try:
                 contracts.validate(EVENT, record)
             except BrokenContract as error:
-                where = f"{path}:{data.count(NEWLINE, 0, place) + 1}"
-                raise BrokenContract(error.message, where=where, hint=error.hint) from error
+                fold.spoil(f"line {data.count(NEWLINE, 0, place) + 1}: {error.message}")
+                return None
         return record
 
-    return scan.feed(Fold(), data, other, aside=aside)
+    return scan.feed(fold, data, other, aside=aside)
 
 
 def life_of(world: World, fold: Fold) -> Life:
@@ -267,7 +249,7 @@ def _last_full(world: World, project: str, tree: str | None) -> RunRecord | None
     path = world.store.path(names.LEDGER)
     if tree is None or not path.exists():
         return None
-    data = files.read(path, limit=1 << 40)
+    data = files.read(path, limit=SIZE_LIMIT)
     end = len(data)
     while (at := data.rfind(tree.encode("ascii"), 0, end)) >= 0:
         end = data.rfind(NEWLINE, 0, at) + 1
@@ -279,53 +261,134 @@ def _last_full(world: World, project: str, tree: str | None) -> RunRecord | None
         except BrokenContract:
             continue  # gate-ok: a damaged line is told of by whoever reads the ledger; this run is closed in spite
         found = line.get("record")
-        if found is None or line["project"] != project or found.get("tree", {}).get("tree") != tree:
+        if (
+            line["hash"] != own_hash(line)
+            or found is None
+            or line["project"] != project
+            or found.get("tree", {}).get("tree") != tree
+        ):
             continue
         if found["scope"]["kind"] == "full":
             return found
     return None
 
 
-def settle(world: World, run: str, *, imported: bool = False) -> LedgerLine | None:
+def settle(world: World, run: str) -> LedgerLine | None:
     """Close a run that has ended: its closing line, or None where it goes on or cannot be told (another machine).
 
-    An imported run has ended, whatever its file says of it.
+    Events that are damaged or gone end the run as damaged. A run that nobody here opened has ended, and is an imported
+    one unless its seal proves that a recorder of this store wrote it.
     """
-    path = events_path(world, run)
-    size = whole_size(path)
-    data = files.read(path, limit=1 << 40)[:size]
-    fold = fold_of(data, path, aside=True)
-    if not fold.start and not imported:
-        fold.start = _unstarted(world, run)  # it ended before its first event
-    life: Life = "dead" if imported else life_of(world, fold)
-    if not fold.end and life != "dead":
+    opening = _opening(world, run)
+    found = _events(world, run, opening)
+    if found is None:
         return None
-    if runner_lives(world, fold):
+    fold, events = found
+    life: Life = life_of(world, fold) if "owner" in opening else "dead"
+    if (life != "dead" and not fold.end) or ("owner" in opening and runner_lives(world, fold)):
         return None
-    if size < path.stat().st_size:
-        fold.torn += 1
-    record = record_of(world, fold, "dead" if life == "dead" else life)
-    events = {"bytes": size, "digest": digest(data), "records": fold.events, "torn": fold.torn}
-    body = {"kind": "run-closed", "run": run, "project": record.get("project", "unknown"), "events": events}
-    with locked(world):
+    record = record_of(world, fold, life)
+    project = record.get("project", "unknown")
+    body = _writable({"kind": "run-closed", "run": run, "project": project, "events": events}, {"run": run, **record})
+    with chain.locked(world):
         if is_closed(world, run):
             return None
-        return append(world, body | {"record": {"run": run, **record}})
+        return chain.append(world, body)
+
+
+def _events(world: World, run: str, opening: Facts) -> tuple[Fold, Facts] | None:
+    """The fold of a run's events with what the closing line says of them; None where they cannot be read now."""
+    gone = ""
+    try:
+        data = files.read(events_path(world, run), limit=SIZE_LIMIT)
+    except FileNotFoundError:
+        data, gone = b"", "its events are gone"
+    except BrokenContract as error:
+        data, gone = b"", f"its events: {error.message}"
+    except OSError:
+        return None  # nothing is known of it, as of a run on another machine
+    whole = data[: data.rfind(NEWLINE) + 1]
+    fold = fold_of(whole, aside=True)
+    if gone:
+        fold.spoil(gone)
+    fold.torn += len(whole) < len(data)
+    if fold.start and fold.start["run"] != run:
+        fold.spoil(f"it is the record of run {fold.start['run']}")
+        fold.start = {}
+    if not fold.start:
+        fold.start = {**opening, "event": "run_started", "mode": "run"}  # it ended before its first event
+    _judge_origin(world, fold, whole, opening)
+    events = {"bytes": len(whole), "digest": digest(whole), "records": fold.events, "torn": fold.torn}
+    return fold, events
+
+
+def _judge_origin(world: World, fold: Fold, data: bytes, opening: Facts) -> None:
+    """Whose events these are: recorded here, or imported; and whether they are still those that were recorded."""
+    if "owner" not in opening:
+        if not sealed(world, data, proven=True):
+            fold.start |= {"trigger": IMPORTED, "managed": False}
+    elif not fold.damage and not sealed(world, data):
+        fold.spoil("its events are not those that were recorded: they were changed, or lines of them are missing")
+
+
+def sealed(world: World, data: bytes, *, proven: bool = False) -> bool:
+    """Whether events are what their seal says. Without a seal, or a key to look at it: only where nothing is `proven`.
+
+    To prove, the seal must be on the last record.
+    """
+    lines = [(data[begin:end], begin) for begin, end in _last_lines(data)]
+    secret = chain.key(world)
+    for number, (line, begin) in enumerate(lines):
+        record = event_log.record(line)
+        mac = None if record is None else record.get("mac")
+        if isinstance(mac, str) and secret is not None:
+            same = mac == chain.seal(secret, data[:begin])
+            return same and not (proven and number)
+    return not proven
+
+
+def _last_lines(data: bytes) -> Iterator[tuple[int, int]]:
+    """Begin and end of the last lines that are not blank, the last one first."""
+    end, count = len(data), 0
+    while end > 0 and count < SEAL_LOOK:
+        begin = data.rfind(NEWLINE, 0, end - 1) + 1
+        if data[begin:end].strip():
+            count += 1
+            yield begin, end
+        end = begin
+
+
+def _writable(body: Facts, record: Facts) -> Facts:
+    """A closing line that the ledger can have: of a record that it cannot, what matters most is kept.
+
+    Else one run that nobody foresaw would never be closed, and end all answers.
+    """
+    why = ["its record was too long for the ledger, or not one that it can have"]
+    scope = {"kind": "partial", "why": why}
+    not_whole: Facts = {"lost": {"fault": why[0]}, "authoritative": False, "against": why, "scope": scope}
+    short = {key: found for key, found in record.items() if key not in LISTS}
+    least = {key: found for key, found in record.items() if key in KEPT}
+    for made in (record, {**short, **not_whole}, {**least, **not_whole}):
+        trial = link(None, {"schemaVersion": 1, **body, "record": made, "at": EPOCH})
+        if contracts.checker(chain.CONTRACT)(trial) and len(contracts.compact(trial)) < RECORD_LIMIT // 2:
+            return {**body, "record": made}
+    verdict = "failed" if record["verdict"] == "failed" else "incomplete"
+    bare = {"run": body["run"], "state": "damaged", "verdict": verdict, "counts": {}}
+    return {**body, "project": "unknown", "record": {**bare, **not_whole}}
 
 
 OPENED = ("run", "project", "owner", "parent", "at")  # what an opening line says of its run
 
 
-def _unstarted(world: World, run: str) -> Document:
-    """What the opening line says of a run that has no event which does."""
+def _opening(world: World, run: str) -> Facts:
+    """What the ledger's opening line says of a run; empty where there is none."""
     path = world.store.path(names.LEDGER)
     if path.exists():
         with open(path, "rb") as stream:
             for raw in stream:
                 if line_head(raw) == ("run-opened", run):
-                    line = contracts.loads(CONTRACT, raw, str(path))
-                    known: Document = {key: line[key] for key in OPENED if key in line}
-                    return known | {"event": "run_started", "mode": "run"}
+                    line = contracts.loads(chain.CONTRACT, raw, str(path))
+                    return {key: line[key] for key in OPENED if key in line}
     return {}
 
 
@@ -371,13 +434,12 @@ def line_head(line: bytes) -> tuple[str, str]:
 
 
 def settle_all(world: World) -> list[LedgerLine]:
-    """Close every run that has ended without being closed. A run whose events are gone stays open: nothing is known."""
+    """Close every run that has ended without being closed."""
     closed = []
     for run in open_runs(world):
-        if events_path(world, run).exists():
-            line = settle(world, run)
-            if line is not None:
-                closed.append(line)
+        line = settle(world, run)
+        if line is not None:
+            closed.append(line)
     return closed
 
 

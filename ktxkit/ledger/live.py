@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from ktxkit.base import contracts
 from ktxkit.base.clock import timestamp
-from ktxkit.base.errors import CannotRun
+from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.ledger import ledger
 from ktxkit.ledger import redis as mirror
 from ktxkit.ledger.asking import LedgerQuery, ensure, find, running
@@ -137,7 +137,7 @@ def _wait(world: World, ask: LedgerQuery, redis: bool) -> EventSource:
 def _of_store(world: World, ask: LedgerQuery) -> EventSource | None:
     found = [run for run in running(ensure(world), ask) if not ask.subject or run.startswith(ask.subject[0])]
     for run in reversed(found):
-        if ledger.events_path(world, run).exists():
+        if ledger.events_path(world, run).is_file():
             return FileSource(world, ledger.events_path(world, run), run)
     return None
 
@@ -205,7 +205,10 @@ def live_row(world: World, run: str, now: datetime) -> Row:
     path = ledger.events_path(world, run)
     if not path.exists():
         return {"run": run, "state": "unknown", "why": "its events are gone", "source": names.LEDGER}
-    fold = ledger.fold_events(world, run, ledger.whole_size(path))
+    try:
+        fold = ledger.fold_events(world, run, ledger.whole_size(path))
+    except (BrokenContract, OSError) as error:
+        return {"run": run, "state": "unknown", "why": f"its events cannot be read: {error}", "source": names.LEDGER}
     life = ledger.life_of(world, fold)
     row = row_of(fold, now)
     state = {"alive": "running", "dead": "ending"}.get(life, "unknown")

@@ -15,7 +15,7 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import plural, printable
-from ktxkit.ledger import asking, ledger
+from ktxkit.ledger import asking, chain, ledger
 from ktxkit.ledger.asking import ensure, new_run_id
 from ktxkit.ledger.event_log import EventWriter
 from ktxkit.ledger.rules.payload import clean, head
@@ -172,8 +172,7 @@ def _close(world: World, run_id: str, status: int, seconds: float) -> LedgerLine
         event["exitStatus"] = status
     event["peakRssBytes"] = process.peak_rss_of_children()
     writer = EventWriter(path, join=True)
-    writer.put(json.dumps(event))
-    writer.flush()
+    chain.put_sealed(world, writer, event)
     writer.close()
     line = ledger.settle(world, run_id)
     ensure(world)

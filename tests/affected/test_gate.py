@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ktxkit.base.contracts import Document
-from ktxkit.ledger import ledger
+from ktxkit.ledger import chain
 from tests.support.commands import call, spawn
 from tests.support.ledgers import PROJECT, Past
 from tests.support.repos import Repo
@@ -145,9 +145,9 @@ def test_a_proof_with_a_miss_speaks_against_the_change(repo: Repo) -> None:
         "candidates": 2, "mutants": 1, "killed": 0, "late": 0, "survived": 0, "missed": 1, "misses": [miss], "tests": 3,
         "selected": 1, "selectedOfKilled": 0, "needed": 0, "seconds": {"suite": 1, "selected": 1},
     }  # fmt: skip
-    with ledger.locked(past.world):
+    with chain.locked(past.world):
         body = {"kind": "affected-proof", "run": proof["id"], "project": PROJECT, "proof": proof}
-        ledger.append(past.world, body)
+        chain.append(past.world, body)
     ran = gate(repo)
     assert findings(ran) == [("affected-missed", "m.py")] and proof["id"] in ran.document["findings"][0]["message"]
     repo.write("other.txt", "x")

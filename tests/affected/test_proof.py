@@ -13,7 +13,7 @@ from ktxkit.affected.proof import roots_of
 from ktxkit.affected.rules.mutants import Mutant, mutants, parses, sample, valid, values
 from ktxkit.affected.running import differential
 from ktxkit.affected.select import select
-from ktxkit.ledger import ledger
+from ktxkit.ledger import chain
 from tests.support.commands import Ran, spawn
 from tests.support.suites import OFF, Suite
 
@@ -92,7 +92,7 @@ def test_a_miss_has_its_test_kind_and_path(suite: Suite, missed: Ran) -> None:
 
 
 def test_a_proof_is_a_line_of_the_ledger(suite: Suite, proven: Ran, missed: Ran) -> None:
-    found = [line["proof"] for line in ledger.lines(suite.world) if line["kind"] == "affected-proof"]
+    found = [line["proof"] for line in chain.lines(suite.world) if line["kind"] == "affected-proof"]
     assert [one["id"] for one in found] == [proven.document["id"], missed.document["id"]]
     assert found[0] == proven.document
 

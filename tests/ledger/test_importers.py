@@ -186,7 +186,7 @@ def test_events_that_come_in_are_imported_whatever_they_say(suite: Suite, tmp_pa
     start = next(line for line in path.read_bytes().splitlines() if line)
     forged = tmp_path / "forged.ndjson"
     forged.write_bytes(path.read_bytes() + b"\n" + start + b"\n")
-    for name in ("ledger/test-runs.ndjson", f"ledger/events/{path.name}"):
+    for name in ("ledger/test-runs.ndjson", "ledger/head.json", f"ledger/events/{path.name}"):
         (suite.repo.path / ".ktx" / name).unlink()
     assert append(suite, "events", forged).status == 0
     record = suite.record

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.ledger import ledger
+from ktxkit.ledger import chain, ledger
 from ktxkit.store.rules import names
 from tests.support.commands import Ran, call
 from tests.support.ledgers import PROJECT, Past
@@ -203,13 +203,13 @@ def test_a_damaged_ledger_names_the_way_out_and_doctor_finds_it(past: Past, dama
     second = {"removed": b"", "edited": second.replace(b"passed", b"failed"), "garbage": b"{garbage\n"}[damage]
     path.write_bytes(b"".join([first, second, *rest]))
     asked = ask(past, "last")
-    assert (asked.status, "move it aside, and a new ledger begins" in asked.err.replace("\n", " ")) == (5, True)
+    assert (asked.status, "ledger-append --repair" in asked.err.replace("\n", " ")) == (5, True)
     git = Repo.init(past.root / "repository")
     checked = call("git-ktx", "doctor", "--json", "--ktx-dir", str(past.world.store.root), cwd=git.path)
     (told,) = [one for one in checked.document["findings"] if one["check"] == "ledger"]
-    assert (checked.status, told["level"]) == (1, "error") and "move it aside" in told["hint"]
-    path.rename(path.with_suffix(".old"))
-    assert ask(past, "last").status == 0
+    assert (checked.status, told["level"]) == (1, "error") and "ledger-append --repair" in told["hint"]
+    repaired = call("ledger-append", "--repair", "--ktx-dir", str(past.world.store.root), cwd=git.path)
+    assert repaired.status == 0 and ask(past, "last").status == 0
     past.run({"a": "passed"})
     assert answer(past, "last")["verdict"] == "true"
 
@@ -344,7 +344,10 @@ def test_a_replaced_ledger_makes_the_index_again(past: Past) -> None:
     other = Past(past.root / "other")
     other.count = 30
     run = other.run({"a": "failed"})
-    other.world.store.path(names.LEDGER).replace(past.world.store.path(names.LEDGER))
+    for name in (names.LEDGER, names.LEDGER_HEAD):
+        other.world.store.path(name).replace(past.world.store.path(name))
+    past.world.store.path(names.EVENTS).rename(past.root / "old")
+    past.world.store.path(names.EVENTS).mkdir()
     ledger.events_path(other.world, run).replace(ledger.events_path(past.world, run))
     assert [row["run"] for row in answer(past, "runs")["rows"]] == [run]
 
@@ -369,5 +372,5 @@ def test_live_elapsed_uses_the_clock(past: Past) -> None:
 
 def test_every_line_and_event_is_valid(past: Past) -> None:
     past.run({"a": "passed", "b": "failed>passed"})
-    assert [line["kind"] for line in ledger.lines(past.world)] == ["run-opened", "run-closed"]
+    assert [line["kind"] for line in chain.lines(past.world)] == ["run-opened", "run-closed"]
     assert json.loads(past.world.store.path(names.LEDGER).read_bytes().splitlines()[0])["project"] == PROJECT

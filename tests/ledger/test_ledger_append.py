@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.ledger import ledger
+from ktxkit.ledger import chain
 from ktxkit.store.world import World
 from tests.support.commands import Ran, call
 from tests.support.suites import Suite
@@ -242,7 +242,7 @@ def test_banner_does_not_wait(suite: Suite) -> None:
 
     suite.run()
     world = World(suite.repo.path, os.environ)
-    with ledger.locked(world):
+    with chain.locked(world):
         told = banner.banner(world, LedgerQuery(), budget=0.0)
     assert told["verdict"] in ("unknown", "false") and banner.lines(told)
 

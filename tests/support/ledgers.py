@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ktxkit.base.rules.digests import digest_of
-from ktxkit.ledger import ledger
+from ktxkit.ledger import chain, ledger
 from ktxkit.ledger.event_log import Artifacts, EventWriter
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
 PROJECT = "example.org/p"
 TREE = "a" * 40
+OWNER = {"bootId": "b", "pid": 1, "startTime": 1, "machine": "another"}
 ENVIRONMENT = {"python": "3.11.0", "host": "h", "processors": 2}
 
 
@@ -95,10 +96,10 @@ class Past:
         for event in events:
             writer.put(json.dumps(event))
         writer.close()
-        with ledger.locked(self.world):
-            opening = {"kind": "run-opened", "run": run, "project": project}
+        with chain.locked(self.world):
+            opening = {"kind": "run-opened", "run": run, "project": project, "owner": OWNER}
             parent = {"parent": facts["parent"]} if "parent" in facts else {}
-            ledger.append(self.world, opening | parent)
+            chain.append(self.world, opening | parent)
         if settle and finish:
             ledger.settle(self.world, run)
         return run

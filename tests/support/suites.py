@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ktxkit.ledger import event_log, ledger
+from ktxkit.ledger import chain, event_log, ledger
 from ktxkit.ledger.rules.fold import Fold, Life
 from ktxkit.store.world import World
 from tests.support.repos import Repo
@@ -89,7 +89,7 @@ class Suite:
     def lines(self) -> list[dict[str, Any]]:
         """The ledger, after the runs that died were closed."""
         ledger.settle_all(self.world)
-        return list(ledger.lines(self.world))
+        return [dict(line) for line in chain.lines(self.world)]
 
     @property
     def records(self) -> list[dict[str, Any]]:

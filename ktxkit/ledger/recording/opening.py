@@ -20,9 +20,9 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import KtxError
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.git import snapshot
-from ktxkit.ledger import asking, ledger
+from ktxkit.ledger import asking, chain, ledger
 from ktxkit.ledger.asking import new_run_id
-from ktxkit.ledger.event_log import Artifacts, EventWriter
+from ktxkit.ledger.event_log import Artifacts, EventWriter, encode
 from ktxkit.ledger.rules.fold import USAGE
 from ktxkit.ledger.rules.payload import clean
 from ktxkit.store import config as settings
@@ -265,12 +265,11 @@ class Opening:
         if self.mirror is not None:
             self.mirror.put(record)
 
-    def put_last(self, record: str) -> None:
-        if self.writer is not None:
-            self.writer.last_word(record)
-            self.writer.flush()
+    def put_last(self, record: Mapping[str, Any]) -> None:
+        """The record that ends the run, sealed with the store's key where there is one."""
+        made = encode(record) if self.writer is None else chain.put_sealed(self.world, self.writer, record)
         if self.mirror is not None:
-            self.mirror.put(record)
+            self.mirror.put(made)
 
     def flush(self) -> None:
         if self.writer is not None:
@@ -404,8 +403,8 @@ def unopened(config: pytest.Config, world: World, error: BaseException) -> None:
     }
     said = clean(str(error).strip() or type(error).__name__)[0]
     end = {"event": "run_finished", "t": 0, "at": facts["at"], "exitStatus": USAGE, "stop": said[:500]}
-    opening.put(json.dumps(facts))
-    opening.put_last(json.dumps(end))
+    opening.put(encode(facts))
+    opening.put_last(end)
     told = opening.end(0, "")
     if told:
         sys.stderr.write(told + "\n")

@@ -11,7 +11,6 @@ its users names, whichever of them ran first.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import sys
 import threading
@@ -26,6 +25,7 @@ import pytest
 
 from ktxkit.base.clock import timestamp
 from ktxkit.base.rules.digests import digest_of
+from ktxkit.ledger.event_log import encode
 from ktxkit.ledger.recording.attempts import Attempts, FixtureCosts
 from ktxkit.ledger.recording.opening import Opening, open_run
 from ktxkit.ledger.rules import payload
@@ -96,7 +96,7 @@ class Recorder:
         self._now = time.perf_counter
         self.config, self.world = config, world
         self.opening: Opening = open_run(config, world)
-        self.attempts = Attempts(self.opening.sink, self.encode, self.opening.artifacts.keep)
+        self.attempts = Attempts(self.opening.sink, encode, self.opening.artifacts.keep)
         self.fixtures = FixtureCosts()
         self.faults = 0
         self.first_fault = ""
@@ -111,14 +111,10 @@ class Recorder:
         self._outer_run = os.environ.get(RUN_VARIABLE)
         config.pluginmanager.register(self.fixtures, "ktxkit-fixtures")
 
-    @staticmethod
-    def encode(record: dict[str, Any]) -> str:
-        return json.dumps(record, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
     def emit(self, event: str, **more: Any) -> None:
         """Write a record; keys with the value None are left out."""
         record = {"event": event, "t": round(max(0.0, self.attempts.elapsed), 6)}
-        self.opening.put(self.encode(record | {key: value for key, value in more.items() if value is not None}))
+        self.opening.put(encode(record | {key: value for key, value in more.items() if value is not None}))
 
     def fault(self, error: BaseException) -> None:
         self.faults += 1
@@ -140,7 +136,7 @@ class Recorder:
         self.attempts.begin(self._now())
         self.attempts.each = getattr(self.config.option, "dist", "no") == "each"
         os.environ[RUN_VARIABLE] = self.opening.run
-        self.opening.put(self.encode(self.opening.run_started(self._outer_run)))
+        self.opening.put(encode(self.opening.run_started(self._outer_run)))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, Any, Any]:
@@ -303,18 +299,16 @@ class Recorder:
         if rows:
             self.emit("fixtures", rows=rows)
         self.opening.put_last(
-            self.encode(
-                {
-                    "event": "run_finished",
-                    "t": round(self.attempts.elapsed, 6),
-                    "at": timestamp(self.world.clock.now()),
-                    "exitStatus": status,
-                    **({"stop": payload.head(payload.clean(stop)[0], 500)} if stop else {}),
-                    **({"warnings": sum(self.warnings.values())} if self.warnings else {}),
-                    **self.opening.health(self.faults, self.first_fault),
-                    **self.opening.tree_after(),
-                }
-            )
+            {
+                "event": "run_finished",
+                "t": round(self.attempts.elapsed, 6),
+                "at": timestamp(self.world.clock.now()),
+                "exitStatus": status,
+                **({"stop": payload.head(payload.clean(stop)[0], 500)} if stop else {}),
+                **({"warnings": sum(self.warnings.values())} if self.warnings else {}),
+                **self.opening.health(self.faults, self.first_fault),
+                **self.opening.tree_after(),
+            }
         )
 
     def pytest_unconfigure(self) -> None:

@@ -193,8 +193,15 @@ class Fold:
         self.timers: list[tuple[float, float, str]] = []
         self.warnings = 0
         self.torn = 0
+        self.damaged = 0
+        self.damage = ""
         self.events = 0
         self.t = 0.0
+
+    def spoil(self, why: str) -> None:
+        """The events are not all that was recorded, or hold what is no event; `why` is kept of the first."""
+        self.damaged += 1
+        self.damage = self.damage or why[:500]
 
     def feed(self, events: Iterable[RunEvent | None]) -> Fold:
         """Take events in order; None is a torn line."""
@@ -383,7 +390,9 @@ class Fold:
         self.untangle()
         ended = bool(self.end) or life == "dead"
         counts = self.counts(ended)
-        state = state_of(self.start, self.end, self.marks, counts, life, bool(self.collect_errors))
+        state: RunRecordState = "damaged"
+        if not self.damage:
+            state = state_of(self.start, self.end, self.marks, counts, life, bool(self.collect_errors))
         missing = self.not_run(ids) if ids is not None and ended else []
         bad = [one for one in self.last.values() if self.verdict(one) in BAD]
         made: dict[str, Any] = {
@@ -441,6 +450,8 @@ class Fold:
                 lost[key] = self.end[key]
         if self.torn:
             lost["torn"] = self.torn
+        if self.damage:
+            lost |= {"damaged": self.damaged, "fault": self.damage}
         return lost
 
     def _flight(self, one: TestAttempt) -> RunRecordInFlight:

@@ -173,9 +173,8 @@ class Importer:
         return made
 
 
-def from_reportlog(records: Iterable[Mapping[str, Any]], keep: Keep) -> Iterator[Event]:
+def from_reportlog(records: Iterable[Mapping[str, Any]], importer: Importer) -> Iterator[Event]:
     """Events of a pytest-reportlog file; where it has no SessionFinish, there is no end either: the run was cut off."""
-    importer = Importer(keep)
     open_tests: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
         kind = record.get("$report_type")
@@ -205,6 +204,23 @@ def from_reportlog(records: Iterable[Mapping[str, Any]], keep: Keep) -> Iterator
         plain, escaped = payload.clean(nodeid)
         event = {"event": "test_started", "test": plain, "t": round(importer.t, 6)}
         yield event | ({"escaped": True} if escaped else {})
+
+
+def joined(parts: Sequence[Sequence[Event]]) -> list[Event]:
+    """The events of the reports of one run: one end, as bad as the worst, or none where one has none."""
+    if len(parts) == 1:
+        return list(parts[0])
+    found = [event for events in parts for event in events if event["event"] not in ("collected", "run_finished")]
+    totals = [next((one["selected"] for one in events if one["event"] == "collected"), None) for events in parts]
+    ends = [one for events in parts for one in events if one["event"] == "run_finished"]
+    t = max((event["t"] for events in parts for event in events), default=0)
+    if any(total is not None for total in totals):
+        listed = [len({(one["test"], one.get("occurrence", 1)) for one in part if "test" in one}) for part in parts]
+        selected = sum(n if total is None else total for total, n in zip(totals, listed, strict=True))
+        found.append({"event": "collected", "t": t, "selected": selected})
+    if len(ends) == len(parts):
+        found.append({"event": "run_finished", "t": t, "exitStatus": max(end["exitStatus"] for end in ends)})
+    return found
 
 
 def _finished(importer: Importer, status: int) -> Event:
@@ -312,12 +328,11 @@ def _moment(text: str) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def from_junit(root: Element, keep: Keep) -> Iterator[Event]:
+def from_junit(root: Element, importer: Importer) -> Iterator[Event]:
     """Events of a JUnit XML file. Raises ValueError for a number that is none.
 
     A header that counts more than the cases show makes the run one that is not whole, or that failed.
     """
-    importer = Importer(keep)
     cases = list(root.iter("testcase"))
     comma = _decimal_comma([case.get("time") or "" for case in cases])
     for suite in root.iter():
@@ -403,17 +418,17 @@ FLAKY = {"flakyFailure": "failed", "flakyError": "error"}  # attempts before one
 RERUN = {"rerunFailure": "failed", "rerunError": "error"}  # attempts after a first that failed
 
 
-def from_ctrf(document: Mapping[str, Any], keep: Keep) -> Iterator[Event]:
+def from_ctrf(document: Mapping[str, Any], importer: Importer) -> Iterator[Event]:
     """Events of a CTRF report. Its `flaky` is passed on retry; here its attempts say so."""
-    importer = Importer(keep)
-    results = document["results"]
+    results, before = document["results"], importer.bad
     for test in results["tests"]:
         yield from _ctrf_test(importer, test)
     summary = results.get("summary") or {}
     missing = int(summary.get("tests", 0)) - len(results["tests"])
     if missing > 0:
         yield {"event": "collected", "t": round(importer.t, 6), "selected": int(summary["tests"])}
-    yield _finished(importer, 1 if importer.bad or int(summary.get("failed", 0)) > importer.bad else 0)
+    bad = importer.bad - before
+    yield _finished(importer, 1 if bad or int(summary.get("failed", 0)) > bad else 0)
 
 
 def ctrf_start(document: Mapping[str, Any]) -> datetime | None:

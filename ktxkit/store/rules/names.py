@@ -190,6 +190,9 @@ TRASH = "worktrees/.trash"  # checkouts that were let go and are being deleted
 
 
 LEDGER = "ledger/test-runs.ndjson"  # one opening and one closing line for each run
+LEDGER_HEAD = "ledger/head.json"  # how many lines it has, and the digest of the last
+LEDGER_KEY = "ledger/key"  # what the recorder seals events with
+EVENTS = "ledger/events"
 LEDGER_LOCK = "locks/ledger.lock"
 LEDGER_INDEX = "ledger/index.sqlite"  # disposable
 ARTIFACTS = "ledger/artifacts"
@@ -213,7 +216,7 @@ def affected_raw(run: str) -> str:
 
 def events_file(run: str) -> str:
     """The event file of a test run."""
-    return f"ledger/events/{run}.ndjson"
+    return f"{EVENTS}/{run}.ndjson"
 
 
 def attempt_name(lease: AttemptFields) -> str:

@@ -1,0 +1,163 @@
+"""Mending a damaged ledger: what is whole stays, what is damaged is moved aside, what can be made good is.
+
+Lines are kept up to the first that is broken. The runs of the others are entered again from their events: as recorded
+where their seal proves it, else as imported. What has neither a line nor events is lost, and said to be.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ktxkit.base import files
+from ktxkit.base.errors import BrokenContract
+from ktxkit.ledger import adopting, chain, ledger
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import LedgerHead, LedgerLine
+
+ASIDE = "ledger/damaged"
+
+
+class Repaired(NamedTuple):
+    """What became of a ledger. `lost` are runs that neither a line nor events tell of any more; `missing` are lines
+    of which not even the run is known.
+    """
+
+    moved: tuple[str, ...] = ()
+    kept: int = 0
+    entered: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    missing: int = 0
+
+    def lines(self) -> list[str]:
+        """What is said of it."""
+        if not self.moved:
+            return [f"the ledger is whole: {self.kept} lines", *(f"entered: {run}" for run in self.entered)]
+        told = [f"moved aside: {path}" for path in self.moved]
+        told.append(f"kept: {self.kept} lines")
+        told += [f"entered again from its events: {run}" for run in self.entered]
+        told += [f"lost: {run}" for run in self.lost]
+        return [*told, *([f"lost: {self.missing} lines of runs that are not known"] if self.missing else [])]
+
+
+class Kept(NamedTuple):
+    """What stays of a ledger's lines. `named` are the runs of the others, `gone` is how many these are."""
+
+    lines: list[LedgerLine]
+    moved: list[str]
+    named: list[str]
+    gone: int = 0
+
+
+def repair(world: World) -> Repaired:
+    """Mend the ledger. Raises CannotRun where its store cannot be written."""
+    _ = world.writable_store
+    aside = f"{ASIDE}/{world.clock.now():%Y%m%dT%H%M%S}Z-{os.urandom(2).hex()}"
+    with chain.locked(world):
+        kept = _cut_back(world, aside)
+    moved = kept.moved + _events_aside(world, kept.lines, aside)
+    entered = _enter(world, kept.named)
+    closed = len(ledger.settle_all(world))
+    there = _named(_raw(world.store.path(names.LEDGER)))
+    lost = tuple(run for run in kept.named if run not in there)
+    known = max(len(kept.named) and kept.gone, 2 * len(entered) + closed)
+    return Repaired(tuple(moved), len(kept.lines), entered, lost, max(0, kept.gone - known))
+
+
+def _cut_back(world: World, aside: str) -> Kept:
+    """Keep the lines up to the first that is broken; where they are not those that the head knows, none."""
+    path = world.store.path(names.LEDGER)
+    known, bad_head = _head(world)
+    lines, size = _whole(path)
+    raw = files.read(path, ledger.SIZE_LIMIT) if path.is_file() else b""
+    if known and len(lines) >= known["lines"] and lines[known["lines"] - 1]["hash"] != known["hash"]:
+        lines, size = [], 0  # another ledger was put in its place
+    cut = known is not None and len(lines) < known["lines"]
+    odd = os.path.lexists(path) and not path.is_file()
+    if not (cut or odd or bad_head or b"\n" in raw[size:]):
+        return Kept(lines, [], [])
+    moved = [_move(world, path, f"{aside}/{path.name}")] if os.path.lexists(path) else []
+    if bad_head:
+        moved.append(_move(world, world.store.path(names.LEDGER_HEAD), f"{aside}/head.json"))
+    _begin_again(world, path, raw[:size], lines)
+    rest = [line for line in raw[size:].splitlines() if line.strip(b"\0 ")]
+    gone = max(len(rest), known["lines"] - len(lines) if known else 0)
+    return Kept(lines, moved, _named(rest), gone)
+
+
+def _named(lines: list[bytes]) -> list[str]:
+    """The runs that lines name, each once."""
+    return [run for run in dict.fromkeys(ledger.line_head(line)[1] for line in lines) if run]
+
+
+def _begin_again(world: World, path: Path, data: bytes, kept: list[LedgerLine]) -> None:
+    """The ledger of these lines, and its head. Killed in between it is damaged as before, and is mended again."""
+    files.write_atomic(path, data)
+    if kept:
+        chain.set_head(world, kept[-1])
+    else:
+        world.store.path(names.LEDGER_HEAD).unlink(missing_ok=True)
+        files.sync_dir(path.parent)
+
+
+def _head(world: World) -> tuple[LedgerHead | None, bool]:
+    """The head, and whether it is damaged."""
+    try:
+        return chain.head(world), False
+    except BrokenContract:
+        return None, True
+
+
+def _whole(path: Path) -> tuple[list[LedgerLine], int]:
+    """The lines up to the first that is broken, and their bytes."""
+    kept: list[LedgerLine] = []
+    size = 0
+    try:
+        if path.is_file():
+            for offset, raw, line in chain.new_lines(path, 0, None):
+                kept.append(line)
+                size = offset + len(raw)
+    except BrokenContract:
+        return kept, size
+    return kept, size
+
+
+def _events_aside(world: World, kept: list[LedgerLine], aside: str) -> list[str]:
+    """Move event files away that are not what the ledger says they are, or no files of events."""
+    moved = []
+    for line in kept:
+        path = ledger.events_path(world, line["run"])
+        if not ledger.intact(world, line):
+            moved.append(_move(world, path, f"{aside}/events/{path.name}"))
+            path.unlink(missing_ok=True)
+    return moved
+
+
+def _move(world: World, path: Path, name: str) -> str:
+    """A file is copied, for what takes its place comes later; what is none (a directory, a pipe) is renamed."""
+    place = world.store.path(name)
+    files.make_dirs(place.parent)
+    if path.is_file() and not path.is_symlink():
+        files.write_atomic(place, files.read(path, ledger.SIZE_LIMIT))
+    else:
+        path.rename(place)
+        files.sync_dir(place.parent)
+    return str(place)
+
+
+def _enter(world: World, named: list[str]) -> tuple[str, ...]:
+    """Enter the runs that have events and no line, those that were named first, in their order."""
+    known = _named(_raw(world.store.path(names.LEDGER)))
+    place = world.store.path(names.EVENTS)
+    strays = {path.stem for path in place.glob("*.ndjson")} - set(known) if place.is_dir() else set()
+    order = [run for run in named if run in strays]
+    order += sorted(strays - set(order))
+    return tuple(run for run in order if adopting.adopt(world, run) is not None)
+
+
+def _raw(path: Path) -> list[bytes]:
+    return files.read(path, ledger.SIZE_LIMIT).splitlines() if path.is_file() else []
