@@ -43,9 +43,11 @@ def built(data: bytes | None) -> tuple[Scripts, Entries]:
     return scripts, entries
 
 
-def merged(one: Entries, more: Entries) -> Entries:
+def merged(entries: Entries, more: Entries) -> Entries:
     """Both, group by group."""
-    return {group: tuple(dict.fromkeys((*one.get(group, ()), *more.get(group, ())))) for group in {**one, **more}}
+    return {
+        group: tuple(dict.fromkeys((*entries.get(group, ()), *more.get(group, ())))) for group in {**entries, **more}
+    }
 
 
 def _put(scripts: Scripts, entries: Entries, group: str, name: str, value: str) -> None:

@@ -84,7 +84,7 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     world = subject.world
     kind = world.repository.object_format
     target, base = _snapshot(subject.files, kind), _snapshot(subject.base_files or {}, kind)
-    with Objects(world.git.at(world.repository.place)) as objects, no_collection():
+    with Objects(world.git.at(world.repository.directory)) as objects, no_collection():
         made = select.between(world, objects, base, target)
     picked = [one.id for one in made.decision.tests]
     recorded, was_full = recorded_on(world, target.name)

@@ -321,7 +321,7 @@ def _miss(one: Met) -> AffectedProofMiss:
 
 
 def prove(
-    copy: Copy, candidates: Sequence[Mutant], count: int, seed: int, tests: Tests, told: ProofListener
+    copy: Copy, candidates: Sequence[Mutant], count: int, seed: int, tests: Tests, listener: ProofListener
 ) -> ProofProgress:
     """Meet `count` of the candidates. Raises CannotRun where the suite does not pass as it is, or loads no copy."""
     contents = {path: copy.read(path) for path in {one.path for one in candidates}}
@@ -338,7 +338,7 @@ def prove(
             copy.write(mutant.path, contents[mutant.path])
         account.met.append(Met(mutant, selected, suite))
         word = "missed" if account.met[-1].missed else "survived" if suite is not None else "killed"
-        told(f"{number} of {len(picked)}: {mutant.where} {mutant.kind}: {word}")
+        listener(f"{number} of {len(picked)}: {mutant.location} {mutant.kind}: {word}")
     return account
 
 
@@ -407,7 +407,7 @@ def ask(base: str, count: int | None, seed: int | None, python: str, words: Sequ
     return ProofRequest(base, 50 if count is None else count, 1 if seed is None else seed, python, words)
 
 
-def proof(world: World, ask: ProofRequest, told: ProofListener) -> AffectedProof:
+def proof(world: World, ask: ProofRequest, listener: ProofListener) -> AffectedProof:
     """Prove the selection of the change from a base to the checkout. Raises Refused where nothing can be mutated."""
     if ask.sample < 1:
         raise CannotRun(f"--sample {ask.sample}: a proof needs at least one mutant", hint="--sample 50 is the default")
@@ -424,7 +424,7 @@ def proof(world: World, ask: ProofRequest, told: ProofListener) -> AffectedProof
         found = candidates(place, changed, data)
         if not found:
             raise _nothing(ask, left)
-        account = prove(place, found, ask.sample, ask.seed, lambda _: tests, told)
+        account = prove(place, found, ask.sample, ask.seed, lambda _: tests, listener)
     return _kept(world, ask, made, account)
 
 

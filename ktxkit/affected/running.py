@@ -193,7 +193,7 @@ def differential(world: World) -> AffectedAudit:
     trace = latest(world, asking.resolve(world))
     if trace is None:
         raise CannotRun("no run was traced", hint=HINT)
-    with Objects(world.git.at(world.repository.place)) as objects, no_collection():
+    with Objects(world.git.at(world.repository.directory)) as objects, no_collection():
         now = trees.worktree(world)
         graph = select.between(world, objects, now, now).graph
     top = world.repository.top
@@ -240,7 +240,7 @@ def _hidden(one: Hidden) -> AffectedAuditHidden:
         "calledPath": one.callee[0],
         "caller": one.caller[1],
         "callee": one.callee[1],
-        "how": one.how,
+        "how": one.operation,
         "line": one.line,
     }
     made |= {"via": one.via} if one.via else {}

@@ -132,7 +132,7 @@ def select(world: World, wish: SelectionRequest = SelectionRequest()) -> Selecti
     for name in wish.environment:
         if "=" in name:
             raise CannotRun(f"no name of a variable: {printable(name)}", hint=f"--environment {name.partition('=')[0]}")
-    with Objects(world.git.at(world.repository.place)) as objects, no_collection():
+    with Objects(world.git.at(world.repository.directory)) as objects, no_collection():
         base = trees.committed(world, objects, wish.base)
         return between(world, objects, base, _target(world, objects, wish), wish.environment)
 
@@ -180,7 +180,7 @@ def _observed(
     units: dict[str, list[str]] = {}
     for one in changed:
         units.setdefault(one.path, []).append(one.unit)
-    differing = [runtime_audit.Differs(one.path, one.how, tuple(units.get(one.path, ()))) for one in touched]
+    differing = [runtime_audit.Differs(one.path, one.status, tuple(units.get(one.path, ()))) for one in touched]
     return list(runtime_audit.seeds(trace, _ids(base), differing, environment))
 
 
@@ -250,7 +250,7 @@ def _graph(world: World, facts: _Facts, base: TreeSnapshot, target: TreeSnapshot
 
     inert = tuple(config.load_settings(world).get("affected", {}).get("inert", ())) if world.repository.top else ()
     project = configuration.project(load, target.entries, inert)
-    if any(one.how != decision.CHANGED for one in touched):
+    if any(one.status != decision.CHANGED for one in touched):
         project = replace(project, installed=configuration.installed(running.python_of(world)))
     return Graph(versions, base.entries.keys() | target.entries.keys(), project, gone)
 
@@ -278,13 +278,15 @@ def _links(facts: _Facts, target: TreeSnapshot) -> dict[str, str]:
     return found
 
 
-def document(made: Selection) -> AffectedSelection:
+def document(selection: Selection) -> AffectedSelection:
     """The answer as a document (contract `selection`)."""
-    found = made.decision
+    found = selection.decision
     steps: dict[object, AffectedSelectionTestChain] = {}
-    target: AffectedSelectionTarget = {"kind": made.target.kind}
-    target |= {"tree": made.target.name} if made.target.name else {}
-    paths: list[Any] = [{**path_fields(os.fsencode(one.path)), "how": one.how} for one in made.touched[:CHANGES_SHOWN]]
+    target: AffectedSelectionTarget = {"kind": selection.target.kind}
+    target |= {"tree": selection.target.name} if selection.target.name else {}
+    paths: list[Any] = [
+        {**path_fields(os.fsencode(one.path)), "how": one.status} for one in selection.touched[:CHANGES_SHOWN]
+    ]
     unbounded: list[Any] = [
         {**path_fields(os.fsencode(path)), "why": said[:500]} for path, said in found.unbounded.items()
     ]
@@ -292,21 +294,21 @@ def document(made: Selection) -> AffectedSelection:
         "schemaVersion": SCHEMA_VERSION,
         "kind": "selection",
         "verdict": found.verdict,
-        "base": made.base.name,
+        "base": selection.base.name,
         "target": target,
         "counts": {
             "selected": found.selected,
             "total": found.total,
             "unknown": sum(1 for one in found.tests if one.verdict == decision.UNKNOWN),
-            "paths": len(made.touched),
+            "paths": len(selection.touched),
             "changes": len(found.changes),
         },
         "tests": [_test(one, steps) for one in found.tests],
         "paths": paths,
         "changes": [_change(one) for one in found.changes[:CHANGES_SHOWN]],
         "unbounded": unbounded,
-        "read": {"files": made.read, "known": made.known},
-        "notes": made.notes,
+        "read": {"files": selection.read, "known": selection.known},
+        "notes": selection.notes,
     }
 
 
@@ -323,7 +325,7 @@ def _test(one: decision.Picked, known: dict[object, AffectedSelectionTestChain])
 
 
 def _change(one: decision.UnitChange) -> AffectedSelectionChange:
-    return {"path": _shown(one.path), "unit": one.unit, "kind": one.kind, "how": one.how}
+    return {"path": _shown(one.path), "unit": one.unit, "kind": one.kind, "how": one.status}
 
 
 def _shown(text: str) -> str:

@@ -90,7 +90,7 @@ class TreeSnapshot:
 
 def committed(world: World, objects: Objects, revision: str) -> TreeSnapshot:
     """The tree of a revision. Raises CannotRun where there is none of that name."""
-    git = world.git.at(world.repository.place)
+    git = world.git.at(world.repository.directory)
     tree = git.resolve(revision, "tree")
     if tree is None:
         raise CannotRun(f"no such revision: {revision}", hint="--base and --tree take a commit, a branch or a tree")

@@ -117,17 +117,17 @@ def _plain_row(entry: Registered, *, main: bool) -> WorktreeRow:
 
 
 def _row(
-    world: World, place: LeaseLocation, registered: dict[str, Registered], *, prune: RemovalOptions | None
+    world: World, location: LeaseLocation, registered: dict[str, Registered], *, prune: RemovalOptions | None
 ) -> WorktreeRow | None:
     """What is known of one place; None if it holds no worktree any more."""
     if prune is not None:
-        place.settle()
-    lease, note = place.lease(), place.read(kinds.OPENING)
+        location.settle()
+    lease, note = location.lease(), location.read(kinds.OPENING)
     if lease is None and note is None:
         return None
     if prune is not None and note is not None and lease is not None and lease["nonce"] == note["nonce"]:
-        _drop_note(place)
-    seen, busy = _seen(world, place, lease, note)
+        _drop_note(location)
+    seen, busy = _seen(world, location, lease, note)
     if seen.state == "closed" and not seen.present and not seen.noted:
         return None
     row = _described(lease, note, seen, registered)
@@ -143,12 +143,12 @@ def _row(
     elif why:
         row["dead"] = why
         if prune is not None:
-            row = {**row, **_prune(world, place, prune)}
+            row = {**row, **_prune(world, location, prune)}
     return row
 
 
 def _described(
-    lease: Lease | None, note: WorktreeOpening | None, seen: LeaseFacts, registered: dict[str, Registered]
+    lease: Lease | None, note: WorktreeOpening | None, facts: LeaseFacts, registered: dict[str, Registered]
 ) -> WorktreeRow:
     """A worktree by its documents and git's registration."""
     about = lease or note
@@ -158,8 +158,8 @@ def _described(
     row: WorktreeRow = {
         "path": about["path"],
         "kind": mode if mode == "unit" or mode == "in-place" else "adhoc",
-        "state": "opening" if seen.noted or lease is None else lease["state"],
-        "present": seen.present,
+        "state": "opening" if facts.noted or lease is None else lease["state"],
+        "present": facts.present,
     }
     row |= {"pathB64": about["pathB64"]} if "pathB64" in about else {}
     for key in OF_LEASE:
@@ -171,14 +171,14 @@ def _described(
 
 
 def _seen(
-    world: World, place: LeaseLocation, lease: Lease | None, note: WorktreeOpening | None
+    world: World, location: LeaseLocation, lease: Lease | None, note: WorktreeOpening | None
 ) -> tuple[LeaseFacts, list[int]]:
     about = lease or note
     assert about is not None
     found = presence(world, lease, path_of(about))
     busy = processes_inside(path_of(about)) if found.present else []
-    noted = note is not None and (lease is None or lease["nonce"] != note["nonce"]) and _nobody_holds(place)
-    job = ActiveJob.find(world, place.job) if lease and "jobId" in lease else None
+    noted = note is not None and (lease is None or lease["nonce"] != note["nonce"]) and _nobody_holds(location)
+    job = ActiveJob.find(world, location.job) if lease and "jobId" in lease else None
     seen = LeaseFacts(
         noted=noted,
         state=lease["state"] if lease is not None else "",
@@ -196,41 +196,41 @@ def _seen(
     return seen, busy
 
 
-def _nobody_holds(place: LeaseLocation) -> bool:
+def _nobody_holds(location: LeaseLocation) -> bool:
     """Whether the place's lock is free: an opening or closing in progress holds it."""
     try:
-        with place.locked(wait=0):
+        with location.locked(wait=0):
             return True
     except Refused:
         return False
 
 
-def _drop_note(place: LeaseLocation) -> None:
+def _drop_note(location: LeaseLocation) -> None:
     """The note of an opening that was killed when all but this was done."""
     try:
-        with place.locked(wait=0):
-            recover_opening(place)
+        with location.locked(wait=0):
+            recover_opening(location)
     except Refused:
         return  # gate-ok: it is just being removed
 
 
-def _prune(world: World, place: LeaseLocation, options: RemovalOptions) -> Pruning:
+def _prune(world: World, location: LeaseLocation, options: RemovalOptions) -> Pruning:
     """Clear one dead worktree; what was found before is looked at again under the lock."""
     try:
-        with place.locked(wait=0):
-            cut_short = recover_opening(place)
-            lease = place.lease()
+        with location.locked(wait=0):
+            cut_short = recover_opening(location)
+            lease = location.lease()
             if lease is None or cut_short:
                 return {"pruned": True}
-            seen = _seen(world, place, lease, None)[0]
+            seen = _seen(world, location, lease, None)[0]
             why = why_dead(seen._replace(busy=seen.busy and not options.force))
             if not why:
                 return {"kept": "it is not dead any more"}
             if lease["mode"] == "in-place":
-                closed(place, lease, "empty")
+                closed(location, lease, "empty")
                 return {"pruned": True}
             outcome, said = lease.get("outcome", "crash"), f"cleared: {why}"
-            done = remove(place, lease, outcome, discard=False, why=said, options=options)
+            done = remove(location, lease, outcome, discard=False, why=said, options=options)
             pruned: Pruning = {"pruned": True}
             pruned |= {"atticRef": done["atticRef"]} if "atticRef" in done else {}
             pruned |= {"ignored": done["ignored"]} if "ignored" in done else {}

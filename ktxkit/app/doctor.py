@@ -40,11 +40,11 @@ class Diagnosis:
     level: str
     message: str
     hint: str = ""
-    where: str = ""
+    path: str = ""
 
     def document(self) -> dict[str, str]:
         facts = {"check": self.check, "level": self.level, "message": self.message}
-        return {**facts, **{k: v for k, v in (("hint", self.hint), ("where", self.where)) if v}}
+        return {**facts, **{k: v for k, v in (("hint", self.hint), ("where", self.path)) if v}}
 
 
 OURS = "jobs are not touched by it; your own git in a worktree is"
@@ -77,7 +77,7 @@ def surprises(config: Mapping[str, tuple[str, str]]) -> Iterator[Diagnosis]:
         if key in config:
             value, origin = config[key]
             if not wanted or value.lower() in wanted.split():
-                yield Diagnosis("configuration", level, f"{key} = {value}: {why}", where=origin)
+                yield Diagnosis("configuration", level, f"{key} = {value}: {why}", path=origin)
 
 
 def git_version(version: tuple[int, ...]) -> Diagnosis:
@@ -96,12 +96,12 @@ def landlock_finding(version: int, least: int) -> Diagnosis:
     return Diagnosis("isolation", "ok", f"units can be isolated (Landlock {version})")
 
 
-def disk(free: int, place: str) -> Diagnosis:
+def disk(free: int, path: str) -> Diagnosis:
     """Whether there is room; `free` is bytes."""
     text = f"{free / 1024**3:.1f} GiB free"
     if free < LOW_DISK:
-        return Diagnosis("disk", "warning", text, "each worktree is a whole checkout; make room, or set KTX_DIR", place)
-    return Diagnosis("disk", "ok", text, where=place)
+        return Diagnosis("disk", "warning", text, "each worktree is a whole checkout; make room, or set KTX_DIR", path)
+    return Diagnosis("disk", "ok", text, path=path)
 
 
 def environment(env: Mapping[str, str]) -> Iterator[Diagnosis]:
@@ -128,7 +128,7 @@ def checkup_of(world: World, scripts: Iterable[str]) -> Document:
         found.append(Diagnosis("repository", "error", error.message.partition("\n")[0], error.hint, error.where))
     else:
         kind = f"{'bare ' if repository.bare else ''}{repository.object_format} repository"
-        found.append(Diagnosis("repository", "ok", kind, where=str(repository.common_dir)))
+        found.append(Diagnosis("repository", "ok", kind, path=str(repository.common_dir)))
         for look in (_shape, _store, _state, _ledger, _hooks, _configuration, _ours):
             found.extend(look(world))
     found.sort(key=lambda finding: ORDER[finding.level])
@@ -157,7 +157,7 @@ def _shape(world: World) -> Iterator[Diagnosis]:
     if world.git.text("rev-parse", "--is-shallow-repository") == "true":
         hint = "jobs work in it; merges with older branches may not (git fetch --unshallow)"
         yield Diagnosis("repository", "advice", "the history is cut off (shallow clone)", hint)
-    if world.git.at(repository.place).run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).status != 0:
+    if world.git.at(repository.directory).run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).status != 0:
         yield Diagnosis("repository", "advice", "HEAD is detached", "name the target of a job: --target BRANCH")
     elif world.git.resolve("HEAD") is None:
         yield Diagnosis("repository", "warning", "there is no commit yet", "a job needs a first commit to start from")
@@ -168,7 +168,7 @@ def _shape(world: World) -> Iterator[Diagnosis]:
 def _store(world: World) -> Iterator[Diagnosis]:
     root = world.store.root
     if not root.is_dir():
-        yield Diagnosis("store", "ok", "nothing has run here yet", where=str(root))
+        yield Diagnosis("store", "ok", "nothing has run here yet", path=str(root))
         yield disk(shutil.disk_usage(_existing(root)).free, str(root))
         return
     mode = root.stat().st_mode & 0o777
@@ -218,7 +218,7 @@ def _worktrees(world: World, dead: int) -> Iterator[Diagnosis]:
         yield Diagnosis("worktrees", "warning", text, tell)
     if dead:
         yield Diagnosis("worktrees", "warning", f"{plural(dead, 'worktree')} dead", "worktree-open --prune clears them")
-    prunable = world.git.at(world.repository.place).text("worktree", "list", "--porcelain").count("\nprunable")
+    prunable = world.git.at(world.repository.directory).text("worktree", "list", "--porcelain").count("\nprunable")
     if prunable:
         hint = tell or "git worktree prune, when you are sure that no disk is missing or directory moved"
         yield Diagnosis(
@@ -239,7 +239,7 @@ def _ledger(world: World) -> Iterator[Diagnosis]:
     except BrokenContract as error:
         yield Diagnosis("ledger", "error", error.message, chain.MEND, error.where)
         return
-    yield Diagnosis("ledger", "ok", f"{plural(count, 'line')}, each follows the one before", where=str(path))
+    yield Diagnosis("ledger", "ok", f"{plural(count, 'line')}, each follows the one before", path=str(path))
     yield from _events(world, runs)
 
 
@@ -280,7 +280,7 @@ def _hooks(world: World) -> Iterator[Diagnosis]:
         body = hook.read_bytes()[:65536]
         whose = "ktxkit's" if b"ktx" in body else "the pre-commit framework's" if b"pre-commit" in body else "your own"
         if os.access(hook, os.X_OK):
-            yield Diagnosis("hooks", "ok", f"{name}: {whose}", where=str(hook))
+            yield Diagnosis("hooks", "ok", f"{name}: {whose}", path=str(hook))
         else:
             yield Diagnosis("hooks", "warning", f"{name}: {whose}, but not executable", f"chmod +x {hook}", str(hook))
     top = world.repository.top
@@ -314,4 +314,4 @@ def _ours(world: World) -> Iterator[Diagnosis]:
             "ktx-config", "error", problem["message"], "docs/formats/config.md lists the keys", problem["where"]
         )
     if not problems:
-        yield Diagnosis("ktx-config", "ok", "valid", where=str(path))
+        yield Diagnosis("ktx-config", "ok", "valid", path=str(path))

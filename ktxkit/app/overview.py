@@ -207,15 +207,15 @@ def _is_held(world: World, lock: str) -> bool:
         return True
 
 
-def needs_a_person(made: Overview) -> bool:
+def needs_a_person(overview: Overview) -> bool:
     """Whether anything waits for a decision."""
-    stuck = any(row["standing"] == "blocked" for row in made["branches"])
-    return bool(stuck or made["suspects"] or made.get("damaged"))
+    stuck = any(row["standing"] == "blocked" for row in overview["branches"])
+    return bool(stuck or overview["suspects"] or overview.get("damaged"))
 
 
-def last_ended(made: Overview) -> OverviewJob | None:
+def last_ended(overview: Overview) -> OverviewJob | None:
     """The newest job that has ended."""
-    return next((job for job in made["jobs"] if job["state"] != "open"), None)
+    return next((job for job in overview["jobs"] if job["state"] != "open"), None)
 
 
 def went_in(job: OverviewJob) -> int:

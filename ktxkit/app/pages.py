@@ -66,12 +66,12 @@ def render_report(world: World, report: Report) -> bytes:
     return page(asset("report.html"), asset("report.css"), asset("common.js") + asset("report.js"), title, data)
 
 
-def deliver(world: World, made: bytes, where: str) -> tuple[bytes | None, list[str]]:
+def deliver(world: World, page: bytes, destination: str) -> tuple[bytes | None, list[str]]:
     """The page for stdout (`-`), or what to say of the file that it was written to."""
-    if where == "-":
-        return made, []
-    path = files.write_named(world.cwd, where, made)
-    return None, [f"wrote {path} ({_size(len(made))})"]
+    if destination == "-":
+        return page, []
+    path = files.write_named(world.cwd, destination, page)
+    return None, [f"wrote {path} ({_size(len(page))})"]
 
 
 def _size(count: int) -> str:
@@ -130,7 +130,9 @@ def _sides(world: World, unit: ReportWorkUnit, conflict: Mapping[str, Any]) -> d
     for name, key in SIDES.items():
         if key in unit:
             revision = unit[key].encode("ascii") + b":" + path
-            answer = world.git.at(world.repository.place).run("cat-file", "blob", revision, ok=(0, 128), twice=(128,))
+            answer = world.git.at(world.repository.directory).run(
+                "cat-file", "blob", revision, ok=(0, 128), twice=(128,)
+            )
             if answer.status == 0:
                 text = BINARY if b"\0" in answer.out[:8000] else answer.out.decode("utf-8", "replace")
                 sides[name] = head(text, SIDE_LIMIT)[0]

@@ -58,7 +58,7 @@ def ingest_request(world: World, args: Namespace) -> IngestRequest:
         connector=args.connector,
         connection=args.connection,
         source=args.source or args.connector,
-        place=str(world.cwd / args.place) if args.place else "",
+        path=str(world.cwd / args.place) if args.place else "",
         url=args.url or "",
         options=_options(args.option),
         worker=tuple(args.command),

@@ -172,13 +172,13 @@ def _unit_facts(unit: ReportWorkUnit) -> Facts:
     }
 
 
-def request(found: Sequence[Facts], version: str) -> dict[str, Any]:
+def request(spans: Sequence[Facts], version: str) -> dict[str, Any]:
     """The body of one export of these spans."""
     return {
         "resourceSpans": [
             {
                 "resource": {"attributes": _attributes({"service.name": "ktxkit", "service.version": version})},
-                "scopeSpans": [{"scope": {"name": "ktxkit", "version": version}, "spans": list(found)}],
+                "scopeSpans": [{"scope": {"name": "ktxkit", "version": version}, "spans": list(spans)}],
             }
         ]
     }

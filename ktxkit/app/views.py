@@ -200,17 +200,17 @@ def _redrawn() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def looks(world: World, one: LeaseLocation | None, job: str | None) -> Looks:
+def looks(world: World, location: LeaseLocation | None, job: str | None) -> Looks:
     """Every open worktree (of the job) with its status; of one that cannot be read, why."""
     from ktxkit.observer import observe
 
     found: Looks = []
-    for place in [one] if one is not None else all_locations(world):
+    for place in [location] if location is not None else all_locations(world):
         if job and place.job != job:
             continue
         try:
             lease = place.lease()
-            if lease is None or (one is None and lease["state"] != "open"):
+            if lease is None or (location is None and lease["state"] != "open"):
                 continue
             name = f"{place.job} {lease['unitKey']}" if "unitKey" in lease else place.name
             found.append((name, observe.status(place, lease)))
@@ -219,24 +219,24 @@ def looks(world: World, one: LeaseLocation | None, job: str | None) -> Looks:
     return found
 
 
-def _over(now: Looks, one: LeaseLocation | None) -> bool:
+def _over(now: Looks, location: LeaseLocation | None) -> bool:
     """Nothing is open any more; a damaged document is for a person, not to be waited on."""
-    if one is None or not now or isinstance(now[0][1], str):
-        return not now or one is not None
-    lease = one.lease()
+    if location is None or not now or isinstance(now[0][1], str):
+        return not now or location is not None
+    lease = location.lease()
     return lease is None or lease["state"] != "open" or now[0][1]["authority"] != "current"
 
 
-def _each(world: World, one: LeaseLocation | None, job: str | None) -> Iterator[Looks]:
+def _each(world: World, location: LeaseLocation | None, job: str | None) -> Iterator[Looks]:
     while True:
-        now = looks(world, one, job)
+        now = looks(world, location, job)
         yield now
-        if _over(now, one):
+        if _over(now, location):
             return
         world.clock.sleep(TICK)
 
 
-def _screen(world: World, one: LeaseLocation | None, job: str | None) -> Iterator[Looks]:
+def _screen(world: World, location: LeaseLocation | None, job: str | None) -> Iterator[Looks]:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -245,18 +245,18 @@ def _screen(world: World, one: LeaseLocation | None, job: str | None) -> Iterato
 
     console = Console()
     with Live(Text(""), console=console, screen=True, auto_refresh=False) as view:
-        for now in _each(world, one, job):
+        for now in _each(world, location, job):
             size = console.size
             drawn = board.screen(now, timestamp(world.clock.now()), size.width, size.height)
             view.update(Text("\n".join(drawn), no_wrap=True, overflow="crop"), refresh=True)
             yield now
 
 
-def _plain(world: World, one: LeaseLocation | None, job: str | None) -> Iterator[Looks]:
+def _plain(world: World, location: LeaseLocation | None, job: str | None) -> Iterator[Looks]:
     from ktxkit.observer.rules import status as board
 
     said: dict[str, str] = {}
-    for now in _each(world, one, job):
+    for now in _each(world, location, job):
         for name, status in now:
             what, line = board.event(name, status)
             if said.get(name) != what:
@@ -385,31 +385,38 @@ def landed(landing: LandingReceipt, left: Sequence[str] = ()) -> Result:
     return Result(outcome=landing["outcome"], document=landing, contract="landing", lines=lines, notes=notes)
 
 
-def verified(made: Verification) -> Result:
+def verified(verification: Verification) -> Result:
     """The answer of job-verify."""
     from ktxkit.work.verification import why_not
 
-    run = made["run"]
-    lines = [f"{made['outcome']}: status {run['status']} on {made['head']}, {plural(len(made['accepted']), 'unit')}"]
-    if made["outcome"] != "done":
+    run = verification["run"]
+    lines = [
+        (
+            f"{verification['outcome']}: status {run['status']} on {verification['head']}, "
+            f"{plural(len(verification['accepted']), 'unit')}"
+        )
+    ]
+    if verification["outcome"] != "done":
         lines.append(f"  {why_not(run)}")
     notes = []
     ignored = run.get("ignoredChanges", {})
     if any(ignored.get(word) for word in ("added", "changed", "removed")):
         told = ", ".join(f"{ignored[word]} {word}" for word in ("added", "changed", "removed"))
         notes.append(f"ignored files it touched: {told}")
-    return Result(outcome=made["outcome"], document=made, contract="verification", lines=lines, notes=notes)
+    return Result(
+        outcome=verification["outcome"], document=verification, contract="verification", lines=lines, notes=notes
+    )
 
 
-def previewed(made: Preview) -> Result:
+def previewed(preview: Preview) -> Result:
     """The answer of job-preview: what was looked at, then each unit and pair that will not do."""
-    live, met = plural(len(made["units"]), "live unit"), plural(made["pairsMet"], "pair")
-    lines = [f"{live}, {met} merged, {plural(len(made['clashes']), 'clash', 'clashes')}"]
-    for unit in made["units"]:
+    live, met = plural(len(preview["units"]), "live unit"), plural(preview["pairsMet"], "pair")
+    lines = [f"{live}, {met} merged, {plural(len(preview['clashes']), 'clash', 'clashes')}"]
+    for unit in preview["units"]:
         if unit["outcome"] not in ("candidate", "noop"):
             lines.append(f"  {unit['unitKey']}: {unit['outcome']}{_why(unit)}")
-    lines += [f"  {c['first']} and {c['second']}: {c['kind']} clash{_why(c)}" for c in made["clashes"]]
-    return Result(outcome=made["outcome"], document=made, contract="preview", lines=lines)
+    lines += [f"  {c['first']} and {c['second']}: {c['kind']} clash{_why(c)}" for c in preview["clashes"]]
+    return Result(outcome=preview["outcome"], document=preview, contract="preview", lines=lines)
 
 
 def _why(item: PreviewUnit | PreviewClash) -> str:

@@ -191,8 +191,8 @@ def _content(world: World, listed: inputs.FileListing) -> Content:
     return content
 
 
-def judge_anew(world: World, request: GateRequest, standing: CommitState | None) -> GateAnswer:
-    """The verdict without any that was kept. `standing`: what is being committed, if it was looked at already.
+def judge_anew(world: World, request: GateRequest, known: CommitState | None) -> GateAnswer:
+    """The verdict without any that was kept. `known`: what is being committed, if it was looked at already.
 
     Raises CannotRun for a revision or file that does not exist.
     """
@@ -219,7 +219,7 @@ def judge_anew(world: World, request: GateRequest, standing: CommitState | None)
         return GateAnswer(
             hook_inputs.check_pushes(world, request.pushed, request.push_lines, request.options), no_content
         )
-    return _check(world, _in_managed_range(world, request), standing)
+    return _check(world, _in_managed_range(world, request), known)
 
 
 def _of_messages(names: Sequence[str]) -> bool:
@@ -231,13 +231,13 @@ def _of_messages(names: Sequence[str]) -> bool:
     return set(names) <= plugin.named(MESSAGE_GATES).keys()
 
 
-def _check(world: World, request: GateRequest, standing: CommitState | None) -> GateAnswer:
+def _check(world: World, request: GateRequest, known: CommitState | None) -> GateAnswer:
     from ktxkit.gates import configuration, facts, judging
 
-    reader = standing.objects if standing is not None else None
+    reader = known.objects if known is not None else None
     notes: list[str] = []
     with facts.no_collection(), reader or Objects(world.git) as objects:
-        now = standing or _standing_at(world, request)
+        now = known or _standing_at(world, request)
         which = configuration.BEFORE if request.tree is None else configuration.HERE
         load = _load(world, objects, request, now.listed, notes)
         config = configuration.make(request.options, load, trusted_name=which)

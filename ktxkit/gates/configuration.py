@@ -130,11 +130,11 @@ def _debts(path: Any, load: Load) -> dict[str, Document]:
     return {entry["fingerprint"]: entry for entry in contracts.loads(BASELINE, data, str(path))["findings"]}
 
 
-def paid(config: Config, found: Iterable[Finding]) -> list[Finding]:
+def paid(config: Config, findings: Iterable[Finding]) -> list[Finding]:
     """A finding for each known debt that nothing is found of any more."""
     from ktxkit.gates.rules.findings import Finding
 
-    left = config.debts.keys() - {one.fingerprint for one in found}
+    left = config.debts.keys() - {one.fingerprint for one in findings}
     where = config.debts_file.encode("utf-8", "surrogateescape")
     hint = f"gate-check --all --update-baseline {config.debts_file}"
     entries = [config.debts[fingerprint] for fingerprint in sorted(left)]
@@ -146,9 +146,9 @@ def _said(entry: Mapping[str, Any]) -> str:
     return f"paid: {entry['rule']}{reference} in {entry['path'] or 'the tree'}"
 
 
-def left_of(debts: bytes, where: str, verdict: Mapping[str, Any]) -> bytes:
+def left_of(debts: bytes, directory: str, verdict: Mapping[str, Any]) -> bytes:
     """A baseline without the debts that a verdict on everything tells as paid; nothing is added."""
-    document = contracts.loads(BASELINE, debts, where)
+    document = contracts.loads(BASELINE, debts, directory)
     gone = {one["reference"] for one in verdict["findings"] if one["rule"] == "baseline-paid"}
     kept = [entry for entry in document["findings"] if entry["fingerprint"] not in gone]
     return contracts.dumps(BASELINE, {**document, "findings": kept})

@@ -87,14 +87,14 @@ def keep(path: Path) -> None:
 
 
 @contextmanager
-def alone(place: Path) -> Iterator[None]:
+def alone(directory: Path) -> Iterator[None]:
     """The hooks directory for ourselves: one install at a time, and what a killed one left half written is removed."""
-    if not place.is_dir():
-        files.make_dirs(place, 0o777)  # as git makes it; the umask decides
-    fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if not directory.is_dir():
+        files.make_dirs(directory, 0o777)  # as git makes it; the umask decides
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        files.sweep_asides(place)
+        files.sweep_asides(directory)
         yield
     finally:
         os.close(fd)

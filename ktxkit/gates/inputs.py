@@ -61,6 +61,12 @@ class FileListing:
         self.tree = tree
         self._differences: dict[FileListing, list[bytes]] = {}
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FileListing) and (self.raw, self.tree) == (other.raw, other.tree)
+
+    def __hash__(self) -> int:
+        return hash((self.raw, self.tree))
+
     @cached_property
     def lines(self) -> list[bytes]:
         """What is there, without what a merge left open."""
@@ -239,8 +245,8 @@ class Comments:
         others = {path: listed for path, listed in self._ignores.items() if path not in artifacts}
         return suppressions.idle(others, self._used, foreign=True)
 
-    def agreed(self, found: Iterable[Finding]) -> list[Finding]:
+    def agreed(self, findings: Iterable[Finding]) -> list[Finding]:
         """The artifacts' findings without those on a comment that covers another gate's finding."""
         covering = {(path, *self._ignores[path][number][:2]) for path, number in self._used}
         about = ("suppression-unused", "suppression-unknown")
-        return [one for one in found if one.rule not in about or (one.path, one.reference, one.line) not in covering]
+        return [one for one in findings if one.rule not in about or (one.path, one.reference, one.line) not in covering]

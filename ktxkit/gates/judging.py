@@ -34,45 +34,45 @@ SLASH = ord("/")
 GateFindings = tuple[list["Finding"], dict[str, int], int]  # findings, what was looked at, how many are suppressed
 
 
-def findings(asked: JudgeRequest, touched: Sequence[bytes] | None, how: GateOptions) -> GateFindings:
+def findings(request: JudgeRequest, touched: Sequence[bytes] | None, options: GateOptions) -> GateFindings:
     """What is told of what was asked for. `touched` None: everything."""
-    after, before = asked.after, asked.before
-    if touched is not None and before is not None and not asked.also and asked.earlier is None:
+    after, before = request.after, request.before
+    if touched is not None and before is not None and not request.also and request.earlier is None:
         differ = changed(before, after)
-        if differ == sorted(touched) and narrow.applies(differ, after.files, before.files, how):
-            return _narrow(after, before, differ, how)
-    return _whole(asked, touched, how)
+        if differ == sorted(touched) and narrow.applies(differ, after.files, before.files, options):
+            return _narrow(after, before, differ, options)
+    return _whole(request, touched, options)
 
 
-def _narrow(after: TreeFacts, before: TreeFacts, touched: Sequence[bytes], how: GateOptions) -> GateFindings:
+def _narrow(after: TreeFacts, before: TreeFacts, touched: Sequence[bytes], options: GateOptions) -> GateFindings:
     kept = after.kept
-    fine = kept.fine(after.facts, how.strict) if kept else None
-    part = narrow.judged((after.facts, after.files), (before.facts, before.files), touched, how, fine)
+    fine = kept.fine(after.facts, options.strict) if kept else None
+    part = narrow.judged((after.facts, after.files), (before.facts, before.files), touched, options, fine)
     if kept:
-        kept.keep_fine(after.facts, how.strict, part.fine)
+        kept.keep_fine(after.facts, options.strict, part.fine)
     return part.findings, _looked(after, part.scope), part.suppressed
 
 
-def _whole(asked: JudgeRequest, touched: Sequence[bytes] | None, how: GateOptions) -> GateFindings:
+def _whole(request: JudgeRequest, touched: Sequence[bytes] | None, options: GateOptions) -> GateFindings:
     from ktxkit.gates.rules.artifacts import judge
     from ktxkit.gates.rules.findings import mark_inherited
 
-    after, before = asked.after, asked.before
-    trees = [one for one in (before, *asked.also) if before is not None and one is not None]
-    bases = [judge(one.facts, one.files, how._replace(raw_current=None)) for one in trees]
-    past = [one for one in (*trees, asked.earlier) if one is not None]
+    after, before = request.after, request.before
+    trees = [one for one in (before, *request.also) if before is not None and one is not None]
+    bases = [judge(one.facts, one.files, options._replace(raw_current=None)) for one in trees]
+    past = [one for one in (*trees, request.earlier) if one is not None]
     former = frozenset(name for base in bases for name in base.layer.homes)
-    if asked.earlier is not None:
-        former |= judge(asked.earlier.facts, asked.earlier.files, how).layer.homes.keys()
-    judged = judge(after.facts, after.files, how, former)
+    if request.earlier is not None:
+        former |= judge(request.earlier.facts, request.earlier.files, options).layer.homes.keys()
+    judged = judge(after.facts, after.files, options, former)
     if after.kept:
-        after.kept.keep_fine(after.facts, how.strict, judged.fine)
+        after.kept.keep_fine(after.facts, options.strict, judged.fine)
     found = list(judged.findings)
     for one, base in zip(trees, bases, strict=True):
         found = mark_inherited(found, base.findings, moved(one, after))
     if touched is None:
         return found, dict(judged.looked), judged.suppressed
-    scope = narrow.close(touched, [after.facts, *(one.facts for one in past)], how.root)
+    scope = narrow.close(touched, [after.facts, *(one.facts for one in past)], options.root)
     if before is None:
         found = [one for one in found if scope.holds(one)]
     else:
@@ -80,14 +80,14 @@ def _whole(asked: JudgeRequest, touched: Sequence[bytes] | None, how: GateOption
     return found, _looked(after, scope), judged.suppressed
 
 
-def hidden(asked: JudgeRequest, touched: Sequence[bytes] | None, root: bytes) -> list[Finding]:
+def hidden(request: JudgeRequest, touched: Sequence[bytes] | None, root: bytes) -> list[Finding]:
     """A finding for each link or submodule that the change puts in the place of a directory of artifacts: who reads
     there gets what nobody looked at. `touched` None: what differs from the base is meant."""
     from ktxkit.gates.rules.findings import Finding
 
-    after = asked.after
+    after = request.after
     if touched is None:
-        touched = changed(asked.before, after) if asked.before is not None else ()
+        touched = changed(request.before, after) if request.before is not None else ()
     gone = [path for path in touched if kind_of(path, root) and not _mode(after, path)]
     above = {path[:at] for path in gone for at, sign in enumerate(path) if sign == SLASH}
     odd = {path: _mode(after, path) for path in sorted(above.intersection(touched))}
@@ -96,7 +96,7 @@ def hidden(asked: JudgeRequest, touched: Sequence[bytes] | None, root: bytes) ->
         Finding("not-a-file", path, f"{NOT_A_FILE[mode]} {said}", hint="commit plain files", inherited=known)
         for path, mode in odd.items()
         if mode in NOT_A_FILE
-        for known in [any(_mode(one, path) in NOT_A_FILE for one in asked.also)]
+        for known in [any(_mode(one, path) in NOT_A_FILE for one in request.also)]
     ]
 
 
@@ -248,31 +248,31 @@ def read_beside(world: World, listed: FileListing, after: TreeFacts, objects: Ob
     )
 
 
-def verdict(world: World, objects: Objects, asked: JudgeRequest, config: Config) -> Document:
+def verdict(world: World, objects: Objects, request: JudgeRequest, config: Config) -> Document:
     """Judge what was asked for, by every gate that is configured."""
-    touched = asked.touched
-    if touched is None and asked.before is not None:
-        touched = changed(asked.before, asked.after)
-    if asked.everything:
+    touched = request.touched
+    if touched is None and request.before is not None:
+        touched = changed(request.before, request.after)
+    if request.everything:
         touched = None
     found: list[Finding] = []
     gates: list[Document] = []
     looked: dict[str, int] = {}
     suppressed = 0
-    comments = Comments(asked.after.files, objects)
+    comments = Comments(request.after.files, objects)
     for entry in config.gates:
         if entry["gate"] == ARTIFACTS:
-            more, looked, suppressed = findings(asked, touched, config.options)
-            more += hidden(asked, touched, config.options.root)
+            more, looked, suppressed = findings(request, touched, config.options)
+            more += hidden(request, touched, config.options.root)
             name, count, said = ARTIFACTS, looked["files"], ""
         else:
-            more, count, said = _other(world, objects, asked, touched, config, entry, comments)
+            more, count, said = _other(world, objects, request, touched, config, entry, comments)
             name = str(entry.get("name") or entry["gate"])
         charged = any(one.severity == "error" and not one.inherited for one in more)
         gates.append({"name": name, "outcome": "findings" if charged else "done", "looked": count})
         gates[-1] |= {"message": said[:8000]} if said else {}
         found += more
-    found = [*comments.agreed(found), *comments.idle(asked.after.facts)]
+    found = [*comments.agreed(found), *comments.idle(request.after.facts)]
     kept = [one for one in found if one.fingerprint not in config.baseline]
     known = len(found) - len(kept)
     if touched is None and config.whole:
@@ -280,8 +280,8 @@ def verdict(world: World, objects: Objects, asked: JudgeRequest, config: Config)
     return core_verdict.build(
         sorted(kept, key=lambda one: one.order),
         looked,
-        tree=asked.after.tree,
-        base_tree=asked.before.tree if asked.before is not None else "",
+        tree=request.after.tree,
+        base_tree=request.before.tree if request.before is not None else "",
         scope="all" if touched is None else "change",
         gates=gates,
         suppressed=suppressed + comments.count,
@@ -289,12 +289,12 @@ def verdict(world: World, objects: Objects, asked: JudgeRequest, config: Config)
     )
 
 
-def charged(asked: JudgeRequest, config: Config) -> list[Finding]:
+def charged(request: JudgeRequest, config: Config) -> list[Finding]:
     """The errors of the artifacts that are charged: neither inherited nor known debts."""
-    touched = asked.touched
-    if touched is None and asked.before is not None:
-        touched = changed(asked.before, asked.after)
-    found, _, _ = findings(asked, None if asked.everything else touched, config.options)
+    touched = request.touched
+    if touched is None and request.before is not None:
+        touched = changed(request.before, request.after)
+    found, _, _ = findings(request, None if request.everything else touched, config.options)
     errors = [one for one in found if one.severity == "error" and not one.inherited]
     return [one for one in errors if one.fingerprint not in config.baseline]
 
@@ -302,7 +302,7 @@ def charged(asked: JudgeRequest, config: Config) -> list[Finding]:
 def _other(
     world: World,
     objects: Objects,
-    asked: JudgeRequest,
+    request: JudgeRequest,
     touched: Sequence[bytes] | None,
     config: Config,
     entry: Document,
@@ -312,14 +312,14 @@ def _other(
     from ktxkit.gates.plugin import TREE_GATES
     from ktxkit.gates.rules.findings import grouped, mark_inherited
 
-    subject = _subject(world, objects, asked.after, asked.before, touched, config)
+    subject = _subject(world, objects, request.after, request.before, touched, config)
     subject = replace(subject, read=comments.read, read_each=comments.each)
     answer = plugin.ask(TREE_GATES, entry["gate"], subject, entry)
     found = comments.without(grouped(answer.findings))
-    for one in (asked.before, *asked.also) if found and asked.before is not None else ():
+    for one in (request.before, *request.also) if found and request.before is not None else ():
         base = _subject(world, objects, one, None, touched, config, is_base=True)
         known = plugin.ask(TREE_GATES, entry["gate"], base, entry).findings
-        found = mark_inherited(found, known, moved(one, asked.after))
+        found = mark_inherited(found, known, moved(one, request.after))
     return found, answer.looked, answer.message
 
 

@@ -46,11 +46,11 @@ def prune_tree(
         return mended(world, objects, asked, config)[0]
 
 
-def mended(world: World, objects: Objects, asked: JudgeRequest, config: Config) -> tuple[Document, TreeFacts]:
+def mended(world: World, objects: Objects, request: JudgeRequest, config: Config) -> tuple[Document, TreeFacts]:
     """The confirming verdict, and the files after repair (their tree written to the object store)."""
-    current, removals = asked.after, []
+    current, removals = request.after, []
     for _ in range(PASSES):
-        found = judging.charged(asked._replace(after=current), config)
+        found = judging.charged(request._replace(after=current), config)
         made = prune(found, current.facts, _reader(objects, current), drop=True)
         if not made.files:
             break
@@ -58,7 +58,7 @@ def mended(world: World, objects: Objects, asked: JudgeRequest, config: Config) 
         current = _with(world, objects, current, made, config)
     tree = _write_tree(world, current) if removals or not current.tree else current.tree
     current = current._replace(tree=tree)
-    confirmed = judging.verdict(world, objects, asked._replace(after=current, touched=None, everything=True), config)
+    confirmed = judging.verdict(world, objects, request._replace(after=current, touched=None, everything=True), config)
     return {**confirmed, "pruned": [one.document() for one in removals], "prunedTree": tree}, current
 
 

@@ -27,7 +27,7 @@ class BranchHome(NamedTuple):
     """A worktree that has a branch, and how; `present`: its directory is there; `locked`: git is told to leave it."""
 
     path: Path
-    how: str
+    operation: str
     present: bool
     locked: bool
 

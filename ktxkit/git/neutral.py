@@ -159,7 +159,7 @@ def reading(world: Placed) -> Iterator[None]:
     if world.reader is not None:
         yield
         return
-    place = world.repository.place
+    place = world.repository.directory
     world.reader = RunReader(Git.scrub(place, world.env), {world.cwd, place})
     try:
         yield
@@ -211,7 +211,7 @@ def _make(world: Placed) -> Neutral:
     _init(path, kind)
     objects = world.repository.objects
     git = Git(path, {**scrubbed(world.env), **ENV, "GIT_DIR": str(path), "GIT_OBJECT_DIRECTORY": str(objects)}, CONFIG)
-    return Neutral(git, path, kind, promised(Git.scrub(world.repository.place, world.env), objects, world.env))
+    return Neutral(git, path, kind, promised(Git.scrub(world.repository.directory, world.env), objects, world.env))
 
 
 def _init(path: Path, kind: str) -> None:

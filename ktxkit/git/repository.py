@@ -71,7 +71,7 @@ class Repository(NamedTuple):
         return answer.text if answer.status == 0 else None
 
     @property
-    def place(self) -> Path:
+    def directory(self) -> Path:
         """A directory to run git in."""
         return self.top or self.git_dir
 

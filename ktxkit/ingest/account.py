@@ -72,7 +72,7 @@ def load(world: World, connection: str, source: str, start: str) -> Baseline:
     Raises BrokenContract for a damaged journal: what is unknown must not be taken for new or deleted.
     """
     top = snapshot_root(connection, source, "")
-    listed = world.git.at(world.repository.place).run("ls-tree", "-z", "--name-only", start, top).nul
+    listed = world.git.at(world.repository.directory).run("ls-tree", "-z", "--name-only", start, top).nul
     there = landed(syncs((f"{os.fsdecode(path)}/" for path in listed), connection, source))
     rows, states = journals(world, connection, source)
     return Baseline(

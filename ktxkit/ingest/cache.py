@@ -30,7 +30,7 @@ SIZE_LIMIT = 8 * 1024 * 1024  # bytes of one entry; larger work is done again
 MISSING = "missing"  # stands for a dependency that is not there
 
 
-def key_of(plan: UnitPlan, told: Document, digests: Mapping[str, str]) -> str:
+def key_of(plan: UnitPlan, facts: Document, digests: Mapping[str, str]) -> str:
     """Digest of what a unit's work depends on: command, policy, raw files and dependencies, facts, tool version."""
     return digest_of(
         {
@@ -38,17 +38,17 @@ def key_of(plan: UnitPlan, told: Document, digests: Mapping[str, str]) -> str:
             "argv": list(plan.step.argv),
             "policy": dict(plan.policy),
             "env": dict(plan.env),
-            "unit": told["unitKey"],
-            "source": f"{told['connectionId']}/{told['sourceKey']}",
-            "raw": {raw: digests.get(raw, MISSING) for raw in told["rawFiles"]},
-            "dependencies": {raw: digests.get(raw, MISSING) for raw in told.get("dependencyPaths", ())},
-            "facts": told.get("facts", {}),
-            "prior": [(one["rawPath"], one["artifactPath"]) for one in told.get("priorArtifacts", ())],
+            "unit": facts["unitKey"],
+            "source": f"{facts['connectionId']}/{facts['sourceKey']}",
+            "raw": {raw: digests.get(raw, MISSING) for raw in facts["rawFiles"]},
+            "dependencies": {raw: digests.get(raw, MISSING) for raw in facts.get("dependencyPaths", ())},
+            "facts": facts.get("facts", {}),
+            "prior": [(one["rawPath"], one["artifactPath"]) for one in facts.get("priorArtifacts", ())],
         }
     )
 
 
-def store(world: World, key: str, told: Document, patch: Patch, actions: Document | None) -> bool:
+def store(world: World, key: str, facts: Document, patch: Patch, actions: Document | None) -> bool:
     """Keep a unit's work. False where it is too large, or holds what is no plain file."""
     found: list[UnitCacheFile] = []
     size = 0
@@ -65,10 +65,10 @@ def store(world: World, key: str, told: Document, patch: Patch, actions: Documen
         "schemaVersion": SCHEMA_VERSION,
         "kind": CONTRACT,
         "key": key,
-        "jobId": told["jobId"],
-        "unitKey": told["unitKey"],
+        "jobId": facts["jobId"],
+        "unitKey": facts["unitKey"],
         "at": timestamp(world.clock.now()),
-        "rawRoot": told["rawRoot"],
+        "rawRoot": facts["rawRoot"],
         "files": found,
         **({"actions": actions} if actions is not None else {}),
     }

@@ -134,11 +134,11 @@ class ReportNotes:
 
 
 def account_for(
-    run: JobRun, snapshot: Document, known: Baseline, outcomes: Mapping[str, str], told: ReportNotes
+    run: JobRun, snapshot: Document, known: Baseline, outcomes: Mapping[str, str], notes: ReportNotes
 ) -> None:
     """Make the provenance, validate it, and write it down to wait for the landing. Raises Refused naming the rows that
     cannot land; nothing has landed then."""
-    assert told.difference is not None, "a job that lands was planned"
+    assert notes.difference is not None, "a job that lands was planned"
     tree = run.git.text("rev-parse", "--verify", f"{run.head()}^{{tree}}")
     projected = run.world.store.read("projected", places.projected_doc(run.job.id))
     with (
@@ -146,14 +146,14 @@ def account_for(
         Objects(run.git) as objects,
     ):
         files = {e.path.decode("utf-8", "surrogateescape"): e.oid for e in objects.tree(tree)}
-        made = Account(run.job, snapshot, told.difference, known, projected, outcomes, files)
+        made = Account(run.job, snapshot, notes.difference, known, projected, outcomes, files)
         rows = made.rows(objects)
         paths = [one["rawPath"] for one in snapshot["files"]]
-        problems = problems_of(rows, paths, told.difference.deleted, files)
+        problems = problems_of(rows, paths, notes.difference.deleted, files)
         facts |= {"rows": len(rows), "problems": [one.message for one in problems[:SHOWN]]}
-        told.outcomes, told.rows = outcomes, len(rows)
-        told.near, told.resolutions = made.near_duplicates()[:KEPT], made.resolutions
-        told.warnings += made.warnings()
+        notes.outcomes, notes.rows = outcomes, len(rows)
+        notes.near, notes.resolutions = made.near_duplicates()[:KEPT], made.resolutions
+        notes.warnings += made.warnings()
         if problems:
             first = problems[0]
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -174,51 +174,51 @@ def write(run: JobRun) -> None:
     run.tracer.emit("provenance", "provenance_rows_inserted", facts, level="info")
 
 
-def close(run: JobRun, asked: IngestRequest, override: str, told: ReportNotes, failure: JobFailure | None) -> None:
+def close(run: JobRun, request: IngestRequest, override: str, notes: ReportNotes, failure: JobFailure | None) -> None:
     """Write what the report carries beside the units; a job that made it supersedes those that it took up again."""
-    document = _document(run, asked, override, told)
+    document = _document(run, request, override, notes)
     run.world.writable_store.write(CONTRACT, places.outcome_doc(run.job.id), document)
     if failure is None:
-        for job_id in unfinished(run.world, asked.connection, asked.source):
+        for job_id in unfinished(run.world, request.connection, request.source):
             if job_id != run.job.id:
                 _supersede(run.world, job_id, run.job.id)
 
 
-def _document(run: JobRun, asked: IngestRequest, override: str, told: ReportNotes) -> Document:
-    evicted = list(told.evictions.paths) if told.outcomes.get(EVICTIONS) in LANDED else []
-    deleted = list(told.difference.deleted) if told.difference else []
+def _document(run: JobRun, request: IngestRequest, override: str, notes: ReportNotes) -> Document:
+    evicted = list(notes.evictions.paths) if notes.outcomes.get(EVICTIONS) in LANDED else []
+    deleted = list(notes.difference.deleted) if notes.difference else []
     facts = {
-        "diffSummary": told.difference.summary() if told.difference else None,
+        "diffSummary": notes.difference.summary() if notes.difference else None,
         "evictionsApplied": evicted,
         "evictionInputs": deleted,
-        "evictionsKept": list(told.evictions.kept),
-        "nearDuplicates": told.near,
-        "snapshotsRemoved": told.snapshots,
-        "artifactResolutions": told.resolutions[:100_000],
-        "warnings": [one[:60_000] for one in told.warnings][:KEPT],
+        "evictionsKept": list(notes.evictions.kept),
+        "nearDuplicates": notes.near,
+        "snapshotsRemoved": notes.snapshots,
+        "artifactResolutions": notes.resolutions[:100_000],
+        "warnings": [one[:60_000] for one in notes.warnings][:KEPT],
         "overrideOf": override,
     }
-    reconciled = told.outcomes.get(RECONCILE)
+    reconciled = notes.outcomes.get(RECONCILE)
     return {
         "schemaVersion": SCHEMA_VERSION,
         "kind": CONTRACT,
         "jobId": run.job.id,
         "syncId": run.job.document["syncId"],
         **{key: value for key, value in facts.items() if value},
-        **({"provenanceRows": told.rows} if told.rows is not None else {}),
-        **({"reconciliation": {"outcome": reconciled, **_removed(told)}} if reconciled else {}),
-        **({} if reconciled else {"reconciliationSkipped": _why_skipped(run, asked)}),
+        **({"provenanceRows": notes.rows} if notes.rows is not None else {}),
+        **({"reconciliation": {"outcome": reconciled, **_removed(notes)}} if reconciled else {}),
+        **({} if reconciled else {"reconciliationSkipped": _why_skipped(run, request)}),
         **_projected(run),
     }
 
 
-def _removed(told: ReportNotes) -> Document:
-    found = sorted({one["path"] for one in told.resolutions if one["resolution"] == "subsumed"})
+def _removed(notes: ReportNotes) -> Document:
+    found = sorted({one["path"] for one in notes.resolutions if one["resolution"] == "subsumed"})
     return {"removed": found} if found else {}
 
 
-def _why_skipped(run: JobRun, asked: IngestRequest) -> str:
-    if not asked.reconciles:
+def _why_skipped(run: JobRun, request: IngestRequest) -> str:
+    if not request.reconciles:
         return "it was not wanted"
     return "the job ended before it" if run.plan.units else "no unit ran"
 

@@ -44,15 +44,15 @@ class Planned:
         return not (self.difference.changed or self.applied.changes or self.selected or self.evictions.paths)
 
 
-def read_snapshot(asked: IngestRequest, staged: StagedFiles, known: Knowledge) -> Reading:
+def read_snapshot(request: IngestRequest, staged: StagedFiles, known: Knowledge) -> Reading:
     """The connector's reading of a snapshot. Raises KtxError."""
-    taken, readers = known.declared(asked.connection, asked.owner)
-    setting = Setting(asked.connection, asked.options, taken, readers)
-    return connector(asked.connector).read(staged, setting)
+    taken, readers = known.declared(request.connection, request.owner)
+    setting = Setting(request.connection, request.options, taken, readers)
+    return connector(request.connector).read(staged, setting)
 
 
 def differ(
-    world: World, asked: IngestRequest, snapshot: Document, reading: Reading, base: Baseline, known: Knowledge
+    world: World, request: IngestRequest, snapshot: Document, reading: Reading, base: Baseline, known: Knowledge
 ) -> Difference:
     """The difference to what landed. What could not be fetched, or is out of scope, is not deleted.
 
@@ -60,17 +60,17 @@ def differ(
     """
     current = {one["rawPath"]: one["digest"] for one in snapshot["files"]}
     alive = [path for path, one in base.known.items() if not one.deleted]
-    if not current and alive and not asked.allow_empty:
+    if not current and alive and not request.allow_empty:
         raise Refused(
             f"the source is empty, {len(alive)} raw files of it are known",
-            where=asked.place or asked.url,
+            where=request.path or request.url,
             hint="is it the right place? --allow-empty means that everything was deleted",
         )
     unfetched = set(snapshot.get("unfetched", ()))
     with Objects(world.git) as objects:
 
         def before(path: str) -> bytes | None:
-            blob = _before(asked, base, known, path)
+            blob = _before(request, base, known, path)
             return objects.read(blob) if blob else None
 
         def in_scope(path: str) -> bool:
@@ -80,42 +80,42 @@ def differ(
 
 
 def not_looked_at(
-    asked: IngestRequest, snapshot: Document, found: Difference, base: Baseline, known: Knowledge
+    request: IngestRequest, snapshot: Document, difference: Difference, base: Baseline, known: Knowledge
 ) -> dict[str, str]:
     """Raw files that this sync had not (out of scope, or not to be had) and that are not deleted: path to blob in the
     last snapshot with them. What they led to stays only where they are read with the rest."""
-    there = {one["rawPath"] for one in snapshot["files"]} | set(found.deleted)
+    there = {one["rawPath"] for one in snapshot["files"]} | set(difference.deleted)
     absent = [path for path, one in base.known.items() if path not in there and not one.deleted]
-    return {path: blob for path in absent if (blob := _before(asked, base, known, path))}
+    return {path: blob for path in absent if (blob := _before(request, base, known, path))}
 
 
-def _before(asked: IngestRequest, base: Baseline, known: Knowledge, path: str) -> str:
+def _before(request: IngestRequest, base: Baseline, known: Knowledge, path: str) -> str:
     """The blob of a raw file in the snapshot that its last unit had, or in the newest that has it; empty for none."""
-    kept = [base.known[path].sync_id, *reversed(syncs(known.files, asked.connection, asked.source))]
-    places = (f"{snapshot_root(asked.connection, asked.source, sync)}/{path}" for sync in kept)
+    kept = [base.known[path].sync_id, *reversed(syncs(known.files, request.connection, request.source))]
+    places = (f"{snapshot_root(request.connection, request.source, sync)}/{path}" for sync in kept)
     return next((known.files[place] for place in places if place in known.files), "")
 
 
 def plan(
     world: World,
-    asked: IngestRequest,
+    request: IngestRequest,
     snapshot: Document,
     reading: Reading,
     base: Baseline,
     known: Knowledge,
-    found: Difference,
+    difference: Difference,
 ) -> Planned:
     """The plan. Raises CannotRun for a connector's plan that no job can be made of, KtxError for one that fails."""
     paths = {one["rawPath"] for one in snapshot["files"]}
     proposals = planning.unit_order(list(reading.plan()))
     planning.check_proposals(proposals, paths)
     projection = reading.project()
-    gone = planning.evictions(base.last, found.deleted, _artifacts(world, base, known, found.deleted))
-    applied = apply(projection, asked.owner, known.texts)
+    gone = planning.evictions(base.last, difference.deleted, _artifacts(world, base, known, difference.deleted))
+    applied = apply(projection, request.owner, known.texts)
     removed = {path for path, text in applied.changes.items() if text is None}
-    gone = planning.Evictions(tuple(p for p in gone.paths if p not in removed), gone.kept, gone.again)
-    again = paths - set(snapshot.get("carried", ())) if asked.everything else gone.again
-    return Planned(found, reading, applied, planning.select(proposals, found, base.known, again), gone)
+    gone = planning.Evictions(tuple(p for p in gone.paths if p not in removed), gone.kept, gone.retried)
+    again = paths - set(snapshot.get("carried", ())) if request.everything else gone.retried
+    return Planned(difference, reading, applied, planning.select(proposals, difference, base.known, again), gone)
 
 
 def _artifacts(world: World, base: Baseline, known: Knowledge, deleted: Sequence[str]) -> dict[str, str]:
@@ -125,10 +125,10 @@ def _artifacts(world: World, base: Baseline, known: Knowledge, deleted: Sequence
         return {path: digest(objects.read(known.files[path])) for path in sorted(wanted) if path in known.files}
 
 
-def job_file(asked: IngestRequest, job: ActiveJob, planned: Planned) -> Document:
+def job_file(request: IngestRequest, job: ActiveJob, planned: Planned) -> Document:
     """The job file: evictions first, then the units in the order of what they build on, then reconciliation."""
-    root = snapshot_root(asked.connection, asked.source, job.document["syncId"])
-    limit = {"timeLimit": asked.time_limit} if asked.time_limit else {}
+    root = snapshot_root(request.connection, request.source, job.document["syncId"])
+    limit = {"timeLimit": request.time_limit} if request.time_limit else {}
     units: list[Document] = []
     if planned.evictions.paths:
         units.append({"key": EVICTIONS, "run": built_in("evict"), "displayName": "Evictions"})
@@ -142,38 +142,37 @@ def job_file(asked: IngestRequest, job: ActiveJob, planned: Planned) -> Document
                 **limit,
             }
         )
-    reconcile = [*asked.reconcile] or built_in_module("reconcile")
+    reconcile = [*request.reconcile] or built_in_module("reconcile")
     made: Document = {
         "schemaVersion": SCHEMA_VERSION,
         "job": job.id,
-        "connectionId": asked.connection,
-        "sourceKey": asked.source,
+        "connectionId": request.connection,
+        "sourceKey": request.source,
         "syncId": job.document["syncId"],
-        "run": asked.work_argv,
+        "run": request.work_argv,
         "policy": POLICY,
-        "onFailure": asked.on_failure,
-        "onConflict": asked.on_conflict,
+        "onFailure": request.on_failure,
+        "onConflict": request.on_conflict,
         "units": units,
-        "message": message(asked, job, planned),
-        **({"reconcile": {"run": reconcile, "timeLimit": RECONCILE_LIMIT}} if units and asked.reconciles else {}),
-        **({"verify": {"run": [*asked.verify]}} if asked.verify else {}),
-        **({} if asked.isolate is None else {"isolate": {"write": list(asked.isolate)}}),
+        "message": message(request, job, planned),
+        **({"reconcile": {"run": reconcile, "timeLimit": RECONCILE_LIMIT}} if units and request.reconciles else {}),
+        **({"verify": {"run": [*request.verify]}} if request.verify else {}),
+        **({} if request.isolate is None else {"isolate": {"write": list(request.isolate)}}),
     }
     contracts.validate("job-file", made, "the planned job")
     return made
 
 
-def message(asked: IngestRequest, job: ActiveJob, planned: Planned) -> str:
+def message(request: IngestRequest, job: ActiveJob, planned: Planned) -> str:
     """The landing commit's message."""
     told = planned.difference.summary()
     counts = ", ".join(f"{count} {word}" for word, count in told.items() if count and word != "unchanged")
-    return (
-        f"Ingest {asked.connection} from {asked.source}: {counts or 'nothing new'}\n\nSync {job.document['syncId']}\n"
-    )
+    subject = f"Ingest {request.connection} from {request.source}: {counts or 'nothing new'}"
+    return f"{subject}\n\nSync {job.document['syncId']}\n"
 
 
 def work_unit(
-    asked: IngestRequest, job: ActiveJob, planned: Planned, base: Baseline, key: str, now: Callable[[str], str]
+    request: IngestRequest, job: ActiveJob, planned: Planned, base: Baseline, key: str, now: Callable[[str], str]
 ) -> Document:
     """What the worker of a unit is told. `key`: a selected unit's, the evictions' or the reconciliation's.
 
@@ -185,10 +184,10 @@ def work_unit(
         "kind": "work-unit",
         "jobId": job.id,
         "unitKey": key,
-        "connectionId": asked.connection,
-        "sourceKey": asked.source,
+        "connectionId": request.connection,
+        "sourceKey": request.source,
         "syncId": job.document["syncId"],
-        "rawRoot": snapshot_root(asked.connection, asked.source, job.document["syncId"]),
+        "rawRoot": snapshot_root(request.connection, request.source, job.document["syncId"]),
         "rawFiles": [],
     }
     if one is None:
@@ -244,7 +243,7 @@ def units_of(document: Document) -> list[UnitEntry]:
     return units
 
 
-def write_units(asked: IngestRequest, job: ActiveJob, planned: Planned, base: Baseline, known: Knowledge) -> None:
+def write_units(request: IngestRequest, job: ActiveJob, planned: Planned, base: Baseline, known: Knowledge) -> None:
     """The document of each unit, in its directory. One by one: no two are in memory."""
     with Objects(job.world.git) as objects:
 
@@ -253,5 +252,5 @@ def write_units(asked: IngestRequest, job: ActiveJob, planned: Planned, base: Ba
 
         for entry in job.document["units"]:
             place = names.unit_doc(job.id, entry["position"], entry["key"], "work-unit")
-            made = work_unit(asked, job, planned, base, entry["key"], now)
+            made = work_unit(request, job, planned, base, entry["key"], now)
             job.world.writable_store.write("work-unit", place, made, durable=False)

@@ -31,13 +31,13 @@ from ktxkit.work.job.state import JobRun
 
 
 def of_pages(
-    git: Git, asked: IngestRequest, planned: Planned, base: Baseline, known: Knowledge
+    git: Git, request: IngestRequest, planned: Planned, base: Baseline, known: Knowledge
 ) -> dict[str, str | None]:
     """Each edited page that a unit of the plan wrote, and its blob as written; None where that is not there any more.
 
     A worker of the user's finds pages as they are: it reads an edit, and answers for what it does to it.
     """
-    if asked.worker:
+    if request.worker:
         return {}
     raws = {raw for one in planned.selected for raw in one.proposal.raw_files}
     wrote: dict[str, dict[str, str]] = {}
@@ -66,7 +66,7 @@ KEPT = 10_000
 
 
 def project(
-    run: JobRun, asked: IngestRequest, planned: Planned, known: Knowledge, parent: str, due: Collection[str]
+    run: JobRun, request: IngestRequest, planned: Planned, known: Knowledge, parent: str, due: Collection[str]
 ) -> str:
     """The commit that units and integration start from. Raises Conflict where the projection has errors, or the gates
     find new ones in what it made.
@@ -84,7 +84,7 @@ def project(
                 outcome="failed",
                 hint="nothing ran after it; correct the source and start again",
             )
-        message = f"Projection of {asked.owner}\n"
+        message = f"Projection of {request.owner}\n"
         made = staging.commit(run.world, parent, applied.changes, message, texts=True)
         facts |= {"commit": made, "kept": list(applied.kept)[:100], "warnings": len(projection.warnings)}
         _gated(run, made, due)

@@ -28,7 +28,7 @@ class IngestRequest:
     connector: str
     connection: str
     source: str
-    place: str = ""
+    path: str = ""
     url: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     worker: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class IngestRequest:
     def document(self, job_id: str, override: str) -> Document:
         """What is kept of it. Credentials are in the environment and never here."""
         optional = {
-            "place": self.place,
+            "place": self.path,
             "url": self.url,
             "worker": list(self.worker),
             "reconcile": list(self.reconcile),

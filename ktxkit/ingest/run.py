@@ -46,14 +46,14 @@ RESULT_LIMIT = 64 * 1024 * 1024  # bytes of $KTX_RESULT
 class Ingestion(Hooks):
     """One ingestion. `override`: the job whose unfinished work this one takes up."""
 
-    asked: IngestRequest
+    request: IngestRequest
     baseline: Baseline
     override: str = ""
     snapshot: Document = field(default_factory=dict)
     planned: Planned | None = None
     known: Knowledge | None = None
     digests: dict[str, str] = field(default_factory=dict)
-    told: ending.ReportNotes = field(default_factory=ending.ReportNotes)
+    notes: ending.ReportNotes = field(default_factory=ending.ReportNotes)
 
     def prepare(self, run: JobRun) -> bool:
         """Snapshot, difference, plan. A resumed job does what is not on record only."""
@@ -62,7 +62,7 @@ class Ingestion(Hooks):
         self.snapshot = store.read_optional("raw-snapshot", places.snapshot_doc(run.job.id)) or self._take(run)
         self.digests = {one["rawPath"]: one["digest"] for one in self.snapshot["files"]}
         if "base" in run.job.document:
-            self.told = ending.ReportNotes.of(self.snapshot)
+            self.notes = ending.ReportNotes.of(self.snapshot)
         elif not self._plan(run):
             return False
         document = run.job.file()
@@ -72,17 +72,17 @@ class Ingestion(Hooks):
 
     def _take(self, run: JobRun) -> Document:
         """Stage the source. The document is written last: without it staging begins anew."""
-        with run.tracer.timed("snapshot", "stage_raw_files", {"connector": self.asked.connector}) as facts:
+        with run.tracer.timed("snapshot", "stage_raw_files", {"connector": self.request.connector}) as facts:
             sink = staging.fresh(run.job)
-            place = Path(self.asked.place) if self.asked.place else None
-            origin = Origin(place, self.asked.url, run.world.env, self.asked.options, run.world.clock)
-            said = connector(self.asked.connector).stage(origin, sink)
+            place = Path(self.request.path) if self.request.path else None
+            origin = Origin(place, self.request.url, run.world.env, self.request.options, run.world.clock)
+            said = connector(self.request.connector).stage(origin, sink)
             ids = staging.blobs(run.world, sink.top, list(sink.files))
             notes = {"notRead": said.not_read, "warnings": said.warnings}
             kept: Document = {key: value[: staging.NOTES_KEPT] for key, value in notes.items() if value}
             whole = {"scope": said.scope, "unfetched": said.unfetched}
             kept |= {key: value for key, value in whole.items() if value}
-            document = staging.document(run.job, self.asked.connector, sink.files, ids, kept)
+            document = staging.document(run.job, self.request.connector, sink.files, ids, kept)
             facts |= {"rawFiles": len(sink.files), "bytes": sum(one.size for one in sink.files.values())}
             facts |= {"unfetched": len(said.unfetched), "notRead": said.not_read[:20]}
         run.world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job.id), document)
@@ -90,7 +90,7 @@ class Ingestion(Hooks):
 
     def _plan(self, run: JobRun) -> bool:
         """The difference and the plan; False where there is nothing to do."""
-        world, asked = run.world, self.asked
+        world, asked = run.world, self.request
         tree = run.git.text("rev-parse", "--verify", f"{run.job.document['targetAtStart']}^{{tree}}")
         with run.tracer.timed("snapshot", "compute_diff_set") as facts:
             self.known = knowledge.of_tree(world, tree)
@@ -99,9 +99,9 @@ class Ingestion(Hooks):
             facts |= {"carried": list(self.snapshot.get("carried", ()))[:100]}
         run.phase = "plan"
         planned = planning.plan(world, asked, self.snapshot, reading, self.baseline, self.known, found)
-        self.planned, self.told.difference = planned, found
-        self.told.warnings = [*self.snapshot.get("warnings", ()), *reading.warnings]
-        self.told.evictions = planned.evictions
+        self.planned, self.notes.difference = planned, found
+        self.notes.warnings = [*self.snapshot.get("warnings", ()), *reading.warnings]
+        self.notes.evictions = planned.evictions
         self.snapshot |= {"difference": found.document()}
         world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job.id), self.snapshot)
         if planned.nothing:
@@ -113,7 +113,7 @@ class Ingestion(Hooks):
 
     def _differ(self, run: JobRun, known: Knowledge) -> tuple[Reading, Difference]:
         """The snapshot as it is read, and what changed. What was not looked at is taken from the snapshots before."""
-        world, asked = run.world, self.asked
+        world, asked = run.world, self.request
         top = world.store.path(places.raw_dir(run.job.id))
         while True:
             reading = planning.read_snapshot(asked, staging.StagedFiles(top, list(self.digests)), known)
@@ -125,10 +125,10 @@ class Ingestion(Hooks):
             self.digests = {one["rawPath"]: one["digest"] for one in self.snapshot["files"]}
 
     def _write_plan(self, run: JobRun, planned: Planned) -> None:
-        document = planning.job_file(self.asked, run.job, planned)
+        document = planning.job_file(self.request, run.job, planned)
         run.update(units=planning.units_of(document))
         assert self.known is not None, "a plan is made of what the tree knows"
-        planning.write_units(self.asked, run.job, planned, self.baseline, self.known)
+        planning.write_units(self.request, run.job, planned, self.baseline, self.known)
         run.world.writable_store.write("job-file", places.job_file(run.job.id), document)
         run.update(jobFileDigest=digest_of(document))  # last: a job that names a file has one
         facts = {"units": len(document["units"]), "evictions": list(planned.evictions.paths)[:100]}
@@ -143,16 +143,16 @@ class Ingestion(Hooks):
         snapshot = staging.commit(run.world, start, raw, f"Snapshot {self.snapshot['syncId']}\n")
         run.phase = "projection"
         due = planning.due(self.planned, self.baseline)
-        base = projecting.project(run, self.asked, self.planned, self.known, snapshot, due)
+        base = projecting.project(run, self.request, self.planned, self.known, snapshot, due)
         if self.planned.applied.changes and not due:  # else what units make of it is what can be verified
             projecting.verified(run, start, base)
         tree = run.git.text("rev-parse", "--verify", f"{base}^{{tree}}")
         index = knowledge.index(run.job, tree)
         run.world.writable_store.write("knowledge-index", places.index_doc(run.job.id), index, durable=False)
-        edited = projecting.of_pages(run.git, self.asked, self.planned, self.baseline, self.known)
-        self.told.warnings += [projecting.said(path, blob) for path, blob in edited.items()]
+        edited = projecting.of_pages(run.git, self.request, self.planned, self.baseline, self.known)
+        self.notes.warnings += [projecting.said(path, blob) for path, blob in edited.items()]
         run.update(unitBase=staging.for_units(run.job, base, edited))
-        self.snapshot |= {"told": self.told.document()}
+        self.snapshot |= {"told": self.notes.document()}
         run.world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job.id), self.snapshot)
         return base
 
@@ -162,8 +162,8 @@ class Ingestion(Hooks):
         keep = config.load(run.world).get("ingest", {}).get("keepSnapshots")
         if keep is None:
             return []
-        gone = places.to_remove(self.known.files, self.asked.connection, self.asked.source, keep)
-        self.told.snapshots = list(gone)
+        gone = places.to_remove(self.known.files, self.request.connection, self.request.source, keep)
+        self.notes.snapshots = list(gone)
         if gone:
             facts = {"snapshots": list(gone)[:1000], "keepSnapshots": keep}
             run.tracer.emit("snapshot", "old_snapshots_removed", facts, level="info")
@@ -197,17 +197,17 @@ class Ingestion(Hooks):
 
     def _cached_key(self, run: JobRun, plan: UnitPlan) -> str:
         """The content key of a unit; empty where it is never kept."""
-        if not self.asked.cache or plan.key in (RECONCILE, EVICTIONS):
+        if not self.request.cache or plan.key in (RECONCILE, EVICTIONS):
             return ""
         told = run.world.store.read("work-unit", self._place(run, plan, "work-unit"))
         return cache.key_of(plan, told, self.digests)
 
-    def replay(self, run: JobRun, plan: UnitPlan, place: Path) -> str:
+    def replay(self, run: JobRun, plan: UnitPlan, directory: Path) -> str:
         key = self._cached_key(run, plan)
         entry = cache.load(run.world, key) if key else None
         if entry is None:
             return ""
-        if not cache.replay(entry, place, self.snapshot["root"]):
+        if not cache.replay(entry, directory, self.snapshot["root"]):
             cache.forget(run.world, key)
             return ""
         actions = cache.actions_of(entry)
@@ -237,7 +237,7 @@ class Ingestion(Hooks):
     def units_done(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
         """A reconciliation that failed, or units that all did, end the job before anything lands."""
         for raw in staging.changed_raw(run.world.store.path(places.raw_dir(run.job.id)), self.snapshot)[:100]:
-            self.told.warnings.append(f"{raw} was changed while units ran; what lands is what was staged")
+            self.notes.warnings.append(f"{raw} was changed while units ran; what lands is what was staged")
         word = outcomes.get(RECONCILE, "noop")
         others = [outcome for key, outcome in outcomes.items() if key != RECONCILE]
         if others and all(outcome not in LANDED for outcome in others) and not self._projected(run):
@@ -257,14 +257,14 @@ class Ingestion(Hooks):
 
     def before_landing(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
         run.phase = "provenance"
-        ending.account_for(run, self.snapshot, self.baseline, outcomes, self.told)
+        ending.account_for(run, self.snapshot, self.baseline, outcomes, self.notes)
 
     def after_landing(self, run: JobRun, outcomes: Mapping[str, str]) -> None:
         run.phase = "provenance"
         ending.write(run)
 
     def closing(self, run: JobRun, outcome: str, failure: JobFailure | None) -> None:
-        ending.close(run, self.asked, self.override, self.told, failure)
+        ending.close(run, self.request, self.override, self.notes, failure)
         if failure is None:
             staging.remove(run.job)
 
@@ -273,35 +273,35 @@ WAIT = 5.0  # seconds to wait for another ingestion of the same connection and s
 
 
 def start(
-    world: World, asked: IngestRequest, how: RunOptions, *, job: str = "", target: str = "", wait: float = WAIT
+    world: World, request: IngestRequest, options: RunOptions, *, job: str = "", target: str = "", wait: float = WAIT
 ) -> JobEnd:
     """Run a new ingestion. Raises KtxError where nothing started; whatever goes wrong later is in its report."""
-    asked.check()
-    containment.check(world, asked.isolate)
-    _detected(asked)
-    job_id = names.check_job(job) if job else job_run.new_job_id(world, asked.source)
+    request.check()
+    containment.check(world, request.isolate)
+    _detected(request)
+    job_id = names.check_job(job) if job else job_run.new_job_id(world, request.source)
     full = _target(world, target)
-    lock = world.writable_store.path(places.lock(asked.connection, asked.source))
-    with flocked(lock, clock=world.clock, wait=wait, what=f"the ingestion of {asked.owner}"):
+    lock = world.writable_store.path(places.lock(request.connection, request.source))
+    with flocked(lock, clock=world.clock, wait=wait, what=f"the ingestion of {request.owner}"):
         if world.store.exists(names.job_doc(job_id)):
             raise Refused(f"job {job_id} exists already", hint=f"ingest-run --resume {job_id} continues it")
-        account.settle_provenance(world, asked.connection, asked.source)
-        ending.settle_unfinished(world, asked.connection, asked.source)
-        earlier = ending.unfinished(world, asked.connection, asked.source)
+        account.settle_provenance(world, request.connection, request.source)
+        ending.settle_unfinished(world, request.connection, request.source)
+        earlier = ending.unfinished(world, request.connection, request.source)
         made = jobs.create(
             world,
             job_id,
             target=full,
-            connection=asked.connection,
-            source=asked.source,
+            connection=request.connection,
+            source=request.source,
             syncId=sync_id(world.clock.now(), job_id),
         )
         override = earlier[-1] if earlier else ""
-        world.writable_store.write(CONTRACT, places.ingest_doc(job_id), asked.document(job_id, override))
-        return _run(asked, made, override, how, resumed=False)
+        world.writable_store.write(CONTRACT, places.ingest_doc(job_id), request.document(job_id, override))
+        return _run(request, made, override, options, resumed=False)
 
 
-def resume(world: World, job_id: str, how: RunOptions, *, wait: float = WAIT) -> JobEnd:
+def resume(world: World, job_id: str, options: RunOptions, *, wait: float = WAIT) -> JobEnd:
     """Continue an ingestion: snapshot, plan, patches and receipts that are on record stay. Raises Refused if landed."""
     job = ActiveJob.load(world, job_id)
     document = world.store.read_optional(kinds.INGEST, places.ingest_doc(job_id))
@@ -317,36 +317,38 @@ def resume(world: World, job_id: str, how: RunOptions, *, wait: float = WAIT) ->
     asked = IngestRequest.of(document)
     lock = world.writable_store.path(places.lock(asked.connection, asked.source))
     with flocked(lock, clock=world.clock, wait=wait, what=f"the ingestion of {asked.owner}"):
-        return _run(asked, job, document.get("overrideOf", ""), how, resumed=True)
+        return _run(asked, job, document.get("overrideOf", ""), options, resumed=True)
 
 
-def _run(asked: IngestRequest, job: ActiveJob, override: str, how: RunOptions, *, resumed: bool) -> JobEnd:
-    known = account.load(job.world, asked.connection, asked.source, job.document["targetAtStart"])
-    hooks = Ingestion(asked, known, override)
+def _run(request: IngestRequest, job: ActiveJob, override: str, options: RunOptions, *, resumed: bool) -> JobEnd:
+    known = account.load(job.world, request.connection, request.source, job.document["targetAtStart"])
+    hooks = Ingestion(request, known, override)
     empty: JobFile = {
         "schemaVersion": SCHEMA_VERSION,
-        "connectionId": asked.connection,
-        "sourceKey": asked.source,
+        "connectionId": request.connection,
+        "sourceKey": request.source,
         "units": [],
     }
     planned = job.file() or empty
-    return job_run.execute(plan_of(planned), job, how.with_hooks(hooks), resumed=resumed)
+    return job_run.execute(plan_of(planned), job, options.with_hooks(hooks), resumed=resumed)
 
 
-def _detected(asked: IngestRequest) -> None:
+def _detected(request: IngestRequest) -> None:
     """A directory that is plainly another connector's is refused with its name."""
-    chosen = connector(asked.connector)
-    if asked.url:
+    chosen = connector(request.connector)
+    if request.url:
         return
-    place = Path(asked.place)
+    place = Path(request.path)
     if not place.exists():
-        raise CannotRun("no such source", where=asked.place, hint="name the directory of a staged bundle, or --url")
-    if not chosen.detect(place) and not asked.allow_empty:
+        raise CannotRun("no such source", where=request.path, hint="name the directory of a staged bundle, or --url")
+    if not chosen.detect(place) and not request.allow_empty:
         others = [
-            name for name in sorted(installed_connectors()) if name != asked.connector and connector(name).detect(place)
+            name
+            for name in sorted(installed_connectors())
+            if name != request.connector and connector(name).detect(place)
         ]
         hint = f"it looks like one for {others[0]}" if others else "is it the bundle's own directory?"
-        raise CannotRun(f"this is no source for {asked.connector}", where=asked.place, hint=hint)
+        raise CannotRun(f"this is no source for {request.connector}", where=request.path, hint=hint)
 
 
 def _target(world: World, name: str) -> str:

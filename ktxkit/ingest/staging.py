@@ -98,7 +98,7 @@ def first_commit(world: World, ref: str) -> str:
         made = merging.commit_tree(
             neutral, empty, None, "An empty repository, made by ktxkit for its first ingestion\n", seconds
         )
-        git = world.git.at(world.repository.place)
+        git = world.git.at(world.repository.directory)
         git.run("update-ref", "--create-reflog", "-m", "ktxkit: first commit", ref, made, neutral.zero)
     return made
 

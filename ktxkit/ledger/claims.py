@@ -225,7 +225,7 @@ def check(world: World, message: str, commit: str = "") -> Answer:
 
 def finding(ruling: ClaimRuling) -> Finding:
     """A ruling at its place in the message, with the rows that it rests on."""
-    line, column = ruling.claim.sentence.place(ruling.claim.start)
+    line, column = ruling.claim.sentence.position(ruling.claim.start)
     return Finding(
         rule=ruling.rule,
         path=MESSAGE_PATH,

@@ -47,7 +47,7 @@ class Artifacts:
         self.refused = 0
         self._known: set[str] = set()
 
-    def place(self, name: str) -> Path:
+    def path(self, name: str) -> Path:
         plain = name.removeprefix("b3:")
         return self.root / plain[:2] / plain
 
@@ -57,7 +57,7 @@ class Artifacts:
         if name in self._known:
             return name
         self._known.add(name)
-        path = self.place(name)
+        path = self.path(name)
         if not os.path.lexists(path):
             if len(data) > self.left:
                 self.refused += 1
@@ -68,7 +68,7 @@ class Artifacts:
 
     def load(self, name: str) -> bytes:
         """The body of a digest. Raises BrokenContract where it is missing or is not what its name says."""
-        path = self.place(name)
+        path = self.path(name)
         try:
             data = files.read(path)
         except FileNotFoundError as error:

@@ -272,7 +272,7 @@ class Index:
         places = [tid << columns.SHIFT | 1 for tid in tids] + [row[1] << columns.SHIFT | row[2] for row in rows]
         codes = bytes([PASSED]) * len(tids) + bytes(columns.NO_VERDICT if row[5] is None else row[5] for row in rows)
         add_columns(self.db, rid, places, codes, totals + [row[9] for row in rows])
-        self.db.executemany("INSERT INTO tests VALUES (?, ?, ?, 0, 0)", known.taken())
+        self.db.executemany("INSERT INTO tests VALUES (?, ?, ?, 0, 0)", known.drain())
         self.db.executemany(
             "UPDATE tests SET bad = bad + ?, retried = retried + ? WHERE tid = ?",
             ((*count, tid) for tid, count in counts.items()),
@@ -321,7 +321,7 @@ class TestNumbers(dict[str, int]):
         self._new.append((self._top, self._project, test))
         return self._top
 
-    def taken(self) -> list[tuple[int, str, str]]:
+    def drain(self) -> list[tuple[int, str, str]]:
         """What is new since the last time this was asked."""
         new, self._new = self._new, []
         return new

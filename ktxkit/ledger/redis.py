@@ -38,7 +38,7 @@ class Address:
     password: str = ""
 
     @property
-    def place(self) -> tuple[str, int, int]:
+    def key(self) -> tuple[str, int, int]:
         """What two addresses have in common that name one database."""
         host = "localhost" if self.host in ("127.0.0.1", "::1", "") else self.host
         return host, self.port, self.db or 0
@@ -183,7 +183,7 @@ def own_database(url: str, env: Mapping[str, str]) -> Address:
             other = address(value)
         except CannotRun:
             continue  # gate-ok: not an address after all
-        if other.place == where.place:
+        if other.key == where.key:
             raise CannotRun(
                 f"{VARIABLE} names the database that {name} names: the suite could wipe it",
                 hint="give it a database of its own: another number at the end of the address",

@@ -125,16 +125,16 @@ def _remote(attempt: ObserverAttempt) -> str:
     return f"the worktree lies on {mount.kind}, which tells nobody of changes" if mount and mount.remote else ""
 
 
-def subject(attempt: ObserverAttempt, root: Root, taken: ScanBasis) -> ScanSubject:
+def subject(attempt: ObserverAttempt, root: Root, basis: ScanBasis) -> ScanSubject:
     """What is scanned."""
     return ScanSubject(
         root=root.fd,
         policy=attempt.policy,
-        tracked=taken.tracked,
-        gitlinks=taken.gitlinks,
+        tracked=basis.tracked,
+        gitlinks=basis.gitlinks,
         mounts=removal.below(path_of(attempt.lease), removal.mounts()),
         admin=os.fsencode(attempt.world.repository.common_dir),
-        limit=taken.settings.max_file_bytes,
+        limit=basis.settings.max_file_bytes,
     )
 
 
@@ -145,7 +145,7 @@ def index_of(attempt: ObserverAttempt) -> tuple[Tracked, dict[bytes, str]]:
     """
     lease = attempt.lease
     admin = os.fsdecode(path_bytes(lease, "adminDir"))
-    git = attempt.world.git.at(attempt.world.repository.place)
+    git = attempt.world.git.at(attempt.world.repository.directory)
     scoped = git.having(GIT_DIR=admin, GIT_WORK_TREE=os.fspath(path_of(lease)), GIT_INDEX_FILE=f"{admin}/index")
     paths: set[bytes] = set()
     links = {}
@@ -228,7 +228,7 @@ class Attached:
     """
 
     attempt: ObserverAttempt
-    taken: ScanBasis
+    basis: ScanBasis
     baseline: ObserverBaseline
     fresh: bool
     damage: str = ""
@@ -236,15 +236,15 @@ class Attached:
 
 
 def attach(
-    place: LeaseLocation, lease: Lease, settings: Settings | None = None, *, bump: bool, lock_held: bool = False
+    location: LeaseLocation, lease: Lease, settings: Settings | None = None, *, bump: bool, lock_held: bool = False
 ) -> Attached:
     """Attach to a lease's attempt. `bump`: as a new observer, to which all before it give way.
 
     `settings` count where the attempt has none yet; other ones for an attempt that has are refused. A journal that
     cannot be trusted, or is gone, is left as it is: a new segment begins, whose baseline has no known time.
     """
-    must_be_ours(place.world, lease)
-    attempt = ObserverAttempt.of(place, lease)
+    must_be_ours(location.world, lease)
+    attempt = ObserverAttempt.of(location, lease)
     baseline = trusted_baseline(attempt)
     damage = attempt.because
     if damage:
@@ -279,10 +279,10 @@ def trusted_baseline(attempt: ObserverAttempt) -> ObserverBaseline | None:
 def _new_segment(attempt: ObserverAttempt) -> ObserverAttempt:
     """The attempt on a new segment. Its problem is told by the baseline that begins it."""
     lease, broken = attempt.lease, attempt.chain
-    made = ObserverAttempt(attempt.place, lease, chain_of(attempt.world, lease, broken.segment + 1))
+    made = ObserverAttempt(attempt.location, lease, chain_of(attempt.world, lease, broken.segment + 1))
     made.chain.catch_up(Anchor.of(lease))
     if made.chain.problem:
-        raise Blocked(f"two segments of the journal are damaged: {made.chain.where}", hint="open a new attempt")
+        raise Blocked(f"two segments of the journal are damaged: {made.chain.problem_path}", hint="open a new attempt")
     if not made.chain.records:
         made.because = attempt.because
     made.fold()
@@ -330,7 +330,7 @@ def _must_be_whole(attempt: ObserverAttempt) -> None:
     if attempt.chain.problem:
         raise BrokenContract(
             f"the journal is damaged: {attempt.chain.problem}",
-            where=attempt.chain.where,
+            where=attempt.chain.problem_path,
             hint="worktree-status names the next step; the damaged segment is kept",
         )
 
@@ -363,15 +363,15 @@ def _first(attempt: ObserverAttempt, settings: Settings) -> tuple[ObserverBaseli
     return document, _kept(attempt, found)
 
 
-def _kept(attempt: ObserverAttempt, found: Scan) -> Scan | None:
+def _kept(attempt: ObserverAttempt, scan: Scan) -> Scan | None:
     """A baseline's scan, with its manifest on the disk; None where it is no whole one."""
     saved = attempt.stored(attempt.policy.digest)
-    if found.partial or saved.digest != found.stored.digest:
+    if scan.partial or saved.digest != scan.stored.digest:
         return None
-    return replace(found, stored=saved, changed_keys=False, asked=list)
+    return replace(scan, stored=saved, changed_keys=False, compute=list)
 
 
-def _whole_scan(attempt: ObserverAttempt, taken: ScanBasis) -> Scan:
+def _whole_scan(attempt: ObserverAttempt, basis: ScanBasis) -> Scan:
     """A content scan in which nothing moved, or after some tries one that names what does."""
     digest = attempt.policy.digest
     for left in reversed(range(TRIES)):
@@ -380,7 +380,7 @@ def _whole_scan(attempt: ObserverAttempt, taken: ScanBasis) -> Scan:
                 raise Blocked(
                     f"this is not the leased worktree: {root}", where=str(path_of(attempt.lease)), hint=ELSEWHERE
                 )
-            found = scan.scan(subject(attempt, root, taken), Stored.empty(digest), Level.CONTENT)
+            found = scan.scan(subject(attempt, root, basis), Stored.empty(digest), Level.CONTENT)
         problem = wrong(attempt.lease)
         if problem:
             raise Blocked(
@@ -393,7 +393,7 @@ def _whole_scan(attempt: ObserverAttempt, taken: ScanBasis) -> Scan:
 
 
 def _document(
-    attempt: ObserverAttempt, taken: ScanBasis, found: Scan, line: Timeline, *, known: bool
+    attempt: ObserverAttempt, basis: ScanBasis, scan: Scan, line: Timeline, *, known: bool
 ) -> ObserverBaseline:
     policy = attempt.policy
     clock = {"boot": line.reading.boot, "bootNs": line.reading.boot_ns, "wallNs": line.reading.wall_ns}
@@ -404,20 +404,20 @@ def _document(
         "timelineNs": line.at,
         "clock": clock,
         "domain": attempt.domain,
-        "settings": taken.settings.document(),
+        "settings": basis.settings.document(),
         "pathPolicyDigest": policy.digest,
-        "manifest": found.stored.digest,
-        "entries": len(found.stored),
-        "trackedDigest": taken.tracked.digest,
-        "tracked": len(taken.tracked),
-        "gitlinks": [{**path_fields(path), "commit": commit} for path, commit in sorted(taken.gitlinks.items())],
+        "manifest": scan.stored.digest,
+        "entries": len(scan.stored),
+        "trackedDigest": basis.tracked.digest,
+        "tracked": len(basis.tracked),
+        "gitlinks": [{**path_fields(path), "commit": commit} for path, commit in sorted(basis.gitlinks.items())],
         "baselineTime": "known" if known else "unknown",
         "admin": admin_identity(attempt.lease).document(),
     }
-    if found.partial:
-        made |= {"partial": True, "unstable": [path_fields(path) for path in found.unstable]}
-    if found.holds:
-        made["holds"] = [{**path_fields(hold.path), "reason": hold.reason} for hold in found.holds]
+    if scan.partial:
+        made |= {"partial": True, "unstable": [path_fields(path) for path in scan.unstable]}
+    if scan.holds:
+        made["holds"] = [{**path_fields(hold.path), "reason": hold.reason} for hold in scan.holds]
     return cast("ObserverBaseline", made)  # writing judges it
 
 

@@ -55,7 +55,7 @@ class JournalSegment:
     clock: Clock
     records: list[ActivityRecord] = field(default_factory=list)
     problem: str = ""
-    where: str = ""
+    problem_path: str = ""
     _offset: int = 0  # bytes that were read and checked
     _last: bytes = b""  # the last line of them
 
@@ -125,15 +125,15 @@ class JournalSegment:
         return problem
 
     def _wrong(self, problem: str, where: str) -> None:
-        self.problem, self.where = problem, where
+        self.problem, self.problem_path = problem, where
 
-    def append(self, made: Sequence[ActivityRecord]) -> None:
+    def append(self, records: Sequence[ActivityRecord]) -> None:
         """Append linked records and flush them. The lock is held and there is no problem.
 
         Raises OSError where nothing was written, Blocked where it cannot be known whether it is on the disk.
         """
         assert not self.problem, self.problem
-        block = b"".join(contracts.line(kinds.OBSERVATION, record, str(self.path)) for record in made)
+        block = b"".join(contracts.line(kinds.OBSERVATION, record, str(self.path)) for record in records)
         self._cut_torn()
         fresh = not self.path.exists()
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, files.PRIVATE_FILE)
@@ -145,7 +145,7 @@ class JournalSegment:
             os.close(fd)
         if fresh:
             files.sync_dir(self.path.parent)
-        self.records += made
+        self.records += records
         self._offset, self._last = size + len(block), block[block[:-1].rfind(b"\n") + 1 :]
 
     def _flush(self, fd: int) -> None:
@@ -199,7 +199,7 @@ SEGMENTS = 1_000
 class ObserverAttempt:
     """One attempt, bound to the lease that was read when it was opened. `state` is folded from the chain."""
 
-    place: LeaseLocation
+    location: LeaseLocation
     lease: Lease
     chain: JournalSegment
     state: ObserverProjection = field(default_factory=ObserverProjection)
@@ -209,16 +209,16 @@ class ObserverAttempt:
     _folded: int = 0
 
     @classmethod
-    def of(cls, place: LeaseLocation, lease: Lease) -> ObserverAttempt:
+    def of(cls, location: LeaseLocation, lease: Lease) -> ObserverAttempt:
         """Read and check what there is. A chain with a problem is returned as such: `chain.problem`."""
-        attempt = cls(place, lease, _newest_segment(place.world, lease))
+        attempt = cls(location, lease, _newest_segment(location.world, lease))
         attempt.chain.catch_up(Anchor.of(lease))
         attempt.fold()
         return attempt
 
     @property
     def world(self) -> World:
-        return self.place.world
+        return self.location.world
 
     @property
     def name(self) -> str:
@@ -247,7 +247,7 @@ class ObserverAttempt:
 
     def lease_now(self) -> Lease | None:
         """The lease as it is on the disk at this moment."""
-        return self.place.lease()
+        return self.location.lease()
 
     # -- time -----------------------------------------------------------------------------------------------------
 
@@ -276,22 +276,22 @@ class ObserverAttempt:
         full = {"event": event, "domain": self.domain, **when.document(), **body}
         return r.linked(full, seq + 1, prev, self.chain.segment)
 
-    def append(self, made: list[ActivityRecord]) -> None:
+    def append(self, records: list[ActivityRecord]) -> None:
         """Append under the chain's lock (which is held), and take it into the state."""
-        self.chain.append(made)
+        self.chain.append(records)
         self.fold()
 
     def anchor(self) -> None:
         """Note the head in the lease document. A lease that is another attempt's by now is left alone."""
         wanted = Anchor(self.chain.segment, len(self.chain.records), self.chain.head, self.state.epoch)
-        with nullcontext() if self.lock_held else self.place.locked():
-            lease = self.place.lease()
+        with nullcontext() if self.lock_held else self.location.locked():
+            lease = self.location.lease()
             if lease is None or lease["nonce"] != self.lease["nonce"] or not wanted.seq:
                 return
             old = Anchor.of(lease)
             if (old.segment, old.seq) < (wanted.segment, wanted.seq):
                 lease["observer"] = wanted.document()
-                self.place.write(kinds.LEASE, lease)
+                self.location.write(kinds.LEASE, lease)
 
     def anchor_if_free(self) -> bool:
         """The same; False where the worktree is being opened or closed for a long time."""
@@ -396,12 +396,12 @@ def record_proof(
 
 
 def _must_be_the_attempt(
-    world: World, place: LeaseLocation, lease: Lease | None, nonce: str | None, fence: int | None
+    world: World, location: LeaseLocation, lease: Lease | None, nonce: str | None, fence: int | None
 ) -> None:
     if lease is None or lease["state"] != "open":
         raise Refused(
             "the unit has no open lease: this is no progress of it",
-            where=place.directory,
+            where=location.directory,
             hint="worktree-open opens it; a receipt counts for an open lease only",
         )
     stands_in = world.cwd == path_of(lease) or path_of(lease) in world.cwd.parents
@@ -429,7 +429,7 @@ def append(attempt: ObserverAttempt, make: Make, source: str = "lifecycle") -> A
         if attempt.chain.problem:
             raise BrokenContract(
                 f"the journal is damaged: {attempt.chain.problem}",
-                where=attempt.chain.where,
+                where=attempt.chain.problem_path,
                 hint="worktree-status names the next step; new proof begins a new segment after worktree-watch --once",
             )
         record = make(attempt, When(attempt.line_now(), source))

@@ -34,7 +34,7 @@ class ObserverLoop:
     churn: Churn | None = None
     degraded: str = ""
     over: str = ""  # why there is nothing to watch any more
-    seen: Reconciliation | None = None
+    latest: Reconciliation | None = None
     reconciler: Reconciler = field(init=False)
     _last_full: int = 0
     _last_event: int = 0
@@ -45,8 +45,8 @@ class ObserverLoop:
         self.reconciler = Reconciler(self.attached, self.describe, self._on_directory, self._on_pruned)
         self._policy = self.attempt.policy
         self._owner: Any = owners.hold(self.attempt.world.writable_store.root).document()
-        if not self.attached.taken.reliable:
-            self.degraded = self.attached.taken.because
+        if not self.attached.basis.reliable:
+            self.degraded = self.attached.basis.because
         elif not self.wanted:
             self.degraded = "native watching was switched off"
         else:
@@ -92,7 +92,7 @@ class ObserverLoop:
         return self._classes[key]
 
     def _reason(self, path: bytes, is_dir: bool) -> str:
-        tracked = self.attached.taken.tracked
+        tracked = self.attached.basis.tracked
         if is_dir:
             why = self._policy.prunes(path)
             return why.reason if why is not None and not tracked.any_below(path) else ""
@@ -181,7 +181,7 @@ class ObserverLoop:
         return seen
 
     def _reconcile(self, source: str, level: Level, hints: Any = None) -> Reconciliation:
-        self.seen = seen = self.reconciler.reconcile(source, level, hints)
+        self.latest = seen = self.reconciler.reconcile(source, level, hints)
         self.over = _over(seen)
         return seen
 
@@ -200,8 +200,8 @@ class ObserverLoop:
 
 def _over(seen: Reconciliation) -> str:
     """Why an observer has nothing more to say."""
-    if seen.standing in (LeaseValidity.SUPERSEDED, LeaseValidity.STALE_OBSERVER):
-        return str(seen.standing.value)
-    if seen.standing is LeaseValidity.REVOKED and seen.problem == attach.MISSING:
+    if seen.validity in (LeaseValidity.SUPERSEDED, LeaseValidity.STALE_OBSERVER):
+        return str(seen.validity.value)
+    if seen.validity is LeaseValidity.REVOKED and seen.problem == attach.MISSING:
         return "the lease is closed and its worktree is gone"
     return ""

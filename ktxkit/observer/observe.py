@@ -30,9 +30,9 @@ __all__ = ["UnitObserver", "once", "preserve", "record_proof", "sealing_hold", "
 STEP = 1.0  # seconds that one step of a watch may wait
 
 
-def status(place: LeaseLocation, lease: Lease) -> ObserverStatus:
+def status(location: LeaseLocation, lease: Lease) -> ObserverStatus:
     """The attempt's status document; nothing is changed."""
-    attempt = ObserverAttempt.of(place, lease)
+    attempt = ObserverAttempt.of(location, lease)
     trusted_baseline(attempt)
     return observer_status.of(attempt, attempt.because)
 
@@ -46,16 +46,16 @@ def _told(attached: Attached) -> ObserverStatus:
 
 
 def once(
-    place: LeaseLocation, lease: Lease, level: Level, settings: Settings | None = None
+    location: LeaseLocation, lease: Lease, level: Level, settings: Settings | None = None
 ) -> tuple[ObserverStatus, Reconciliation]:
     """Reconcile once: attach where nobody has, look, and return the status with what was seen."""
-    attached = attach(place, lease, settings, bump=False)
+    attached = attach(location, lease, settings, bump=False)
     seen = Reconciler(attached).begin("manual", level)
     return _told(attached), seen
 
 
 def watch(
-    place: LeaseLocation,
+    location: LeaseLocation,
     lease: Lease,
     stop: threading.Event,
     tell: Callable[[ActivityRecord], None],
@@ -70,8 +70,8 @@ def watch(
     """
     from ktxkit.observer.loop import ObserverLoop
 
-    loop = ObserverLoop(attach(place, lease, settings, bump=True), wanted=native)
-    clock = place.world.clock
+    loop = ObserverLoop(attach(location, lease, settings, bump=True), wanted=native)
+    clock = location.world.clock
     began = clock.monotonic()
     try:
         seen: Reconciliation | None = loop.first()
@@ -148,18 +148,18 @@ class UnitObserver:
                 self.loop.close()
 
 
-def sealing_hold(place: LeaseLocation, lease: Lease) -> str:
+def sealing_hold(location: LeaseLocation, lease: Lease) -> str:
     """Why the attempt must not be sealed or cleaned up now; `""` where nothing speaks against it, or nobody watched.
 
     Everything is read: what was written after the fence is found here at the latest. The caller holds the place's lock.
     """
-    attempt = ObserverAttempt.of(place, lease)
+    attempt = ObserverAttempt.of(location, lease)
     if not attempt.state.seq and not attempt.chain.problem:
         return ""
     if attempt.chain.problem:
         return f"the observer's journal cannot be trusted ({attempt.chain.problem})"
     if attempt.state.authority != "current":
-        attached = attach(place, lease, bump=False, lock_held=True)
+        attached = attach(location, lease, bump=False, lock_held=True)
         Reconciler(attached).reconcile("before-decision", Level.CONTENT)
         made = observer_status.of(attached.attempt)
         if made["lateWrites"]["quarantined"]:
@@ -167,18 +167,18 @@ def sealing_hold(place: LeaseLocation, lease: Lease) -> str:
     return ""
 
 
-def preserve(place: LeaseLocation, lease: Lease) -> tuple[ObserverStatus, str]:
+def preserve(location: LeaseLocation, lease: Lease) -> tuple[ObserverStatus, str]:
     """Keep what is in the worktree at an attic ref, so that late writes may be let go; returns the status and the ref.
 
     Raises Refused where something in it cannot be kept. Nothing is credited to anybody by this.
     """
     from ktxkit.work.attic import to_attic
 
-    with place.locked():
-        attached = attach(place, lease, bump=False, lock_held=True)
+    with location.locked():
+        attached = attach(location, lease, bump=False, lock_held=True)
         reconciler = Reconciler(attached)
         before = reconciler.reconcile("before-decision", Level.CONTENT)
-        ref = to_attic(place, lease, path_of(lease), why="preserved by worktree-watch --preserve")
+        ref = to_attic(location, lease, path_of(lease), why="preserved by worktree-watch --preserve")
         after = reconciler.reconcile("before-decision", Level.CONTENT)
         if not _at_rest(before, after):
             where = str(path_of(lease))
@@ -191,6 +191,6 @@ def preserve(place: LeaseLocation, lease: Lease) -> tuple[ObserverStatus, str]:
 
 def _at_rest(before: Reconciliation, after: Reconciliation) -> bool:
     """Two looks at everything found the same, and nothing in motion."""
-    if before.found is None or after.found is None or before.found.partial or after.found.partial:
+    if before.scan is None or after.scan is None or before.scan.partial or after.scan.partial:
         return False
-    return before.found.stored.digest == after.found.stored.digest
+    return before.scan.stored.digest == after.scan.stored.digest

@@ -55,19 +55,19 @@ def of_words(world: World, job: str | None, unit: str | None, receipt: str, phas
     return prove(world, job, unit or jobs.current_unit(world, job, None)[1], receipt, event)
 
 
-def notes(world: World, asked: ProofRequest, events: Sequence[TraceEvent]) -> list[str]:
+def notes(world: World, request: ProofRequest, events: Sequence[TraceEvent]) -> list[str]:
     """Record the proof of the event that was appended (none if its level is not written); what a person should know."""
-    whose = (asked.job, asked.unit, asked.receipt)
-    said = prove(world, *whose, events[0]) if events else of_words(world, *whose, asked.phase, asked.event)
+    whose = (request.job, request.unit, request.receipt)
+    said = prove(world, *whose, events[0]) if events else of_words(world, *whose, request.phase, request.event)
     return [said] if said else []
 
 
-def notes_of_command(world: World, asked: ProofRequest, status: int) -> list[str]:
+def notes_of_command(world: World, request: ProofRequest, status: int) -> list[str]:
     """The same for a command that has run: its status is the answer, whatever becomes of the proof."""
     if status != 0:
         return []
     try:
-        said = of_words(world, asked.job, asked.unit, asked.receipt, asked.phase, f"{asked.event}_finished")
+        said = of_words(world, request.job, request.unit, request.receipt, request.phase, f"{request.event}_finished")
     except KtxError as error:
         said = f"no proof: {error.message}"
     return [said] if said else []

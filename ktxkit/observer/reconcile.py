@@ -64,9 +64,9 @@ ROUNDS = 4  # scans that another observer may make void, one after the other
 class Reconciliation:
     """One reconciliation. `problem`: the root is not the leased one, and nothing was scanned."""
 
-    standing: LeaseValidity
+    validity: LeaseValidity
     ruling: ClockRuling | None = None
-    found: Scan | None = None
+    scan: Scan | None = None
     problem: str = ""
     appended: list[ActivityRecord] = field(default_factory=list)
 
@@ -119,11 +119,11 @@ class Reconciler:
             with self.attempt.chain.locked(self._anchor()):
                 self.attempt.fold()
                 self._must_be_whole()
-                if self.attempt.state.manifest == before or seen.found is None:
+                if self.attempt.state.manifest == before or seen.scan is None:
                     self._record(seen, source, level)
                     break
         else:
-            seen.found = None
+            seen.scan = None
         self._project(seen, level)
         return seen
 
@@ -131,11 +131,11 @@ class Reconciler:
         chain = self.attempt.chain
         if chain.problem:
             hint = "attach again: a new segment begins, and nothing is claimed of the time before"
-            raise BrokenContract(f"the journal is damaged: {chain.problem}", where=chain.where, hint=hint)
+            raise BrokenContract(f"the journal is damaged: {chain.problem}", where=chain.problem_path, hint=hint)
 
     def _level(self, wanted: Level, hints: Hints | None) -> Level:
         """What is read at least: everything where keys mean nothing, and at each so many periodic scans."""
-        taken = self.attached.taken
+        taken = self.attached.basis
         due = self.since_content + 1 >= taken.settings.content_every
         if not taken.reliable or (wanted is Level.STAT and due):
             return Level.CONTENT
@@ -152,7 +152,7 @@ class Reconciler:
             problem = root if isinstance(root, str) else ""
             untrusted = "" if isinstance(root, str) else root.untrusted
             if not isinstance(root, str) and found is None:
-                subject = attach.subject(attempt, root, self.attached.taken)
+                subject = attach.subject(attempt, root, self.attached.basis)
                 found = scan.scan(
                     subject,
                     self._manifest(),
@@ -162,7 +162,7 @@ class Reconciler:
                     on_pruned=self.on_pruned,
                 )
         problem = problem or attach.wrong(attempt.lease)  # it was exchanged while we looked
-        seen = Reconciliation(self._standing(), problem=problem or "", found=None if problem else found)
+        seen = Reconciliation(self._standing(), problem=problem or "", scan=None if problem else found)
         if untrusted and not problem:
             seen.problem = untrusted
         return seen
@@ -184,13 +184,13 @@ class Reconciler:
     def _record(self, seen: Reconciliation, source: str, level: Level) -> None:
         """Rule and append; the chain's lock is held, its state is the last word."""
         attempt, state = self.attempt, self.attempt.state
-        seen.standing = self._standing()
+        seen.validity = self._standing()
         when = When(attempt.line_now(), source, level.value)
         made: list[ActivityRecord] = []
-        if seen.standing is LeaseValidity.REVOKED and state.authority == "current":
-            made.append(attempt.record(records.FENCE, When(when.line, "lifecycle"), {"reason": seen.standing.value}))
+        if seen.validity is LeaseValidity.REVOKED and state.authority == "current":
+            made.append(attempt.record(records.FENCE, When(when.line, "lifecycle"), {"reason": seen.validity.value}))
         made += self._holds(seen, when, made)
-        if seen.found is not None:
+        if seen.scan is not None:
             made += self._change(seen, when, made)
         made += self._suspect(seen, when, made)
         if made:
@@ -203,12 +203,12 @@ class Reconciler:
         kept = [hold for hold in state.holds if hold.startswith(("journal_", "baseline_"))]
         gone = seen.problem == attach.MISSING and (state.authority != "current" or bool(before))
         now = [*kept, *([seen.problem] if seen.problem and not gone else [])]
-        if tuple(now) == state.holds or seen.standing is LeaseValidity.SUPERSEDED:
+        if tuple(now) == state.holds or seen.validity is LeaseValidity.SUPERSEDED:
             return []
         return [self.attempt.record(records.HOLD, when, {"holds": now}, before[-1] if before else None)]
 
     def _change(self, seen: Reconciliation, when: When, before: list[ActivityRecord]) -> list[ActivityRecord]:
-        attempt, state, found = self.attempt, self.attempt.state, seen.found
+        attempt, state, found = self.attempt, self.attempt.state, seen.scan
         assert found is not None
         sighting = Sighting(
             manifest=found.stored.digest,
@@ -217,7 +217,7 @@ class Reconciler:
             proof_seq=state.window.proof_seq,
             trusted=not seen.problem,
         )
-        seen.ruling = ruling = rule(state, sighting, seen.standing)
+        seen.ruling = ruling = rule(state, sighting, seen.validity)
         if not ruling.event:
             return []
         body = self._delta(found).document()
@@ -233,19 +233,17 @@ class Reconciler:
         full = {key: value for key, value in body.items() if value != {}}
         return [attempt.record(ruling.event, when, full, before[-1] if before else None)]
 
-    def _delta(self, found: Scan) -> Delta:
+    def _delta(self, scan: Scan) -> Delta:
         stored = self._manifest()
         exact = stored.digest == self.attempt.state.manifest
-        changes = found.changes if exact or len(stored) else []  # against nothing, everything would be new
-        return Delta(self.attempt.state.manifest, found.stored.digest, changes, exact)
+        changes = scan.changes if exact or len(stored) else []  # against nothing, everything would be new
+        return Delta(self.attempt.state.manifest, scan.stored.digest, changes, exact)
 
     def _suspect(self, seen: Reconciliation, when: When, before: list[ActivityRecord]) -> list[ActivityRecord]:
         """That the deadline has come: once for each deadline, and only after everything was read."""
         state = self.attempt.state
         window = seen.ruling.window if seen.ruling else state.window
-        decided = (
-            when.level == Level.CONTENT.value and seen.found is not None and seen.standing is LeaseValidity.CURRENT
-        )
+        decided = when.level == Level.CONTENT.value and seen.scan is not None and seen.validity is LeaseValidity.CURRENT
         if not decided or state.authority != "current" or not is_suspect(window, when.line.at, state.settings):
             return []
         if state.suspect_since == deadlines(window, state.settings).suspect_at:
@@ -257,11 +255,11 @@ class Reconciler:
         """What follows from a record that is on the disk: manifest, anchor, state."""
         attempt = self.attempt
         line = attempt.line_now()
-        if seen.found is not None:
+        if seen.scan is not None:
             stale = seen.ruling is not None and seen.ruling.event == records.STALE
-            if seen.found.changed_keys and not stale:
-                seen.found.stored.save(attempt.path("manifest.bin"))
-            self._stored = None if stale else seen.found.stored
+            if seen.scan.changed_keys and not stale:
+                seen.scan.stored.save(attempt.path("manifest.bin"))
+            self._stored = None if stale else seen.scan.stored
             self.last_look, self.scans = line.at, self.scans + 1
             self.since_content = 0 if level is Level.CONTENT else self.since_content + 1
         attempt.anchor_if_free()
@@ -292,8 +290,8 @@ class Reconciler:
                 made[key] = own[key]
         if self.last_look is not None:
             made["lastReconcileNs"] = self.last_look
-        if seen.found is not None:
-            found = _found_document(seen.found, old, line.at)
+        if seen.scan is not None:
+            found = _found_document(seen.scan, old, line.at)
             for part in ("entries", "holds", "unstable", "excluded"):
                 if part in found:
                     made[part] = found[part]
@@ -321,22 +319,22 @@ class Reconciler:
         return [] if had or (not now and not then) else ["info_exclude_changed"]
 
 
-def _found_document(found: Scan, old: ObserverState | None, now: int) -> FoundOfState:
-    held: list[Any] = [{**path_fields(hold.path), "reason": hold.reason} for hold in found.holds]
+def _found_document(scan: Scan, old: ObserverState | None, now: int) -> FoundOfState:
+    held: list[Any] = [{**path_fields(hold.path), "reason": hold.reason} for hold in scan.holds]
     made: FoundOfState = {
-        "entries": len(found.stored),
-        "holds": {"count": found.held, "paths": held},
-        "excluded": dict(sorted(found.excluded.items())),
+        "entries": len(scan.stored),
+        "holds": {"count": scan.held, "paths": held},
+        "excluded": dict(sorted(scan.excluded.items())),
     }
-    if found.level is Level.HINT and old is not None:
+    if scan.level is Level.HINT and old is not None:
         for key in ("holds", "excluded"):
             if key in old:
                 made[key] = old[key]
-    if found.partial:
+    if scan.partial:
         before = old.get("unstable") if old is not None else None
-        unstable: list[Any] = [path_fields(path) for path in found.unstable]
+        unstable: list[Any] = [path_fields(path) for path in scan.unstable]
         made["unstable"] = {
-            "count": found.unstable_count,
+            "count": scan.unstable_count,
             "paths": unstable,
             "sinceNs": before["sinceNs"] if before is not None else now,
             "scans": before["scans"] + 1 if before is not None else 1,

@@ -55,8 +55,8 @@ class Aliases:
 class Entries:
     """Looks at one entry at a time, in path order. `started` is the scan's begin, wall time in nanoseconds."""
 
-    def __init__(self, subject: ScanSubject, stored: Stored, found: Scan, started: int) -> None:
-        self.subject, self.found = subject, found
+    def __init__(self, subject: ScanSubject, stored: Stored, scan: Scan, started: int) -> None:
+        self.subject, self.found = subject, scan
         self.cursor = Cursor(stored, subject.window)
         self.reader = EntryReader(subject.limit, started)
         self.aliases = Aliases()
@@ -191,14 +191,14 @@ def scan(
     return _finished(found, stored, seen)
 
 
-def _finished(found: Scan, stored: Stored, seen: Entries) -> Scan:
+def _finished(scan: Scan, stored: Stored, seen: Entries) -> Scan:
     edits = seen.cursor.edits
-    found.stored = stored.edited(edits)
-    found.changed_keys = bool(edits)
-    found.files_read, found.bytes_read = seen.reader.files, seen.reader.bytes
+    scan.stored = stored.edited(edits)
+    scan.changed_keys = bool(edits)
+    scan.files_read, scan.bytes_read = seen.reader.files, seen.reader.bytes
     aliases = seen.aliases  # nothing that knows `found`: a cycle would keep the stored manifest's descriptor open
-    found.asked = lambda: [change for edit in edits for change in _changes(stored, edit, aliases)]
-    return found
+    scan.compute = lambda: [change for edit in edits for change in _changes(stored, edit, aliases)]
+    return scan
 
 
 def _changes(stored: Stored, edit: Edit, aliases: Aliases) -> Iterator[ManifestChange]:
@@ -220,14 +220,14 @@ class _Walk:
         self,
         subject: ScanSubject,
         entries: Entries,
-        found: Scan,
+        scan: Scan,
         hints: Hints | None,
         on_directory: OnDirectory | None,
         on_pruned: OnPruned | None,
     ) -> None:
-        self.subject, self.entries, self.found, self.hints = subject, entries, found, hints
+        self.subject, self.entries, self.found, self.hints = subject, entries, scan, hints
         self.cursor = entries.cursor
-        self.trusting = found.level is not Level.CONTENT
+        self.trusting = scan.level is not Level.CONTENT
         self.device = os.fstat(subject.root).st_dev
         self.on_directory, self.on_pruned = on_directory, on_pruned
 

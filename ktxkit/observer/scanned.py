@@ -82,12 +82,12 @@ class Scan:
     directories: int = 0
     files_read: int = 0
     bytes_read: int = 0
-    asked: Callable[[], list[ManifestChange]] = list
+    compute: Callable[[], list[ManifestChange]] = list
 
     @cached_property
     def changes(self) -> list[ManifestChange]:
         """Made when asked for: a baseline is against nothing, and everything in it would be a change."""
-        return self.asked()
+        return self.compute()
 
     @property
     def partial(self) -> bool:

@@ -240,11 +240,11 @@ def _journal(attempt: ObserverAttempt, damage: str) -> ObserverStatusJournal:
 BLOCKING = ("root_", "control_")
 
 
-def lease_of(place: LeaseLocation) -> Lease:
+def lease_of(location: LeaseLocation) -> Lease:
     """Raises CannotRun where there is none."""
-    lease = place.lease()
+    lease = location.lease()
     if lease is None:
-        raise CannotRun(f"{place.name} has no worktree", hint="open it with worktree-open")
+        raise CannotRun(f"{location.name} has no worktree", hint="open it with worktree-open")
     return lease
 
 

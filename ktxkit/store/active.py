@@ -121,7 +121,7 @@ class ActiveJob:
     @property
     def git(self) -> Git:
         """git at the repository, never in a unit's worktree."""
-        return self.world.git.at(self.world.repository.place)
+        return self.world.git.at(self.world.repository.directory)
 
     @property
     def tracer(self) -> Tracer:

@@ -53,7 +53,7 @@ class HeldBranch:
     @property
     def git(self) -> Git:
         """git for what moves the branch: its children keep the lock until they have ended, and it flushes."""
-        place = self.world.git.at(self.world.repository.place)
+        place = self.world.git.at(self.world.repository.directory)
         return place.holding(self.fd).configured(core_fsync="objects,reference")
 
     def note(self, **facts: Unpack[LockFacts]) -> None:

@@ -64,15 +64,15 @@ schemaVersion: 1
 
 
 class WrongKey(NamedTuple):
-    """A key that means nothing where it stands; `place` is the keys above it."""
+    """A key that means nothing where it stands; `parents` is the keys above it."""
 
-    place: tuple[str | int, ...]
+    parents: tuple[str | int, ...]
     key: str
     near: str
 
     @property
     def message(self) -> str:
-        where = ".".join(str(part) for part in (*self.place, self.key))
+        where = ".".join(str(part) for part in (*self.parents, self.key))
         return f"{where} means nothing here" + (f"; did you mean {self.near}?" if self.near else "")
 
 
@@ -131,7 +131,7 @@ def problems(world: World) -> list[DamagedDocument]:
         found = [
             (named.line, named.column, key.message)
             for key in wrong_keys(root.data(), contracts.schema(CONTRACT))
-            for named in [root.at([*key.place, key.key])[1] or root]
+            for named in [root.at([*key.parents, key.key])[1] or root]
         ]
     if found or root is None or root.kind != "map":
         return [{"where": f"{path}:{line}:{column}", "message": message} for line, column, message in found]

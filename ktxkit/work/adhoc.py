@@ -229,12 +229,12 @@ def _must_be_free(world: World, aim: Aim) -> None:
     name = aim.branch.removeprefix("refs/heads/")
     for home in homes(worktrees(world).git, world.repository.common_dir, aim.branch):
         where = printable(str(home.path))
-        if home.how == CHECKED_OUT and not home.present:
+        if home.operation == CHECKED_OUT and not home.present:
             gone = "its directory is gone: `worktree-open --prune` or `git worktree prune` forgets it"
             hint = "its worktree is locked: bring it back, or `git worktree unlock` it" if home.locked else gone
             raise Refused(f"branch {name} is registered elsewhere", where=where, hint=hint)
         hint = f"work there, or open a worktree at the same commit: --detach --base {name}"
-        said = "checked out already" if home.how == CHECKED_OUT else home.how
+        said = "checked out already" if home.operation == CHECKED_OUT else home.operation
         raise Refused(f"branch {name} is {said}", where=where, hint=hint)
 
 

@@ -157,7 +157,7 @@ class PatchApplication:
     top: Path
     ref: str
     before: str
-    how: BarePatchOptions
+    options: BarePatchOptions
     patch: Path
     began: float
 
@@ -219,12 +219,12 @@ def _applied(work: PatchApplication, offer: Offer, document: Patch) -> Receipt:
         return receipt
     git = target.runner(work.held, work.top)
     free = target.require_free(work.world, git, judged.entries, judged.tree)
-    message = f"{work.how.message.strip() or f'Apply {work.patch.name}'}\n"
+    message = f"{work.options.message.strip() or f'Apply {work.patch.name}'}\n"
     settings = target.settings_for_commits(work.world, git, free)._replace(sign=False)
     commit, _ = target.commit_for_user(work.world, work.neutral, judged.tree, work.before, message, settings)
     place = names.branch_intent(work.ref)
     work.held.begin("apply-file", place)
-    if work.how.verify:
+    if work.options.verify:
         run = _verified(work, commit, judged.tree)
         receipt["verification"] = run
         if not verification.passed(run):
@@ -243,7 +243,7 @@ def _applied(work: PatchApplication, offer: Offer, document: Patch) -> Receipt:
 
 def _verified(work: PatchApplication, commit: str, tree: str) -> VerificationRun:
     path = work.world.writable_store.path(names.verify_dir(work.ref))
-    check = verification.Check(work.how.verify, work.how.verify_limit, path, names.VERIFY_LOGS)
+    check = verification.Check(work.options.verify, work.options.verify_limit, path, names.VERIFY_LOGS)
     work.world.writable_store.write(kinds.INTENT, names.branch_intent(work.ref), _intent(work), durable=False)
     run = verification.verify(work.held, check, commit, tree)
     if not verification.passed(run):
@@ -260,8 +260,8 @@ def _judged(work: PatchApplication, offer: Offer, document: Patch) -> CandidateV
     if breaches or document["outcome"] == "policy_rejected":
         return CandidateVerdict("policy_rejected", breaches=tuple(breaches))
     tree = work.neutral.need_tree(work.before)
-    judged = candidate.merged(work.neutral, work.objects, offer, tree, follow=work.how.follow_renames)
-    if judged.outcome == "candidate" and work.how.gates:
+    judged = candidate.merged(work.neutral, work.objects, offer, tree, follow=work.options.follow_renames)
+    if judged.outcome == "candidate" and work.options.gates:
         judged = candidate.gated(work.world, judged, tree, {})
     if judged.outcome != "candidate":
         return judged

@@ -152,7 +152,7 @@ class Fingerprinter:
     def _hooks(self, settings: ConfigEntries) -> Facts:
         named = [value for _, key, value in settings if key == "core.hookspath"]
         own = self._expanded(os.fsdecode(named[-1])) if named else ""
-        folder = self.repository.place / own if named else self.repository.common_dir / "hooks"
+        folder = self.repository.directory / own if named else self.repository.common_dir / "hooks"
         facts: Facts = {(shared_state.HOOKS, "core.hooksPath"): printable(own)} if named else {}
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             if not path.name.endswith(".sample"):

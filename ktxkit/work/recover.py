@@ -80,7 +80,7 @@ def clear_own_locks(world: World, intent: Intent) -> list[Path]:
     """
     if owners.others(world.store.root):
         return []  # a git of theirs may hold it
-    git = world.git.at(world.repository.place)
+    git = world.git.at(world.repository.directory)
     if "checkout" in intent:
         top = Path(os.fsdecode(path_bytes(intent, "checkout")))
         git = world.git.at(top) if top.is_dir() else git

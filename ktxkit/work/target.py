@@ -29,11 +29,11 @@ SHOWN = 10  # obstacles in a message; all of them are in its data
 def checked_out_at(world: World, ref: str) -> Path | None:
     """The checkout that has a branch, or None. Raises Refused where several do, where a rebase or a bisect would take
     back what lands, and where the checkout cannot follow: it is locked, and not there."""
-    homes = checkout.homes(world.git.at(world.repository.place), world.repository.common_dir, ref)
+    homes = checkout.homes(world.git.at(world.repository.directory), world.repository.common_dir, ref)
     for home in homes:
-        if home.how != checkout.CHECKED_OUT:
+        if home.operation != checkout.CHECKED_OUT:
             hint = "finish it first, or abort it: it would take the change away again"
-            raise Refused(f"{ref} is {home.how}", where=str(home.path), hint=hint, outcome="dirty_target")
+            raise Refused(f"{ref} is {home.operation}", where=str(home.path), hint=hint, outcome="dirty_target")
         if home.locked and not home.present:
             hint = "bring it back, or `git worktree unlock` and `git worktree prune`: it could not follow its branch"
             said = f"{ref} is checked out in a locked worktree that is not there"
@@ -221,7 +221,7 @@ def commit_for_user(
     roles = [f"GIT_{role}_{{}}" for role in ("AUTHOR", "COMMITTER")]
     env = {r.format("NAME"): name for r in roles} | {r.format("EMAIL"): email for r in roles}
     env |= {r.format("DATE"): f"@{seconds} +0000" for r in roles}
-    git = world.git.at(world.repository.place)
+    git = world.git.at(world.repository.directory)
     runner_ = git.having(**env).configured(core_fsync="objects", i18n_commitEncoding="UTF-8")
     flags = ["-S"] if settings.sign else ["--no-gpg-sign"]
     answer = runner_.run(
@@ -235,5 +235,5 @@ def commit_for_user(
 
 def settings_for_commits(world: World, git: Git, free: FreeCheckout | None) -> UserSettings:
     """The user's settings where the job stands; those of the checkout where that is the same one."""
-    place = world.repository.place
+    place = world.repository.directory
     return free.settings if free is not None and git.cwd == place else checkout.settings_of(world.git.at(place))

@@ -64,7 +64,7 @@ def test_a_branch_that_git_is_at_work_on_is_not_landed_on(repo: Repo, tree: Repo
     STATES[how](tree)
     world = world_at(repo.path)
     homes = checkout.homes(world.git, world.repository.common_dir, REF)
-    assert (how.strip(), tree.path) in [(home.how, home.path) for home in homes]
+    assert (how.strip(), tree.path) in [(home.operation, home.path) for home in homes]
     with pytest.raises(Refused, match=how.strip().split("(")[0]) as caught:
         target.checked_out_at(world, REF)
     assert caught.value.outcome == "dirty_target" and str(tree.path) in caught.value.where

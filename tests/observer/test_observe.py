@@ -134,8 +134,8 @@ def test_what_counts_and_what_does_not(o: Observed) -> None:
         ("new.md", "untracked", "create"),
         ("run.log", "tracked", "content-change"),
     ]
-    assert seen.found is not None
-    assert dict(seen.found.excluded) == {
+    assert seen.scan is not None
+    assert dict(seen.scan.excluded) == {
         "volatile_log": 1, "volatile_build": 1, "volatile_dependency": 1, "git_ignored": 1, "volatile_cache": 1,
         "volatile_temporary": 1,
     }  # fmt: skip
@@ -222,8 +222,8 @@ def test_every_so_many_periodic_looks_read_everything(repo: Repo) -> None:
     levels = []
     for _ in range(7):
         seen = o.look()
-        assert seen.found is not None
-        levels.append(seen.found.level.value)
+        assert seen.scan is not None
+        levels.append(seen.scan.level.value)
     assert levels == ["stat", "stat", "content", "stat", "stat", "content", "stat"]
 
 
@@ -233,8 +233,8 @@ def test_a_hint_without_the_manifest_it_needs_looks_everywhere(o: Observed) -> N
     o.tree.write("b.md", "elsewhere\n")
     assert o.reconciler is not None
     seen = o.reconciler.reconcile("event", Level.HINT, Hints(shallow=frozenset({b"dir"})))
-    assert seen.found is not None
-    assert seen.found.level is Level.STAT
+    assert seen.scan is not None
+    assert seen.scan.level is Level.STAT
     assert activities(o)[-1]["pathsApproximate"] is True
     assert o.look(Level.CONTENT).appended == []
 
@@ -255,7 +255,7 @@ def test_a_baseline_taken_just_now_is_the_first_look(o: Observed) -> None:
     o.tree.write("a.md", "since\n")
     assert o.reconciler is not None
     seen = o.reconciler.begin("manual", Level.STAT)
-    assert (seen.found, seen.appended) == (attached.scan, [])
+    assert (seen.scan, seen.appended) == (attached.scan, [])
     state = o.attempt.read_state()
     assert state is not None
     assert (state["lastLevel"], state["scans"], state["entries"]) == ("content", 1, 5)
@@ -279,9 +279,9 @@ def test_a_baseline_in_which_something_moved_is_no_look(o: Observed, monkeypatch
 def test_a_watcher_s_first_look_trusts_keys_of_its_own_baseline_only(o: Observed) -> None:
     for wanted in (Level.STAT, Level.CONTENT):
         with looping(o) as loop:
-            assert loop.seen is not None
-            assert loop.seen.found is not None
-            assert loop.seen.found.level is wanted
+            assert loop.latest is not None
+            assert loop.latest.scan is not None
+            assert loop.latest.scan.level is wanted
         o.restart()
 
 

@@ -380,8 +380,8 @@ def dependencies_churn(o: Observed, _m: pytest.MonkeyPatch) -> None:
     for number in range(2_000):
         (place / str(number)).write_text(str(number))
     seen = o.look()
-    assert seen.found is not None
-    assert dict(seen.found.excluded) == {"volatile_dependency": 1}  # the tree as one: nobody walks it
+    assert seen.scan is not None
+    assert dict(seen.scan.excluded) == {"volatile_dependency": 1}  # the tree as one: nobody walks it
     nothing_new(o)
 
 
@@ -458,7 +458,7 @@ def the_lease_moves_on(o: Observed, _m: pytest.MonkeyPatch) -> None:
     o.tree.write("a.md", "whose?\n")
     assert o.reconciler is not None
     seen = o.look()
-    assert seen.standing.value == "lease_superseded"
+    assert seen.validity.value == "lease_superseded"
     written = o.reconciler.attempt.chain.records
     assert [record["event"] for record in written[1:]] == ["stale"]
     assert written[-1]["reason"] == "lease_superseded"
@@ -547,8 +547,8 @@ def a_remote_file_system(o: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "nfs4" in loop.describe()["modeReason"]
         o.clock.advance(15)
         seen = loop.step(1)
-        assert seen is not None and seen.found is not None
-        assert seen.found.level is Level.CONTENT
+        assert seen is not None and seen.scan is not None
+        assert seen.scan.level is Level.CONTENT
     finally:
         loop.close()
 
@@ -561,7 +561,7 @@ def an_old_observer_calls_back(o: Observed, _m: pytest.MonkeyPatch) -> None:
     o.attach()  # a new one has taken over
     o.tree.write("a.md", "changed\n")
     seen = old.reconcile("event", Level.STAT)
-    assert (seen.standing.value, last(o)["event"], advances(o)) == ("stale_observer_epoch", "stale", 0)
+    assert (seen.validity.value, last(o)["event"], advances(o)) == ("stale_observer_epoch", "stale", 0)
     o.look()
     assert (last(o)["event"], advances(o)) == ("activity", 1)
 

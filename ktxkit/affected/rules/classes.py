@@ -100,7 +100,7 @@ class _Reader:
         for name, aliases in self.lazy.items():
             unit = self.sink.unit(name, "alias", 1)
             self.sink.part(unit, repr(aliases))
-            self.visitor.handed_on({name: aliases}, (unit,))
+            self.visitor.aliases_escape({name: aliases}, (unit,))
         self._future()
         return self.sink.document()
 
@@ -331,7 +331,7 @@ def read_class(reader: _Reader, node: ast.ClassDef, owner: str) -> None:
     visitor.all(heads, (unit, EAGER))
     if owner:
         sink.part(unit, ast.dump(node))
-        visitor.handed_on(imports_in(node), (unit,))
+        visitor.aliases_escape(imports_in(node), (unit,))
         visitor.all(node.body, (unit,))
         _runs_at_import(reader, node)
         return
@@ -427,7 +427,7 @@ def _member(reader: _Reader, node: ast.AST, name: str, unit: int) -> None:
     else:
         sink.part(unit, ast.dump(node))
         visitor.visit(node, (unit, EAGER))
-        visitor.handed_on(imports_in(node), (unit,))
+        visitor.aliases_escape(imports_in(node), (unit,))
         reader.may_fail(node)
         if isinstance(node, ast.Import | ast.ImportFrom) or not _is_still(node):
             visitor.visit(node, (reader.zero,))

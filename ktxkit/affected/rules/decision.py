@@ -39,7 +39,7 @@ class UnitChange(NamedTuple):
     path: str
     unit: str
     kind: AffectedSelectionChangeKind
-    how: AffectedSelectionChangeHow
+    status: AffectedSelectionChangeHow
 
 
 def between(path: str, old: Facts | None, new: Facts | None) -> list[UnitChange]:
@@ -82,23 +82,23 @@ def _by_owner(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def seed(spread: Reach, change: UnitChange) -> None:
+def seed(reach: Reach, change: UnitChange) -> None:
     """Where following a change begins."""
     node = (change.path, change.unit)
-    how = f"{WORDS.get(change.unit, change.kind)} {change.how}"
-    spread.seed(node, how)
+    how = f"{WORDS.get(change.unit, change.kind)} {change.status}"
+    reach.seed(node, how)
     owner, _, member = change.unit.rpartition(".")
-    if change.how in (REMOVED, OTHER_KIND) or change.unit == "__getattr__":
+    if change.status in (REMOVED, OTHER_KIND) or change.unit == "__getattr__":
         top = change.unit.partition(".")[0]
-        for user in broken(spread.graph, (change.path, top)):
-            spread.seed(user, f"evaluates {change.unit} at import, which is {change.how}")
-    if change.unit == "__all__" or change.how in (REMOVED, OTHER_KIND):
-        for user in _star_importers(spread.graph, change.path):
-            spread.seed(user, f"imports all names of it, of which {change.unit} is {change.how}")
+        for user in broken(reach.graph, (change.path, top)):
+            reach.seed(user, f"evaluates {change.unit} at import, which is {change.status}")
+    if change.unit == "__all__" or change.status in (REMOVED, OTHER_KIND):
+        for user in _star_importers(reach.graph, change.path):
+            reach.seed(user, f"imports all names of it, of which {change.unit} is {change.status}")
     if change.kind == "class":
-        spread.seed((change.path, change.unit + MAKE), how)
-    elif owner and (change.how != CHANGED or change.kind == "constant") and change.kind != "make":
-        spread.seed((change.path, owner + MAKE), f"member {member} {change.how}")
+        reach.seed((change.path, change.unit + MAKE), how)
+    elif owner and (change.status != CHANGED or change.kind == "constant") and change.kind != "make":
+        reach.seed((change.path, owner + MAKE), f"member {member} {change.status}")
 
 
 def hidden(graph: Graph, path: str) -> list[str]:
@@ -138,7 +138,7 @@ class Touched:
     modes: tuple[str, str] = ("100644", "100644")
 
     @property
-    def how(self) -> AffectedSelectionPathHow:
+    def status(self) -> AffectedSelectionPathHow:
         old, new = self.modes
         return ADDED if old == ABSENT else REMOVED if new == ABSENT else CHANGED
 
@@ -219,17 +219,17 @@ def _there(graph: Graph, unit: Unit) -> Unit:
     return path, name
 
 
-def _ran(question: ImpactQuestion, spread: Reach) -> None:
+def _ran(question: ImpactQuestion, reach: Reach) -> None:
     """Tests that a traced run saw in what was reached: they are reached, whatever reading says."""
     asked: set[Unit] = set()
     if question.ran is None:
         return
-    while todo := [node for node in spread.why if node not in asked]:
+    while todo := [node for node in reach.why if node not in asked]:
         asked.update(todo)
         for node in todo:
             for unit, how in question.ran(node):
-                spread.seed(_there(question.graph, unit), how)
-        spread.run()
+                reach.seed(_there(question.graph, unit), how)
+        reach.run()
 
 
 def _unbounded(question: ImpactQuestion) -> dict[str, str]:
@@ -260,51 +260,51 @@ def _anywhere(graph: Graph, one: Touched) -> str:
         return ""
     if parts[-1] in graph.project.standard:
         return f"it may stand in the place of the standard library's {parts[-1]}"
-    if parts[-1] in graph.project.installed and one.how != CHANGED:
+    if parts[-1] in graph.project.installed and one.status != CHANGED:
         return f"it may stand in the place of the installed {parts[-1]}"
     return ""
 
 
-def _seed_files(question: ImpactQuestion, spread: Reach) -> None:
+def _seed_files(question: ImpactQuestion, reach: Reach) -> None:
     """Whoever names a changed file, lists directories, or reads files that are named elsewhere."""
     graph = question.graph
     touched = [one for one in question.touched if not graph.project.is_inert(one.path)]
     for one in touched:
         for other in graph.namesakes(one.path):
-            spread.seed((other, MODULE), f"has the file name of {one.path}, which is {one.how}")
+            reach.seed((other, MODULE), f"has the file name of {one.path}, which is {one.status}")
         for unit in graph.naming(one.path):
-            spread.seed(unit, f"names {one.path}, which is {one.how}")
-        for other in hidden(graph, one.path) if one.path.endswith(".py") and one.how != CHANGED else ():
-            spread.seed((other, MODULE), f"lies in a namespace package of the name of {one.path}, which is {one.how}")
+            reach.seed(unit, f"names {one.path}, which is {one.status}")
+        for other in hidden(graph, one.path) if one.path.endswith(".py") and one.status != CHANGED else ():
+            reach.seed((other, MODULE), f"lies in a namespace package of the name of {one.path}, which is {one.status}")
     if touched:
         for unit in graph.marked("does", "lists"):
-            spread.seed(unit, f"looks through directories; {touched[0].path} is {touched[0].how}")
+            reach.seed(unit, f"looks through directories; {touched[0].path} is {touched[0].status}")
         for unit in graph.here:
-            spread.seed(unit, f"hands the whole directory to a program; {touched[0].path} is {touched[0].how}")
+            reach.seed(unit, f"hands the whole directory to a program; {touched[0].path} is {touched[0].status}")
         for unit in graph.marked("does", "reads source"):
-            spread.seed(unit, f"reads source; {touched[0].path} is {touched[0].how}")
+            reach.seed(unit, f"reads source; {touched[0].path} is {touched[0].status}")
         for unit in graph.marked("does", "tells lines"):
             if graph.is_test_file(unit[0]):
-                spread.seed(unit, f"tells lines of a source; {touched[0].path} is {touched[0].how}")
+                reach.seed(unit, f"tells lines of a source; {touched[0].path} is {touched[0].status}")
     data = [one for one in touched if not one.path.endswith(".py")]
     for unit in graph.marked("does", "reads") if data else ():
-        spread.seed(unit, f"reads files that it is told of; {data[0].path} is {data[0].how}")
+        reach.seed(unit, f"reads files that it is told of; {data[0].path} is {data[0].status}")
 
 
-def _picked(every: Iterable[Tests], spread: Reach, verdict: SelectionVerdict) -> list[Picked]:
+def _picked(every: Iterable[Tests], reach: Reach, verdict: SelectionVerdict) -> list[Picked]:
     """The tests that were reached: the file where all of it is, or cannot be taken apart; else class or function."""
     found: list[Picked] = []
     for tests in every:
         whole = (tests.path, MODULE)
-        inside = [node for node in spread.of(tests.path) if tests.coarse]
-        if whole in spread.why or inside:
-            node = whole if whole in spread.why else inside[0]
-            found.append(Picked(tests.path, verdict, spread.chain(node), tests.coarse))
+        inside = [node for node in reach.of(tests.path) if tests.coarse]
+        if whole in reach.why or inside:
+            node = whole if whole in reach.why else inside[0]
+            found.append(Picked(tests.path, verdict, reach.chain(node), tests.coarse))
             continue
         for unit, name in tests.ids.items():
             owner = unit.partition(".")[0]
-            if (tests.path, unit) in spread.why and (owner == unit or (tests.path, owner) not in spread.why):
-                found.append(Picked(name, verdict, spread.chain((tests.path, unit))))
+            if (tests.path, unit) in reach.why and (owner == unit or (tests.path, owner) not in reach.why):
+                found.append(Picked(name, verdict, reach.chain((tests.path, unit))))
     return found
 
 

@@ -218,7 +218,7 @@ class Graph:
         parts = [one.rpartition(".") for one in (*self.project.warned, *marked)]
         return {(path, name) for module, _, name in parts for path in self.modules.resolve("", module)}
 
-    def taken_by_fixtures(self, path: str) -> bool:
+    def fixtures_import_from(self, path: str) -> bool:
         """Whether a fixture or hook that its tests may have takes names out of the module of the test."""
         folders = [user.rpartition("/")[0] for user in self._takers if user.endswith("conftest.py")]
         own = any(not folder or path.startswith(f"{folder}/") for folder in folders) or path in self._takers

@@ -112,7 +112,7 @@ class Mutant(NamedTuple):
         return data[: self.start] + self.text.encode("utf-8") + data[self.end :]
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return f"{self.path}:{self.line}"
 
 
@@ -131,7 +131,7 @@ def mutants(path: str, data: bytes) -> list[Mutant]:
 
 
 def sample(
-    found: Iterable[Mutant],
+    mutants: Iterable[Mutant],
     contents: Mapping[str, bytes],
     count: int,
     seed: int,
@@ -146,7 +146,7 @@ def sample(
         return digest("\0".join(map(str, (seed, *parts))).encode("utf-8", "surrogatepass"))
 
     by_unit: dict[tuple[str, str], list[Mutant]] = {}
-    for one in sorted(found):
+    for one in sorted(mutants):
         by_unit.setdefault((one.path, one.unit), []).append(one)
     groups = [
         sorted(by_unit[unit], key=lambda one: turn(*one)) for unit in sorted(by_unit, key=lambda unit: turn(*unit))

@@ -177,18 +177,18 @@ SILENT_BASES = {
 }  # fmt: skip
 
 
-def is_hooked(about: About, classes: Mapping[str, list[About]], seen: set[str]) -> bool:
+def is_hooked(about: About, classes: Mapping[str, list[About]], searched: set[str]) -> bool:
     """Whether making a class tells someone: a metaclass, a base with `__init_subclass__`, a base that is not known."""
     if any(last_name(one) != "ABCMeta" for one in about["made_by"]):
         return True
     for base in about["origins"]:
-        if base in seen:
+        if base in searched:
             continue
-        seen.add(base)
+        searched.add(base)
         known = classes.get(base, ())
         silent = base in SILENT_BASES or base.endswith(("Error", "Exception", "Warning", "TestCase"))
         if not (known or silent) or any(
-            "__init_subclass__" in one["members"] or is_hooked(one, classes, seen) for one in known
+            "__init_subclass__" in one["members"] or is_hooked(one, classes, searched) for one in known
         ):
             return True
     return False

@@ -151,8 +151,8 @@ class Reach:
         self._asking: dict[frozenset[str], Reach] = {}
         self.grew = False
 
-    def seed(self, node: Unit, how: str) -> None:
-        self._reach(node, None, how)
+    def seed(self, node: Unit, reason: str) -> None:
+        self._reach(node, None, reason)
 
     def run(self) -> None:
         """Follow everything to its end."""
@@ -208,7 +208,7 @@ class Reach:
         else:
             self._uses((path, name.rstrip(BASE_ONLY)), node)
             self._fixture(path, name)
-            if self.graph.is_test_file(path) and self.graph.taken_by_fixtures(path):
+            if self.graph.is_test_file(path) and self.graph.fixtures_import_from(path):
                 self._reach((path, MODULE), node, "a fixture or hook takes names of the test's module")
             if node in self.graph.warned:
                 self._each(

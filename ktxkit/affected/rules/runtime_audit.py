@@ -36,7 +36,7 @@ class Differs(NamedTuple):
     """A path that differs. `units`: the names of what differs in it, where it is Python."""
 
     path: str
-    how: str
+    status: str
     units: tuple[str, ...] = ()
 
 
@@ -77,7 +77,7 @@ def running(trace: Trace, ids: Mapping[str, str]) -> Callable[[TracedUnit], list
 
 def _files(trace: Trace, one: Differs, run: str) -> Iterator[tuple[TracedUnit, str]]:
     """Whoever opened a file; where it came or went, whoever listed its directory too."""
-    places = [one.path] if one.how == "changed" else [one.path, one.path.rpartition("/")[0] or "."]
+    places = [one.path] if one.status == "changed" else [one.path, one.path.rpartition("/")[0] or "."]
     for place in places:
         said = f"{'opened' if place == one.path else 'listed'} {place} {run}"
         yield from _tests(trace.tests_opening(place) | trace.tests_listing(place), said)
@@ -119,7 +119,7 @@ class Hidden(NamedTuple):
     caller: Unit
     callee: Unit
     line: int
-    how: str
+    operation: str
     via: str
 
 
@@ -238,13 +238,13 @@ def _kind(graph: Graph, unit: Unit) -> AffectedSelectionChangeKind:
     return found.get(unit[1], "module")
 
 
-def _is_reached(spread: Reach, caller: Unit) -> bool:
+def _is_reached(reach: Reach, caller: Unit) -> bool:
     """The caller, its class, or the loading of its module (which stands for all that is in it)."""
     path, name = caller
     owners = [name]
     while "." in owners[-1]:
         owners.append(owners[-1].rpartition(".")[0])
-    return any((path, one) in spread.why for one in (*owners, MODULE)) or (not name and (path, MAIN) in spread.why)
+    return any((path, one) in reach.why for one in (*owners, MODULE)) or (not name and (path, MAIN) in reach.why)
 
 
 def mechanism(call: SeenCall, line: Line) -> str:

@@ -67,9 +67,9 @@ class Visitor:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             self.imported(node, units)
             if scope and scope[-1].shared:
-                self.handed_on({n: a for n, a in imports_in(node).items() if n in scope[-1].shared}, units)
+                self.aliases_escape({n: a for n, a in imports_in(node).items() if n in scope[-1].shared}, units)
         elif isinstance(node, ast.ClassDef):
-            self.handed_on(imports_in(node), units)
+            self.aliases_escape(imports_in(node), units)
             self._other(node, units, scope)
         else:
             self._other(node, units, scope)
@@ -150,7 +150,7 @@ class Visitor:
             place = joined(place, attribute)
         self.sink.use(ANYTHING, place, units)
 
-    def handed_on(self, aliases: Aliases, units: Units) -> None:
+    def aliases_escape(self, aliases: Aliases, units: Units) -> None:
         """Imported names that are found as something else than a name: an attribute, another function's."""
         for one in aliases.values():
             for alias in one:

@@ -46,15 +46,15 @@ class Listener(CallTracer):
         if self.places.get(path) == []:
             return
         for one in self.inside(path):
-            if (what, one) not in self.seen.facts:
+            if (what, one) not in self.record.facts:
                 caller, _ = self.caller(frame)
                 self.fact_by(what, one, caller)
                 self.at_import(frame, "import-" + what, one)
 
     def fact_by(self, what: str, one: Any, caller: Any) -> None:
-        self.seen.facts.add((what, one))
+        self.record.facts.add((what, one))
         by = -1 if caller is None else self.identify(str(self.path_of(caller.f_code.co_filename)), caller.f_code)
-        self.put(what, self.seen.token, one, by)
+        self.put(what, self.record.token, one, by)
 
     def started(self, argv: Any) -> None:
         """A process begins: it counts against those that say who they are."""
@@ -62,13 +62,13 @@ class Listener(CallTracer):
         kept = [plain(os.fsdecode(word))[:ARGUMENT] for word in words[:ARGUMENTS] if _is_word(word)]
         caller, _ = self.caller(sys._getframe(2).f_back)
         by = -1 if caller is None else self.identify(str(self.path_of(caller.f_code.co_filename)), caller.f_code)
-        self.put("spawn", self.seen.token, kept, by)
+        self.put("spawn", self.record.token, kept, by)
         self.flush()
 
     def variable(self, name: str) -> None:
         if name.startswith("KTX_TRACE_"):
             return
-        facts = self.seen.facts
+        facts = self.record.facts
         if ("environ", name) not in facts and ("environ", "*") not in facts:
             frame = sys._getframe(1)
             caller, _ = self.caller(frame)

@@ -126,13 +126,13 @@ class CallTracer(Writer):
         self.watched: dict[str, Callable[[Any], None]] = {}
         self.places: dict[str, list[str]] = {}
         self.count = 0
-        self.begin_seen()
+        self.begin_record()
 
-    def begin_seen(self) -> None:
+    def begin_record(self) -> None:
         """Nothing is told yet: definitions have no numbers in this process's file."""
         self.ids: dict[tuple[str, str], int] = {}
-        self.told: set[Any] = set()
-        self.seen = ContextRecord(self.token)
+        self.reported: set[Any] = set()
+        self.record = ContextRecord(self.token)
 
     def watch(self, name: str, told: Callable[[Any], None]) -> None:
         """Be told of the calls into a foreign file."""
@@ -142,15 +142,15 @@ class CallTracer(Writer):
     def hello(self, kind: str) -> None:
         argv = [plain(word) for word in sys.orig_argv[:ARGUMENTS]]
         about = {"pid": self.pid, "ppid": os.getppid(), "start": start_time(), "kind": kind, "argv": argv}
-        self.put("hello", self.seen.token, about)
+        self.put("hello", self.record.token, about)
         self.flush()
 
     def in_child(self) -> None:
         """A fork: its own file, and nothing of the parent's that is not written yet."""
-        self.token = self.seen.token
+        self.token = self.record.token
         self.driven = False
         self.forget_file()
-        self.begin_seen()
+        self.begin_record()
         self.hello("fork")
 
     # -- contexts
@@ -167,15 +167,15 @@ class CallTracer(Writer):
         if threading.getprofile() != self.profile:
             self.incomplete("threads were given another profiler")
         self.install()
-        before = self.seen.token
+        before = self.record.token
         self._write_seen()
-        self.seen = ContextRecord(token)
+        self.record = ContextRecord(token)
         os.environ[CONTEXT] = token
         return before
 
     def _write_seen(self) -> None:
-        if self.seen.ran and self.driven:
-            self.lines.append(json.dumps(["ran", self.seen.token, sorted(self.seen.ran)], separators=(",", ":")))
+        if self.record.ran and self.driven:
+            self.lines.append(json.dumps(["ran", self.record.token, sorted(self.record.ran)], separators=(",", ":")))
         self.flush()
 
     def incomplete(self, why: str) -> None:
@@ -183,9 +183,9 @@ class CallTracer(Writer):
 
     def fact(self, *parts: Any) -> None:
         """Something that the running context did, told once."""
-        if parts not in self.seen.facts:
-            self.seen.facts.add(parts)
-            self.put(parts[0], self.seen.token, *parts[1:])
+        if parts not in self.record.facts:
+            self.record.facts.add(parts)
+            self.put(parts[0], self.record.token, *parts[1:])
 
     # -- calls
 
@@ -198,8 +198,8 @@ class CallTracer(Writer):
                 back = frame.f_back
                 above = back.f_code if back is not None else code
                 key = (above.co_filename, above.co_qualname, name, code.co_qualname)
-                if key not in self.seen.edges:
-                    self.seen.edges.add(key)
+                if key not in self.record.edges:
+                    self.record.edges.add(key)
                     try:
                         self._call(frame, name)
                     except Exception as error:  # noqa: BLE001 - raised here it would be the suite's
@@ -213,17 +213,17 @@ class CallTracer(Writer):
                 self.watched[name](frame)
             return
         own = self.identify(path, frame.f_code)
-        if own not in self.seen.ran:
-            self.seen.ran.add(own)
+        if own not in self.record.ran:
+            self.record.ran.add(own)
             if not self.driven:
-                self.put("ran", self.seen.token, [own])
+                self.put("ran", self.record.token, [own])
         caller, via = self.caller(frame.f_back)
         if caller is not None:
             code = caller.f_code
             above = self.identify(str(self.path_of(code.co_filename)), code)
             edge = (above, own)
-            if edge not in self.told:
-                self.told.add(edge)
+            if edge not in self.reported:
+                self.reported.add(edge)
                 self.put("edge", above, own, _operation(code, caller.f_lasti), caller.f_lineno or 0, via)
         if frame.f_code.co_name != "<module>":
             self.at_import(frame.f_back, "import-ran", own)
@@ -236,8 +236,8 @@ class CallTracer(Writer):
                 path = self.path_of(code.co_filename)
                 if path is not None:
                     key = (path, *what)
-                    if key not in self.told:
-                        self.told.add(key)
+                    if key not in self.reported:
+                        self.reported.add(key)
                         self.put(what[0], path, *what[1:])
                     return
             frame = frame.f_back

@@ -45,29 +45,29 @@ def _jobs(jobs: Sequence[OverviewJob]) -> Iterator[str]:
             yield f"    next: {printable(job['next'])}"
 
 
-def _lines(made: Overview) -> list[str]:
+def _lines(overview: Overview) -> list[str]:
     from ktxkit.app.overview import last_ended, went_in
 
-    if not made["present"]:
+    if not overview["present"]:
         return ["Nothing has run here yet. job-run JOBFILE starts a job; git ktx init writes a configuration."]
-    going = [job for job in made["jobs"] if job["state"] == "open" or job["running"]]
-    ended = [job for job in made["jobs"] if job not in going and "next" in job]
+    going = [job for job in overview["jobs"] if job["state"] == "open" or job["running"]]
+    ended = [job for job in overview["jobs"] if job not in going and "next" in job]
     lines = [plural(len(going), "job") + " not finished" + (":" if going else ".")]
     lines += _jobs(going)
     if ended:
         lines += [f"{plural(len(ended), 'job')} ended without landing:", *_jobs(ended)]
-    trees = made["worktrees"]
+    trees = overview["worktrees"]
     lines.append(f"Worktrees: {trees['open']} open, {trees['kept']} kept as evidence, {trees['dead']} dead.")
     lines += [f"  next: {trees['next']}"] if "next" in trees else []
-    for row in made["branches"]:
+    for row in overview["branches"]:
         why = f": {printable(row['why'])}" if "why" in row else ""
         lines += [f"Branch {printable(row['ref'])} is {row['standing']} ({row['phase']}){why}"]
         lines += [f"  next: {row['next']}", f"  see:  {printable(row['where'])}"]
-    for unit in made["suspects"]:
+    for unit in overview["suspects"]:
         lines += [f"Suspect: {unit['jobId']} {printable(unit['key'])}, {unit['outcome']}: {unit['reason']}"]
         lines += [f"  next: {printable(unit['next'])}"]
-    lines += [f"Damaged: {printable(row['where'])}: {printable(row['message'])}" for row in made.get("damaged", ())]
-    last = last_ended(made)
+    lines += [f"Damaged: {printable(row['where'])}: {printable(row['message'])}" for row in overview.get("damaged", ())]
+    last = last_ended(overview)
     if last:
         word = last.get("outcome", last["state"])
         lines.append(f"Last: {last['jobId']}, {word}, {went_in(last)} of {plural(last['units'], 'unit')} in.")

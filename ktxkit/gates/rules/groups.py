@@ -55,7 +55,7 @@ class Group:
     def has(self, path: object) -> bool:
         return path in self._numbers
 
-    def one(self, path: bytes) -> Facts:
+    def facts_of(self, path: bytes) -> Facts:
         """The facts of one path."""
         n = self._numbers[path]
         found = self._loaded[n]
@@ -137,7 +137,7 @@ class Grouped(Mapping[bytes, Facts]):
         group = self._home(path)
         if group is None:
             raise KeyError(path)
-        return group.one(path)
+        return group.facts_of(path)
 
     def __contains__(self, path: object) -> bool:
         group = self._home(path) if isinstance(path, bytes) else None
@@ -176,7 +176,7 @@ def others_of(facts: Mapping[bytes, Facts]) -> dict[bytes, Facts]:
     found: dict[bytes, Facts] = {}
     for group in facts.groups:
         paths = group.others
-        found.update(group.facts if len(paths) == len(group.paths) else {path: group.one(path) for path in paths})
+        found.update(group.facts if len(paths) == len(group.paths) else {path: group.facts_of(path) for path in paths})
     return found
 
 
@@ -234,7 +234,7 @@ def concerned(facts: Mapping[bytes, Facts], names: Iterable[str], rows: bool) ->
     if not isinstance(facts, Grouped):
         return dict(facts)
     wanted = set(names)
-    found = {path: group.one(path) for group in facts.groups for path in group.mentioning(wanted)}
+    found = {path: group.facts_of(path) for group in facts.groups for path in group.mentioning(wanted)}
     if rows:
         found.update({path: facts[path] for path in special_of(facts)})
     return found

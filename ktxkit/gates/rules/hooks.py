@@ -111,17 +111,17 @@ def cleanup_mode(words: Sequence[str]) -> str:
     return asked
 
 
-def cut(message: bytes, how: Cleanup) -> bytes:
+def cut(message: bytes, cleanup: Cleanup) -> bytes:
     """The message as it will be committed: nothing from the exact scissors line on, then no comment lines.
 
     Comments begin in the first column only. The cut is made whatever the cleanup: under it stands a diff.
     """
     lines = [line + b"\n" for line in message.split(b"\n")]
     lines[-1] = lines[-1][:-1]  # what follows the last line end, mostly nothing
-    comments = [how.comment] if how.comment is not None else [bytes([c]) for c in AUTO]
+    comments = [cleanup.comment] if cleanup.comment is not None else [bytes([c]) for c in AUTO]
     kept = _before_scissors(lines, comments)
-    if how.strips:
-        comment = how.comment if how.comment is not None else _chosen(lines, kept)
+    if cleanup.strips:
+        comment = cleanup.comment if cleanup.comment is not None else _chosen(lines, kept)
         kept = [line for line in kept if not comment or not line.startswith(comment)]
     return b"".join(kept)
 

@@ -325,7 +325,7 @@ class _Places:
         self.first_line = first_line
         self.cursor: dict[int, int] = {}
 
-    def take(self, content: str, start: int, pieces: list[Piece], found: dict[str, list[InlineSpan]]) -> None:
+    def take(self, content: str, start: int, pieces: list[Piece], spans: dict[str, list[InlineSpan]]) -> None:
         row, begin, end = start, 0, _line_end(content, 0)
         for piece in pieces:
             while end < piece.start:
@@ -334,7 +334,7 @@ class _Places:
             rest = content[piece.start : min(end, piece.end)]
             column = self._column(row_here, rest.rstrip(), piece.start - begin)
             alone = _blanks_end(content, begin) == piece.start and _blanks_end(content, piece.end) >= end
-            found[piece.kind].append(InlineSpan(piece.text, row_here + self.first_line, column + 1, alone))
+            spans[piece.kind].append(InlineSpan(piece.text, row_here + self.first_line, column + 1, alone))
 
     def _column(self, row: int, piece: str, fallback: int) -> int:
         """A block's content lacks what stands before it in the line (quote and list marks, table cells)."""

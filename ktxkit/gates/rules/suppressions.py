@@ -62,12 +62,12 @@ class Suppressed(NamedTuple):
     used: frozenset[tuple[bytes, int]]
 
 
-def apply(found: Iterable[Finding], ignores: Mapping[bytes, Sequence[Ignore]]) -> Suppressed:
+def apply(findings: Iterable[Finding], ignores: Mapping[bytes, Sequence[Ignore]]) -> Suppressed:
     """Take out what a comment covers. A finding with several places loses those that are covered."""
     used: set[tuple[bytes, int]] = set()
     kept: list[Finding] = []
     count = 0
-    for finding in found:
+    for finding in findings:
         here = ignores.get(finding.path, ())
         all_places = finding.places or ((finding.line, finding.column),)
         places = []

@@ -28,27 +28,29 @@ OPTIONS = ("schema",)
 class Dbt:
     """The connector."""
 
-    def detect(self, place: Path) -> str:
-        found = _manifest(place, MANIFEST) or _manifest(place, SEMANTIC)
+    def detect(self, directory: Path) -> str:
+        found = _manifest(directory, MANIFEST) or _manifest(directory, SEMANTIC)
         if found is not None:
             return f"it has {found.name}"
-        if not place.is_dir():
+        if not directory.is_dir():
             return ""
-        if (place / PROJECT).is_file():
+        if (directory / PROJECT).is_file():
             return f"it has {PROJECT}"
-        name = next((one.name for one in _yaml_files(place) if one.kind == interface.FILE and _declares(one.path)), "")
+        name = next(
+            (one.name for one in _yaml_files(directory) if one.kind == interface.FILE and _declares(one.path)), ""
+        )
         return f"{name} declares models or sources" if name else ""
 
     def stage(self, origin: Origin, sink: Sink) -> Staged:
         unknown = sorted(set(origin.options) - set(OPTIONS))
         if unknown:
             raise CannotRun(f"dbt takes no option {unknown[0]!r}", hint=f"it takes {', '.join(OPTIONS)}")
-        if origin.url or origin.place is None:
+        if origin.url or origin.path is None:
             raise CannotRun("dbt reads a directory or a manifest", hint="name the project, or its target directory")
-        whole, semantic = _manifest(origin.place, MANIFEST), _manifest(origin.place, SEMANTIC)
+        whole, semantic = _manifest(origin.path, MANIFEST), _manifest(origin.path, SEMANTIC)
         manifest = whole or semantic
         if manifest is None:
-            return _stage_yaml(origin.place, sink)
+            return _stage_yaml(origin.path, sink)
         split = dbt.files if whole is not None else dbt.semantic_files
         try:
             found = dict(split(_parsed(manifest)))
@@ -66,10 +68,16 @@ class Dbt:
         return DbtReading(snapshot, setting)
 
 
-def _manifest(place: Path, name: str) -> Path | None:
+def _manifest(directory: Path, name: str) -> Path | None:
     """A manifest: the place itself, in it, or in its `target/`. Raises CannotRun where something else has its name: the
     project's YAML would be read in its place, and all that the manifest said be taken for deleted."""
-    options = [place / name, place / "target" / name] if place.is_dir() else [place] if place.name == name else []
+    options = (
+        [directory / name, directory / "target" / name]
+        if directory.is_dir()
+        else [directory]
+        if directory.name == name
+        else []
+    )
     found = next((path for path in options if os.path.lexists(path)), None)
     if found is not None and not found.is_file():
         raise CannotRun("it is no file", where=str(found), hint="run `dbt parse`, or remove it")
@@ -88,9 +96,9 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     return value
 
 
-def _yaml_files(place: Path) -> Iterator[interface.StagedEntry]:
+def _yaml_files(directory: Path) -> Iterator[interface.StagedEntry]:
     """YAML of the project, and links to directories: dbt follows them."""
-    for one in interface.walk(place):
+    for one in interface.walk(directory):
         if any(f"{one.name}/".startswith(name) or f"/{name}" in f"{one.name}/" for name in IGNORED):
             continue
         linked = one.kind == interface.LINK and one.path.is_dir()
@@ -103,9 +111,9 @@ def _declares(path: Path) -> bool:
     return isinstance(value, Mapping) and any(isinstance(value.get(key), list) for key in KEYS)
 
 
-def _stage_yaml(place: Path, sink: Sink) -> Staged:
+def _stage_yaml(directory: Path, sink: Sink) -> Staged:
     staged = Staged()
-    for one in _yaml_files(place):
+    for one in _yaml_files(directory):
         if one.kind != interface.FILE:
             raise interface.no_file(one, "the project's own file or directory")
         if one.name == PROJECT or _declares(one.path):
@@ -116,7 +124,7 @@ def _stage_yaml(place: Path, sink: Sink) -> Staged:
     return staged
 
 
-def load(data: bytes, where: str) -> Any:
+def load(data: bytes, path: str) -> Any:
     """YAML as dbt reads it: anchors and aliases are allowed there. Raises CannotRun naming the file."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -125,7 +133,7 @@ def load(data: bytes, where: str) -> Any:
         return YAML(typ="safe", pure=True).load(io.BytesIO(data))
     except (YAMLError, ValueError, RecursionError, AttributeError) as error:
         raise CannotRun(
-            f"not YAML: {str(error).splitlines()[0]}", where=where, hint="correct it there: dbt does not read it either"
+            f"not YAML: {str(error).splitlines()[0]}", where=path, hint="correct it there: dbt does not read it either"
         ) from error
 
 
@@ -135,7 +143,7 @@ class DbtReading:
     def __init__(self, snapshot: Snapshot, setting: Setting) -> None:
         documents = ((path, _document(snapshot, path)) for path in snapshot.paths)
         self.project_read = dbt.build(documents, setting.options.get("schema", ""))
-        self.names, self.own = dbt_sources.named(self.project_read, setting.taken, setting.readers)
+        self.names, self.own = dbt_sources.named(self.project_read, setting.used_names, setting.readers)
         self.connection = setting.connection
         self._projection = dbt_sources.project_sources(self.project_read, self.connection, self.names, self.own)
 

@@ -29,7 +29,7 @@ from ktxkit.ingest.rules.projection import Projection
 class Origin:
     """Where a source is: a directory or file, or an address. `env` has what must be secret; none of it is stored."""
 
-    place: Path | None
+    path: Path | None
     url: str
     env: Mapping[str, str]
     options: Mapping[str, str]
@@ -68,14 +68,14 @@ class Snapshot(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a snapshot is read for. `taken`: names of sources that others declared in this connection.
+    """What a snapshot is read for. `used_names`: names of sources that others declared in this connection.
 
     `readers`: table in lower case to the one of them that reads it.
     """
 
     connection: str
     options: Mapping[str, str] = field(default_factory=dict)
-    taken: Collection[str] = ()
+    used_names: Collection[str] = ()
     readers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -98,7 +98,7 @@ class Reading(Protocol):
 class Connector(Protocol):
     """One kind of source."""
 
-    def detect(self, place: Path) -> str:
+    def detect(self, directory: Path) -> str:
         """Why this directory or file is one of this kind; empty where it is not."""
 
     def stage(self, origin: Origin, sink: Sink) -> Staged:
@@ -204,11 +204,11 @@ def _unreadable(path: Path, error: OSError) -> CannotRun:
     )
 
 
-def no_file(one: StagedEntry, expected: str = "a file of the source") -> CannotRun:
+def no_file(entry: StagedEntry, expected: str = "a file of the source") -> CannotRun:
     """The error for what stands in a raw file's place and is none: left out, it would be taken for deleted."""
     return CannotRun(
-        f"it is a {one.kind}, where {expected} is expected",
-        where=str(one.path),
+        f"it is a {entry.kind}, where {expected} is expected",
+        where=str(entry.path),
         hint="put the file or directory itself there (no link is followed), or remove it if it is gone at the source",
     )
 

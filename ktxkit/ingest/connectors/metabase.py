@@ -42,12 +42,12 @@ class Fetch:
     cards: set[int] = field(default_factory=set)
     dashboards: set[int] = field(default_factory=set)
 
-    def put(self, raw_path: str, value: Any, where: str) -> None:
-        """Hand a document over. Raises Unavailable where the answer at `where` is none of its kind."""
+    def put(self, raw_path: str, value: Any, path: str) -> None:
+        """Hand a document over. Raises Unavailable where the answer at `path` is none of its kind."""
         try:
             data = metabase_cards.encoded(metabase_units.kept(raw_path, value))
         except metabase_units.NO_DOCUMENT as error:
-            raise Unavailable(f"{NO_SHAPE}: {error}", where=where, hint=NO_SERVER) from error
+            raise Unavailable(f"{NO_SHAPE}: {error}", where=path, hint=NO_SERVER) from error
         self.sink.put(raw_path, data)
 
 
@@ -112,16 +112,16 @@ def _databases(fetch: Fetch) -> None:
             fetch.staged.unfetched.append(f"{path}.json")
 
 
-def _objects(value: Any, where: str) -> list[dict[str, Any]]:
+def _objects(value: Any, path: str) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        raise Unavailable("a list of objects is expected", where=where, hint=NO_SERVER)
+        raise Unavailable("a list of objects is expected", where=path, hint=NO_SERVER)
     return value
 
 
-def _number_of(value: Any, where: str) -> int:
+def _number_of(value: Any, path: str) -> int:
     """An id or a count. Raises Unavailable where it is none."""
     if not isinstance(value, int) or value < 0:
-        raise Unavailable(f"{value!r} is no number", where=where, hint=NO_SERVER)
+        raise Unavailable(f"{value!r} is no number", where=path, hint=NO_SERVER)
     return value
 
 
@@ -220,11 +220,11 @@ OPTIONS = ("group", "database", "include-personal", "time-limit", "request-limit
 class Metabase:
     """The connector."""
 
-    def detect(self, place: Path) -> str:
-        if not place.is_dir():
+    def detect(self, directory: Path) -> str:
+        if not directory.is_dir():
             return ""
-        cards = next((one.name for one in interface.walk(place) if metabase_units.CARD.match(one.name)), "")
-        if (place / metabase_units.CONFIG).is_file() and not cards:
+        cards = next((one.name for one in interface.walk(directory) if metabase_units.CARD.match(one.name)), "")
+        if (directory / metabase_units.CONFIG).is_file() and not cards:
             return f"it has {metabase_units.CONFIG}"
         return f"it has {cards}" if cards else ""
 
@@ -232,8 +232,8 @@ class Metabase:
         _check_options(origin)
         if origin.url:
             return stage(origin, sink)
-        assert origin.place is not None, "a source has a place or an address"
-        return stage_directory(origin.place, sink)
+        assert origin.path is not None, "a source has a place or an address"
+        return stage_directory(origin.path, sink)
 
     def read(self, snapshot: Snapshot, setting: Setting) -> MetabaseReading:
         return MetabaseReading(snapshot, setting)
@@ -250,10 +250,10 @@ def _check_options(origin: Origin) -> None:
         )
 
 
-def stage_directory(place: Path, sink: Sink) -> Staged:
+def stage_directory(directory: Path, sink: Sink) -> Staged:
     """The raw files of a directory in either layout. Archived cards are no part of it."""
     staged = Staged()
-    for one in interface.walk(place):
+    for one in interface.walk(directory):
         name, path, kind = one
         expected = (
             interface.FILE
@@ -277,16 +277,16 @@ def stage_directory(place: Path, sink: Sink) -> Staged:
     return staged
 
 
-def kept(name: str, data: bytes, where: str) -> Any:
+def kept(name: str, data: bytes, path: str) -> Any:
     """The content of one document. Raises CannotRun naming the file where it is none."""
     try:
-        return metabase_units.kept(name, contracts.parse(data, where))
+        return metabase_units.kept(name, contracts.parse(data, path))
     except BrokenContract as error:
         raise CannotRun(error.message, where=error.where, hint="the source gave a damaged document") from error
     except metabase_units.NO_DOCUMENT as error:
         raise CannotRun(
             f"it has not the shape of a Metabase document: {error}",
-            where=where,
+            where=path,
             hint="exported by another version of Metabase? leave the document out, or export it again",
         ) from error
 
@@ -297,7 +297,7 @@ class MetabaseReading:
     def __init__(self, snapshot: Snapshot, setting: Setting) -> None:
         self.setting = setting
         self.bundle = metabase_units.build(_documents(snapshot))
-        self.names = metabase_sources.named(self.bundle, setting.taken, setting.readers)
+        self.names = metabase_sources.named(self.bundle, setting.used_names, setting.readers)
         self._projection = metabase_sources.project(self.bundle, self.names, setting.connection)
 
     @property

@@ -174,15 +174,15 @@ def check_proposals(proposals: Sequence[Proposal], snapshot: Collection[str]) ->
 
 
 def select(
-    proposals: Iterable[Proposal], difference: Difference, known: Mapping[str, LastSync], again: Collection[str] = ()
+    proposals: Iterable[Proposal], difference: Difference, known: Mapping[str, LastSync], retried: Collection[str] = ()
 ) -> list[Selected]:
-    """The units that run, in the order given. `again`: raw files whose unit must run although they are unchanged."""
+    """The units that run, in the order given. `retried`: raw files whose unit must run although they are unchanged."""
     changed = difference.changed
     found = []
     for proposal in proposals:
         reasons = [
             *_reasons(proposal, changed, known),
-            *(f"again: {raw}" for raw in proposal.raw_files if raw in again),
+            *(f"again: {raw}" for raw in proposal.raw_files if raw in retried),
         ]
         if reasons:
             found.append(Selected(proposal, tuple(reasons[:REASONS_KEPT])))
@@ -200,11 +200,11 @@ def _reasons(proposal: Proposal, changed: Collection[str], known: Mapping[str, L
 
 @dataclass(frozen=True)
 class Evictions:
-    """What deleted raw files leave behind. `again`: raw files that share an artifact with a deleted one."""
+    """What deleted raw files leave behind. `retried`: raw files that share an artifact with a deleted one."""
 
     paths: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()  # edited since, or written by nobody we know
-    again: frozenset[str] = frozenset()
+    retried: frozenset[str] = frozenset()
 
 
 def evictions(

@@ -400,14 +400,14 @@ class Contexts:
         if isinstance(known, dict):
             uses = [token for found in known.values() for token in self.fixtures.get(id(found), ())]
             if uses:
-                self.tracer.put("uses", self.tracer.seen.token, list(dict.fromkeys(uses)))
+                self.tracer.put("uses", self.tracer.record.token, list(dict.fromkeys(uses)))
         elif request is not None:
             self.tracer.incomplete("which fixtures it used is not known")
 
     def _end(self, item: pytest.Item, before: str) -> None:
         uses = [token for node in item.listchain() for token in self.collected.get(node.nodeid, ())]
         if uses:
-            self.tracer.put("uses", self.tracer.seen.token, uses)
+            self.tracer.put("uses", self.tracer.record.token, uses)
         if set(threading.enumerate()) - self.threads - set(self.tracer.runners):
             self.tracer.incomplete("a thread of the suite lived when it ended")
         if _children() - self.children:

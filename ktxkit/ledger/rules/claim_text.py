@@ -54,7 +54,7 @@ class Sentence:
     origin: Sequence[int]
     places: Sequence[tuple[int, int]]
 
-    def place(self, offset: int) -> tuple[int, int]:
+    def position(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset in the text."""
         found = self.origin[offset]
         begun = [at for at in self.places if at[0] <= found][-1]

@@ -206,10 +206,10 @@ class Fold:
     def feed(self, events: Iterable[RunEvent | None]) -> Fold:
         """Take events in order; None is a torn line."""
         for event in events:
-            self.one(event)
+            self.add(event)
         return self
 
-    def one(self, event: RunEvent | None) -> None:
+    def add(self, event: RunEvent | None) -> None:
         """Take the next event."""
         if event is None:
             self.torn += 1

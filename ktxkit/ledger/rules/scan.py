@@ -63,7 +63,7 @@ def feed(fold: Fold, data: bytes, other: Other, *, aside: bool = False) -> Fold:
             one.worker = (found[14] or b"").decode("ascii")
         elif kind is not None:
             event = other(found[16], found.start(16))
-            fold.one(event)
+            fold.add(event)
             said: Mapping[str, Any] = event or {}
             if "test" in said:
                 named.add(said["test"].encode("utf-8", "surrogatepass"))

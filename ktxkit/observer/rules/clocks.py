@@ -168,14 +168,14 @@ class Observation:
     at: int
     proof_seq: int
     watched: bool
-    seen_before: bool = False  # the manifest was there before in this attempt (A, B, A)
+    recurring: bool = False  # the manifest was there before in this attempt (A, B, A)
 
 
 def observe(window: Window, observation: Observation, settings: Settings) -> tuple[Window, str]:
     """The window with the observation in it, and `counted`, or why it defers nothing."""
     if not window.known:
         return window, "no_known_proof"
-    if observation.seen_before:
+    if observation.recurring:
         return window, "manifest_seen_before"
     if observation.proof_seq != window.proof_seq:
         return window, "older_proof"

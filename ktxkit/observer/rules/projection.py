@@ -42,24 +42,24 @@ class ClockRuling:
     late_kind: str = ""
 
 
-def rule(state: ObserverProjection, seen: Sighting, standing: LeaseValidity) -> ClockRuling:
+def rule(state: ObserverProjection, sighting: Sighting, validity: LeaseValidity) -> ClockRuling:
     """One ruling for one sighting. The state is the chain's, read under its lock."""
-    if seen.manifest == state.manifest:
+    if sighting.manifest == state.manifest:
         return ClockRuling("", "unchanged", state.window)
-    if standing in (LeaseValidity.SUPERSEDED, LeaseValidity.STALE_OBSERVER):
-        return ClockRuling(records.STALE, standing.value, state.window)
+    if validity in (LeaseValidity.SUPERSEDED, LeaseValidity.STALE_OBSERVER):
+        return ClockRuling(records.STALE, validity.value, state.window)
     if state.authority != "current":
         kind = records.LATE_AFTER_REAP if state.authority == "reaped" else records.LATE_MUTATION
         return ClockRuling(records.LATE, state.revoked_because, state.window, kind)
-    if standing is LeaseValidity.REVOKED:
-        return ClockRuling(records.LATE, standing.value, state.window, records.LATE_MUTATION)
-    if state.holds or not seen.trusted:
+    if validity is LeaseValidity.REVOKED:
+        return ClockRuling(records.LATE, validity.value, state.window, records.LATE_MUTATION)
+    if state.holds or not sighting.trusted:
         return ClockRuling(records.ACTIVITY, "held", state.window)
     observation = Observation(
-        at=seen.line_at,
-        proof_seq=seen.proof_seq,
-        watched=was_watched(seen.last_look, seen.line_at, state.settings),
-        seen_before=seen.manifest in state.seen,
+        at=sighting.line_at,
+        proof_seq=sighting.proof_seq,
+        watched=was_watched(sighting.last_look, sighting.line_at, state.settings),
+        recurring=sighting.manifest in state.seen,
     )
     window, reason = observe(state.window, observation, state.settings)
     return ClockRuling(records.ACTIVITY, reason, window)

@@ -51,10 +51,7 @@ class Pattern(NamedTuple):
 class IgnoreRules:
     """The text of ignore files, weakest first: (directory that the file lies in, content)."""
 
-    def __init__(
-        self,
-        sources: tuple[tuple[bytes, bytes], ...] = (),
-    ) -> None:
+    def __init__(self, sources: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         self.sources = sources
 
     @cached_property

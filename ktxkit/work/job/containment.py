@@ -93,7 +93,7 @@ def _also(world: World, also: Sequence[str]) -> list[Path]:
 
 def _place(world: World, name: str) -> Path:
     home = world.env.get("HOME", "")
-    place = world.repository.place / (name.replace("~", home, 1) if home and name.split("/")[0] == "~" else name)
+    place = world.repository.directory / (name.replace("~", home, 1) if home and name.split("/")[0] == "~" else name)
     real = Path(os.path.realpath(place))
     if not real.exists():
         raise CannotRun("isolated units cannot write where nothing is", where=str(place), hint="make it first")

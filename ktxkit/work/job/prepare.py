@@ -85,7 +85,7 @@ def planned_units(world: World, step: JobCommand, job_id: str) -> list[JobUnit]:
         ended = unit_process.run_unit(
             Command(
                 step.argv,
-                world.repository.place,
+                world.repository.directory,
                 {**for_others(world.env), "KTX_JOB": job_id},
                 step.time_limit or PLAN_LIMIT,
             ),

@@ -94,7 +94,7 @@ def _tell(world: World, command: str, notice: Notice) -> str:
         done = process.run(
             process.Command(
                 ["/bin/sh", "-c", command],
-                world.repository.place,
+                world.repository.directory,
                 {**mine, "KTX_EVENT": notice["event"], "KTX_JOB": notice["jobId"]},
                 TIME_LIMIT,
             ),

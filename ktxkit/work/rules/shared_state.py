@@ -59,14 +59,14 @@ STORE = "store"  # files at the store's top, where none of ours are but one
 
 
 class SharedChange(NamedTuple):
-    """One thing that is not as it was. `how` is `added`, `removed` or `changed`."""
+    """One thing that is not as it was. `change` is `added`, `removed` or `changed`."""
 
     kind: str
     name: str
-    how: str
+    change: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name} {self.how}"
+        return f"{self.kind} {self.name} {self.change}"
 
 
 def differences(

@@ -91,7 +91,7 @@ def test_a_distinct_write_every_thirty_seconds_for_ever_ends_at_nine_hundred() -
 
 
 def test_what_was_seen_before_is_recorded_and_defers_nothing() -> None:
-    window, reason = observe(Window(0), Observation(290 * S, 0, watched=True, seen_before=True), DEFAULT)
+    window, reason = observe(Window(0), Observation(290 * S, 0, watched=True, recurring=True), DEFAULT)
     assert (window, reason) == (Window(0), "manifest_seen_before")
 
 
@@ -161,7 +161,7 @@ def law(machine: Any, config: tuple[int, int, int, int], steps: list[Step]) -> s
             window = machine.Window(window.proven_at, window.proof_seq, window.observed_at, window.observed_under)
         elif kind != "pass":
             under = proofs - 1 if kind == "stale" else proofs
-            seen = machine.Observation(now, under, watched=kind != "unwatched", seen_before=kind == "again")
+            seen = machine.Observation(now, under, watched=kind != "unwatched", recurring=kind == "again")
             window, _ = machine.observe(window, seen, chosen)
             late = kind == "unwatched" and now > expected + chosen.interval
             if kind in ("write", "unwatched") and not late:
@@ -222,7 +222,7 @@ MUTANTS = {
                             "return Deadlines(proof, observed, suspect_at, 0)"),
     "consumed is not bounded": ("return Deadlines(proof, observed, suspect_at, suspect_at - proof)",
                                 "return Deadlines(proof, observed, suspect_at, observed - proof)"),
-    "a manifest seen before counts": ("if observation.seen_before:", "if False:"),
+    "a manifest seen before counts": ("if observation.recurring:", "if False:"),
     "an observation of an older proof counts": ("if observation.proof_seq != window.proof_seq:", "if False:"),
     "only of another proof": ("if observation.proof_seq != window.proof_seq:",
                               "if observation.proof_seq == window.proof_seq:"),
