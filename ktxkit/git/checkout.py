@@ -120,6 +120,15 @@ def _files(top: bytes, path: bytes) -> Iterable[bytes]:
             yield os.path.relpath(where + b"/" + name, top)
 
 
+def make_way(git: Git, entries: Sequence[Entry]) -> bool:
+    """Remove files of a change that a fast-forward stops at though nobody touched them: they are as a checkout of the
+    old side writes them, which `restore` does where it comes to that. True where there were any."""
+    found = child.in_doubt(git, {entry.path for entry in entries})
+    for path in found:
+        _drop(os.fsencode(git.cwd), path)
+    return bool(found)
+
+
 def fast_forward(git: Git, new: str) -> GitResult:
     """Move branch, index and files together. How it ended is the caller's to judge, by what is there then; nothing is
     overwritten that git can see."""

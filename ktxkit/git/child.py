@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from ktxkit.base import files
@@ -20,6 +20,7 @@ from ktxkit.base.identity import git_dir_of
 from ktxkit.base.reading import OPEN_DIRECTORY, small_file
 from ktxkit.git.git import Begun, Git, GitFailed
 from ktxkit.git.rules.child import ChildState, Status, parse_status
+from ktxkit.git.untouched import as_checked_out, settled
 
 _ID = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _REF = re.compile(rb"refs/[A-Za-z0-9._/@+-]+\Z")
@@ -219,8 +220,11 @@ def _status(ignored: str) -> tuple[str, ...]:
 
 
 def read_status(git: Git, *, ignored: str = "") -> Status:
-    """git's own view, every file named. `ignored`: `traditional` names each file, `matching` folds directories."""
-    return parse_status(git.run(*_status(ignored)).out)
+    """git's own view, every file named, but for what is as a checkout writes it (see `untouched`).
+
+    `ignored`: `traditional` names each file, `matching` folds directories.
+    """
+    return settled(git, parse_status(git.run(*_status(ignored)).out))
 
 
 def begin_look(git: Git, *, ignored: str = "") -> Begun:
@@ -230,7 +234,13 @@ def begin_look(git: Git, *, ignored: str = "") -> Begun:
 
 def looked(look: Begun) -> Status:
     """What a look saw. Raises GitFailed."""
-    return parse_status(look.answer().out)
+    return settled(look.git, parse_status(look.answer().out))
+
+
+def in_doubt(git: Git, paths: Collection[bytes]) -> frozenset[bytes]:
+    """Those of the paths that git takes for modified, and that are as a checkout writes them."""
+    changed = parse_status(git.run(*_status("")).out).changed
+    return as_checked_out(git, [item.path for item in changed if item.xy == ".M" and item.path in paths])
 
 
 def operations(git: Git) -> tuple[str, ...]:

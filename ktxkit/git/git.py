@@ -157,7 +157,7 @@ class Begun:
     """A git that is at work while we do something else; in a `with`, one that nobody waited for is ended."""
 
     def __init__(self, git: Git, args: Sequence[Argument], child: process.Child) -> None:
-        self._git, self._args, self._child = git, args, child
+        self.git, self._args, self._child = git, args, child
 
     def __enter__(self) -> Begun:
         return self
@@ -175,8 +175,8 @@ class Begun:
             process.end_group(self._child)
             out, err = self._child.communicate()
         argv = tuple(os.fsdecode(word) for word in ("git", *self._args))
-        told = GitResult(argv, self._git.cwd, self._child.returncode, out, err, pipes.pipe_of(self._child.pid))
-        return told if told.is_among(ok) else self._git.asked_again(told, self._args, ok)
+        told = GitResult(argv, self.git.cwd, self._child.returncode, out, err, pipes.pipe_of(self._child.pid))
+        return told if told.is_among(ok) else self.git.asked_again(told, self._args, ok)
 
 
 class NameLookup(Protocol):

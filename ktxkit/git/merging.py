@@ -38,6 +38,11 @@ def changes(neutral: Neutral, old: str, new: str) -> list[Entry]:
     return neutral.differ.entries(trees[0], trees[1])
 
 
+def changed(git: Git, old: str, new: str) -> list[Entry]:
+    """The same, asked of one git in a checkout."""
+    return parse_raw(git.run(*RAW, old, new, "--").out)
+
+
 def _raw(neutral: Neutral, *args: str) -> bytes:
     answer = neutral.git.run(*RAW, *args, "--", ok=None if neutral.promised else (0,))
     if answer.status != 0 and neutral.promised:  # a clone without trees

@@ -28,6 +28,7 @@ from ktxkit.git.git import Git, GitFailed, GitResult
 from ktxkit.git.neutral import owned_dir
 from ktxkit.git.repository import Repository
 from ktxkit.git.staging import stage
+from ktxkit.git.untouched import as_checked_out
 
 HEAD = b"# branch.oid "  # a line of `git status`; `(initial)` where there is no commit
 CHANGED_BYTES = 256 * 1024 * 1024  # bytes of changed and untracked files that are read to compute a tree id
@@ -89,7 +90,7 @@ def _status(git: Git) -> tuple[str | None, list[bytes], list[bytes], bool]:
     flags = ["--porcelain=v2", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames"]
     flags += ["--branch", "--no-ahead-behind"]
     commit: str | None = None
-    changed, ignored, inside = [], [], False
+    changed, doubted, ignored, inside = [], [], [], False
     for entry in git.run("-c", "status.relativePaths=false", "status", *flags).nul:
         kind = entry[:1]
         if entry.startswith(HEAD):
@@ -103,7 +104,9 @@ def _status(git: Git) -> tuple[str | None, list[bytes], list[bytes], bool]:
             fields = entry.split(b" ", 8 if kind == b"1" else 10)
             inside = inside or b"M" in fields[2][2:3] or b"U" in fields[2][3:4]
             changed.append(fields[-1])
-    return commit, sorted(changed), sorted(ignored), inside
+            doubted += [fields[-1]] if fields[1] == b".M" and kind == b"1" else []
+    same = as_checked_out(git, doubted)
+    return commit, sorted(path for path in changed if path not in same), sorted(ignored), inside
 
 
 def _tree_of(git: Git, repository: Repository, changed: list[bytes], limit: int) -> tuple[str | None, str]:
@@ -220,6 +223,7 @@ def take_snapshot(git: Git, scratch: Path, leave_out: Sequence[bytes] = ()) -> W
 def _take(git: Git, leave_out: Sequence[bytes]) -> WorktreeSnapshot:
     head, head_tree = git.text("rev-parse", "HEAD", "HEAD^{tree}").split("\n")
     _unhide(git)
+    as_they_were = _untouched(git)
     others = git.run("ls-files", "-z", "--others", "--exclude-standard").nul
     nested = tuple(path for path in others if path.endswith(b"/"))
     # git refuses to be told to leave out what it ignores anyway
@@ -229,7 +233,17 @@ def _take(git: Git, leave_out: Sequence[bytes]) -> WorktreeSnapshot:
     added = git.run("add", "--all", "--sparse", *from_stdin, stdin=paths, ok=None, env={"GIT_LITERAL_PATHSPECS": "0"})
     if added.status != 0:
         _refuse_names(added)
+    if as_they_were:
+        git.run("update-index", "-z", "--index-info", stdin=as_they_were)
     return WorktreeSnapshot(head, head_tree, git.text("write-tree"), nested)
+
+
+def _untouched(git: Git) -> bytes:
+    """The index entries, for `update-index --index-info`, of files that git would add and nobody touched."""
+    changed = [path for path in git.run("diff-files", "-z", "--name-only", "--diff-filter=M").nul if path]
+    same = as_checked_out(git, changed)
+    lines = git.run("ls-files", "-s", "-z").nul if same else []
+    return b"".join(line + b"\0" for line in lines if line.partition(b"\t")[2] in same)
 
 
 def _refuse_names(answer: GitResult) -> NoReturn:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ktxkit.base import kinds
 from ktxkit.base.errors import Refused
 from ktxkit.base.identity import identify
-from ktxkit.git import child, snapshot
+from ktxkit.git import child, merging, snapshot
 from ktxkit.git.git import Git
 from ktxkit.git.neutral import scratch_dir
 from ktxkit.git.rules.child import Status
+from ktxkit.git.untouched import touched
 from ktxkit.store.leases import LeaseLocation, path_of, worktrees
 from ktxkit.store.path_policy import as_opened, of_lease
 from ktxkit.store.rules.paths_policy import control, volatile
@@ -99,6 +100,8 @@ def _content(place: LeaseLocation, lease: Lease, git: Git, head: str) -> Worktre
         if patch is not None and head == patch["head"] == patch["base"]:
             tree = patch["tree"] if selection.is_as(reader, scratch, taken, patch) else ""
         tree = tree or selection.tree_of_worktree(reader, scratch / "index", taken, head)
+        if patch is not None and tree != patch["tree"]:
+            tree, _ = touched(reader, scratch, merging.changed(reader, patch["base"], tree), tree)
         inside = {*nested, *_ignored_repositories(git, status, nested)}
         ignored = _ignored_files(status, lease)
         return WorktreeContents(tree, tuple(sorted(inside)), left_out, status.staged_only, ignored)

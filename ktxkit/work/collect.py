@@ -25,6 +25,7 @@ from ktxkit.git.objects import Objects, flush_loose, loose_of
 from ktxkit.git.rules import child as child_rules
 from ktxkit.git.rules.child import ChildState, Expected
 from ktxkit.git.rules.patch import Content, Entry, blobs, documents
+from ktxkit.git.untouched import touched
 from ktxkit.store import leases
 from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.path_policy import as_opened, of_lease
@@ -353,8 +354,19 @@ def collect(world: World, request: Request, patch: Path) -> Patch:
         staging.stage(state.status)
         with child.begin_look(git) if chosen.take else nullcontext() as look:
             tree = staging.tree(state.head)
+            tree, chosen = _touched(git, neutral, scratch, base, tree, chosen)
             taken = CollectedTree(world, request, neutral, state, chosen, base, tree)
             return record(taken, patch, lambda: _require_unchanged(git, state, look))
+
+
+def _touched(
+    git: Git, neutral: Neutral, scratch: Path, base: str, tree: str, chosen: selection.Chosen
+) -> tuple[str, selection.Chosen]:
+    """The tree without files that nobody touched, though they were staged or committed as git reads them."""
+    entries = merging.changes(neutral, neutral.need_tree(base), tree)
+    tree, same = touched(git, scratch, entries, tree)
+    named = tuple((entry.path, "untouched: it is as a checkout of the base writes it") for entry in same)
+    return tree, chosen._replace(excluded=(*chosen.excluded, *named))
 
 
 def _require_unchanged(git: Git, before: ChildState, look: Begun | None) -> None:

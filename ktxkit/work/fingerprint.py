@@ -18,6 +18,7 @@ from ktxkit.base.rules.text import printable
 from ktxkit.git.child import git_dir
 from ktxkit.git.git import Git
 from ktxkit.git.repository import Repository
+from ktxkit.git.untouched import as_checked_out
 from ktxkit.store.rules import names
 from ktxkit.store.store import Store
 from ktxkit.work.rules import shared_state
@@ -82,14 +83,17 @@ class Fingerprinter:
             shared_state.CHECKOUT if top == self._checkouts()[0] else f"{shared_state.CHECKOUT} {printable(str(top))}"
         )
         facts: Facts = {}
-        for line in git.run("status", "--no-renames", *options).nul:
+        lines = git.run("status", "--no-renames", *options).nul
+        same = as_checked_out(git, [line.split(b" ", 8)[-1] for line in lines if line.startswith(b"1 .M ")])
+        for line in lines:
             if line.startswith(b"# branch.oid "):
                 facts[kind, "HEAD"] = line[13:].decode("ascii")
             elif line.startswith(b"# branch.head "):
                 facts[kind, "branch"] = printable(line[14:])
             elif not line.startswith(b"# "):
                 path = line.split(b" ", {b"1": 8, b"u": 10}.get(line[:1], 1))[-1]
-                facts[kind, printable(path)] = f"{printable(line)} {_signature(top / os.fsdecode(path))}"
+                if path not in same:
+                    facts[kind, printable(path)] = f"{printable(line)} {_signature(top / os.fsdecode(path))}"
         admin = git_dir(git)
         return facts | {(kind, name): "present" for name in IN_PROGRESS if os.path.lexists(admin / name)}
 

@@ -100,6 +100,8 @@ def move_checkout(
         )
     began = held.world.clock.now().timestamp()
     answer = checkout.fast_forward(git, new)
+    if answer.status != 0 and not answer.no_answer and checkout.make_way(git, entries):
+        answer = checkout.fast_forward(git, new)
     if (now := checkout.status_of(git)).head == new:  # however it ended: this is what it was to do
         _require_followed(git, entries, before, now)
         return
