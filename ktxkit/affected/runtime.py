@@ -147,7 +147,7 @@ def _python() -> str:
 
 def _lines(place: Path) -> Iterator[Any]:
     """What one process wrote; a torn line is given as None."""
-    with open(place, "rb") as stream:
+    with files.reading(place) as stream:
         for line in stream:
             if line.strip():
                 try:

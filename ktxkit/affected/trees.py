@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ktxkit.affected.rules.scopes import LINK, SUBMODULE
+from ktxkit.base import files
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.files import CacheFile
 from ktxkit.base.rules.digests import digest
@@ -170,7 +171,7 @@ def _put(made: TreeSnapshot, top: bytes, path: bytes, object_format: str) -> Non
 def _content(place: bytes, info: os.stat_result) -> bytes:
     if not stat.S_ISREG(info.st_mode) or info.st_size > CHANGED_BYTES:
         raise CannotRun("no regular file, or too large to read", where=os.fsdecode(place), hint="move it away")
-    with open(place, "rb") as file:
+    with open(files.open_regular(place), "rb") as file:
         return file.read()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ktxkit.app import overview
-from ktxkit.base import landlock
+from ktxkit.base import files, landlock
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import BrokenContract, CannotRun
@@ -277,7 +277,7 @@ def _hooks(world: World) -> Iterator[Diagnosis]:
         hook = place / name
         if not hook.is_file():
             continue
-        body = hook.read_bytes()[:65536]
+        body = files.read_part(hook.resolve(), 65536).content
         whose = "ktxkit's" if b"ktx" in body else "the pre-commit framework's" if b"pre-commit" in body else "your own"
         if os.access(hook, os.X_OK):
             yield Diagnosis("hooks", "ok", f"{name}: {whose}", path=str(hook))
@@ -285,7 +285,7 @@ def _hooks(world: World) -> Iterator[Diagnosis]:
             yield Diagnosis("hooks", "warning", f"{name}: {whose}, but not executable", f"chmod +x {hook}", str(hook))
     top = world.repository.top
     if top is not None and (top / ".pre-commit-config.yaml").is_file():
-        ours = b"ktxkit" in (top / ".pre-commit-config.yaml").read_bytes()
+        ours = b"ktxkit" in files.read_part((top / ".pre-commit-config.yaml").resolve(), 1 << 20).content
         text = "names ktxkit" if ours else "does not name ktxkit (`git ktx init` prints the lines)"
         yield Diagnosis("hooks", "ok" if ours else "advice", f".pre-commit-config.yaml {text}")
 

@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from ktxkit.base import owners
 from ktxkit.base.errors import BrokenContract, CannotRun
@@ -192,31 +192,71 @@ def remove(path: Path) -> bool:
     return True
 
 
+def make_room(path: Path) -> None:
+    """Take away what stands where a file of ours is to be written, unless that is a file: a unit's earlier try may
+    have left a pipe, a link or a directory there. Raises OSError, for a directory that is not empty too."""
+    if not os.path.lexists(path) or stat.S_ISREG(os.lstat(path).st_mode):
+        return
+    if path.is_dir() and not path.is_symlink():
+        os.rmdir(path)  # noqa: PTH106
+    else:
+        remove(path)
+
+
 def read(path: Path, limit: int = DOCUMENT_LIMIT) -> bytes:
     """Read a regular file whole, never through a link at its end. Raises FileNotFoundError, BrokenContract, OSError."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
+    with open(open_regular(path), "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size > limit:
             raise BrokenContract(
-                "a symbolic link stands where a file is expected",
-                where=str(path),
-                hint="put the file itself there: a link could lead anywhere",
-            ) from error
-        if error.errno == errno.ENXIO:  # a socket
-            raise BrokenContract("it is not a regular file", where=str(path), hint="move it away") from error
-        raise
-    with open(fd, "rb") as stream:
-        info = os.fstat(fd)
-        if not stat.S_ISREG(info.st_mode):
-            raise BrokenContract("it is not a regular file", where=str(path), hint="move it away, or name a file")
-        if info.st_size > limit:
-            raise BrokenContract(
-                f"{info.st_size} bytes are more than a document may have",
+                f"{size} bytes are more than a document may have",
                 where=str(path),
                 hint="the file may be foreign: no document of ours grows so far",
             )
         return stream.read()
+
+
+def reading(path: Path) -> BinaryIO:
+    """A regular file, open to be read; a link is followed. Raises as `open_regular` does."""
+    return open(open_regular(path, follow=True), "rb")
+
+
+def open_regular(path: Path | bytes, flags: int = os.O_RDONLY, *, follow: bool = False) -> int:
+    """A descriptor of a regular file: whoever opens a pipe waits for its other end, and a device may have no end.
+
+    `flags`: how (with O_CREAT, private); `follow`: through a link at its end too. Raises BrokenContract for anything
+    that is no regular file, OSError as the system gives it.
+    """
+    more = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    where = os.fsdecode(path)
+    try:
+        fd = os.open(path, flags | more, PRIVATE_FILE)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise BrokenContract(
+                "a symbolic link stands where a file is expected",
+                where=where,
+                hint="put the file itself there: a link could lead anywhere",
+            ) from error
+        if error.errno == errno.ENXIO:  # a socket, or a pipe that nobody reads
+            raise BrokenContract("it is not a regular file", where=where, hint="move it away") from error
+        raise
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISDIR(mode):
+        os.close(fd)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), where)
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        raise BrokenContract("it is not a regular file", where=where, hint="move it away, or name a file")
+    return fd
+
+
+def copy_with_times(source: Path, target: Path) -> None:
+    """A regular file's bytes and times in a new private file. Raises as `reading` and `write_new` do."""
+    with reading(source) as stream:
+        times = os.fstat(stream.fileno())
+        write_new(target, stream.read())
+    os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 class Part(NamedTuple):
@@ -227,8 +267,8 @@ class Part(NamedTuple):
 
 
 def read_part(path: Path, limit: int, *, from_end: bool = False) -> Part:
-    """At most `limit` bytes of a regular file, from its beginning or its end. Raises OSError."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+    """At most `limit` bytes of a regular file, from its beginning or its end. Raises BrokenContract, OSError."""
+    with open(open_regular(path), "rb") as stream:
         total = os.fstat(stream.fileno()).st_size
         if from_end:
             stream.seek(max(0, total - limit))

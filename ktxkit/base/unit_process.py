@@ -37,8 +37,8 @@ class UnitLog:
 
     def __init__(self, path: Path) -> None:
         files.make_dirs(path.parent)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._file = os.open(path, flags, files.PRIVATE_FILE)
+        files.make_room(path)
+        self._file = files.open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._stream: IO[bytes] | None = None
         self._tail = bytearray()
         self._kept = 0

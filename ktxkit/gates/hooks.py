@@ -57,7 +57,7 @@ def inside(path: Path, repository: Repository) -> bool:
 def hook_content(path: Path) -> bytes | None:
     """The hook that stands there; None where nothing does. A link is a hook with no content of ours."""
     try:
-        return b"" if path.is_symlink() else path.read_bytes()
+        return b"" if path.is_symlink() else files.read(path)
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:

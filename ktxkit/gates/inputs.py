@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ktxkit.base import files
 from ktxkit.gates.rules.model import artifact_path
 from ktxkit.git.objects import Objects, promised
 from ktxkit.store.world import World
@@ -191,7 +192,7 @@ def merge_heads(world: World) -> list[str]:
         place = Path(world.inherited.text("rev-parse", "--path-format=absolute", "--git-path", "MERGE_HEAD"))
     else:
         place = world.repository.git_dir / "MERGE_HEAD"
-    written = place.read_text("ascii").split() if place.is_file() else []
+    written = files.read(place).decode("ascii").split() if place.is_file() else []
     return sorted({head for head in (*named, *written) if world.git.resolve(head) is not None})
 
 

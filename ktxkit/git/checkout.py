@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ktxkit.base import files, process
 from ktxkit.git import child
 from ktxkit.git.git import Git, GitResult
-from ktxkit.git.repository import parse_worktrees, registrations
+from ktxkit.git.repository import SMALL, parse_worktrees, registrations
 from ktxkit.git.rules.checkout import Obstacle, obstacles, parents
 from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import ABSENT, Entry, index_info, parse_staged
@@ -78,7 +78,7 @@ def locked(common_dir: Path, path: Path) -> bool:
 
 def _content(path: Path) -> bytes:
     """A small file of a git directory without its last line break; empty where there is none."""
-    return path.read_bytes().removesuffix(b"\n") if path.is_file() else b""
+    return files.read(path, SMALL).removesuffix(b"\n") if path.is_file() else b""
 
 
 def in_the_way(git: Git, entries: Sequence[Entry], status: Status) -> list[Obstacle]:

@@ -186,13 +186,9 @@ def on_copy(git: Git, index: Path, copy: Path) -> Git:
     Source: racy-git in git's technical documentation.
     """
     try:
-        source = os.open(index, os.O_RDONLY | os.O_CLOEXEC)
+        files.copy_with_times(index, copy)
     except FileNotFoundError:
         return git.having(GIT_INDEX_FILE=str(copy))
-    with open(source, "rb") as stream:
-        times = os.fstat(source)
-        files.write_new(copy, stream.read())
-    os.utime(copy, ns=(times.st_atime_ns, times.st_mtime_ns))
     return git.having(GIT_INDEX_FILE=str(copy))
 
 

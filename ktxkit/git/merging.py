@@ -142,7 +142,7 @@ def file_digest(path: Path) -> tuple[str, int]:
     from blake3 import blake3
 
     hasher, size = blake3(), 0
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = files.open_regular(path)
     try:
         while chunk := os.read(fd, COPY):
             hasher.update(chunk)

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, TypeVar
 
-from ktxkit.base import process
+from ktxkit.base import files, process
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git import repository
@@ -344,7 +344,7 @@ def flush_loose(objects: Path, oids: Iterable[str]) -> int:
     for oid in oids:
         path = objects / oid[:2] / oid[2:]
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = files.open_regular(path)
         except FileNotFoundError:
             continue  # gate-ok: packed, or not there: whoever reads it says so
         try:

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ktxkit.base import files
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import printable
 from ktxkit.git.git import Begun, Git, GitFailed, GitResult
 
 PLAIN_HEAD = re.compile(rb"ref: refs/heads/[^\x00-\x20\x7f~^:?*\[\\]+\n")
+SMALL = 65536  # bytes of a file of git's that names one thing
 NO_FILES_BACKEND = b"ref: refs/heads/.invalid\n"
 if TYPE_CHECKING:
     from ktxkit.base.documents import ObjectFormat
@@ -64,7 +66,7 @@ class Repository(NamedTuple):
         branch there that cannot be, and git is asked, as it is of a link (core.preferSymlinkRefs).
         """
         head = self.git_dir / "HEAD"
-        said = head.read_bytes() if not head.is_symlink() else b""
+        said = files.read(head, SMALL) if not head.is_symlink() else b""
         if PLAIN_HEAD.fullmatch(said) and said != NO_FILES_BACKEND:
             return os.fsdecode(said[5:-1])
         answer = git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1, 128), twice=(128,))

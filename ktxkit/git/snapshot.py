@@ -111,7 +111,6 @@ def _status(git: Git) -> tuple[str | None, list[bytes], list[bytes], bool]:
 
 def _tree_of(git: Git, repository: Repository, changed: list[bytes], limit: int) -> tuple[str | None, str]:
     """The tree of the index plus `changed`, and why there is none."""
-    import shutil
     import tempfile
 
     top = repository.top
@@ -128,7 +127,7 @@ def _tree_of(git: Git, repository: Repository, changed: list[bytes], limit: int)
     with tempfile.TemporaryDirectory(prefix="ktx-tree-") as aside:
         if index.exists():
             # With its time: git takes an entry for clean by its stat only where it is older than the index.
-            shutil.copy2(index, f"{aside}/index")
+            files.copy_with_times(index, Path(aside, "index"))
         env = {
             "GIT_INDEX_FILE": f"{aside}/index",
             "GIT_OBJECT_DIRECTORY": f"{aside}/objects",
@@ -212,7 +211,7 @@ def take_snapshot(git: Git, scratch: Path, leave_out: Sequence[bytes] = ()) -> W
     private = own / "index"
     try:
         if index.exists():
-            shutil.copy2(index, private)
+            files.copy_with_times(index, private)
         else:
             reader.having(GIT_INDEX_FILE=str(private)).run("read-tree", "HEAD")
         return _take(reader.having(GIT_INDEX_FILE=str(private)), leave_out)

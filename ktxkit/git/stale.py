@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ktxkit.base import files, owners, process
 from ktxkit.base.limits import LIMITS
-from ktxkit.git.repository import registrations
+from ktxkit.git.repository import SMALL, registrations
 from ktxkit.git.rules.ending import lock_in_the_way
 
 MARGIN = 0.2  # seconds: a process start is known to a clock tick only
@@ -78,7 +78,7 @@ def _roots(common_dir: Path) -> list[bytes]:
         roots.append(os.fsencode(common_dir.parent))
     for named in (admin / "gitdir" for admin in registrations(common_dir)):
         if named.exists():
-            roots.append(named.read_bytes().strip().removesuffix(b"/.git"))
+            roots.append(files.read(named, SMALL).strip().removesuffix(b"/.git"))
     return [root for root in roots if root]
 
 

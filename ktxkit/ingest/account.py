@@ -126,7 +126,7 @@ def drop(world: World, document: Mapping[str, Any]) -> None:
 def _last_job(journal: Path) -> str:
     """The job of the last whole record: one job's records are appended together, under the lock of its source."""
     try:
-        with open(journal, "rb") as stream:
+        with files.reading(journal) as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL))
             lines = stream.read().rpartition(b"\n")[0].splitlines()
     except FileNotFoundError:

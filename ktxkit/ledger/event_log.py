@@ -281,7 +281,7 @@ def read(path: Path, limit: int | None = None) -> Iterator[tuple[int, Any]]:
 
     Only whole lines of the first `limit` bytes are read: a prefix of a growing file is always well-formed.
     """
-    with open(path, "rb") as stream:
+    with files.reading(path) as stream:
         used = 0
         for number, line in enumerate(stream, start=1):
             used += len(line)

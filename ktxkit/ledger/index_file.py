@@ -20,6 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ktxkit.base import files
 from ktxkit.base.rules.digests import digest
 from ktxkit.ledger.rules import rows as columns
 
@@ -163,7 +164,7 @@ class Index:
             return None
         if not stat.S_ISREG(info.st_mode) or (info.st_dev, info.st_ino) != (dev, ino) or info.st_size < size:
             return None
-        with open(ledger, "rb") as stream:
+        with files.reading(ledger) as stream:
             stream.seek(start)
             if stream.read(size - start) != line:
                 return None

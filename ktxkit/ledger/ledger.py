@@ -162,7 +162,7 @@ def whole_size(path: Path) -> int:
     """
     chain.require_file(path)
     size = path.stat().st_size
-    with open(path, "rb") as stream:
+    with files.reading(path) as stream:
         while size:
             start = max(0, size - 65536)
             stream.seek(start)
@@ -384,7 +384,7 @@ def _opening(world: World, run: str) -> Facts:
     """What the ledger's opening line says of a run; empty where there is none."""
     path = world.store.path(names.LEDGER)
     if path.exists():
-        with open(path, "rb") as stream:
+        with files.reading(path) as stream:
             for raw in stream:
                 if line_head(raw) == ("run-opened", run):
                     line = contracts.loads(chain.CONTRACT, raw, str(path))
@@ -406,7 +406,7 @@ def is_closed(world: World, run: str) -> bool:
     path = world.store.path(names.LEDGER)
     if not path.exists():
         return False
-    with open(path, "rb") as stream:
+    with files.reading(path) as stream:
         return any(head in line[:256] for line in stream)
 
 
@@ -415,7 +415,7 @@ def open_runs(world: World) -> list[str]:
     path = world.store.path(names.LEDGER)
     found: dict[str, None] = {}
     if path.exists():
-        with open(path, "rb") as stream:
+        with files.reading(path) as stream:
             for line in stream:
                 kind, run = line_head(line)
                 if kind == "run-opened":

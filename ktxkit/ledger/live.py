@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from ktxkit.base import contracts
+from ktxkit.base import contracts, files
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.ledger import ledger
@@ -55,7 +55,7 @@ class FileSource:
 
     def new(self) -> list[RunEvent]:
         size = ledger.whole_size(self.path)
-        with open(self.path, "rb") as stream:
+        with files.reading(self.path) as stream:
             stream.seek(self._read)
             data = stream.read(size - self._read)
         self._read = size

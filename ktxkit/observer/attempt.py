@@ -93,7 +93,7 @@ class JournalSegment:
     def _unread(self) -> bytes:
         """What lies behind the part that was read. A file whose read part is not there any more is read anew."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = files.open_regular(self.path)
         except FileNotFoundError:
             self._forget()
             return b""
@@ -136,7 +136,7 @@ class JournalSegment:
         block = b"".join(contracts.line(kinds.OBSERVATION, record, str(self.path)) for record in records)
         self._cut_torn()
         fresh = not self.path.exists()
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, files.PRIVATE_FILE)
+        fd = files.open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             size = os.fstat(fd).st_size
             files.write_record(fd, block)
@@ -174,7 +174,7 @@ class JournalSegment:
             return
         tail = files.read(self.path)[self._offset :]
         files.write_atomic(self.path.with_name(f"{self.path.name}.torn-{self._offset}"), tail)
-        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = files.open_regular(self.path, os.O_WRONLY)
         try:
             os.ftruncate(fd, self._offset)
             os.fsync(fd)

@@ -194,10 +194,12 @@ def _rule_files(store: Store, repository: Repository, top: Path) -> list[Path]:
 
 def _no_rule(store: Store, repository: Repository, top: Path) -> bool:
     """Whether no file says anything that could ignore the store: git need not be asked. Source: gitignore(5)."""
+    from ktxkit.base import files
+
     for path in filter(os.path.lexists, _rule_files(store, repository, top)):
         if path.is_symlink() or not path.is_file() or not os.access(path, os.R_OK):
             return False
-        if any(line.strip() and not line.startswith(b"#") for line in path.read_bytes().splitlines()):
+        if any(line.strip() and not line.startswith(b"#") for line in files.read(path).splitlines()):
             return False
     return True
 

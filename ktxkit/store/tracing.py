@@ -60,7 +60,7 @@ class Journal(NamedTuple, Generic[D]):
         self._require_file()
         with flocked(self.path.with_name(self.path.name + ".lock"), clock=self.clock):
             fresh = not self.path.exists()
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            fd = files.open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             try:
                 torn = self._set_torn_aside(fd)
                 files.write_record(fd, block)
@@ -107,7 +107,7 @@ class Journal(NamedTuple, Generic[D]):
     def _lines(self) -> Iterator[tuple[int, bytes, bool]]:
         if not self._require_file():
             return
-        with open(self.path, "rb") as stream:
+        with files.reading(self.path) as stream:
             for number, line in enumerate(stream, start=1):
                 yield number, line.removesuffix(b"\n"), line.endswith(b"\n")
 
@@ -115,7 +115,7 @@ class Journal(NamedTuple, Generic[D]):
         """The last whole record, validated; None in an empty journal. Reads only the end of the file."""
         if not self._require_file():
             return None
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = files.open_regular(self.path)
         try:
             end = _last_newline(fd, os.fstat(fd).st_size)
             start = _last_newline(fd, max(0, end - 1))

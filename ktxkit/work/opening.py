@@ -122,7 +122,7 @@ def copy_file(source: Path, goal: Path) -> bool:
         return False
     if not stat.S_ISREG(info.st_mode):
         return False
-    with open(os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as reader:
+    with open(files.open_regular(source), "rb") as reader:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(goal, flags, stat.S_IMODE(info.st_mode) | 0o200)
         try:

@@ -208,7 +208,7 @@ def _unjudged(plan: JobPlan) -> integrate.ApplyOptions:
 def _projection_result(run: JobRun, unit: Unit) -> ProjectionOutput:
     """The document that the projection printed; an empty stdout is an empty one. Raises Conflict for its errors."""
     path = run.world.store.path(f"{run.job.unit_dir(unit)}/stdout.log")
-    data = path.read_bytes()
+    data = files.read_part(path, PROJECTION_LIMIT + 1).content
     if len(data) > PROJECTION_LIMIT:
         closing.close_unit(run.job, unit, "crash")
         raise Conflict(f"the projection printed more than {PROJECTION_LIMIT} bytes", outcome="failed", hint=str(path))
