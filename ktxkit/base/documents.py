@@ -1019,6 +1019,14 @@ LeaseState = Literal["open", "closed"]
 LeaseOutcome = Literal["success", "empty", "conflict", "crash"]
 
 
+class WorktreeLanding(TypedDict):
+    jobId: str
+    target: str
+    commit: str
+    head: str
+    tree: str
+
+
 class LeaseObserver(TypedDict):
     segment: int
     seq: int
@@ -1076,6 +1084,7 @@ class Lease(TypedDict):
     leftOut: NotRequired[PathAccount]
     ignored: NotRequired[PathAccount]
     ignoredKept: NotRequired[KeptFiles]
+    landing: NotRequired[WorktreeLanding]
     busy: NotRequired[list[int]]
     processEpoch: NotRequired[int]
     observer: NotRequired[LeaseObserver]

@@ -22,9 +22,10 @@ from ktxkit.store.rules.worktrees import HeldWork, can_be_kept, unsaved, way_out
 from ktxkit.store.worktrees import PLAIN
 from ktxkit.store.world import World
 from ktxkit.work import selection
+from ktxkit.work.report import is_in
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Lease, Patch
+    from ktxkit.base.documents import Lease, Patch, WorktreeLanding
 
 
 NAMED = ("--branches", "--tags", "--remotes")  # what keeps a commit where its author looks for it
@@ -44,15 +45,17 @@ def work_in(place: LeaseLocation, lease: Lease, path: Path) -> HeldWork:
     head, head_tree, base_tree, named, modules = answer.split("\n", 4)
     branch = named if named != "HEAD" else ""
     held = _content(place, lease, git, head)
-    others = (f"--exclude={branch.removeprefix('refs/heads/')}", *KEPT)
+    landed = landing_in(place, lease)
+    others = (f"--exclude={branch.removeprefix('refs/heads/')}", *KEPT, *([landed["head"]] if landed else []))
     own = head != lease["base"] and git.text("rev-list", "--max-count=1", head, "--not", lease["base"], *others)
+    in_target = (landed["tree"],) if landed else ()
     return HeldWork(
         tree=held.tree,
         base_tree=base_tree,
-        kept_trees=_collected(place, lease),
+        kept_trees=(*_collected(place, lease), *in_target),
         commits=bool(own),
         branch=bool(branch),
-        uncommitted=held.tree != head_tree,
+        uncommitted=held.tree not in (head_tree, *in_target),
         nested=held.nested,
         left_out=held.left_out,
         submodules=snapshot.submodules_at_risk(git, Path(modules)),
@@ -61,6 +64,15 @@ def work_in(place: LeaseLocation, lease: Lease, path: Path) -> HeldWork:
         ignored=held.ignored,
         pending=snapshot.pending(git, Path(modules).parent, (head, lease["base"], *KEPT)),
     )
+
+
+def landing_in(place: LeaseLocation, lease: Lease) -> WorktreeLanding | None:
+    """What of a worktree has landed by itself (`git ktx land`), where its target has it now; the branch is asked."""
+    landing = lease.get("landing")
+    git = worktrees(place.world).git
+    if landing is None or git.resolve(landing["head"]) is None:
+        return None
+    return landing if is_in(git, landing["target"], landing["commit"], lease["base"]) else None
 
 
 def _reader(world: World, lease: Lease, path: Path) -> Git:

@@ -24,6 +24,7 @@ from ktxkit.base.identity import git_dir_of, identify, processes_inside
 from ktxkit.base.removal import delete
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_fields
+from ktxkit.git import repository
 from ktxkit.git.repository import Registered
 from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.leases import (
@@ -49,8 +50,9 @@ from ktxkit.store.rules.worktrees import (
     why_dead,
 )
 from ktxkit.store.world import World
-from ktxkit.work.attic import NAMED, to_attic, work_in
+from ktxkit.work.attic import NAMED, landing_in, to_attic, work_in
 from ktxkit.work.opening import Wanted, copy_out, make, matching, recover_opening
+from ktxkit.work.report import is_in
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import Lease, LeaseOutcome, LeasePolicy
@@ -348,11 +350,20 @@ def _branch_stays(place: LeaseLocation, lease: Lease, *, discard: bool) -> bool:
     tip = git.resolve(ref) if lease.get("createdBranch") else None
     if tip is None:
         return False
-    others = (f"--exclude={ref.removeprefix('refs/heads/')}", *NAMED)
+    landed = landing_in(place, lease)
+    others = (f"--exclude={ref.removeprefix('refs/heads/')}", *NAMED, *([landed["head"]] if landed else []))
     alone = tip != lease["base"] and git.text("rev-list", "--max-count=1", tip, "--not", lease["base"], *others)
-    if alone and not discard:
+    if alone and not discard and not _tree_is_in(place, lease, tip):
         return True
     return not worktrees(place.world).delete_branch(ref, tip)
+
+
+def _tree_is_in(place: LeaseLocation, lease: Lease, tip: str) -> bool:
+    """Whether the main checkout's branch, or origin's default one, had exactly the tree of a commit since the base: it
+    was squashed there."""
+    git = worktrees(place.world).git
+    refs = {worktrees(place.world).listed()[0].branch, repository.default_branch(git)} - {""}
+    return any(is_in(git, ref, tip, lease["base"]) for ref in refs)
 
 
 def _keep(place: LeaseLocation, lease: Lease, outcome: SentinelOutcome, reason: str) -> Lease:

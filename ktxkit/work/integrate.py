@@ -37,7 +37,7 @@ from ktxkit.work.report import naming_what_moved
 from ktxkit.work.verification import Check
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Intent, Patch, PathEntry, Receipt, VerificationRun
+    from ktxkit.base.documents import Intent, LeasePolicy, Patch, PathEntry, Receipt, VerificationRun
 
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ KEPT = 10_000  # conflicts, breaches or findings in one receipt
 
 
 class ApplyOptions(NamedTuple):
-    """How to apply. `verify_limit`: seconds. `gate_options`: keyword arguments for the gates."""
+    """How to apply. `verify_limit`: seconds. `gate_options`: keyword arguments for the gates. `policy`: in place of the
+    unit's own."""
 
     verify: Sequence[str] = ()
     verify_limit: float | None = None
@@ -88,6 +89,7 @@ class ApplyOptions(NamedTuple):
     follow_renames: bool = False
     message: str = ""
     expect_head: str = ""
+    policy: LeasePolicy | None = None
 
 
 @dataclass
@@ -390,7 +392,7 @@ def offer_of(step: Application, neutral: Neutral) -> Offer:
     """What the unit hands over, proven. Raises BrokenContract (`invalid_patch`, `missing_base`)."""
     lease = step.job.read(kinds.LEASE, "lease", step.unit)
     path = step.world.store.path(step.job.patch_file(step.unit))
-    policy = policy_of(step.job, step.unit, lease)
+    policy = policy_of(step.job, step.unit, lease) if step.options.policy is None else step.options.policy
     return candidate.offer_of(step.world, neutral, step.patch, path, policy)
 
 

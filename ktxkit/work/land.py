@@ -194,6 +194,16 @@ def _no_longer(key: str, judged: CandidateVerdict) -> Conflict:
 PATHS_KEPT = 100_000
 
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from ktxkit.git.checkout import UserSettings
+
+    # The newest of the commits that a landing is made of, whether it is signed, and its message.
+    Series: TypeAlias = Callable[["Landing", Neutral, UserSettings], tuple[str, bool, str]]
+
+
 class Landing(NamedTuple):
     """One landing under way. `held`: the target. `tree`: what it will have; `replayed`: unit key to commit, where the
     target moved."""
@@ -206,6 +216,7 @@ class Landing(NamedTuple):
     began: float
     replayed: dict[str, str]
     rebased: bool
+    series: Series | None = None
 
     @property
     def job(self) -> ActiveJob:
@@ -216,8 +227,8 @@ class Landing(NamedTuple):
         return self.branch.world
 
 
-def land(job: ActiveJob, *, message: str = "", rebase: bool = False) -> LandingReceipt:
-    """Squash what was accepted onto the target; returns the receipt of the landing.
+def land(job: ActiveJob, *, message: str = "", rebase: bool = False, series: Series | None = None) -> LandingReceipt:
+    """Squash what was accepted onto the target, or land it as the commits of `series`; returns the landing's receipt.
 
     A job that has landed has its receipt returned where the target still has it, and lands again where it has not.
     Raises Refused (`target_moved`, `dirty_target`): nothing moved.
@@ -245,7 +256,7 @@ def land(job: ActiveJob, *, message: str = "", rebase: bool = False) -> LandingR
             naming_what_moved(held, intent, f"job {job.id} has landed", again),
             job.tracer.timed("landing", "landing", {"target": job.target, "head": branch.head}) as told,
         ):
-            made = _land(branch, held, message, began, rebase=rebase)
+            made = _land(branch, held, message, began, rebase=rebase, series=series)
             told |= {"outcome": made["outcome"], "commit": made.get("commit"), "before": made["before"]}
         return made
 
@@ -290,7 +301,15 @@ def _check(message: str) -> None:
         )
 
 
-def _land(branch: IntegrationBranch, held: HeldBranch, message: str, began: float, *, rebase: bool) -> LandingReceipt:
+def _land(
+    branch: IntegrationBranch,
+    held: HeldBranch,
+    message: str,
+    began: float,
+    *,
+    rebase: bool,
+    series: Series | None,
+) -> LandingReceipt:
     job = branch.job
     before = held.git.resolve(job.target)
     if before is None:
@@ -307,7 +326,7 @@ def _land(branch: IntegrationBranch, held: HeldBranch, message: str, began: floa
         tree, replayed = neutral.need_tree(branch.head), dict[str, str]()
         if moved:
             tree, replayed = replay(branch, neutral, before)
-        landing = Landing(branch, held, message, before, tree, began, replayed, moved)
+        landing = Landing(branch, held, message, before, tree, began, replayed, moved, series)
         return _moved(landing, neutral)
 
 
@@ -327,10 +346,8 @@ def _moved(landing: Landing, neutral: Neutral) -> LandingReceipt:
     proof = on_record(job, verify, landing.tree) if verify else None
     if verify and proof is None:
         proof, ready = _proven(landing, verify), free()
-    text = landing.message.strip() or _message(landing)
-    body = f"{text}\n\nKtx-Job: {job.id}\n"
     settings = target.settings_for_commits(world, git, ready)
-    commit, signed = target.commit_for_user(world, neutral, landing.tree, landing.before, body, settings)
+    commit, signed, body = (landing.series or _squashed)(landing, neutral, settings)
     made = _document(landing, "done", entries)
     made |= {"commit": commit, "after": commit, "tree": landing.tree, "signed": signed, "message": body}
     made |= {"verification": proof} if proof else {}
@@ -344,6 +361,14 @@ def _moved(landing: Landing, neutral: Neutral) -> LandingReceipt:
     else:
         target.move_ref(held, job.target, commit, landing.before)
     return _finish(landing, made)
+
+
+def _squashed(landing: Landing, neutral: Neutral, settings: UserSettings) -> tuple[str, bool, str]:
+    """One commit of all that lands, whether it is signed, and its message."""
+    text = landing.message.strip() or _message(landing)
+    body = f"{text}\n\nKtx-Job: {landing.job.id}\n"
+    made = target.commit_for_user(landing.world, neutral, landing.tree, landing.before, body, settings)
+    return (*made, body)
 
 
 def _proven(landing: Landing, verify: JobCommand) -> VerificationRun:

@@ -206,32 +206,50 @@ def _require_followed(git: Git, entries: Sequence[Entry], before: Status, now: S
         )
 
 
+class Author(NamedTuple):
+    """Who wrote a commit that is made anew, when (as git's raw dates), and in which encoding its message is."""
+
+    name: str
+    email: str
+    date: str
+    encoding: str = "UTF-8"
+
+
 def commit_for_user(
-    world: World, neutral: Neutral, tree: str, parent: str, message: str, settings: UserSettings
+    world: World,
+    neutral: Neutral,
+    tree: str,
+    parent: str,
+    message: str,
+    settings: UserSettings,
+    author: Author | None = None,
 ) -> tuple[str, bool]:
     """A commit on a user's branch, in the user's name where there is one, and whether it is signed.
 
-    `settings`: the user's; git would guess a name or mail that is missing. No hook runs. Raises CannotRun where signing
-    fails.
+    `settings`: the user's; git would guess a name or mail that is missing. `author`: who wrote it, where that is not
+    the user. No hook runs. Raises CannotRun where git refuses it: signing fails, or a name is empty.
     """
     seconds = int(world.clock.now().timestamp())
     name, email = settings.name, settings.email
     if not (name and email):
-        if not settings.sign:
+        if not settings.sign and author is None:
             return merging.commit_tree(neutral, tree, parent, message, seconds), False
         name, email = AUTHOR["NAME"], AUTHOR["EMAIL"]
     roles = [f"GIT_{role}_{{}}" for role in ("AUTHOR", "COMMITTER")]
     env = {r.format("NAME"): name for r in roles} | {r.format("EMAIL"): email for r in roles}
     env |= {r.format("DATE"): f"@{seconds} +0000" for r in roles}
-    git = world.git.at(world.repository.directory)
-    runner_ = git.having(**env).configured(core_fsync="objects", i18n_commitEncoding="UTF-8")
+    if author is not None:
+        env |= {"GIT_AUTHOR_NAME": author.name, "GIT_AUTHOR_EMAIL": author.email, "GIT_AUTHOR_DATE": author.date}
+    git, encoding = world.git.at(world.repository.directory), author.encoding if author is not None else "UTF-8"
+    runner_ = git.having(**env).configured(core_fsync="objects", i18n_commitEncoding=encoding)
     flags = ["-S"] if settings.sign else ["--no-gpg-sign"]
     answer = runner_.run(
         "commit-tree", *flags, tree, "-p", parent, "-F", "-", stdin=message.encode("utf-8", "surrogateescape"), ok=None
     )
     if answer.status != 0:
         said = answer.err.decode("utf-8", "replace").strip()
-        raise CannotRun(f"the commit could not be signed: {said}", hint="see commit.gpgSign and user.signingKey")
+        what = "signed" if settings.sign else "made"
+        raise CannotRun(f"the commit could not be {what}: {said}", hint="see commit.gpgSign and user.signingKey")
     return answer.text, settings.sign
 
 

@@ -64,6 +64,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     opened = call("worktree-open", "--job", "j1", "--unit", "orders", cwd=repo.path)
     (Path(opened.out.strip()) / "new.md").write_text("new\n")
     repo.git("update-ref", "refs/ktx/attic/j1/0001-orders/1-abc", "HEAD")
+    opened = call("worktree-open", "topic", cwd=repo.path)
+    topic = Repo(Path(opened.out.strip()))
+    topic.write("topic.txt", "topic\n")
+    topic.commit("A topic")
+    repo.git("branch", "release")
     repo.git("config", "ktx.project", "example.org/p")
     return repo
 

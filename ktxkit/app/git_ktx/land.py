@@ -1,0 +1,51 @@
+"""Land the work of a worktree that has no job: collected, gated, verified, with its own commits.
+
+Without NAME it is the worktree that the command stands in. Each commit keeps its message and author; they are the
+commits themselves where the target has not moved since. With --squash all of it, uncommitted work too, is one commit.
+Gates and verification are those that `job` in .ktx-config.yaml has; what follows -- verifies instead.
+
+reads    the worktree, its lease, .ktx-config.yaml of the main checkout
+writes   the target branch (and the checkout that has it), a job of its own under .ktx/, the lease
+exits    0 done or noop, 1 refused or dirty, 2 cannot run, 3 a conflict, findings or a failed verification, 4 blocked
+example  git ktx land fix-orders -- make test
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ktxkit.app import cli
+
+if TYPE_CHECKING:
+    from ktxkit.store.world import World
+
+
+def parser() -> cli.Parser:
+    made = cli.Parser("git ktx land", __doc__, takes_command=True)
+    made.add_argument("name", nargs="?", default="", metavar="NAME", help="the worktree, as worktree-open was given it")
+    made.add_argument(
+        "--target", default="", metavar="BRANCH", help="default: the configured one, or the main checkout's"
+    )
+    made.add_argument("--squash", action="store_true", help="one commit, of uncommitted work too")
+    made.add_argument("-m", "--message", default="", metavar="TEXT", help="its message (with --squash)")
+    text = "control files that it may change, beside .gitignore and .gitattributes"
+    made.add_argument("--allow-control", action="append", default=[], metavar="PATTERN", help=text)
+    return made
+
+
+def run(args: argparse.Namespace, world: World) -> cli.Result:
+    from ktxkit.app import views
+    from ktxkit.work.job import single
+
+    if not args.squash:
+        args.refuse("without --squash: commits keep their own messages", "message")
+    place = views.location(world, args.name, None, None)
+    control = tuple(args.allow_control)
+    asked = single.LandRequest(args.target, args.squash, args.message, tuple(args.command), control)
+    ended = single.land_worktree(world, place, asked)
+    if ended.landing is None:
+        return views.applied(ended.receipt)
+    lines = [f"next: worktree-close {place.name} --outcome success"] if "commit" in ended.landing else []
+    result = views.landed(ended.landing)
+    return result._replace(notes=[*result.notes, *lines])

@@ -1,0 +1,216 @@
+"""git ktx land: a named worktree lands as a job of one, with its own commits, and its closing knows what is in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import Ran, call, spawn
+from tests.support.repos import Repo
+
+
+@pytest.fixture
+def repo(repo: Repo) -> Repo:
+    repo.write("page", "one\ntwo\nthree\nfour\nfive\n")
+    repo.commit("base")
+    return repo
+
+
+@pytest.fixture
+def topic(repo: Repo) -> Repo:
+    """An open worktree with two commits of two authors."""
+    made = Repo(Path(call("worktree-open", "topic", "--json", cwd=repo.path).document["path"]))
+    made.write("a", "a\n")
+    made.git("add", "-A")
+    made.git("commit", "-q", "--author=Ada <ada@x.test>", "--date=@1700000000 +0200", "-m", "Add a", "-m", "Because.")
+    made.write("page", "one\ntwo\nthree\nfour\nFIVE\n")
+    made.git("commit", "-qa", "--author=Bob <bob@x.test>", "-m", "Shout five")
+    return made
+
+
+def land(repo: Repo, *words: str) -> Ran:
+    return call("git-ktx", "land", "topic", *words, cwd=repo.path)
+
+
+def close(repo: Repo) -> Ran:
+    return call("worktree-close", "topic", "--outcome", "success", "--json", cwd=repo.path)
+
+
+def log(repo: Repo, form: str, revisions: str) -> list[str]:
+    return repo.git("log", "--reverse", f"--format={form}", revisions).splitlines()
+
+
+def test_the_commits_themselves_land_where_the_target_has_not_moved(repo: Repo, topic: Repo) -> None:
+    done = land(repo)
+    assert done.status == 0 and "done: " in done.out, done.err
+    assert repo.head == topic.head and (repo.path / "a").read_text() == "a\n"
+    assert repo.git("status", "--porcelain") == ""
+    closed = close(repo)
+    assert closed.status == 0 and not topic.path.exists() and "branchKept" not in closed.document
+    assert repo.git("branch", "--list", "topic") == "" and repo.git("for-each-ref", "refs/ktx/attic") == ""
+
+
+def test_messages_authors_and_dates_are_kept_on_a_target_that_moved(repo: Repo, topic: Repo) -> None:
+    repo.write("page", "ONE\ntwo\nthree\nfour\nfive\n")
+    before = repo.commit("meanwhile")
+    done = land(repo)
+    assert done.status == 0, done.err
+    form = "%an <%ae> %ad %B"
+    assert log(repo, form, f"{before}..HEAD") == log(topic, form, "HEAD~2..HEAD")
+    assert log(repo, "%cn", f"{before}..HEAD") != log(repo, "%an", f"{before}..HEAD")
+    assert repo.show("HEAD", "page") == b"ONE\ntwo\nthree\nfour\nFIVE\n" and repo.show("HEAD~1", "a") == b"a\n"
+    closed = close(repo)
+    assert closed.status == 0 and not topic.path.exists(), closed.out
+    assert repo.git("branch", "--list", "topic") == "", "what is in is no branch's only copy"
+
+
+def test_squash_is_one_commit_with_uncommitted_work(repo: Repo, topic: Repo) -> None:
+    topic.write("new", "new\n")
+    refused = land(repo)
+    assert refused.status == 1 and "uncommitted" in refused.err and repo.show("HEAD", "page").endswith(b"five\n")
+    done = land(repo, "--squash", "-m", "All of it")
+    assert done.status == 0, done.err
+    assert log(repo, "%s", "HEAD~1..HEAD") == ["All of it"] and repo.show("HEAD", "new") == b"new\n"
+    closed = close(repo)
+    assert closed.status == 0 and not topic.path.exists(), "uncommitted, and in"
+    assert repo.git("branch", "--list", "topic") == "" and repo.git("for-each-ref", "refs/ktx/attic") == ""
+
+
+def test_a_squash_lists_the_subjects(repo: Repo, topic: Repo) -> None:
+    assert land(repo, "--squash").status == 0
+    message = repo.git("log", "-1", "--format=%B")
+    assert message.startswith("topic\n\n* Add a\n* Shout five\n")
+
+
+def test_work_after_the_landing_is_not_in(repo: Repo, topic: Repo) -> None:
+    assert land(repo, "--squash").status == 0
+    topic.write("more", "more\n")
+    assert close(repo).status == 1
+    topic.commit("more")
+    closed = close(repo)
+    assert closed.document["branchKept"] is True and repo.show("topic", "more") == b"more\n"
+
+
+def test_it_lands_again_with_what_came_since(repo: Repo, topic: Repo) -> None:
+    assert land(repo).status == 0
+    topic.write("more", "more\n")
+    topic.commit("More")
+    assert land(repo).status == 0 and repo.head == topic.head
+    again = land(repo)
+    assert again.status == 0 and "noop" in again.out
+    assert close(repo).status == 0 and repo.git("branch", "--list", "topic") == ""
+
+
+def test_a_landing_that_the_target_lost_is_not_in(repo: Repo, topic: Repo) -> None:
+    before = repo.head
+    assert land(repo, "--squash").status == 0
+    repo.git("reset", "-q", "--hard", before)
+    closed = close(repo)
+    assert closed.document["branchKept"] is True and repo.show("topic", "a") == b"a\n"
+
+
+def test_a_branch_that_was_squashed_elsewhere_is_in(repo: Repo, topic: Repo) -> None:
+    """As a forge does it: no landing of ours is on record."""
+    repo.git("merge", "-q", "--squash", "topic")
+    repo.commit("squashed")
+    closed = close(repo)
+    assert closed.status == 0 and "branchKept" not in closed.document and repo.git("branch", "--list", "topic") == ""
+
+
+def test_what_conflicts_lands_nothing(repo: Repo, topic: Repo) -> None:
+    repo.write("page", "one\ntwo\nthree\nfour\n5\n")
+    before = repo.commit("meanwhile")
+    done = land(repo)
+    assert done.status == 3 and "textual_conflict" in done.out and "page" in done.out
+    assert repo.head == before and topic.path.exists()
+    status = call("git-ktx", "status", "--json", cwd=repo.path).document
+    assert [job["state"] for job in status["jobs"]] == ["closed"] and "next" not in status["jobs"][0]
+
+
+def test_commits_that_fit_together_only_are_said(repo: Repo, topic: Repo) -> None:
+    """A commit that conflicts, and another one that takes the conflict back: as one change it fits."""
+    topic.write("page", "one\ntwo\nthree\nfour\nfive\n")
+    topic.commit("Whisper five")
+    repo.write("page", "one\ntwo\nthree\nfour\n5\n")
+    before = repo.commit("meanwhile")
+    done = land(repo)
+    assert done.status == 3 and "Shout five" in done.err and "--squash" in done.err and repo.head == before
+    assert land(repo, "--squash").status == 0 and repo.show("HEAD", "page").endswith(b"5\n")
+
+
+def test_verification_decides(repo: Repo, topic: Repo) -> None:
+    before = repo.head
+    words = ("git-ktx", "land", "topic", "--", "sh", "-c", "grep -q five page")
+    failed = spawn(*words, cwd=repo.path)
+    assert failed.status == 3 and "verification_failed" in failed.out and repo.head == before, failed
+    passed = spawn("git-ktx", "land", "topic", "--", "test", "-f", "a", cwd=repo.path)
+    assert passed.status == 0 and repo.head == topic.head
+
+
+def test_the_configured_verification_is_that_of_the_main_checkout(repo: Repo, topic: Repo) -> None:
+    repo.write(".ktx-config.yaml", "job:\n  verify: {run: 'grep -q five page'}\n")
+    before = repo.commit("configured")
+    topic.git("merge", "-q", "--no-edit", "main")
+    topic.write(".ktx-config.yaml", "job:\n  verify: {run: 'true'}\n")
+    topic.commit("loosened")
+    words = ("git-ktx", "land", "--squash")
+    refused = call(*words, cwd=topic.path)
+    assert refused.status == 1 and "control-file" in refused.out, "a control file is allowed by name"
+    failed = call(*words, "--allow-control", ".ktx-config.yaml", cwd=topic.path)
+    assert failed.status == 3 and "verification_failed" in failed.out and repo.head == before, failed
+
+
+def test_gates_decide(repo: Repo, topic: Repo) -> None:
+    topic.write("wiki/global/page.md", "---\nsummary: x\n---\n\nSee [[nowhere]].\n")
+    topic.commit("A page")
+    before = repo.head
+    done = land(repo)
+    assert done.status == 3 and "nowhere" in done.out and repo.head == before
+
+
+def test_merges_are_refused_and_squashed(repo: Repo, topic: Repo) -> None:
+    repo.write("beside", "beside\n")
+    repo.commit("meanwhile")
+    topic.git("merge", "-q", "--no-edit", "main")
+    done = land(repo)
+    assert done.status == 1 and "is a merge" in done.err and "--squash" in done.err
+    assert land(repo, "--squash").status == 0 and repo.show("HEAD", "a") == b"a\n"
+
+
+def test_a_dirty_target_is_not_overwritten(repo: Repo, topic: Repo) -> None:
+    repo.write("page", "mine\n")
+    done = land(repo)
+    assert done.status == 1 and "page" in done.err and (repo.path / "page").read_text() == "mine\n"
+
+
+def test_from_inside_without_a_name(repo: Repo, topic: Repo) -> None:
+    done = call("git-ktx", "land", "--json", cwd=topic.path)
+    assert done.status == 0 and json.loads(done.out)["document"]["target"] == "refs/heads/main"
+    assert repo.head == topic.head
+
+
+def test_what_is_not_meant_is_said(repo: Repo, topic: Repo) -> None:
+    assert land(repo, "-m", "text").status == 2
+    itself = land(repo, "--target", "topic")
+    assert itself.status == 2 and "on itself" in itself.err
+    none = call("git-ktx", "land", "nothing", cwd=repo.path)
+    assert none.status == 2 and "no worktree named 'nothing'" in none.err
+    assert call("worktree-open", "--job", "j1", "--unit", "u", cwd=repo.path).status == 0
+    unit = call("git-ktx", "land", cwd=repo.path / ".ktx/worktrees/j1/0001-u")
+    assert unit.status == 2 and "is a unit of job j1" in unit.err
+
+
+def test_another_encoding_is_kept(repo: Repo, topic: Repo) -> None:
+    topic.git(
+        "-c", "i18n.commitEncoding=ISO-8859-1", "commit", "-q", "--allow-empty", "-F", "-", stdin=b"Gr\xfc\xdfe\n"
+    )
+    topic.write("z", "z\n")
+    topic.git("add", "z")
+    topic.git("-c", "i18n.commitEncoding=ISO-8859-1", "commit", "-q", "--amend", "--no-edit")
+    repo.write("beside", "beside\n")
+    repo.commit("meanwhile")
+    assert land(repo).status == 0
+    raw = repo.git_bytes("cat-file", "commit", "HEAD")
+    assert b"encoding ISO-8859-1\n" in raw and raw.endswith(b"\n\nGr\xfc\xdfe\n")
