@@ -7,6 +7,7 @@ the tree that the target gets; commits on the way to it are not.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ktxkit.base import kinds
@@ -66,8 +67,13 @@ def land_worktree(world: World, place: LeaseLocation, asked: LandRequest) -> Lan
     Raises Refused where its state cannot be taken (uncommitted work, without `squash`), Conflict where its commits do
     not fit the target one by one, and as `land` does.
     """
+    main = worktrees(world).listed()[0]
+    world = world.at(main.path)  # what decides is never read in the worktree that is judged
+    place = place._replace(world=world)
     lease = _open_lease(world, place)
-    full, plan = _target(world, lease, asked), _plan(world, place.name)
+    usual = config.load(world).get("job", {})
+    full = _target(world, lease, asked.target or usual.get("target", "") or main.branch)
+    plan = _plan(place.name, usual)
     work = _work(world, lease, full, asked)
     unit = Unit(1, _key(lease, place))
     job_id = new_job_id(world, f"land-{place.name}")
@@ -99,10 +105,8 @@ def _key(lease: Lease, place: LeaseLocation) -> str:
     return names.check_key(lease.get("branch", "").removeprefix("refs/heads/") or place.name)
 
 
-def _target(world: World, lease: Lease, asked: LandRequest) -> str:
-    """The full ref of the branch to land on: the one named, the configured one, or what the main checkout has."""
-    main = worktrees(world).listed()[0]
-    name = asked.target or config.load(world.at(world.repository.place)).get("job", {}).get("target", "") or main.branch
+def _target(world: World, lease: Lease, name: str) -> str:
+    """The full ref of the branch to land on."""
     if not name:
         raise CannotRun("the main checkout is on no branch: which is the target?", hint="name it: --target BRANCH")
     full = jobs.target_ref(world, name)
@@ -113,9 +117,8 @@ def _target(world: World, lease: Lease, asked: LandRequest) -> str:
     return full
 
 
-def _plan(world: World, name: str) -> JobPlan:
-    """Verification and gates as the repository configures them for jobs: never read in the worktree that is judged."""
-    usual = config.load(world.at(world.repository.place)).get("job", {})
+def _plan(name: str, usual: Mapping[str, Any]) -> JobPlan:
+    """Verification and gates as the repository configures them for jobs."""
     document: dict[str, Any] = {"connectionId": DEFAULT_CONNECTION, "sourceKey": DEFAULT_SOURCE, **usual}
     return plan_of(cast("JobFile", {**document, "units": [{"key": name, "run": ["git", "ktx", "land", name]}]}))
 
