@@ -119,8 +119,9 @@ def _target(world: World, lease: Lease, name: str) -> str:
 
 def _plan(name: str, usual: Mapping[str, Any]) -> JobPlan:
     """Verification and gates as the repository configures them for jobs."""
-    document: dict[str, Any] = {"connectionId": DEFAULT_CONNECTION, "sourceKey": DEFAULT_SOURCE, **usual}
-    return plan_of(cast("JobFile", {**document, "units": [{"key": name, "run": ["git", "ktx", "land", name]}]}))
+    units = [{"key": name, "run": ["git", "ktx", "land", name]}]
+    document = {"connectionId": DEFAULT_CONNECTION, "sourceKey": DEFAULT_SOURCE, **usual, "units": units}
+    return plan_of(cast("JobFile", document))
 
 
 def _work(world: World, lease: Lease, full: str, asked: LandRequest) -> Work:
