@@ -7,19 +7,19 @@ example  ledger-query last
          ledger-query compare last-full 20260102T --json
          ledger-query report --html runs.html
 
-questions about test runs (RUN: an id, a unique beginning of one, `last`, `last-full` or `last-scoped`)
+questions about test runs (RUN: an id, its beginning, `last`, `last-full`, `last-scoped`, `last~1`, a branch, a commit)
   last              the last run, the last full and the last scoped one; verdict: did the last one pass?
   last-full         the last full run, and the tests it lacks against the full one before; last-scoped: the last other
   run RUN           one run, and each test that did not pass; runs: all, newest first
   report            the runs with counts over them; --html FILE: a page of runs, durations, changes, words of tests
-  slowest [RUN]     the slowest tests
-  fixtures [RUN]    the fixtures whose setup costs most in all
+  slowest [RUN]     the slowest tests; fixtures [RUN]: the fixtures whose setup costs most in all
+  slower [RUN]      what took longer than in the comparable runs before, beyond its noise
+  failing-since [TEST]  since which run and commit a test fails; warnings [RUN]: what a run warned of
   compare RUN RUN   what changed: outcomes, tests come and gone, time
-  history TEST      each execution of a test (a pytest node id)
+  history TEST      each execution of a test (a node id); what-covers PATH: the tests that ran or opened a file
   flaky [TEST]      whether a test may be called flaky, or which narrower word holds
   explain GOAL      why passed(RUN), full(RUN), authoritative(RUN) or WORD(TEST) holds or not, down to the rows
-  live [RUN]        what is going on: tests done of the total, tallies, tests in flight
-  provenance X      every record that names a run, commit, tree or digest
+  live [RUN]        what is going on; provenance X: every record that names a run, commit, tree or digest
   banner            the last runs in a few lines, for prompts; within 200 ms or `run state unknown`
   graph             runs, suites and tests as nodes and edges, JSON Lines; rules: the rules of the words (--prolog)
 

@@ -23,11 +23,13 @@ from ktxkit.base import contracts, files, kinds, owners
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.ledger import ledger
+from ktxkit.ledger.rules.rows import Verdict, answer
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import AffectedTrace, AffectedTraceEnd, AffectedTraceHeader, LedgerLine
+    from ktxkit.base.documents import AffectedTrace, AffectedTraceEnd, AffectedTraceHeader, LedgerAnswer, LedgerLine
+    from ktxkit.ledger.asking import LedgerQuery
 
 
 CONTRACT = "affected-trace"
@@ -55,6 +57,35 @@ def load(path: Path) -> Trace:
 
 def _parse(line: bytes, path: Path) -> AffectedTrace:
     return contracts.loads(kinds.AFFECTED_TRACE, line, str(path))
+
+
+def what_covers(world: World, ask: LedgerQuery) -> LedgerAnswer:
+    """The tests that ran a definition of a file, or opened it, by the newest runtime map. Never that none does."""
+    path = ask.subject[0].removeprefix("./").rstrip("/")
+    found = next((one for project in ask.projects for one in [latest(world, project)] if one is not None), None)
+    if found is None:
+        reason = "there is no runtime map: test-run --trace --scope full makes one"
+        return answer("what-covers", [], subject=[path], project=ask.project, verdict="unknown", reason=reason)
+    ran: dict[str, set[str]] = {}
+    for name, contexts in found.definitions(path).items():
+        for test in found.tests(contexts):
+            ran.setdefault(test, set()).add(name)
+    opened = found.tests_opening(path)
+    rows = [
+        {"test": test, "definitions": sorted(ran.get(test, ())) or None}
+        | {"how": " and ".join(how for how, some in (("ran", ran), ("opened", opened)) if test in some)}
+        | {"source": names.affected_trace(found.header["run"])}
+        for test in sorted({*ran, *opened})
+    ]
+    facts = {"run": found.header["run"], "tests": len(rows), "incomplete": len(found.incomplete) or None}
+    now = _blobs(world, [path]).get(path) if world.repository.top is not None else None
+    facts["changedSince"] = found.blob(path) != now if now is not None and found.blob(path) is not None else None
+    reason = "" if rows else "the map has no test that ran or opened it; what was not observed is not known"
+    shown = rows[: ask.limit or len(rows)]
+    verdict: Verdict = "true" if rows else "unknown"
+    return answer(
+        "what-covers", shown, subject=[path], project=ask.project, verdict=verdict, reason=reason, facts=facts
+    )
 
 
 KEPT = 3  # maps that stay

@@ -58,8 +58,9 @@ def reminder() -> list[str]:
 OF_RUN = {"passed": evidence.passed, "full": evidence.full, "authoritative": evidence.authoritative}
 OF_TEST = (
     *("flaky", "passed_on_retry", "order_dependent", "concurrency_dependent", "environment_dependent_failure"),
-    *("load_dependent", "failing"),
+    *("load_dependent", "failing", "slow"),
 )
+SLOW = 1.0  # seconds from which a test is slow where the project says nothing (`ledger.slowSeconds`)
 
 
 def repetitions(world: World) -> int:
@@ -148,6 +149,8 @@ def explain(world: World, ask: LedgerQuery) -> LedgerAnswer:
             line = run_row(record, source(run))
             row = {key: line[key] for key in ("run", "started", "state", "tests", "source")}
             derivation = OF_RUN[name](record, row)
+    elif name == "slow":
+        derivation = _slow(world, index, ask, subject)
     else:
         ran = executions(index, ask.projects, [subject]).get(subject, [])
         said = is_flaky(ran, repetitions(world)) if name == "flaky" and not ran else judge(ran, repetitions(world))
@@ -160,6 +163,22 @@ def explain(world: World, ask: LedgerQuery) -> LedgerAnswer:
         verdict=derivation["verdict"],
         facts={"derivation": derivation},
     )
+
+
+def _slow(world: World, index: Index, ask: LedgerQuery, test: str) -> evidence.Node:
+    """Whether a test is longer than the project's threshold, by its newest run in which it passed."""
+    marks = ", ".join("?" for _ in ask.projects)
+    sql = (
+        f"SELECT runs.run, runs.started, r.* {EXECUTIONS} WHERE t.project IN ({marks}) AND t.test = ?"
+        f" AND r.verdict = {PASSED} ORDER BY {asking.NEWEST}, r.total DESC LIMIT ?"
+    )
+    found = index.rows(sql, *ask.projects, test, ask.limit or 10)
+    spans = ("total", "setup", "call", "teardown")
+    rows = [
+        {"run": row["run"], "started": row["started"]} | {key: row[key] / 1e6 for key in spans if row[key] is not None}
+        for row in found
+    ]
+    return evidence.slow(test, rows, float(config.ledger(world).get("slowSeconds", SLOW)))
 
 
 def _goal(words: tuple[str, ...]) -> tuple[str, str]:
@@ -280,14 +299,14 @@ def runs(world: World, ask: LedgerQuery) -> LedgerAnswer:
     return answer("runs", rows, project=ask.project, facts={"runs": total, "shown": len(rows)})
 
 
-def _asked_run(index: Index, ask: LedgerQuery) -> dict[str, Any]:
+def asked_run(index: Index, ask: LedgerQuery) -> dict[str, Any]:
     """The run that is asked about: named, or the last full one, or the last."""
     if ask.subject:
         return find(index, ask, ask.subject[0])
     return pick(index, ask, FULL) or find(index, ask, "last")
 
 
-def _without_rows(question: str, run: dict[str, Any]) -> LedgerAnswer:
+def without_rows(question: str, run: dict[str, Any]) -> LedgerAnswer:
     reason = run["why"] or "it is running: its tests are not folded yet"
     return answer(question, [], subject=[run["run"]], verdict="unknown", reason=reason)
 
@@ -295,9 +314,9 @@ def _without_rows(question: str, run: dict[str, Any]) -> LedgerAnswer:
 def slowest(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The slowest tests of a run (the last full one, or the last), in seconds; setup, call and teardown apart."""
     index = ensure(world)
-    run = _asked_run(index, ask)
+    run = asked_run(index, ask)
     if not run["ingested"]:
-        return _without_rows("slowest", run)
+        return without_rows("slowest", run)
     limit = ask.limit or 10
     least, slow = index_file.load(index.db, run["rid"]).slowest(limit)
     some = f"tid IN ({', '.join(map(str, slow))}) AND" if len(slow) <= FEW else ""
@@ -323,9 +342,9 @@ def _test_row(row: dict[str, Any], place: str) -> Row:
 def fixtures(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The fixtures of a run whose setup cost most in all, in seconds."""
     index = ensure(world)
-    run = _asked_run(index, ask)
+    run = asked_run(index, ask)
     if not run["ingested"]:
-        return _without_rows("fixtures", run)
+        return without_rows("fixtures", run)
     sql = "SELECT * FROM fixtures WHERE rid = ? ORDER BY total DESC, base, fixture LIMIT ?"
     rows = [
         {
@@ -348,7 +367,7 @@ def compare(world: World, ask: LedgerQuery) -> LedgerAnswer:
     first, second = (find(index, ask, name) for name in ask.subject)
     for run in (first, second):
         if not run["ingested"]:
-            return _without_rows("compare", run)
+            return without_rows("compare", run)
     subject = [first["run"], second["run"]]
     differ = not_comparable(record_of(first), record_of(second))
     if differ:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import importlib
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -30,6 +30,7 @@ from ktxkit.store.rules import names
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import LedgerAnswer, RunRecord
+    from ktxkit.ledger.rules.rows import Row
     from ktxkit.store.world import World
 
 
@@ -132,6 +133,7 @@ class LedgerQuery(NamedTuple):
     unit: str = ""
     level: str = "trace"
     follow: bool = False
+    commit: Callable[[str], tuple[str, str] | None] | None = None  # id and tree of a revision
 
     @property
     def project(self) -> str:
@@ -148,11 +150,11 @@ def source(line: dict[str, Any]) -> str:
     return f"{names.LEDGER}#{line['seq']}"
 
 
-def pick(index: Index, ask: LedgerQuery, where: str) -> dict[str, Any] | None:
-    """The newest run of the asked projects that fits."""
+def pick(index: Index, ask: LedgerQuery, where: str, before: int = 0, *values: str) -> dict[str, Any] | None:
+    """The newest run of the asked projects that fits; with `before` the one so many such runs before it."""
     marks = ", ".join("?" for _ in ask.projects)
-    sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND {where} ORDER BY {NEWEST} LIMIT 1"
-    found = index.rows(sql, *ask.projects)
+    sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND {where} ORDER BY {NEWEST} LIMIT 1 OFFSET ?"
+    found = index.rows(sql, *ask.projects, *values, before)
     return found[0] if found else None
 
 
@@ -178,10 +180,13 @@ def running(index: Index, ask: LedgerQuery) -> list[str]:
 
 
 def find(index: Index, ask: LedgerQuery, run: str) -> dict[str, Any]:
-    """A run by its id, a unique beginning of it, or `last`, `last-full`, `last-scoped`. Raises CannotRun."""
+    """A run by its id, a unique beginning of it, `last`, `last-full`, `last-scoped` (`last~1`: the one before), or the
+    newest one of a branch or commit. Raises CannotRun.
+    """
     words = {"last": LAST, "last-full": FULL, "last-scoped": SCOPED}
-    if run in words:
-        row = pick(index, ask, words[run])
+    name, _, back = run.partition("~")
+    if name in words and (back.isdigit() or run == name):
+        row = pick(index, ask, words[name], int(back or 0))
         if row is None:
             raise CannotRun(f"there is no {run} run", hint="`ledger-query runs` lists those there are")
         return row
@@ -191,10 +196,28 @@ def find(index: Index, ask: LedgerQuery, run: str) -> dict[str, Any]:
     exact = [row for row in rows if row["run"] == run] or rows
     if len(exact) == 1:
         return exact[0]
+    of_commit = _of_commit(index, ask, run) if not exact else None
+    if of_commit is not None:
+        return of_commit
     known = [row["run"] for row in index.rows("SELECT run FROM runs ORDER BY seq DESC LIMIT 1000")]
     near = [row["run"] for row in exact[:3]] or nearest(run, known)
     hint = f"did you mean {' or '.join(near)}?" if near else "`ledger-query runs` lists those there are"
     raise CannotRun(f"{'several runs begin' if exact else 'no run begins'} with {run!r}", hint=hint)
+
+
+def _of_commit(index: Index, ask: LedgerQuery, name: str) -> Row | None:
+    """The newest run on what a revision has, else the newest that began at it. Raises CannotRun where there is none."""
+    commit = ask.commit(name) if ask.commit is not None else None
+    if commit is None:
+        return None
+    found = pick(index, ask, f"{LAST} AND tree = ?", 0, commit[1]) or pick(
+        index, ask, f"{LAST} AND commit_id = ?", 0, commit[0]
+    )
+    if found is None:
+        raise CannotRun(
+            f"no run of {name} ({commit[0][:12]}) is recorded", hint="`ledger-query runs` lists those there are"
+        )
+    return found
 
 
 RUN_COLUMNS = ("what", "run", "started", "scope", "state", "verdict", "tests", "wall", "trigger", "why")
@@ -226,6 +249,12 @@ QUESTIONS: dict[str, Question] = {
     "slowest": Question("ledger.answers:slowest", 0, 1, TEST_COLUMNS),
     "fixtures": Question("ledger.answers:fixtures", 0, 1, ("fixture", "base", "scope", "count", "total", "longest")),
     "compare": Question("ledger.answers:compare", 2, 2),
+    "slower": Question("ledger.trends:slower", 0, 1, ("was", "now", "delta", "noise", "runs", "test")),
+    "failing-since": Question(
+        "ledger.trends:failing_since", 0, 1, ("since", "run", "commit", "failures", "passedLast", "test")
+    ),
+    "warnings": Question("ledger.trends:warnings", 0, 1, ("category", "at", "when", "message")),
+    "what-covers": Question("affected.runtime:what_covers", 1, 1, ("test", "definitions", "how")),
     "history": Question("ledger.answers:history", 1, 1, ("started", "run", "scope", *TEST_COLUMNS[1:], "message")),
     "flaky": Question("ledger.answers:flaky", 0, 1, ("test", "word", "executions", "why", "run", "outcome", "attempt")),
     "explain": Question("ledger.answers:explain", 1, 2),
@@ -270,7 +299,17 @@ def query_of(world: World, name: str, subject: Sequence[str], projects: Sequence
     named: tuple[str, ...] = tuple(projects)
     if question.project and not named:
         named = (resolve(world),)
-    return LedgerQuery(subject=tuple(subject), projects=named, **more)  # type: ignore[arg-type]
+    return LedgerQuery(tuple(subject), named, commit=lambda name: _commit(world, name), **more)  # type: ignore[arg-type]
+
+
+def _commit(world: World, name: str) -> tuple[str, str] | None:
+    """The id and the tree of a revision; None where git knows none, or there is no repository."""
+    try:
+        git = world.git
+        commit, tree = git.resolve(name), git.resolve(name, "tree")
+    except KtxError:
+        return None
+    return (commit, tree) if commit and tree else None
 
 
 def ask(

@@ -275,6 +275,25 @@ def word(test: str, asked: str, said: Said) -> Node:
     return node(f"{asked}({test})", holds, instead)
 
 
+def slow(test: str, rows: Sequence[Row], threshold: float) -> Node:
+    """Why a test may be called slow: its newest passing execution against the threshold, in seconds."""
+    goal = f"slow({test})"
+    if not rows:
+        return node(goal, "unknown", [node("no passing execution of it is recorded", "unknown")])
+    newest = rows[0]
+    parts = [key for key in ("setup", "call", "teardown") if newest.get(key)]
+    most = max(parts, key=lambda key: newest[key], default="call")
+    below = [
+        _is(
+            f"it took longer than {threshold:g} s in {newest['run']}: {newest['total']:.3f} s",
+            newest["total"] > threshold,
+            rows,
+        ),
+        node(f"most of it is its {most}: {newest.get(most, 0):.3f} s", "true"),
+    ]
+    return all_of(goal, below)
+
+
 def _execution(one: Execution, others: Sequence[Execution]) -> Row:
     """An execution, with only those parts of its key in which the rows differ."""
     differ = [i for i in range(len(PARTS)) if len({other.key[i] for other in others}) > 1]

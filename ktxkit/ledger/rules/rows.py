@@ -68,7 +68,7 @@ def lines(document: LedgerAnswer, columns: Sequence[str] = (), width: int = WIDT
     facts = dict(document.get("facts", {}))
     derivation = facts.pop("derivation", None)
     for key, value in facts.items():
-        said += wrapped(f"{key}: {_cell(value, WHOLE_SHOWN)}", width, 2)
+        said += wrapped(f"{key}: {_shown(key, value, WHOLE_SHOWN)}", width, 2)
     if "reason" in document:
         said += wrapped(printable(document["reason"]), width)
     if derivation is not None:
@@ -107,8 +107,8 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], width: int 
     screen stays in one piece, to be copied.
     """
     kept = list(rows)
-    used = [column for column in columns if any(_cell(row.get(column)) for row in kept)]
-    widths = {column: max(len(column), *(len(_cell(row.get(column))) for row in kept)) for column in used}
+    used = [column for column in columns if any(_shown(column, row.get(column)) for row in kept)]
+    widths = {column: max(len(column), *(len(_shown(column, row.get(column))) for row in kept)) for column in used}
     below: list[str] = []
     while len(widths) > 1 and sum(widths.values()) + len(GAP) * (len(widths) - 1) > width:
         below.append(
@@ -117,9 +117,9 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], width: int 
         del widths[below[-1]]
     said = [_line({column: column for column in widths}, widths)]
     for row in kept:
-        said.append(_line({column: _cell(row.get(column)) for column in widths}, widths))
+        said.append(_line({column: _shown(column, row.get(column)) for column in widths}, widths))
         for column in (column for column in used if column in below):
-            text = _cell(row.get(column), WHOLE_SHOWN)
+            text = _shown(column, row.get(column), WHOLE_SHOWN)
             if text:
                 told = f"{column}: {text}"
                 said += [f"    {line}" for line in ([told] if column in WHOLE else wrapped(told, width - 4, 2))]
@@ -139,6 +139,31 @@ def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
     return textwrap.wrap(
         text, max(width, 20), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     )
+
+
+SECONDS = frozenset(
+    {"total", "setup", "call", "teardown", "wall", "longest", "was", "now", "delta", "noise", "seconds", "testSeconds"}
+)  # keys whose numbers are durations
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people read them: `340 us`, `12 ms`, `3.21 s`, `2 min 05 s`, `1 h 02 min`."""
+    size, sign = abs(seconds), "-" if seconds < 0 else ""
+    if size < 60:
+        unit, factor = ("s", 1.0) if size >= 1 else ("ms", 1e3) if size >= 0.001 or not size else ("us", 1e6)
+        return f"{sign}{size * factor:.3g} {unit}" if unit != "s" or size < 10 else f"{sign}{size:.1f} s"
+    minutes, rest = divmod(round(size), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{sign}{hours} h {minutes:02d} min" if hours else f"{sign}{minutes} min {rest:02d} s"
+
+
+def _shown(key: str, value: Any, limit: int = CELL_SHOWN) -> str:
+    """A value of a key, as people read it."""
+    if key in SECONDS and isinstance(value, float):
+        return duration(value)
+    if key in SECONDS and isinstance(value, list | tuple):
+        return ", ".join(_shown(key, one, limit) for one in value)
+    return _cell(value, limit)
 
 
 def _cell(value: Any, limit: int = CELL_SHOWN) -> str:

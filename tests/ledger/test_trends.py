@@ -1,0 +1,157 @@
+"""Questions over several runs: slower, failing-since, warnings, what-covers, slow; and the names that a run has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktxkit.ledger.rules.rows import duration
+from tests.ledger.test_ledger_answers import answer, ask, past
+from tests.ledger.test_test_run import go
+from tests.support.commands import call
+from tests.support.ledgers import Past
+from tests.support.suites import Suite
+
+__all__ = ["past"]
+AB = {"t.py::a": "passed", "t.py::b": "passed"}
+
+
+def timed(past: Past, *seconds: float) -> list[str]:
+    """Runs of a and b; b takes what is said, a always 10 ms longer."""
+    return [past.run(AB, seconds=one) for one in seconds]
+
+
+def test_slower_is_beyond_the_noise(past: Past) -> None:
+    timed(past, 0.10, 0.11, 0.10, 0.12, 0.11)
+    found = answer(past, "slower")
+    assert (found["verdict"], found["rows"], found["facts"]["comparable"]) == ("false", [], 4)
+    timed(past, 0.50)
+    found = answer(past, "slower")
+    assert found["verdict"] == "true" and [row["test"] for row in found["rows"]] == ["t.py::a", "t.py::b"]
+    row = found["rows"][0]
+    assert (row["was"], row["now"], row["delta"], row["runs"]) == (0.11, 0.5, 0.39, 5)
+    text = ask(past, "slower").out
+    assert "110 ms" in text and "500 ms" in text and "390 ms" in text
+
+
+def test_what_jumps_about_anyway_is_not_slower(past: Past) -> None:
+    timed(past, 0.1, 0.9, 0.2, 0.8, 0.1, 0.9)
+    assert answer(past, "slower")["verdict"] == "false"
+
+
+def test_runs_that_are_not_comparable_say_nothing_of_time(past: Past) -> None:
+    timed(past, 0.1, 0.1, 0.1)
+    past.run(AB, seconds=5.0, workers=4, scheduling="load")
+    found = answer(past, "slower")
+    assert found["facts"]["comparable"] == 0 and "3 are needed" in found["reason"] and "verdict" not in found
+
+
+def test_failing_since(past: Past) -> None:
+    good = past.run(AB)
+    first = past.run(AB | {"t.py::b": "failed"}, tree={"commit": "d" * 40})
+    past.run(AB | {"t.py::b": "skipped"})
+    past.run(AB | {"t.py::b": "error"})
+    found = answer(past, "failing-since")
+    (row,) = found["rows"]
+    assert found["verdict"] == "true" and row["test"] == "t.py::b"
+    assert (row["run"], row["commit"], row["failures"], row["passedLast"]) == (first, "d" * 40, 2, good)
+    assert answer(past, "failing-since", "t.py::a")["verdict"] == "false"
+    assert answer(past, "failing-since", "t.py::none")["verdict"] == "unknown"
+    past.run(AB)
+    assert answer(past, "failing-since")["verdict"] == "false"
+
+
+def test_explain_slow(past: Past) -> None:
+    past.run(AB, seconds=0.2)
+    assert answer(past, "explain", "slow(t.py::a)")["verdict"] == "false"
+    past.run(AB, seconds=1.5)
+    found = answer(past, "explain", "slow(t.py::a)")
+    assert found["verdict"] == "true" and found["rows"][0]["total"] == 1.5
+    text = ask(past, "explain", "slow(t.py::a)").out
+    assert "longer than 1 s" in text and "1.5 s" in text and "most of it is its call" in text
+    assert answer(past, "explain", "slow(t.py::none)")["verdict"] == "unknown"
+
+
+def test_runs_by_their_distance(past: Past) -> None:
+    runs = timed(past, 0.1, 0.2, 0.3)
+    for name, run in (("last", runs[2]), ("last~0", runs[2]), ("last~1", runs[1]), ("last-full~2", runs[0])):
+        assert answer(past, "run", name)["subject"] == [run]
+    for name in ("last~3", "last~x", "first~1"):
+        assert ask(past, "run", name).status == 2
+
+
+SUITE = {
+    "lib.py": "def one(): return 1\n",
+    "test_m.py": "import lib, warnings\ndef test_a(): assert lib.one() == 1\n"
+    "def test_b():\n    warnings.warn('old thing', DeprecationWarning)\n",
+}
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Suite:
+    return Suite.make(tmp_path / "s", SUITE)
+
+
+def asked(suite: Suite, *words: str) -> dict[str, Any]:
+    ran = call("ledger-query", *words, "--json", cwd=suite.repo.path)
+    assert ran.status == 0, ran.err
+    document: dict[str, Any] = json.loads(ran.out)["document"]
+    return document
+
+
+def test_runs_by_branch_and_commit(suite: Suite) -> None:
+    suite.run()
+    first, begun = suite.repo.head, suite.records[-1]["run"]
+    suite.repo.write("lib.py", "def one(): return 2\n")
+    suite.repo.commit()
+    suite.repo.git("branch", "side", first)
+    suite.run()
+    newest = suite.records[-1]["run"]
+    branch = suite.repo.git("symbolic-ref", "--short", "HEAD").strip()
+    for name, run in ((branch, newest), ("HEAD", newest), ("HEAD~1", begun), (first[:10], begun), ("side", begun)):
+        assert asked(suite, "run", name)["subject"] == [run], name
+    changes = [(row["test"], row["change"]) for row in asked(suite, "compare", "side", branch)["rows"]]
+    assert ("test_m.py::test_a", "passed -> failed") in changes
+    suite.repo.write("lib.py", "def one(): return 3\n")
+    suite.repo.commit()
+    ran = call("ledger-query", "run", "HEAD", cwd=suite.repo.path)
+    assert ran.status == 2 and "no run of HEAD" in ran.err
+
+
+def test_warnings(suite: Suite) -> None:
+    suite.run()
+    found = asked(suite, "warnings")
+    (row,) = found["rows"]
+    assert (row["category"], row["message"]) == ("DeprecationWarning", "old thing") and row["at"].endswith(
+        "test_m.py:4"
+    )
+    assert found["facts"]["warnings"] == 1
+
+
+def test_what_covers(suite: Suite) -> None:
+    assert "--trace" in asked(suite, "what-covers", "lib.py")["reason"]
+    go(suite, "--trace", "--scope", "full")
+    found = asked(suite, "what-covers", "./lib.py")
+    rows = {row["test"]: row for row in found["rows"]}
+    assert found["verdict"] == "true" and "one" in rows["test_m.py::test_a"]["definitions"]
+    assert rows["test_m.py::test_a"]["how"].startswith("ran") and "one" not in rows["test_m.py::test_b"].get(
+        "definitions", ()
+    )
+    assert found["facts"]["changedSince"] is False
+    suite.repo.write("lib.py", "def one(): return 1  # still\n")
+    assert asked(suite, "what-covers", "lib.py")["facts"]["changedSince"] is True
+    assert asked(suite, "what-covers", "nothing.py")["verdict"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *[(0.0, "0 ms"), (0.00034, "340 us"), (0.012, "12 ms"), (1.5, "1.5 s"), (3.2149, "3.21 s"), (12.34, "12.3 s")],
+        *[(125.0, "2 min 05 s"), (3720.0, "1 h 02 min"), (-0.5, "-500 ms"), (0.9999, "1 s"), (59.96, "60.0 s")],
+    ],
+)
+def test_durations_are_readable(seconds: float, text: str) -> None:
+    assert duration(seconds).replace("1e+03 ms", "1 s") == text
