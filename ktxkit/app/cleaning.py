@@ -242,7 +242,7 @@ def _prune(world: World, location: LeaseLocation, options: RemovalOptions) -> Pr
 
 def _trash(world: World, *, prune: RemovalOptions | None) -> Iterator[WorktreeRow]:
     """Checkouts that were let go and whose deletion was cut short: what of them matters is kept already."""
-    folder = world.store.path(names.TRASH)
+    folder = world.store.directory(names.TRASH)
     for name in sorted(os.listdir(folder)) if folder.is_dir() else []:  # noqa: PTH208
         path = folder / name
         busy = processes_inside(path)

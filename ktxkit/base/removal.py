@@ -77,32 +77,65 @@ def nothing_mounted(path: Path) -> None:
 
 
 def delete(trash: Path | None) -> bool:
-    """Delete what `let_go` left. False where something would not go (a process still writes there, a mount)."""
+    """Delete what `let_go` left. False where something would not go (a process still writes there, a mount).
+
+    Its directory is opened from the root on, and no link is followed on the way: behind one lies what is not ours.
+    """
     if trash is None:
         return True
     if below(trash.resolve(), mounts()):
         return False
-    _remove(trash)
-    return not os.path.lexists(trash)
+    try:
+        parent = _opened(trash.parent)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        _remove(parent, trash.name)
+        return not _exists(parent, trash.name)
+    finally:
+        os.close(parent)
 
 
-def _remove(top: Path) -> None:
+def _opened(directory: Path) -> int:
+    """A descriptor of a directory, no component of whose absolute path is a link. Raises OSError."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open("/", flags)
+    for part in directory.parts[1:]:
+        try:
+            below_it = os.open(part, flags, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = below_it
+    return fd
+
+
+def _exists(parent: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _remove(parent: int, name: str) -> None:
     """Remove a tree however deep it is: what lies in a directory of it is moved up to the top, so that none is deep.
 
     No link is followed. What would not go stays.
     """
-    if not top.is_dir() or top.is_symlink():
-        _quietly(os.unlink, top)
+    if not _is_dir(parent, name):
+        _quietly(os.unlink, name, dir_fd=parent)
         return
-    _quietly(os.chmod, top, 0o700)
-    fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    _quietly(os.chmod, name, 0o700, dir_fd=parent)
+    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         pending = os.listdir(fd)  # noqa: PTH208
         while pending:  # what somebody still writes there is not waited for
             pending += _taken_apart(fd, pending.pop())
     finally:
         os.close(fd)
-    _quietly(os.rmdir, top)
+    _quietly(os.rmdir, name, dir_fd=parent)
 
 
 def _taken_apart(top: int, name: str) -> list[str]:

@@ -9,7 +9,6 @@ A scratch repository of one tree: its own git directory, our objects, nothing el
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ktxkit.base import files, owners
 from ktxkit.base.errors import BrokenContract
+from ktxkit.base.removal import delete
 from ktxkit.git.git import Git, scrubbed
 from ktxkit.git.listing import TreeDiff
 from ktxkit.git.objects import Objects, Promised, RunReader, promised
@@ -112,7 +112,7 @@ class Neutral:
         for name in ("objects", "differ"):
             if name in self.__dict__:
                 self.__dict__.pop(name).close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        delete(self.directory)
 
     @property
     def zero(self) -> str:
@@ -203,7 +203,7 @@ def open_neutral(world: Placed) -> Iterator[Neutral]:
 
 def _make(world: Placed) -> Neutral:
     """A new neutral directory. What a dead process left of its own is swept first."""
-    parent = world.writable_store.root / "tmp"
+    parent = world.writable_store.directory("tmp")
     sweep(world.writable_store.root)
     owners.hold(world.writable_store.root)
     path = owned_dir(parent, "neutral")
@@ -235,11 +235,11 @@ def owned_dir(parent: Path, kind: str) -> Path:
 def scratch_dir(world: Placed) -> Iterator[Path]:
     """A private directory for the block."""
     owners.hold(world.writable_store.root)
-    path = owned_dir(world.writable_store.root / "tmp", "scratch")
+    path = owned_dir(world.writable_store.directory("tmp"), "scratch")
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        delete(path)
 
 
 def sweep(root: Path) -> list[str]:
@@ -252,7 +252,7 @@ def sweep(root: Path) -> list[str]:
     gone = []
     for name in names:
         if name.startswith(KINDS) and owners.is_abandoned(name, root):
-            shutil.rmtree(parent / name, ignore_errors=True)
+            delete(parent / name)
             gone.append(name)
     return gone
 

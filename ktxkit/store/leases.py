@@ -222,6 +222,16 @@ def must_be_ours(world: World, document: Mapping[str, Any]) -> None:
     raise Blocked(f"the worktree belongs to another repository: {theirs}", where=str(path_of(document)), hint=hint)
 
 
+def must_be_the_one(lease: Lease) -> None:
+    """Before a worktree is collected. Raises BrokenContract where another directory, or a link, stands at its path."""
+    path = path_of(lease)
+    found = identify(path)
+    if (found is None and os.path.lexists(path)) or (found is not None and not found.matches(lease)):
+        what = "a directory that was not opened for it" if found is not None else "no directory"
+        hint = "nothing of it was read; look at what the unit did"
+        raise BrokenContract(f"{what} stands where the worktree was", where=str(path), hint=hint)
+
+
 def presence(world: World, lease: Lease | None, wanted: Path) -> WorktreePresence:
     """What stands where a worktree belongs."""
     path = path_of(lease) if lease is not None else wanted

@@ -6,6 +6,7 @@ A question that needs only a place in it is answered before contracts and files 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -30,11 +31,44 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.ignored_by: Rules | None = None  # the files whose rules git was last seen to ignore it by
+        self.put_aside: Callable[[str], None] | None = None  # what a running job does with what stands in the way
 
     def path(self, relative: str) -> Path:
-        """The place of a relative path; it never leaves the store."""
+        """The place of a relative path; it never leaves the store.
+
+        Raises BrokenContract where something else stands in place of a directory on the way, a link above all.
+        """
         assert not relative.startswith("/") and ".." not in relative.split("/"), relative
+        self._require_directories(relative.split("/")[:-1])
         return self.root / relative
+
+    def directory(self, relative: str) -> Path:
+        """The place of a directory, there or not. Raises BrokenContract where anything else stands there."""
+        self._require_directories(relative.split("/"))
+        return self.root / relative
+
+    def regular(self, relative: str) -> Path:
+        """The place of a file, there or not. Raises BrokenContract where anything but a regular file stands there."""
+        path = self.path(relative)
+        if not _is(stat.S_ISREG, path):
+            self._in_the_way(relative, "regular file")
+        return path
+
+    def _require_directories(self, parts: list[str]) -> None:
+        for depth in range(len(parts) + 1):
+            if not _is(stat.S_ISDIR, self.root.joinpath(*parts[:depth])):
+                self._in_the_way("/".join(parts[:depth]), "directory")
+                return
+
+    def _in_the_way(self, relative: str, wanted: str) -> None:
+        if self.put_aside is not None and relative:
+            self.put_aside(relative)
+            return
+        raise BrokenContract(
+            f"something else stands where a {wanted} of the store is expected: a link would lead out of it",
+            where=str(self.root / relative),
+            hint="look at what it is, and move it away; nothing was written or removed through it",
+        )
 
     def exists(self, relative: str) -> bool:
         return os.path.lexists(self.path(relative))
@@ -100,10 +134,18 @@ class Store:
     def children(self, relative: str) -> list[str]:
         """Names in a directory of the store, sorted; temporary files left out; empty where it is absent."""
         try:
-            found = os.listdir(self.path(relative))  # noqa: PTH208
+            found = os.listdir(self.directory(relative))  # noqa: PTH208
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(name for name in found if not name.startswith("."))
+
+
+def _is(kind: Callable[[int], bool], path: Path) -> bool:
+    """Whether a path is of a kind, or not there."""
+    try:
+        return kind(os.stat(path, follow_symlinks=False).st_mode)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        return True
 
 
 def prepare(store: Store, repository: Repository, git: Git) -> Store:

@@ -10,7 +10,7 @@ A job's trace as a value to hand around: events go to `ingest-traces/JOB/trace.j
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ class Journal(NamedTuple, Generic[D]):
     path: Path
     contract: Kind[D]
     clock: Clock
+    ready: Callable[[], object] = lambda: None  # called before each append
 
     def append(self, records: Sequence[D], *, durable: bool = False, validated: bool = False) -> int:
         """Append all records or none; returns the number of torn tails set aside (0 or 1).
@@ -57,6 +58,7 @@ class Journal(NamedTuple, Generic[D]):
                 hint="shorten its data, or put it into a file and name that",
             )
         block = b"".join(lines)
+        self.ready()
         self._require_file()
         with flocked(self.path.with_name(self.path.name + ".lock"), clock=self.clock):
             fresh = not self.path.exists()
@@ -159,8 +161,11 @@ class Tracer(NamedTuple):
         from ktxkit.store.rules import names
 
         context = TraceContext(job["jobId"], job["connectionId"], job["sourceKey"], sync_id=job.get("syncId", ""))
-        path = trace or store.path(names.trace_file(job["jobId"]))
-        return cls(Journal(path, kinds.TRACE_EVENT, clock), context, clock, env.get("KTX_TRACE_LEVEL", DEFAULT_LEVEL))
+        level = env.get("KTX_TRACE_LEVEL", DEFAULT_LEVEL)
+        if trace is not None:
+            return cls(Journal(trace, kinds.TRACE_EVENT, clock), context, clock, level)
+        ready = partial(store.regular, names.trace_file(job["jobId"]))
+        return cls(Journal(ready(), kinds.TRACE_EVENT, clock, ready), context, clock, level)
 
     @property
     def path(self) -> Path:

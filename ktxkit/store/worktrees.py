@@ -185,7 +185,7 @@ class Worktrees(NamedTuple):
         return trash
 
     def _into_trash(self, path: Path) -> Path | None:
-        trash = self.store.path(names.TRASH)
+        trash = self.store.directory(names.TRASH)
         files.make_dirs(trash)
         aside = trash / f"{path.name[:80]}.{owners.hold(self.store.root).mark}-{os.urandom(6).hex()}"
         try:
@@ -195,13 +195,14 @@ class Worktrees(NamedTuple):
         except OSError as error:
             if error.errno != 18:  # EXDEV: the worktree lies on another file system
                 raise
-            aside = path.with_name(f".{path.name[:80]}.{os.urandom(6).hex()}.ktx-trash")
+            beside = Path(os.path.realpath(path.parent))
+            aside = beside / f".{path.name[:80]}.{os.urandom(6).hex()}.ktx-trash"
             os.rename(path, aside)  # noqa: PTH104
         return aside
 
     def empty_trash(self) -> None:
         """Delete what a process that is proven dead had let go; never while somebody works inside."""
-        folder = self.store.path(names.TRASH)
+        folder = self.store.directory(names.TRASH)
         for name in os.listdir(folder) if folder.is_dir() else ():  # noqa: PTH208
             if owners.is_abandoned(name, self.store.root) and not processes_inside(folder / name):
                 delete(folder / name)
@@ -234,7 +235,7 @@ class Worktrees(NamedTuple):
         mode = stat.S_IMODE(os.stat(path / ".git").st_mode)  # noqa: PTH116
         with self._alone():
             files.write_atomic(admin / "gitdir", os.fsencode(path / ".git") + b"\n", mode=mode)
-            aside = files.temp_dir(self.store.path("tmp"), f"scratch-{owners.hold(self.store.root).mark}-")
+            aside = files.temp_dir(self.store.directory("tmp"), f"scratch-{owners.hold(self.store.root).mark}-")
             try:  # not beside it: what a kill left there would be the unit's
                 files.write_atomic(aside / "link", b"gitdir: " + os.fsencode(admin) + b"\n", mode=mode)
                 os.rename(aside / "link", path / ".git")  # noqa: PTH104

@@ -254,6 +254,7 @@ def collect_unit(job: ActiveJob, unit: Unit, *, include_uncommitted: bool = True
     The unit's commit is kept at its ref before the documents are written.
     """
     lease = leases.at_hand(job, unit)
+    leases.must_be_the_one(lease)
     request = request_of(job, unit, lease, require_clean=not include_uncommitted)
     trace = job.tracer.bound(unitKey=unit.key)
     began = job.world.clock.monotonic()

@@ -11,6 +11,7 @@ from ktxkit.base import files, kinds, owners, process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked
+from ktxkit.base.identity import identify
 from ktxkit.base.process import Command
 from ktxkit.base.removal import delete
 from ktxkit.base.rules.digests import digest_of
@@ -235,7 +236,7 @@ def _worktrees(world: World) -> Worktrees:
 def ready(held: HeldBranch, path: Path, commit: str) -> Git:
     """The checkout, clean and at the commit. Raises Blocked where something is in it that we did not make."""
     trees = _worktrees(held.world)
-    if trees.registered(path) is None or not (path / ".git").is_file():
+    if identify(path) is None or trees.registered(path) is None or not (path / ".git").is_file():
         delete(trees.let_go(path))
         trees.add(path, commit)
         trees.populate(path, {}, plain=True)
@@ -281,9 +282,12 @@ def heal(held: HeldBranch, path: Path, logs: str, nonce: str) -> None:
     for name in held.world.store.children(logs):
         if nonce != held.nonce and name.startswith(_log_name(nonce, "")):  # our own is one that an error names
             held.world.store.remove(f"{logs}/{name}")  # it says nothing: the verification is run again or not at all
-    if not path.exists():
+    if not os.path.lexists(path):
         return
     trees = _worktrees(held.world)
+    if identify(path) is None:  # a link there would have files written where it leads
+        delete(trees.let_go(path))
+        return
     git = runner(held, path)
     if trees.registered(path) is None or git.resolve("HEAD") is None:  # a killed `worktree add` leaves HEAD at nothing
         delete(trees.let_go(path))

@@ -95,7 +95,7 @@ def test_a_stash_that_came_and_went_is_named(repo: Repo) -> None:
     result = json.loads((repo.path / ".ktx/jobs/j1/units/0001-evil/result.json").read_text())
     named = [one for one in result["touched"] if one["what"] == "stash refs/stash"]
     assert named and all(set(one["running"]) == {"evil", "good"} for one in named)
-    assert all("takes the work of another" in one["message"] for one in named)
+    assert any("takes the work of another" in one["message"] for one in named)
     assert repo.git("stash", "list") == ""
 
 

@@ -211,6 +211,9 @@ def _lease_as_it_was(run: JobRun, unit: Unit, now: Lease | None, aside: _Aside) 
     if held is None or (now is not None and _fixed(now) == _fixed(held)):
         return
     place = run.job.unit_doc(unit, "lease")
+    if now is None and run.watch is not None and run.watch.guard.took_documents:  # no matter which unit did
+        run.world.writable_store.write(kinds.LEASE, place, held)
+        return
     aside.move(run.world.store.path(place), "the lease says otherwise than the job" if now else "the lease was gone")
     run.world.writable_store.write(kinds.LEASE, place, held)
 

@@ -12,6 +12,7 @@ Several units run at a time, so a change has an interval, not an author: it is n
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from ktxkit.base.documents import UnitResultTouched
 
 
+STORE_DIRECTORIES = ("jobs", "ingest-patches", "ingest-traces", "worktrees", "quarantine", "locks", "tmp", "ledger")
+OF_JOBS = ("jobs", "ingest-patches", "ingest-traces", "worktrees", "quarantine")
 UNREADABLE = "(cannot be read)"
 Values = dict[str, list[bytes]]
 
@@ -61,6 +64,8 @@ class Guard:
         self.job = job
         self._lock = threading.Lock()
         self._kept = 0
+        self.took_documents = False  # whether those of the whole job were taken away
+        self._moved: list[UnitResultTouched] = []  # out of the store
         self._began = time.time()
         self._git = worktrees(job.world).git
         self._ref_signs = RefSigns.of(self._top)
@@ -75,17 +80,43 @@ class Guard:
 
     def stirred(self) -> bool:
         """Whether any of the files was written since the last check. Some calls of stat."""
-        return signs(self._top) != self._signs or RefSigns.of(self._top) != self._ref_signs
+        return bool(self._moved) or signs(self._top) != self._signs or RefSigns.of(self._top) != self._ref_signs
 
     def check(self) -> list[UnitResultTouched]:
         """Put back what must be; each change with what became of it, as in a unit's `touched`."""
+        self.keep_shape()
         with self._lock:
+            moved, self._moved = self._moved, []
             now = signs(self._top)
             changed = sorted(name for name in now.keys() | self._signs.keys() if now.get(name) != self._signs.get(name))
             found = [change for name in changed for change in self._checked(name)]
             # As it was before each was read: what is written from now on is seen by the next check.
             self._signs = now
-            return [*found, *self._checked_refs()]
+            return [*moved, *found, *self._checked_refs()]
+
+    def keep_shape(self) -> None:
+        """What stands in place of a directory of the store is put aside: a link there would lead writes out of it."""
+        for name in (*STORE_DIRECTORIES, *(f"{name}/{self.job.id}" for name in OF_JOBS), names.TRASH):
+            self.job.world.store.directory(name)
+        for name in ("units", "verified", "verifications"):
+            self.job.world.store.directory(f"{names.job_dir(self.job.id)}/{name}")
+        self.job.world.store.regular(names.trace_file(self.job.id))
+        self.job.world.store.regular(f"{names.trace_file(self.job.id)}.lock")
+
+    def put_aside(self, relative: str) -> None:
+        """Move what stands in the way in the store; it is named with the units that run. What a link leads to stays."""
+        path = self.job.world.store.root / relative
+        aside = self.job.world.store.root / f".put-aside-{os.urandom(6).hex()}"
+        told = printable(f"store {relative}")[:900]
+        try:
+            what = stat.S_IFMT(os.stat(path, follow_symlinks=False).st_mode)  # noqa: PTH116
+            os.rename(path, aside)  # noqa: PTH104
+        except (FileNotFoundError, NotADirectoryError):
+            return  # another thread has moved it
+        self.took_documents |= relative.split("/")[0] == "jobs"
+        word = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe"}.get(what, "something else")
+        message = f"{told} was replaced by {word}, which now lies at .ktx/{aside.name}"
+        self._moved.append({"what": told, "message": message, "putBack": True})
 
     def _checked(self, name: str) -> list[UnitResultTouched]:
         try:
@@ -337,10 +368,13 @@ class Watch:
         """For the block, what all worktrees share is put back within moments, whatever else goes on."""
         done = threading.Event()
         watcher = threading.Thread(target=self._guard_until, args=(done,), name="guard", daemon=True)
+        store = self.guard.job.world.writable_store
+        store.put_aside = self.guard.put_aside
         watcher.start()
         try:
             yield
         finally:
+            store.put_aside = None
             done.set()
             watcher.join()
 
@@ -349,6 +383,7 @@ class Watch:
         while not done.wait(pause):
             began = time.monotonic()
             try:
+                self.guard.keep_shape()
                 if self.guard.stirred():
                     self._put_back()
                 locks -= pause
