@@ -4,6 +4,8 @@ ledger can give, and over the corpora. Facts reach Prolog by asking; none is ass
 from __future__ import annotations
 
 import itertools
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -16,6 +18,8 @@ from ktxkit.ledger import answers as lexicon
 from ktxkit.ledger.rules.lexicon import all_forms, atom, rule, rulebase
 from tests.ledger.claims.test_corpora import ALLOW, DENY
 from tests.support.browser import need
+from tests.support.commands import BIN, call
+from tests.support.suites import Suite
 
 HARNESS = """
 :- initialization(main, main).
@@ -101,6 +105,57 @@ def test_the_corpora(prolog: Prolog) -> None:
 class _Unknown(dict[str, str]):
     def __missing__(self, key: str) -> str:
         return "unknown"
+
+
+BRIDGE = """
+:- initialization(main, main).
+:- use_module(library(http/json)).
+main :- forall(asked(Name, Subject), (
+        lexicon:ledger_verdict(Name, Subject, Verdict, Rows),
+        told(_{name: Name, subject: Subject, verdict: Verdict, rows: Rows}))),
+    lexicon:verdict(failing, 'test_m.py::test_b', Word, [Need-Evidence]), length(Evidence, Count),
+    told(_{name: Need, subject: word, verdict: Word, rows: Count}).
+told(Answer) :- json_write_dict(current_output, Answer, [width(0)]), nl.
+asked(passed, last).
+asked(full, 'last').
+asked(failing, 'test_m.py::test_b').
+asked(failing, 'test_m.py::test_a').
+asked(measured_slow, 'test_m.py::test_a').
+asked(flaky, 'test_m.py::test_a').
+asked(passed, 'no such run').
+asked(unheard_of, last).
+"""
+
+
+def test_the_bridge_asks_the_ledger_and_brings_the_rows(tmp_path: Path) -> None:
+    """`ledger-query rules --prolog` as it is printed, loaded by a real Prolog, asks a real ledger."""
+    swipl = need(shutil.which("swipl"), "Debian's swi-prolog-nox")
+    suite = Suite.make(tmp_path / "s", {"test_m.py": "def test_a(): pass\ndef test_b(): assert 0\n"})
+    suite.run()
+    run = suite.record["run"]
+    rules = call("ledger-query", "rules", "--prolog", cwd=suite.repo.path)
+    (tmp_path / "lexicon.pl").write_text(rules.out, "utf-8")
+    (tmp_path / "main.pl").write_text(f":- use_module({atom(str(tmp_path / 'lexicon.pl'))}).\n" + BRIDGE, "utf-8")
+    env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    argv = [swipl, str(tmp_path / "main.pl")]
+    done = subprocess.run(argv, cwd=suite.repo.path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    found = {(one["name"], one["subject"]): one for one in map(json.loads, done.stdout.splitlines())}
+    verdicts = {key: str(one["verdict"]).lower() for key, one in found.items()}
+    assert verdicts == {
+        ("passed", "last"): "false",
+        ("full", "last"): "true",
+        ("failing", "test_m.py::test_b"): "true",
+        ("failing", "test_m.py::test_a"): "unknown",
+        ("measured_slow", "test_m.py::test_a"): "false",
+        ("flaky", "test_m.py::test_a"): "unknown",
+        ("passed", "no such run"): "unknown",
+        ("unheard_of", "last"): "unknown",
+        ("failing", "word"): "true",
+    }
+    (row,) = found["failing", "test_m.py::test_b"]["rows"]
+    assert (row["run"], row["outcome"]) == (run, "failed") and found["failing", "word"]["rows"] == 1
+    assert found["passed", "no such run"]["rows"] == []
 
 
 def test_no_fact_is_in_the_rulebase() -> None:
