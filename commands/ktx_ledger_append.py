@@ -3,7 +3,7 @@
 With --run the files are the parts of one run, as Surefire and others write them. With --repair a damaged ledger is
 mended: what is whole stays, what is damaged is moved aside, and what is lost is said.
 
-reads    an event file of ours, a pytest-reportlog file, JUnit XML or a CTRF report
+reads    an event file of ours, a pytest-reportlog file, JUnit XML, a CTRF report, or (store) a whole `.ktx`
 writes   .ktx/ledger/events/RUN.ndjson, .ktx/ledger/artifacts/, .ktx/ledger/test-runs.ndjson; with --repair
          .ktx/ledger/damaged/
 exits    0 taken in (or there already), or repaired (or whole); 2 usage or no such file; 5 a file is not of its kind
@@ -24,7 +24,7 @@ from ktxkit.base.errors import CannotRun
 from ktxkit.ledger.rules.rows import run_row, tally
 from ktxkit.store.world import World
 
-FORMATS = ("events", "reportlog", "junit", "ctrf")
+FORMATS = ("events", "reportlog", "junit", "ctrf", "store")
 
 
 def parser() -> cli.Parser:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ktxkit.base.documents import LedgerLine
 
 FORMATS = ("events", "reportlog", "junit", "ctrf")
+STORE = "store"  # a whole store of ours, such as a job of the same pipeline hands over
 REPORTS = {"reportlog": "reportlog line", "junit": "JUnit XML report", "ctrf": "CTRF report"}
 
 
@@ -36,6 +37,10 @@ def take_all(
 
     Raises as `take` does, and Refused where there is a run of that id with other content.
     """
+    if kind == STORE:
+        if run:
+            raise CannotRun("a store's runs have their ids", hint="leave out --run")
+        return [one for path in paths for one in take_store(world, path)]
     if not run:
         return [take(world, kind, [path], project) for path in paths]
     if kind == "events" or not adopting.RUN_ID.fullmatch(run):
@@ -75,6 +80,42 @@ def take(
     files.write_atomic(target, body)
     start = next(event for _, event in event_log.read(target) if event)
     return run, adopting.enter(world, run, start["project"])
+
+
+def take_store(world: World, place: str) -> list[tuple[str, LedgerLine | None]]:
+    """Take the ledger of another store in. Where this one has none yet it goes on as this store's own, as it is: lines,
+    head, key, events and artifacts. Else each of its runs is taken as an event file is.
+
+    Raises CannotRun where there is none, BrokenContract where it is damaged; then nothing is written.
+    """
+    other = World(world.cwd, world.env, ktx_dir=str(world.cwd / place))
+    if not other.store.exists(names.LEDGER):
+        hint = "name the directory that has ledger/ (a `.ktx`)"
+        raise CannotRun("there is no ledger", where=str(world.cwd / place), hint=hint)
+    closed = [line for line in chain.lines(other) if line["kind"] == "run-closed"]
+    store = world.writable_store
+    artifacts = Artifacts(store.path(names.ARTIFACTS))
+    for path in _files(other, names.ARTIFACTS):
+        artifacts.keep(files.read(path, ledger.SIZE_LIMIT))
+    events = [path for path in _files(other, names.EVENTS) if path.suffix == ".ndjson"]
+    if store.exists(names.LEDGER):
+        return [take(world, "events", [str(path)]) for path in events]
+    with chain.locked(world):
+        for path in events:
+            files.write_atomic(store.path(f"{names.EVENTS}/{path.name}"), files.read(path, ledger.SIZE_LIMIT))
+        for name in (names.LEDGER_KEY, names.LEDGER_HEAD, names.LEDGER):  # the lines last: they make it a ledger
+            if other.store.exists(name):
+                files.write_atomic(store.path(name), files.read(other.store.path(name), ledger.SIZE_LIMIT))
+    return [(line["run"], line) for line in closed]
+
+
+def _files(world: World, folder: str) -> list[Path]:
+    """The files below a folder of a store, sorted. Raises BrokenContract for what is no regular file."""
+    found = sorted(path for path in world.store.path(folder).rglob("*") if path.is_symlink() or not path.is_dir())
+    for path in found:
+        if path.is_symlink() or not path.is_file():
+            raise BrokenContract("it is not a regular file", where=str(path), hint="a store has no links")
+    return found
 
 
 def _bytes(path: Path) -> bytes:

@@ -23,6 +23,9 @@ ELSEWHERE = {
     "https://metabase.example": "METABASE",  # a server that is none, and no credentials for it
     "target/manifest.json": "no such",  # of a dbt project
     "exports/metabase": "no such",
+    "handed-over": "there is no ledger",  # of another job of a pipeline
+    ".ktx-of-the-tests": "there is no ledger",
+    "target/surefire-reports/TEST-*.xml": "no such",
 }
 LONG = ("test-run", "job-run")  # they start pytest or a job: in the long form
 ENDS = {0, 1, 3, 4}
