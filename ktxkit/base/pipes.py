@@ -59,7 +59,7 @@ class PipeWatch:
             time.sleep(LOOK)
             with self._lock:
                 alive = {pid: child for pid, child in self._children.items() if child.returncode is None}
-                self._children = dict(alive)
+                self._children = dict(alive)  # `pipe_of` takes out of it while this thread looks
                 if not alive:
                     self._some.clear()
                     self._since.clear()

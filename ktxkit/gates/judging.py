@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -308,6 +307,8 @@ def _other(
     entry: Document,
     comments: Comments,
 ) -> tuple[list[Finding], int, str]:
+    from dataclasses import replace
+
     from ktxkit.gates import plugin
     from ktxkit.gates.plugin import TREE_GATES
     from ktxkit.gates.rules.findings import grouped, mark_inherited

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ktxkit.base import kinds, owners
@@ -37,14 +36,14 @@ CARRIED: Final = ("head", "pending", "verification")
 WAIT = 600.0  # seconds that an integrator waits for another one
 
 
-@dataclass
 class HeldBranch:
     """A held branch. What it notes survives the death of the process, but not that of the machine."""
 
-    world: World
-    ref: str
-    fd: int
-    document: BranchLock
+    def __init__(self, world: World, ref: str, fd: int, document: BranchLock) -> None:
+        self.world = world
+        self.ref = ref
+        self.fd = fd
+        self.document = document
 
     @property
     def nonce(self) -> str:

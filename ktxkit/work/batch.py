@@ -8,7 +8,6 @@ dies between two of them leaves whole units.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -98,20 +97,18 @@ def _settle(entry: StackedUnit) -> Receipt:
     return integrate.close(entry.step, receipt)
 
 
-@dataclass
 class Batch:
     """The units of one batch on their way to a decision. All of them stack on the head of the branch."""
 
-    branch: IntegrationBranch
-    neutral: Neutral
-    objects: Objects
-    asked: int = 0
-    controlled: bool = False
-    culprits: int = 0
-    doubtful: list[tuple[StackedUnit, list[StackedUnit]]] = field(
-        default_factory=list
-    )  # culprit, and what it fails with
-    logs: set[str] = field(default_factory=set)
+    def __init__(self, branch: IntegrationBranch, neutral: Neutral, objects: Objects) -> None:
+        self.branch = branch
+        self.neutral = neutral
+        self.objects = objects
+        self.asked = 0
+        self.controlled = False
+        self.culprits = 0
+        self.doubtful: list[tuple[StackedUnit, list[StackedUnit]]] = []  # culprit, and what it fails with
+        self.logs: set[str] = set()
 
     def decide(self, todo: list[tuple[Application, Offer]]) -> list[StackedUnit]:
         """Every unit with its outcome, in order."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -92,16 +91,18 @@ class ApplyOptions(NamedTuple):
     policy: LeasePolicy | None = None
 
 
-@dataclass
 class Application:
     """One application under way."""
 
-    branch: IntegrationBranch
-    unit: Unit
-    options: ApplyOptions
-    patch: Patch
-    began: float
-    attempt: int
+    def __init__(
+        self, branch: IntegrationBranch, unit: Unit, options: ApplyOptions, patch: Patch, began: float, attempt: int
+    ) -> None:
+        self.branch = branch
+        self.unit = unit
+        self.options = options
+        self.patch = patch
+        self.began = began
+        self.attempt = attempt
 
     @property
     def job(self) -> ActiveJob:

@@ -18,7 +18,20 @@ from {module} import main
 status = main(sys.argv[1:])
 print(status, *(name for name in sys.modules if name.partition(".")[0] in {{"ktxkit", *{others!r}}}), file=sys.stderr)
 """
-OTHERS = ("argparse", "dataclasses", "jsonschema_rs", "ruamel", "sqlite3", "subprocess")
+OTHERS = (
+    "argparse",
+    "concurrent",
+    "dataclasses",
+    "html",
+    "inspect",
+    "jsonschema_rs",
+    "logging",
+    "ruamel",
+    "secrets",
+    "sqlite3",
+    "subprocess",
+    "tempfile",
+)
 JUDGING = {"judging", "configuration", "plugin", "hook_inputs", "pruning", "rules.artifacts", "rules.scope"}
 
 
@@ -94,6 +107,16 @@ def test_a_job_that_nobody_observes(repo: Repo) -> None:
 
     assert ran() == set()
     assert "ktxkit.observer.observe" in ran(observe={})
+
+
+def test_a_job_imports_nothing_that_its_units_would_wait_for(repo: Repo) -> None:
+    """A dataclass costs six times a named tuple to make, and brings `inspect`; a thread pool brings `logging`."""
+    units = [{"key": "a", "run": ["sh", "-c", "echo x > a"]}]
+    modules = imported("job-run", job_file(repo, {"units": units}), cwd=repo.path)
+    assert "ktxkit.work.integrate" in modules
+    assert (
+        modules & {"dataclasses", "inspect", "concurrent", "logging", "html", "sqlite3", "tempfile", "secrets"} == set()
+    )
 
 
 def test_a_patch(repo: Repo) -> None:

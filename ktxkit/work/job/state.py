@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -101,22 +100,30 @@ def silent(_event: str, _facts: dict[str, Any]) -> None:
     """A listener that says nothing."""
 
 
-@dataclass
 class JobRun:
     """One execution of a job. Threads only read the job's document."""
 
-    job: ActiveJob
-    plan: JobPlan
-    limit: int
-    notify: Notify = silent
-    watch: Watch | None = None
-    stop: threading.Event = field(default_factory=threading.Event)
-    aborting: str = ""  # why no more units start: "", "failure", "conflict", "interrupted"
-    stopped_by: str = ""  # the outcome that stopped the job
-    phase: str = "recovery"  # what a failure is reported with
-    hooks: Hooks = field(default_factory=Hooks)
-    leases: dict[str, Lease] = field(default_factory=dict)  # of open units, as this process wrote them
-    receipts: dict[str, Receipt] = field(default_factory=dict)  # what this process knows to be decided
+    def __init__(
+        self,
+        job: ActiveJob,
+        plan: JobPlan,
+        limit: int,
+        notify: Notify = silent,
+        watch: Watch | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self.job = job
+        self.plan = plan
+        self.limit = limit
+        self.notify = notify
+        self.watch = watch
+        self.stop = threading.Event()
+        self.aborting = ""  # why no more units start: "", "failure", "conflict", "interrupted"
+        self.stopped_by = ""  # the outcome that stopped the job
+        self.phase = "recovery"  # what a failure is reported with
+        self.hooks = Hooks() if hooks is None else hooks
+        self.leases: dict[str, Lease] = {}  # of open units, as this process wrote them
+        self.receipts: dict[str, Receipt] = {}  # what this process knows to be decided
 
     @property
     def world(self) -> World:
