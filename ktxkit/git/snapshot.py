@@ -16,7 +16,9 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -38,6 +40,16 @@ CACHES = frozenset(
     {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox", ".git", ".ktx", "ktx"}
     | {"node_modules", ".venv", "venv", "htmlcov", ".coverage", ".eggs"}
 )
+
+
+# What runs of tests leave beside the files that they test. Its names are its own: a file of this name is no module.
+BYTECODE = re.compile(rb"\.(?:cpython|pypy|graalpy)-?[0-9][^/]*\.(?:py[co](?:\.[0-9]+)?|nbi|nbc)\Z")
+RUN_CACHES = re.compile(
+    rb"(?:\A|/)(?:\.pytest_cache|\.hypothesis|\.benchmarks)/|(?:\A|/)\.(?:coverage(?:\.[^/]+)?|testmondata[^/]*)\Z"
+)
+HIDDEN = re.compile(rb"(?:\A|\0)(?:[a-z]|S) ")  # tags of `ls-files -v`
+# Contents count, not what somebody set so that git looks less closely (git-config(1)).
+STAT_PINNED = {"core_trustctime": "true", "core_checkStat": "default", "core_untrackedCache": "false"}
 
 
 class TreeState(NamedTuple):
@@ -67,12 +79,13 @@ def take(git: Git, repository: Repository, changed_bytes: int = CHANGED_BYTES) -
     """
     assert repository.top is not None, "a bare repository has no checkout"
     git = git.at(repository.top)
-    commit, changed, ignored, inside = _status(git)
-    head_tree = None if commit is None else git.resolve(commit, "tree")
-    why = "a submodule has changes of its own" if inside else ""
-    tree: str | None = head_tree
-    if changed or head_tree is None:
-        tree, why = (None, why) if why else _tree_of(git, repository, changed, changed_bytes)
+    with unhidden(git.configured(**STAT_PINNED)) as looking:
+        commit, changed, ignored, inside = _status(looking)
+        head_tree = None if commit is None else git.resolve(commit, "tree")
+        why = "a submodule has changes of its own" if inside else ""
+        tree: str | None = head_tree
+        if changed or head_tree is None:
+            tree, why = (None, why) if why else _tree_of(looking, repository, changed, changed_bytes)
     return TreeState(
         commit=commit,
         tree=tree if not inside else None,
@@ -84,11 +97,46 @@ def take(git: Git, repository: Repository, changed_bytes: int = CHANGED_BYTES) -
     )
 
 
+@contextmanager
+def unhidden(git: Git) -> Iterator[Git]:
+    """The runner itself, or one with a copy of its index in which no entry tells git not to look at a file."""
+    if not is_hiding(git):
+        yield git
+        return
+    index = Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "index"))
+    with tempfile.TemporaryDirectory(prefix="ktx-index-") as aside:
+        shutil.copy2(index, f"{aside}/index")
+        private = git.having(GIT_INDEX_FILE=f"{aside}/index")
+        _unhide(private)
+        yield private
+
+
+def is_hiding(git: Git) -> bool:
+    """Whether any entry of the index is marked assume-unchanged or skip-worktree."""
+    return HIDDEN.search(git.run("ls-files", "-v", "-z").out) is not None
+
+
+def is_left_by_runs(path: bytes, *, tracked: bool = False) -> bool:
+    """Whether a file is bytecode or, where it is untracked, a cache that runs of tests keep: no content of a tree."""
+    return BYTECODE.search(path) is not None or (not tracked and RUN_CACHES.search(path) is not None)
+
+
+def uncommitted(git: Git) -> list[bytes]:
+    """Paths whose content in the checkout is not what the index of the runner has, untracked ones with them."""
+    with unhidden(git) as looking:
+        if looking is not git:
+            looking.run("update-index", "-q", "--refresh", ok=(0, 1))
+        unstaged = looking.run("diff-files", "--name-only", "-z").nul
+        untracked = looking.run("ls-files", "--others", "--exclude-standard", "-z").nul
+    own = [path for path in unstaged if not is_left_by_runs(path, tracked=True)]
+    return sorted({*own, *(path for path in untracked if not is_left_by_runs(path))})
+
+
 def _status(git: Git) -> tuple[str | None, list[bytes], list[bytes], bool]:
     """HEAD's commit, changed and untracked paths, ignored ones (directories end in `/`), and whether a submodule is
     dirty inside."""
     flags = ["--porcelain=v2", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames"]
-    flags += ["--branch", "--no-ahead-behind"]
+    flags += ["--branch", "--no-ahead-behind", "--ignore-submodules=none"]
     commit: str | None = None
     changed, doubted, ignored, inside = [], [], [], False
     for entry in git.run("-c", "status.relativePaths=false", "status", *flags).nul:
@@ -99,9 +147,12 @@ def _status(git: Git) -> tuple[str | None, list[bytes], list[bytes], bool]:
         elif kind == b"!":
             ignored.append(entry[2:])
         elif kind == b"?":
-            changed.append(entry[2:])
+            if not is_left_by_runs(entry[2:]):
+                changed.append(entry[2:])
         elif kind in (b"1", b"u"):
             fields = entry.split(b" ", 8 if kind == b"1" else 10)
+            if fields[1] == b".M" and is_left_by_runs(fields[-1], tracked=True):
+                continue
             inside = inside or b"M" in fields[2][2:3] or b"U" in fields[2][3:4]
             changed.append(fields[-1])
             doubted += [fields[-1]] if fields[1] == b".M" and kind == b"1" else []
@@ -111,8 +162,6 @@ def _status(git: Git) -> tuple[str | None, list[bytes], list[bytes], bool]:
 
 def _tree_of(git: Git, repository: Repository, changed: list[bytes], limit: int) -> tuple[str | None, str]:
     """The tree of the index plus `changed`, and why there is none."""
-    import tempfile
-
     top = repository.top
     assert top is not None
     volume = 0

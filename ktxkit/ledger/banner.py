@@ -69,10 +69,10 @@ def _same_tree(world: World, record: RunRecord) -> bool:
     status = git.run("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames").nul
     head = next((line.split(b" ")[-1].decode("ascii") for line in status if line.startswith(b"# branch.oid ")), "")
     clean = all(line.startswith(b"#") for line in status)
-    if clean and not ran.get("dirty") and ran.get("commit") == head:
-        return True
     from ktxkit.git import snapshot
 
+    if clean and not ran.get("dirty") and ran.get("commit") == head and not snapshot.is_hiding(git):
+        return True
     return bool(snapshot.take(world.git, world.repository).tree == ran.get("tree"))
 
 

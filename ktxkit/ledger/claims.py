@@ -139,10 +139,8 @@ class Evidence:
         """Paths whose content in the checkout is not what the index has."""
         if not self.committing or self.world.repository.top is None:
             return []
-        git = self.world.inherited.at(self.world.repository.top)
-        unstaged = git.run("diff-files", "--name-only", "-z").nul
-        untracked = git.run("ls-files", "--others", "--exclude-standard", "-z").nul
-        return sorted(path.decode("utf-8", "backslashreplace") for path in {*unstaged, *untracked})
+        found = snapshot.uncommitted(self.world.inherited.at(self.world.repository.top))
+        return sorted(path.decode("utf-8", "backslashreplace") for path in found)
 
     @cached_property
     def runs(self) -> Sequence[Record]:

@@ -78,8 +78,9 @@ def _follow(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell each xdist worker that its run is recorded."""
-    if node.config.pluginmanager.hasplugin("ktxkit-recorder"):
-        node.workerinput["ktxkit"] = True
+    recorder = node.config.pluginmanager.getplugin("ktxkit-recorder")
+    if recorder is not None:
+        node.workerinput["ktxkit"] = {"configured": recorder.opening.configured}
 
 
 def _world(config: pytest.Config) -> World | None:

@@ -107,3 +107,97 @@ def test_too_much_to_read_is_not_known(repo: Repo) -> None:
     repo.write("big", "x" * 100)
     state = take(repo, changed_bytes=10)
     assert state.tree is None and "too many" in state.why
+
+
+HIDE = {
+    "assume-unchanged": ("update-index", "--assume-unchanged", "f"),
+    "skip-worktree": ("update-index", "--skip-worktree", "f"),
+}
+
+
+@pytest.mark.parametrize("how", HIDE)
+def test_what_git_was_told_not_to_look_at_is_seen(repo: Repo, how: str) -> None:
+    repo.write("f", "before")
+    repo.commit()
+    repo.git(*HIDE[how])
+    repo.write("f", "after!")
+    index = (repo.path / ".git/index").read_bytes()
+    found = take(repo)
+    assert found.dirty and found.changed == ("f",)
+    assert (repo.path / ".git/index").read_bytes() == index, "the user's own index is as it was"
+    repo.git("update-index", f"--no-{how}", "f")
+    repo.commit()
+    assert found.tree == repo.tree and not take(repo).dirty
+
+
+def test_a_sparse_checkout_hides_nothing(repo: Repo) -> None:
+    repo.write("in/f", "1")
+    repo.write("out/g", "1")
+    repo.commit()
+    repo.git("sparse-checkout", "set", "--cone", "in")
+    assert not (repo.path / "out").exists()
+    found = take(repo)
+    assert not found.dirty and found.tree == repo.tree
+
+
+def test_an_edit_that_keeps_size_and_time_is_seen_whatever_is_configured(repo: Repo) -> None:
+    path = repo.write("f", "one")
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    repo.commit()
+    for key, value in (("core.trustctime", "false"), ("core.checkStat", "minimal"), ("core.ignoreStat", "true")):
+        repo.git("config", key, value)
+    os.utime(repo.path / ".git/index")
+    first = int(path.stat().st_ctime)
+    while int(path.stat().st_ctime) == first:  # git compares whole seconds
+        path.write_text("two")
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    assert take(repo).changed == ("f",)
+
+
+def test_a_submodule_that_is_configured_away_is_seen(repo: Repo, tmp_path: Path) -> None:
+    inner = Repo.init(tmp_path / "inner")
+    inner.write("g", "1")
+    inner.commit()
+    repo.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner.path), "sub")
+    repo.commit()
+    repo.git("config", "submodule.sub.ignore", "all")
+    repo.git("config", "diff.ignoreSubmodules", "all")
+    (repo.path / "sub/g").write_text("2")
+    found = take(repo)
+    assert found.dirty and found.tree is None and "submodule" in found.why
+
+
+LEFT = [
+    *["__pycache__/calc.cpython-312.pyc", "a/__pycache__/t.cpython-313-pytest-9.0.2.pyc"],
+    *["p/x.pypy310.pyc", "a/__pycache__/t.cpython-312.opt-1.pyc", "__pycache__/f.f-3.py312.cpython-312.1.nbc"],
+    *[
+        ".pytest_cache/v/cache/lastfailed",
+        "a/.hypothesis/examples/x",
+        ".coverage",
+        ".coverage.host.1.x",
+        ".testmondata",
+    ],
+]
+NOT_LEFT = ["__pycache__/conftest.py", "calc.pyc", "x.coverage", "coverage.py", "a/cpython-312.py", ".coveragerc"]
+
+
+@pytest.mark.parametrize("path", LEFT)
+def test_what_runs_of_tests_leave_is_no_content(repo: Repo, path: str) -> None:
+    before = take(repo)
+    repo.write(path, "made by a run")
+    found = take(repo)
+    assert (found.tree, found.dirty, found.changed) == (before.tree, before.dirty, before.changed)
+
+
+@pytest.mark.parametrize("path", NOT_LEFT)
+def test_what_only_looks_like_it_is_content(repo: Repo, path: str) -> None:
+    repo.write(path, "by hand")
+    assert path in take(repo).changed
+
+
+def test_bytecode_that_is_tracked_and_made_anew_is_no_edit(repo: Repo) -> None:
+    repo.write("__pycache__/m.cpython-312.pyc", "1")
+    repo.commit()
+    repo.write("__pycache__/m.cpython-312.pyc", "2")
+    found = take(repo)
+    assert not found.dirty and found.tree == repo.tree

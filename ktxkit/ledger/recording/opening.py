@@ -1,4 +1,4 @@
-"""What is known of a run before it starts: selection, environment, workers, order. Told by pytest's own config.
+"""What is known of a run before it starts: its environment and tools. Told by pytest's own config.
 
 The opened run: its id, its event file, its line in the ledger, and how it is closed.
 """
@@ -23,6 +23,16 @@ from ktxkit.git import snapshot
 from ktxkit.ledger import asking, chain, ledger
 from ktxkit.ledger.asking import new_run_id
 from ktxkit.ledger.event_log import Artifacts, EventWriter, encode
+from ktxkit.ledger.recording.selection import (
+    ARGUMENTS_SHOWN,
+    beside_top,
+    directory,
+    mode,
+    order,
+    paths,
+    selection,
+    workers,
+)
 from ktxkit.ledger.rules.fold import USAGE
 from ktxkit.ledger.rules.payload import clean
 from ktxkit.store import config as settings
@@ -34,111 +44,11 @@ if TYPE_CHECKING:
     from ktxkit.ledger.redis import Mirror
 
 
-ARGUMENTS_SHOWN = 1000
-# Options that leave tests out. The value is what the option is when it is not used.
-NARROWING: dict[str, tuple[str, Any]] = {
-    "keyword": ("-k", ""),
-    "markexpr": ("-m", ""),
-    "lf": ("--lf", False),
-    "stepwise": ("--sw", False),
-    "stepwise_skip": ("--sw-skip", False),
-    "deselect": ("--deselect", None),
-    "ignore": ("--ignore", None),
-    "ignore_glob": ("--ignore-glob", None),
-    "noconftest": ("--noconftest", False),
-    "override_ini": ("-o", None),
-    "inifilename": ("-c", None),
-    "testmon": ("--testmon", False),
-    "splits": ("--splits", None),
-    "num_shards": ("--num-shards", 1),
-    "picked": ("--picked", None),
-}
 VARIABLES = (
     *("PYTHONHASHSEED", "PYTHONPATH", "PYTHONOPTIMIZE", "PYTHONDEVMODE", "PYTHONWARNINGS"),
     *("TZ", "LANG", "LC_ALL"),
 )
 MARKED = ("CI",)  # variables of which only the presence is part of the profile
-COLLECTORS = ("no:python", "no:unittest", "no:doctest")  # plugins without which tests are not found
-
-
-def selection(config: pytest.Config) -> dict[str, Any]:
-    """What was asked for: where the arguments came from, and every option that leaves tests out."""
-    source = getattr(config, "args_source", None)
-    made: dict[str, Any] = {
-        "argsSource": source.name.lower() if source is not None else "unknown",
-        "args": [clean(str(arg))[0] for arg in config.args[:ARGUMENTS_SHOWN]],
-        "narrowing": narrowing(config),
-    }
-    declared = os.environ.get("KTX_TEST_SCOPE")
-    return made | ({"declared": declared[:200]} if declared else {})
-
-
-def narrowing(config: pytest.Config) -> list[dict[str, str]]:
-    """Each option that narrows, with its value."""
-    found = []
-    for name, (option, unused) in NARROWING.items():
-        value = getattr(config.option, name, unused)
-        if value not in (unused, None, [], "", False):
-            found.append({"option": option, "value": clean(str(value))[0][:500]})
-    found += [{"option": "-p", "value": name} for name in config.option.plugins or () if name in COLLECTORS]
-    if os.path.realpath(config.invocation_params.dir) != os.path.realpath(config.rootpath):
-        source = getattr(config, "args_source", None)
-        if source is not None and source.name == "INVOCATION_DIR":
-            found.append({"option": "directory", "value": directory(config)})
-    return found
-
-
-def beside_top(config: pytest.Config, top: Path | None) -> list[dict[str, str]]:
-    """A root directory that is not the top of the checkout narrows like an option: what lies outside it is not seen."""
-    if top is None or os.path.realpath(top) == os.path.realpath(config.rootpath):
-        return []
-    place = os.path.relpath(os.path.realpath(config.rootpath), os.path.realpath(top))
-    return [{"option": "root directory", "value": clean(place)[0][:500]}]
-
-
-def directory(config: pytest.Config) -> str:
-    """Where pytest was started, relative to its root directory."""
-    return clean(os.path.relpath(config.invocation_params.dir, config.rootpath))[0]
-
-
-def paths(config: pytest.Config) -> list[str]:
-    """The path arguments, relative to the root directory; node ids keep what follows `::`."""
-    found = []
-    for arg in config.args[:ARGUMENTS_SHOWN]:
-        path, sep, rest = str(arg).partition("::")
-        place = os.path.relpath(config.invocation_params.dir / path, config.rootpath)
-        found.append(clean(place + sep + rest)[0])
-    return found
-
-
-def mode(config: pytest.Config) -> str:
-    """`collect`, `plan` (nothing is executed), `setup` (only fixtures are) or `run`."""
-    option = config.option
-    if option.collectonly or getattr(option, "showfixtures", False) or getattr(option, "show_fixtures_per_test", False):
-        return "collect"
-    if getattr(option, "setupplan", False):
-        return "plan"
-    return "setup" if getattr(option, "setuponly", False) else "run"
-
-
-def workers(config: pytest.Config) -> tuple[int, str]:
-    """The number of xdist workers (0: none) and the scheduling mode."""
-    count = len(getattr(config.option, "tx", None) or ())
-    dist = str(getattr(config.option, "dist", "no"))
-    return (count, dist) if count and dist != "no" else (0, "no")
-
-
-def order(config: pytest.Config) -> dict[str, Any]:
-    """Who decides the order, where a plugin does, and from which seed."""
-    option = config.option
-    if config.pluginmanager.hasplugin("randomly") and getattr(option, "randomly_reorganize", True):
-        return {"by": "randomly", "seed": str(getattr(option, "randomly_seed", ""))[:100]}
-    if getattr(option, "random_order_bucket", None) and getattr(option, "random_order_seed", None):
-        return {"by": "random-order", "seed": str(option.random_order_seed)[:100]}
-    for name, word in (("failedfirst", "--ff"), ("newfirst", "--nf")):
-        if getattr(option, name, False):
-            return {"by": word}
-    return {}
 
 
 def environment(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, Any]:
@@ -212,6 +122,7 @@ class Opening:
         self.writer: EventWriter | None = None
         self.store = world.store
         self.timer = (0.0, "")
+        self.configured: list[str] = []  # options of `addopts` that leave tests out
         self.trouble = ""
         self.in_ledger = False
         self._open()
@@ -318,6 +229,7 @@ class Opening:
 
     def _selection(self) -> dict[str, Any]:
         made = selection(self.config) | {"paths": paths(self.config)}
+        self.configured = [one["option"] for one in made.get("configured", ())]
         try:
             top = self.world.repository.top
         except KtxError:

@@ -28,6 +28,7 @@ from ktxkit.base.rules.digests import digest_of
 from ktxkit.ledger.event_log import encode
 from ktxkit.ledger.recording.attempts import Attempts, FixtureCosts
 from ktxkit.ledger.recording.opening import Opening, open_run
+from ktxkit.ledger.recording.selection import deselected_by
 from ktxkit.ledger.rules import payload
 from ktxkit.ledger.rules.fold import INTERNAL, INTERRUPTED
 from ktxkit.ledger.rules.payload import clean
@@ -40,12 +41,15 @@ class WorkerRecorder:
     def __init__(self, config: Any) -> None:
         self.config = config
         self.fixtures = FixtureCosts()
+        self.configured: list[str] = config.workerinput["ktxkit"]["configured"]
         self.deselected: list[str] = []
+        self.as_configured = 0
         self.before: list[str] = []
         config.pluginmanager.register(self.fixtures, "ktxkit-fixtures")
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         self.deselected += [item.nodeid for item in items]
+        self.as_configured += len(items) if deselected_by(self.configured) else 0
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, Any, Any]:
@@ -60,6 +64,7 @@ class WorkerRecorder:
             "collected": len(self.before),
             "deselected": len(self.deselected),
             "removed": removed(self.before, selected, self.deselected),
+            **({"deselectedByConfiguration": self.as_configured} if self.as_configured else {}),
         }
         self.config.workeroutput["ktxkit-fixtures"] = self.fixtures.rows()
 
@@ -102,6 +107,7 @@ class Recorder:
         self.first_fault = ""
         self.warnings: Counter[str] = Counter()
         self.deselected: list[str] = []
+        self.as_configured = 0
         self.collected_before: list[str] | None = None
         self.session: pytest.Session | None = None
         self.started = self.finished = False
@@ -164,6 +170,7 @@ class Recorder:
     @guarded
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         self.deselected += [item.nodeid for item in items]
+        self.as_configured += len(items) if deselected_by(self.opening.configured) else 0
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, Any, Any]:
@@ -197,6 +204,7 @@ class Recorder:
             selected=len(ids),
             deselected=None if before is None else len(self.deselected),
             removed=None if before is None else removed(before, ids, self.deselected),
+            deselectedByConfiguration=self.as_configured or None,
             ids=self.opening.artifacts.keep(body),
             orderDigest=digest_of(plain),
         )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ktxkit.ledger.rules.fold import FINISHED, IMPORTED
 from ktxkit.ledger.rules.rows import BAD, Row, Verdict
+from ktxkit.ledger.rules.scope import as_configured
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import RunRecord
@@ -230,7 +231,7 @@ def full(record: RunRecord, row: Row) -> Node:
         ),
         _is("it was recorded here, not imported", record.get("trigger") != IMPORTED),
         _is("no option narrowed it", not narrowing, narrowing),
-        _is("nothing was deselected", _none(counts, "deselected")),
+        _is(f"nothing was deselected{_but_configured(selection)}", _none(counts, "deselected")),
         _is("nothing was removed from the collection", _none(counts, "removed")),
         _is("every module was collected", not counts.get("collectionErrors")),
         _is(f"all that was selected ran to its end (it is {record['state']})", record["state"] == FINISHED),
@@ -242,8 +243,14 @@ def full(record: RunRecord, row: Row) -> Node:
     return made
 
 
+def _but_configured(selection: Mapping[str, Any]) -> str:
+    own = as_configured(selection)
+    return f", {own}" if own else ""
+
+
 def _none(counts: Mapping[str, Any], key: str) -> bool | None:
-    return None if key not in counts else counts[key] == 0
+    """Whether none is counted, but for those that the project's own configuration leaves out."""
+    return None if key not in counts else counts[key] == counts.get(f"{key}ByConfiguration", 0)
 
 
 def authoritative(record: RunRecord, row: Row) -> Node:

@@ -322,6 +322,9 @@ class Fold:
             "selected": self.collected.get("selected"),
             "deselected": self.collected.get("deselected", self._of_workers("deselected")),
             "removed": self.collected.get("removed", self._of_workers("removed")),
+            "deselectedByConfiguration": self.collected.get(
+                "deselectedByConfiguration", self._of_workers("deselectedByConfiguration")
+            ),
             **{word: count for word, count in sorted(words.items()) if count},
             "collectionErrors": len(self.collect_errors) or None,
             "collectionSkips": self.collect_skips or None,

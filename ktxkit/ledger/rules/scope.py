@@ -17,7 +17,7 @@ from ktxkit.ledger.rules.fold import FINISHED, IMPORTED
 if TYPE_CHECKING:
     from ktxkit.base.documents import RunRecord, RunRecordScope
 
-WHOLE = ("testpaths", "invocation_dir")  # pytest's own choice of arguments
+WHOLE = ("testpaths", "invocation_dir", "addopts")  # pytest's own choice of arguments
 WHY_SHOWN = 20
 
 
@@ -37,7 +37,8 @@ def requested(record: Mapping[str, Any]) -> RunRecordScope:
         return {"kind": "partial", "why": why[:WHY_SHOWN]}
     source = selection.get("argsSource", "unknown")
     if source in WHOLE:
-        return {"kind": "full"}
+        own = as_configured(selection)
+        return {"kind": "full", "why": [own]} if own else {"kind": "full"}
     if source != "args":
         return {"kind": "partial", "why": ["where the arguments came from is not known"]}
     paths = selection.get("paths", [])
@@ -47,10 +48,22 @@ def requested(record: Mapping[str, Any]) -> RunRecordScope:
     return {"kind": "module" if single else "modules", "paths": paths[:WHY_SHOWN]}
 
 
+def as_configured(selection: Mapping[str, Any]) -> str:
+    """What the project's own configuration leaves out of every run, in words; empty where it leaves out nothing."""
+    options = selection.get("configured", ())
+    if not options:
+        return ""
+    told = [one["value"] if one["option"] in ("-m", "-k") else f"{one['option']} {one['value']}" for one in options]
+    return f"as addopts has it: {', '.join(told)}"
+
+
 def derive(record: RunRecord) -> RunRecordScope:
     """The scope of a run that has ended: what was asked for, unless something kept it from being covered."""
     wanted = requested(record)
-    why = [*wanted.get("why", []), *uncovered(record)]
+    why = uncovered(record)
+    if wanted["kind"] == "full" and not why:
+        return wanted
+    why = [*wanted.get("why", []), *why]
     if not why:
         return wanted
     made: RunRecordScope = {"kind": "none" if wanted["kind"] == "none" else "partial", "why": why[:WHY_SHOWN]}
@@ -65,8 +78,10 @@ def uncovered(record: RunRecord) -> list[str]:
     why = []
     if record["state"] != FINISHED:
         why.append(f"the run is {record['state']}")
+    deselected = counts.get("deselected", 0) - counts.get("deselectedByConfiguration", 0)
+    if deselected:
+        why.append(f"{deselected} deselected")
     for key, text in (
-        ("deselected", "{} deselected"),
         ("removed", "{} removed from the collection without a word"),
         ("collectionErrors", "{} not collected: errors"),
         ("notRun", "{} never ran"),

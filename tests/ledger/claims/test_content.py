@@ -88,3 +88,29 @@ def test_a_page_that_a_test_opens_is_no_prose(suite: Suite) -> None:
     suite.repo.write("README.md", "# S")
     status, said = claimed(suite)
     assert status == 1 and "claim-stale" in said
+
+
+def test_bytecode_of_the_run_is_no_edit(suite: Suite) -> None:
+    (suite.repo.path / ".gitignore").unlink()
+    suite.repo.commit()
+    ran = suite.run(PYTHONDONTWRITEBYTECODE="", KTX_LEDGER="off")
+    assert ran.status == 0 and (suite.repo.path / "tests/__pycache__").is_dir()
+    go(suite, "--scope", "full")
+    assert suite.record["authoritative"] and claimed(suite)[0] == 0
+    suite.repo.write("README.md", "# S")
+    assert claimed(suite)[0] == 0, "prose"
+
+
+@pytest.mark.parametrize("bit", ["--assume-unchanged", "--skip-worktree"])
+def test_a_hidden_edit_bears_no_claim_out(suite: Suite, bit: str) -> None:
+    suite.repo.write("tests/golden.txt", "broken")
+    suite.repo.commit()
+    suite.repo.git("update-index", bit, "tests/golden.txt")
+    suite.repo.write("tests/golden.txt", "x")
+    assert go(suite, "--scope", "full").status == 0
+    assert suite.repo.git("status", "--porcelain") == ""
+    message = suite.repo.path.parent / "message"
+    message.write_text("Change\n\nAll tests pass.\n")
+    index = str(suite.repo.path / ".git/index")
+    ran = call("gate-check", "--message", message, cwd=suite.repo.path, env={"GIT_INDEX_FILE": index})
+    assert ran.status == 1 and "tests/golden.txt" in ran.out + ran.err
