@@ -18,7 +18,7 @@ from ktxkit.app.cli import count
 from ktxkit.store.world import World
 
 ALONE = (
-    *("expect_branch", "integration", "allow", "deny", "inside_links"),
+    *("expect_branch", "integration", "allow", "allow_control", "deny", "inside_links"),
     *("text_root", "sl_disallowed", "max_file_bytes", "max_patch_bytes"),
 )
 
@@ -38,6 +38,7 @@ def parser() -> cli.Parser:
     alone.add_argument("--expect-branch", metavar="NAME", help="refuse where HEAD is not on this branch")
     alone.add_argument("--integration", metavar="REV", default="", help="a branch that the change may have merged in")
     alone.add_argument("--allow", action="append", default=[], metavar="PATTERN", help="paths that may be touched")
+    alone.add_argument("--allow-control", action="append", default=[], metavar="PATTERN", help="control files, by name")
     alone.add_argument("--deny", action="append", default=[], metavar="PATTERN", help="paths that may not be touched")
     alone.add_argument("--inside-links", action="store_true", help="symbolic links may not leave the tree")
     alone.add_argument(

@@ -131,7 +131,10 @@ def patch_options(args: Namespace) -> tuple[Path, BarePatchOptions]:
 def _policy(args: Namespace) -> dict[str, Any]:
     from ktxkit.work.bare_patches import CONTROL_BY_HAND
 
-    made: dict[str, Any] = {"allowControl": list(CONTROL_BY_HAND), "foreignLinks": not args.inside_links}
+    made: dict[str, Any] = {
+        "allowControl": [*CONTROL_BY_HAND, *args.allow_control],
+        "foreignLinks": not args.inside_links,
+    }
     return made | {key: value for key, value in (("allow", args.allow), ("deny", args.deny)) if value}
 
 

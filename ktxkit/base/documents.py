@@ -500,6 +500,7 @@ class KtxConfigJobPolicy(TypedDict):
     allowControl: NotRequired[list[str]]
     textRoots: NotRequired[list[str]]
     deliverables: NotRequired[list[str]]
+    allowUnpublished: NotRequired[bool]
     slDisallowed: NotRequired[bool]
 
 
@@ -745,6 +746,7 @@ class JobUnit(TypedDict):
     textRoots: NotRequired[list[str]]
     deliverables: NotRequired[list[str]]
     leaveOut: NotRequired[list[str]]
+    allowUnpublished: NotRequired[bool]
     slDisallowed: NotRequired[bool]
     timeLimit: NotRequired[float]
     env: NotRequired[dict[str, str]]
@@ -760,6 +762,7 @@ class JobPolicy(TypedDict):
     textRoots: NotRequired[list[str]]
     deliverables: NotRequired[list[str]]
     leaveOut: NotRequired[list[str]]
+    allowUnpublished: NotRequired[bool]
     slDisallowed: NotRequired[bool]
 
 
@@ -1005,6 +1008,7 @@ class LeasePolicy(TypedDict):
     deny: NotRequired[list[str]]
     allowControl: NotRequired[list[str]]
     textRoots: NotRequired[list[str]]
+    allowUnpublished: NotRequired[bool]
     slDisallowed: NotRequired[bool]
     deliverables: NotRequired[list[str]]
     generated: NotRequired[list[str]]
@@ -2021,6 +2025,7 @@ class Patch(TypedDict):
     patchBytes: NotRequired[int]
     paths: list[PatchPath]
     policyDigest: NotRequired[str]
+    unpublished: NotRequired[list[PathEntry]]
     breaches: NotRequired[list[PathBreach]]
     uncommitted: NotRequired[bool]
     excluded: NotRequired[LeftOutPaths]

@@ -399,6 +399,29 @@ def submodules_at_risk(git: Git, modules: Path) -> tuple[bytes, ...]:
     return tuple(path for path in (entry.partition(b"\t")[2] for entry in links) if holds_work(git, path))
 
 
+def is_unpublished(git: Git, common_dir: Path, path: bytes, name: bytes, commit: str) -> bool:
+    """Whether a repository of the submodule is here, the worktree's own or the main checkout's, and no branch that a
+    remote of one has contains the commit. What was fetched by its id alone counts as published.
+
+    `name`: the submodule's in .gitmodules. Where no repository of it is here nothing is known, and it is False.
+    """
+    own = Path(os.fsdecode(os.path.join(os.fsencode(git.cwd), path)))  # noqa: PTH118
+    shared = common_dir / "modules" / os.fsdecode(name)
+    here = [place for place in (own,) if os.path.lexists(place / ".git")]
+    here += [shared] if ".." not in shared.parts and (shared / "HEAD").is_file() else []
+    return bool(here) and not any(_is_published(git.at(place), commit) for place in here)
+
+
+def _is_published(inside: Git, commit: str) -> bool:
+    """A remote's branch contains the commit, or a fetch brought it by its id (git-fetch(1), FETCH_HEAD)."""
+    told = inside.run("for-each-ref", "--count=1", f"--contains={commit}", "refs/remotes", ok=None)
+    if told.status == 0 and told.out:
+        return True
+    fetched = inside.run("rev-parse", "--path-format=absolute", "--git-path", "FETCH_HEAD", ok=None)
+    place = Path(fetched.text) if fetched.status == 0 else None
+    return place is not None and place.is_file() and commit.encode() in files.read(place, 1 << 20)
+
+
 def holds_work(git: Git, path: bytes) -> bool:
     """Whether a repository inside the worktree has uncommitted work, or commits that no remote branch has."""
     place = Path(os.fsdecode(os.path.join(os.fsencode(git.cwd), path)))  # noqa: PTH118

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ktxkit.base.errors import BrokenContract
+from ktxkit.base.rules.text import path_bytes
 from ktxkit.git import merging, staging
 from ktxkit.git.neutral import Neutral
 from ktxkit.git.objects import Objects
@@ -37,6 +38,7 @@ class Offer(NamedTuple):
     entries: tuple[Entry, ...]
     policy: Mapping[str, Any] = {}
     patch_bytes: int = 0
+    unpublished: frozenset[bytes] = frozenset()  # submodules at commits that no remote of theirs has
 
 
 class CandidateVerdict(NamedTuple):
@@ -78,7 +80,8 @@ def offer_of(world: World, neutral: Neutral, document: Patch, patch: Path | None
     if _named(document, where) != set(entries):
         raise _invalid("its paths are not those that its trees differ in", where)
     recorded = neutral.tree_of(document["base"]) or base_tree
-    return Offer(base_tree, recorded, tree, tuple(entries), policy, document.get("patchBytes", 0))
+    lost = frozenset(path_bytes(item) for item in document.get("unpublished", ()))
+    return Offer(base_tree, recorded, tree, tuple(entries), policy, document.get("patchBytes", 0), lost)
 
 
 def _named(document: Patch, where: str) -> set[Entry]:
@@ -116,7 +119,9 @@ def _invalid(why: str, where: str) -> BrokenContract:
 def by_policy(neutral: Neutral, objects: Objects, offer: Offer) -> list[Breach]:
     """The policy's word; content is read only where a rule asks for it."""
     content = _content(objects, offer.entries, Policy.of(offer.policy))
-    return judge_entries(neutral, objects, offer.entries, content, offer.policy, offer.patch_bytes, offer.tree)
+    return judge_entries(
+        neutral, objects, offer.entries, content, offer.policy, offer.patch_bytes, offer.tree, offer.unpublished
+    )
 
 
 def _content(objects: Objects, entries: Sequence[Entry], policy: Policy) -> dict[str, Content]:

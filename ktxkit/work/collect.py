@@ -17,7 +17,7 @@ from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, CannotRun, Refused
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_bytes, path_fields
-from ktxkit.git import child, merging, staging
+from ktxkit.git import child, merging, snapshot, staging
 from ktxkit.git.child import Here
 from ktxkit.git.git import Begun, Git
 from ktxkit.git.neutral import Neutral, open_neutral, scratch_dir
@@ -90,11 +90,21 @@ def record(taken: CollectedTree, patch: Path, unchanged: Callable[[], None]) -> 
         ]
     document = {**document, **_handed_over(taken, entries, base_tree, patch, unchanged)}
     size = document.get("patchBytes", 0)
-    breaches = judge_entries(neutral, objects, entries, content, taken.request.policy, size, tree)
+    names = {e.path: e.new.oid for e in entries if e.new.kind == "gitlink"}
+    links = declared_submodules(neutral, objects, tree) if names else {}
+    lost = frozenset(path for path, oid in names.items() if path in links and _is_lost(taken, path, links[path], oid))
+    breaches = judge_entries(neutral, objects, entries, content, taken.request.policy, size, tree, lost)
+    if lost:
+        document["unpublished"] = [path_fields(path) for path in sorted(lost)][:COLLISIONS_SHOWN]
     if breaches:
         document["outcome"] = "policy_rejected"
         document["breaches"] = [breach.document() for breach in breaches[:BREACHES_KEPT]]
     return document
+
+
+def _is_lost(taken: CollectedTree, path: bytes, name: bytes, commit: str) -> bool:
+    git, common_dir = taken.world.git.at(taken.request.top), taken.world.repository.common_dir
+    return snapshot.is_unpublished(git, common_dir, path, name, commit)
 
 
 def _facts(taken: CollectedTree, base_tree: str, outcome: PatchOutcome) -> Patch:
@@ -178,24 +188,26 @@ def judge_entries(
     policy: Mapping[str, Any],
     patch_bytes: int,
     tree: str,
+    unpublished: frozenset[bytes] = frozenset(),
 ) -> list[Breach]:
-    """The policy's word on a change, with what it must know read from the objects."""
+    """The policy's word on a change, with what it must know read from the objects. `unpublished`: see TreeContents."""
     links = {e.path: objects.read(e.new.oid) for e in entries if e.new.kind == "symlink" and e.new != e.old}
     declared: frozenset[bytes] = frozenset()
     if any(entry.new.kind == "gitlink" for entry in entries):
-        declared = declared_submodules(neutral, objects, tree)
-    return judge(entries, Policy.of(policy), TreeContents(links, content, declared, patch_bytes))
+        declared = frozenset(declared_submodules(neutral, objects, tree))
+    return judge(entries, Policy.of(policy), TreeContents(links, content, declared, unpublished, patch_bytes))
 
 
-def declared_submodules(neutral: Neutral, objects: Objects, tree: str) -> frozenset[bytes]:
-    """The paths that a tree's .gitmodules declares."""
+def declared_submodules(neutral: Neutral, objects: Objects, tree: str) -> dict[bytes, bytes]:
+    """The paths that a tree's .gitmodules declares, with the submodules' names."""
     found = objects.entry(tree, b".gitmodules")
     if found is None or not found.mode.startswith("100"):
-        return frozenset()
+        return {}
     merging.prefetch(neutral, [found.oid])
     query = ("--get-regexp", r"^submodule\..*\.path$")
     answer = neutral.git.run("config", "-z", f"--blob={found.oid}", *query, ok=(0, 1))
-    return frozenset(item.partition(b"\n")[2] for item in answer.nul)
+    pairs = (item.partition(b"\n")[::2] for item in answer.nul)
+    return {path: key.removeprefix(b"submodule.").removesuffix(b".path") for key, path in pairs}
 
 
 def _siblings(objects: Objects, tree: str, entries: Iterable[Entry]) -> dict[bytes, list[bytes]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 # Code points that HFS+ ignores in names (git's utf8.c, next_hfs_char): `.g<U+200C>it` is `.git` there.
@@ -80,6 +81,52 @@ def _segment(part: str) -> str:
             pieces.append({"*": "[^/]*", "?": "[^/]"}.get(part[at]) or re.escape(part[at]))
         at += 1
     return "".join(pieces)
+
+
+class PatternSet:
+    """Many patterns, asked at once: what names a path costs as much as the path is deep, only globs are tried in turn.
+
+    `folded`: every spelling of the same place counts, as in `matches_folded`.
+    """
+
+    def __init__(self, patterns: Iterable[str], *, folded: bool = False) -> None:
+        self._fold = fold if folded else str
+        self._named: dict[str, str] = {}
+        self._below: dict[str, str] = {}
+        self._on_the_way: dict[str, str] = {}
+        self._globs: list[tuple[str, str]] = []
+        for pattern in patterns:
+            bare = self._fold(pattern.removesuffix("/"))
+            if is_glob(bare):
+                self._globs.append((bare if folded else pattern, pattern))
+                continue
+            known = self._below if pattern.endswith("/") and not folded else self._named
+            known.setdefault(bare, pattern)
+            for above in _above(bare):
+                self._on_the_way.setdefault(above, pattern)
+
+    def match(self, path: str) -> str:
+        """The pattern that names the path, or a place above it; empty where none does."""
+        path = self._fold(path)
+        if path in self._named:
+            return self._named[path]
+        for above in _above(path):
+            found = self._named.get(above) or self._below.get(above)
+            if found:
+                return found
+        return next((pattern for glob, pattern in self._globs if matches(glob, path)), "")
+
+    def leads_into(self, path: str) -> str:
+        """The pattern that names something below the path; empty where none does. For folded ones."""
+        found = self._on_the_way.get(self._fold(path), "")
+        return found or next((pattern for _, pattern in self._globs if leads_into(pattern, path)), "")
+
+
+def _above(path: str) -> Iterator[str]:
+    """Every place above a path, the nearest first."""
+    while (cut := path.rfind("/")) > 0:
+        path = path[:cut]
+        yield path
 
 
 def leads_into(pattern: str, path: str) -> bool:

@@ -31,7 +31,7 @@ from ktxkit.store.store import ensure_ignored
 from ktxkit.store.world import World
 from ktxkit.work import recover, report
 from ktxkit.work.fingerprint import Fingerprinter
-from ktxkit.work.job import containment, prepare
+from ktxkit.work.job import containment, prepare, remarks
 from ktxkit.work.job.guard import Guard, Watch
 from ktxkit.work.job.loop import JobLoop, Reuse
 from ktxkit.work.job.state import Hooks, JobRun, Notify, silent
@@ -359,6 +359,7 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     containment.note(run)
     _refuse_stopped(run)
     run.hooks.units_done(run, outcomes)
+    remarks.write(run, outcomes)
     run.phase = "gates"
     final_gates(run)
     run.hooks.before_landing(run, outcomes)

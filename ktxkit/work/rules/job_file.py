@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from ktxkit.base.documents import Ingest, JobFile, JobUnit, LeasePolicy, StepCommand, VerifyCommand
 
 
-POLICY_KEYS: Final = ("allow", "deny", "allowControl", "textRoots", "deliverables", "leaveOut", "slDisallowed")
+POLICY_KEYS: Final = (
+    *("allow", "deny", "allowControl", "textRoots", "deliverables", "leaveOut"),
+    *("slDisallowed", "allowUnpublished"),
+)
 INTERVALS: Final = ("silence", "grace", "cap", "interval")  # of the observer, in seconds
 RECONCILE = "reconcile"  # the key of the unit that runs on the integrated tree
 PROJECT = "project"  # the key of the unit that runs before the base is fixed

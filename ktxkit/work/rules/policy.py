@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.base.rules.digests import digest_of
-from ktxkit.base.rules.patterns import fold, is_glob, leads_into, matches, matches_folded, plain_name, text
+from ktxkit.base.rules.patterns import PatternSet, fold, is_glob, matches_folded, plain_name, text
 from ktxkit.base.rules.text import path_fields
 from ktxkit.git.rules.patch import Content, Entry
 
@@ -27,10 +27,22 @@ GIT_HOOKS = frozenset({
     "pre-commit", "pre-merge-commit", "pre-push", "pre-rebase", "pre-receive", "prepare-commit-msg", "proc-receive",
     "push-to-checkout", "reference-transaction", "sendemail-validate", "update",
 })  # fmt: skip
+# Names, wherever they stand, that git, a hook runner or ktxkit itself takes orders from.
 CONTROL_NAMES = frozenset({
+    ".git", ".gitattributes", ".gitignore", ".gitmodules", ".gitconfig", ".lfsconfig", ".githooks", ".git-hooks",
     ".ktx", ".ktx-config.yaml", "ktx-gates.yaml", ".husky", ".pre-commit-config.yaml", "lefthook.yml", "lefthook.yaml",
 })  # fmt: skip
-_SHORT_GIT = re.compile(r"git~[0-9]+\Z")  # what NTFS calls `.git` in its short form
+# Paths from the top that forges take orders from: what their CI runs, and who must approve.
+FORGES = frozenset({
+    ".github/workflows", ".github/actions", ".github/dependabot.yml", ".github/dependabot.yaml", ".github/codeowners",
+    "codeowners", "docs/codeowners", ".gitlab-ci.yml", ".gitlab/ci", ".gitlab/agents", ".gitlab/codeowners",
+    ".gitea/workflows", ".forgejo/workflows", ".circleci", ".travis.yml", ".appveyor.yml", "appveyor.yml",
+    ".buildkite", ".cirrus.yml", ".cirrus.star", ".drone.yml", ".woodpecker", ".woodpecker.yml", ".woodpecker.yaml",
+    ".build.yml", ".builds", ".teamcity", ".azure-pipelines", ".azuredevops", "azure-pipelines.yml", "jenkinsfile",
+    "bitbucket-pipelines.yml", "buildspec.yml", "cloudbuild.yaml", "cloudbuild.yml",
+})  # fmt: skip
+_FORGE_FOLDERS = frozenset(name.rpartition("/")[0] for name in FORGES if name.startswith("."))
+_SHORT_GIT = re.compile(r"git(?:att|con|hoo|ign|mod)?~[0-9]+\Z")  # what NTFS calls those in its short form
 
 
 class Policy(NamedTuple):
@@ -42,6 +54,7 @@ class Policy(NamedTuple):
     text_roots: tuple[str, ...] = ()
     sl_disallowed: bool = False
     foreign_links: bool = False  # symbolic links may leave the tree
+    allow_unpublished: bool = False  # a submodule may be at a commit that no remote of it has
     max_file_bytes: int | None = None
     max_patch_bytes: int | None = None
 
@@ -55,6 +68,7 @@ class Policy(NamedTuple):
             text_roots=tuple(document.get("textRoots", ())),
             sl_disallowed=bool(document.get("slDisallowed", False)),
             foreign_links=bool(document.get("foreignLinks", False)),
+            allow_unpublished=bool(document.get("allowUnpublished", False)),
             max_file_bytes=document.get("maxFileBytes"),
             max_patch_bytes=document.get("maxPatchBytes"),
         )
@@ -70,6 +84,7 @@ class TreeContents(NamedTuple):
     links: Mapping[bytes, bytes] = {}
     content: Mapping[str, Content] = {}
     submodules: frozenset[bytes] = frozenset()  # paths that .gitmodules declares
+    unpublished: frozenset[bytes] = frozenset()  # those of them that are at a commit which no remote of theirs has
     patch_bytes: int = 0
 
 
@@ -86,61 +101,81 @@ class Breach(NamedTuple):
 
 def judge(entries: Sequence[Entry], policy: Policy, facts: TreeContents) -> list[Breach]:
     """Every breach, by path and rule."""
-    found = [breach for entry in entries for breach in _judge_entry(entry, policy, facts)]
+    lists = _Lists.of(policy)
+    found = [breach for entry in entries for breach in _judge_entry(entry, policy, lists, facts)]
     if policy.max_patch_bytes is not None and facts.patch_bytes > policy.max_patch_bytes:
         size = f"the patch has {facts.patch_bytes} bytes, {policy.max_patch_bytes} are allowed"
         found.append(Breach(b".", "patch-size", size))
     return sorted(set(found))
 
 
-def _judge_entry(entry: Entry, policy: Policy, facts: TreeContents) -> Iterable[Breach]:
+class _Lists(NamedTuple):
+    """The patterns of a policy, each list ready to be asked of many paths."""
+
+    allow: PatternSet
+    deny: PatternSet
+    layer: PatternSet
+    control: PatternSet
+
+    @classmethod
+    def of(cls, policy: Policy) -> _Lists:
+        by_name = [one for one in policy.allow if not is_glob(one) and is_control(one.removesuffix("/"))]
+        layer = (SEMANTIC_LAYER,) if policy.sl_disallowed else ()
+        return cls(
+            PatternSet(policy.allow),
+            PatternSet(policy.deny, folded=True),
+            PatternSet(layer, folded=True),
+            PatternSet((*policy.allow_control, *by_name)),
+        )
+
+
+def _judge_entry(entry: Entry, policy: Policy, lists: _Lists, facts: TreeContents) -> Iterable[Breach]:
     path = text(entry.path)
     rules = [
-        ("denied", _denied(path, entry, policy.deny)),
-        ("sl-disallowed", _denied(path, entry, (SEMANTIC_LAYER,)) if policy.sl_disallowed else ""),
-        ("not-allowed", _not_allowed(path, policy.allow)),
-        ("control-file", _control(path, policy)),
+        ("denied", _denied(path, entry, lists.deny)),
+        ("sl-disallowed", _denied(path, entry, lists.layer)),
+        ("not-allowed", _not_allowed(path, policy.allow, lists.allow)),
+        ("control-file", _control(path, lists.control)),
         ("text-root", _text_root(path, entry, policy.text_roots, facts)),
         ("symlink", "" if policy.foreign_links else _link(entry, facts)),
-        ("gitlink", _gitlink(entry, facts)),
+        ("gitlink", _gitlink(entry, policy, facts)),
         ("file-size", _size(entry, policy, facts)),
     ]
     return [Breach(entry.path, rule, message) for rule, message in rules if message]
 
 
-def _denied(path: str, entry: Entry, patterns: Iterable[str]) -> str:
-    for pattern in patterns:
-        if matches_folded(pattern, path):
-            return f"{pattern} is denied"
-        solid = entry.new.kind in ("symlink", "gitlink") or (
-            entry.new.kind in ("regular", "executable") and entry.change in ("added", "typechange")
-        )
-        if solid and leads_into(pattern, path):
-            return f"{pattern} is denied, and this becomes a {entry.new.kind} on the way to it"
+def _denied(path: str, entry: Entry, denied: PatternSet) -> str:
+    if pattern := denied.match(path):
+        return f"{pattern} is denied"
+    solid = entry.new.kind in ("symlink", "gitlink") or (
+        entry.new.kind in ("regular", "executable") and entry.change in ("added", "typechange")
+    )
+    if solid and (pattern := denied.leads_into(path)):
+        return f"{pattern} is denied, and this becomes a {entry.new.kind} on the way to it"
     return ""
 
 
-def _not_allowed(path: str, patterns: Sequence[str]) -> str:
-    if not patterns or any(matches(pattern, path) for pattern in patterns):
+def _not_allowed(path: str, patterns: Sequence[str], allowed: PatternSet) -> str:
+    if not patterns or allowed.match(path):
         return ""
     return f"only {', '.join(patterns[:10])}{' and others' if len(patterns) > 10 else ''} may be touched"
 
 
 def is_control(path: str) -> bool:
-    """Whether git, a hook runner or ktxkit itself takes orders from the path."""
+    """Whether git, a hook runner, a forge or ktxkit itself takes orders from the path, or from what lies below it."""
     segments = [plain_name(segment) for segment in path.split("/")]
-    if any(s.startswith(".git") or s in CONTROL_NAMES or _SHORT_GIT.match(s) for s in segments):
+    if any(s in CONTROL_NAMES or _SHORT_GIT.match(s) for s in segments):
+        return True
+    from_top = ["/".join(segments[:depth]) for depth in range(1, min(len(segments), 3) + 1)]
+    if any(place in FORGES for place in from_top) or from_top[-1] in _FORGE_FOLDERS - {""}:
         return True
     return len(segments) > 1 and segments[-2] == "hooks" and segments[-1] in GIT_HOOKS
 
 
-def _control(path: str, policy: Policy) -> str:
-    if not is_control(path):
+def _control(path: str, allowed: PatternSet) -> str:
+    if not is_control(path) or allowed.match(path):
         return ""
-    by_name = [pattern for pattern in policy.allow if not is_glob(pattern) and is_control(pattern.removesuffix("/"))]
-    if any(matches(pattern, path) for pattern in (*policy.allow_control, *by_name)):
-        return ""
-    return "git, hooks or ktxkit take orders from this file; it must be allowed by name"
+    return "git, hooks, a forge or ktxkit take orders from this file; it must be allowed by name"
 
 
 def _text_root(path: str, entry: Entry, roots: Iterable[str], facts: TreeContents) -> str:
@@ -174,9 +209,11 @@ def _link(entry: Entry, facts: TreeContents) -> str:
     return ""
 
 
-def _gitlink(entry: Entry, facts: TreeContents) -> str:
+def _gitlink(entry: Entry, policy: Policy, facts: TreeContents) -> str:
     if entry.new.kind == "gitlink" and entry.path not in facts.submodules:
         return "a nested repository that .gitmodules does not declare: its files are in no tree"
+    if entry.path in facts.unpublished and not policy.allow_unpublished:
+        return f"the submodule is at {entry.new.oid[:12]}, which no remote of it has: push it, or allowUnpublished"
     return ""
 
 
