@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 # statx(2), linux/stat.h: a structure of 256 bytes, the mask first, the birth time at byte 80.
+PRIVATE = "private"  # in a worktree's git directory: the repository of a unit whose command runs (git/private.py)
 _AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW = 0x100
 _STATX_BTIME = 0x800
@@ -63,14 +64,29 @@ def identify(path: Path) -> Identity | None:
 
 
 def git_dir_of(path: Path) -> Path | None:
-    """The git directory that a checkout's own `.git` names, resolved, there or not; None where `.git` names none."""
+    """The git directory that a checkout's own `.git` names, resolved, there or not; None where `.git` names none.
+
+    Where it names the private repository of a unit at work, the one that this lies in.
+    """
     own = path / ".git"
     if identify(own) is not None:
         return Path(os.path.realpath(own))
     pointer = _small_file_in(path, b".git")
     if pointer is None or not pointer.startswith(b"gitdir: "):
         return None
-    return Path(os.path.realpath(path / os.fsdecode(pointer[8:].rstrip(b"\n"))))
+    named = Path(os.path.realpath(path / os.fsdecode(pointer[8:].rstrip(b"\n"))))
+    return named.parent if is_private(named) else named
+
+
+def is_private(git_dir: Path) -> bool:
+    """Whether a git directory is the private repository of a unit at work."""
+    return git_dir.name == PRIVATE and git_dir.parent.parent.name == "worktrees"
+
+
+def is_apart(path: Path) -> bool:
+    """Whether `.git` of a worktree names the private repository of a unit: none of our gits may run there."""
+    pointer = _small_file_in(path, b".git")
+    return pointer is not None and is_private(Path(os.fsdecode(pointer.removeprefix(b"gitdir: ").rstrip(b"\n"))))
 
 
 def admin_names(admin: Path) -> Path | None:

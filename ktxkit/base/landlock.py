@@ -1,7 +1,9 @@
 """Landlock: a process gives up writing outside of some places, for itself and all that it starts. Linux, no privilege.
 
-Run as a program, it does so and becomes a command: `python landlock.py PLACE ... -- COMMAND ...`. Reading and running
-stay free, and so do modes, owners and times of files, which the kernel does not restrain. Source: landlock(7).
+Run as a program, it does so and becomes a command: `python landlock.py PLACE ... -- COMMAND ...`. Below a place that
+begins with `=` files can be written, and no entry can be made or removed. Where the kernel can (6.12), the process
+signals none but those that it starts. Reading and running stay free, and so do modes, owners and times of files, which
+the kernel does not restrain. Source: landlock(7).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ BENEATH = 1  # a rule about what lies below a place
 NO_NEW_PRIVILEGES = 38  # prctl
 OF_FILES = 1 << 1  # write
 OF_DIRECTORIES = sum(1 << bit for bit in range(4, 13))  # remove and make entries of every kind
+SIGNALS = (6, 1 << 1)  # since which version, and the scope: LANDLOCK_SCOPE_SIGNAL
 RENAME, TRUNCATE = (2, 1 << 13), (3, 1 << 14)  # since which version, and the right
 CANNOT = 126  # the status of a command that was not started, as the shell has it
 Places = Sequence[str | bytes | os.PathLike[str]]
@@ -42,12 +45,16 @@ def restrict(places: Places) -> None:
     known = version()
     file_rights = OF_FILES | (TRUNCATE[1] if known >= TRUNCATE[0] else 0)
     rights = file_rights | OF_DIRECTORIES | (RENAME[1] if known >= RENAME[0] else 0)
-    handled = ctypes.c_uint64(rights)
+    # handled file rights, handled network rights, scopes: a kernel that knows less of it wants a shorter structure
+    known_fields = (rights, 0, SIGNALS[1]) if known >= SIGNALS[0] else (rights,)
+    handled = (ctypes.c_uint64 * len(known_fields))(*known_fields)
     rules = _call(CREATE, ctypes.byref(handled), ctypes.sizeof(handled), 0)
     for place in places:
-        fd = os.open(place, os.O_PATH | os.O_CLOEXEC)
+        name = os.fsdecode(place)
+        only_files = name.startswith("=")
+        fd = os.open(name.removeprefix("="), os.O_PATH | os.O_CLOEXEC)
         try:
-            here = rights if stat.S_ISDIR(os.fstat(fd).st_mode) else file_rights
+            here = rights if not only_files and stat.S_ISDIR(os.fstat(fd).st_mode) else file_rights
             _call(ADD, rules, BENEATH, ctypes.byref(_Rule(here, fd)), 0)
         finally:
             os.close(fd)

@@ -42,7 +42,7 @@ def gitlink_id(directory: int, name: bytes, admin: bytes) -> str | None:
         if place is None:
             return None
         try:
-            return _head(place)
+            return head_of_directory(place)
         finally:
             os.close(place)
     finally:
@@ -67,7 +67,8 @@ def _git_dir(fd: int, admin: bytes) -> int | None:
         return None
 
 
-def _head(place: int) -> str | None:
+def head_of_directory(place: int) -> str | None:
+    """The commit that HEAD of an open git directory names; None where it names none."""
     head = (small_file(place, b"HEAD") or b"").strip()
     if _ID.match(head):
         return head.decode("ascii")

@@ -20,7 +20,7 @@ from ktxkit.base import files, removal
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
-from ktxkit.base.identity import Identity, admin_names, identify, processes_inside
+from ktxkit.base.identity import Identity, admin_names, identify, is_private, processes_inside
 from ktxkit.base.reading import OPEN_DIRECTORY, small_file
 from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.base.unit_process import MARK
@@ -94,7 +94,8 @@ def _control_fits(fd: int, lease: Lease) -> bool:
     if pointer is None or not pointer.startswith(b"gitdir: "):
         return False
     named = os.path.realpath(os.path.join(os.fsencode(path_of(lease)), pointer[8:].rstrip(b"\n")))  # noqa: PTH118
-    return named == os.path.realpath(os.fsencode(admin)) and _back_link(admin, lease)
+    own_repository = is_private(Path(os.fsdecode(named))) and os.path.dirname(named)  # noqa: PTH120
+    return (own_repository or named) == os.path.realpath(os.fsencode(admin)) and _back_link(admin, lease)
 
 
 def _back_link(admin: Path, lease: Lease) -> bool:

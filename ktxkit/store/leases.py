@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.base import kinds, owners
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
-from ktxkit.base.identity import Identity, admin_names, git_dir_of, identify, processes_inside
+from ktxkit.base.identity import Identity, admin_names, git_dir_of, identify, is_apart, processes_inside
 from ktxkit.base.lock import flocked
 from ktxkit.base.owners import Standing
 from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.git.neutral import sweep
+from ktxkit.git.private import PrivateRepository
 from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import WorktreePresence
@@ -71,11 +72,13 @@ class LeaseLocation(NamedTuple):
             worktrees(self.world).empty_trash()
             sweep(self.world.writable_store.root)
             self._follow()
+            self._end_apart()
             yield
 
     def settle(self) -> None:
-        """Let git and the lease follow a worktree that was moved. No lock is taken where it was not."""
-        if self.has_moved():
+        """Let git and the lease follow a worktree that was moved, and take over what a killed job left of a unit in a
+        repository of its own. No lock is taken where neither is so."""
+        if self.has_moved() or self._is_apart():
             with self.locked():
                 pass  # whoever takes the lock follows
 
@@ -83,6 +86,38 @@ class LeaseLocation(NamedTuple):
         """The worktree is where the store moved to, and git and the lease name the old place. Raises BrokenContract."""
         lease = self.read(kinds.LEASE)
         return lease is not None and relocated(self.world, lease) is not lease
+
+    def _is_apart(self) -> bool:
+        lease = self.read(kinds.LEASE)
+        return lease is not None and is_apart(path_of(lease))
+
+    def _end_apart(self) -> None:
+        """What the unit of a dead job made. Raises Refused where the job lives: none of our gits may run there yet."""
+        lease = self.read(kinds.LEASE)
+        if lease is None or not is_apart(path_of(lease)):
+            return
+        if not holder_is_dead(self.world, lease):
+            hint = "nothing of it is read before its command has ended"
+            raise Refused("its unit is at work in a repository of its own", where=str(path_of(lease)), hint=hint)
+        self.take_over(lease)
+
+    def private(self, lease: Lease) -> PrivateRepository:
+        """The repository of its own that a unit may have. Raises Blocked where git knows another worktree there."""
+        top, admin = path_of(lease), path_of(lease, "adminDir")
+        ours = admin.parent == self.world.repository.common_dir / "worktrees"
+        if not ours or admin_names(admin) != top / ".git":
+            raise Blocked("the lease names a git directory that is not its worktree's", where=str(admin), hint="look")
+        return PrivateRepository(worktrees(self.world).git, self.world.repository, top, admin)
+
+    def take_over(self, lease: Lease) -> None:
+        """Take what a unit made in a repository of its own; what its other branches and its stash name goes to the
+        attic."""
+        refs = self.private(lease).take_over()
+        made = worktrees(self.world)
+        kept = sorted({oid for oid in refs.values() if oid != lease["base"] and made.git.resolve(oid)})
+        if kept:
+            lines = "".join(f"update {self.attic_ref(lease['attempt'], oid)} {oid}\n" for oid in kept)
+            made.on_own("update-ref", "--stdin", git=made.git, stdin=lines.encode("ascii"))
 
     def _follow(self) -> None:
         lease = self.read(kinds.LEASE)

@@ -14,7 +14,7 @@ from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, Refused
-from ktxkit.base.identity import Identity, identify
+from ktxkit.base.identity import Identity, identify, is_private
 from ktxkit.base.lock import flocked
 from ktxkit.base.rules.text import path_b64, path_bytes, path_text, printable
 from ktxkit.store.rules import names
@@ -66,16 +66,22 @@ def claim(world: World) -> None:
 
 
 def _here(world: World) -> Identity:
-    found = identify(world.repository.common_dir)
+    found = identify(_common_dir(world))
     if found is None:
         where = str(world.repository.common_dir)
         raise Blocked("the repository's git directory is gone", where=where, hint="put it back; nothing was changed")
     return found
 
 
+def _common_dir(world: World) -> Path:
+    """The repository's; for a unit in a repository of its own, that of the repository which this borrows from."""
+    found = world.repository.common_dir
+    return found.parents[2] if is_private(found) else found
+
+
 def _require(world: World, owner: StoreOwner, here: Identity) -> None:
     place = Path(os.fsdecode(path_bytes(owner)))
-    if here.matches(owner) or place == world.repository.common_dir:
+    if here.matches(owner) or place == _common_dir(world):
         return
     hint = "give this repository a store of its own: another KTX_DIR, or none"
     if identify(place) is None:

@@ -14,6 +14,7 @@ from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import KtxError
+from ktxkit.base.identity import is_apart
 from ktxkit.git import child, merging
 from ktxkit.git.neutral import Neutral, open_neutral, scratch_dir
 from ktxkit.git.objects import Objects
@@ -123,6 +124,10 @@ class Look:
             if self.world.store.exists(self.job.unit_doc(unit, "receipt")):
                 continue
             there = self.world.store.exists(self.job.unit_doc(unit, "lease"))
+            recorded = self.job.read(kinds.LEASE, "lease", unit) if there else None
+            if recorded is not None and is_apart(leases.path_of(recorded)):
+                found.append(Live(unit, "live", problem="it is isolated: it is read when its command has ended"))
+                continue
             lease = leases.at_hand(self.job, unit) if there else None
             patch = self.job.read(kinds.PATCH, "patch", unit)
             if lease is not None and lease["state"] == "open":

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ktxkit.base import files
 from ktxkit.base.errors import BrokenContract
+from ktxkit.base.identity import Identity, admin_names, identify
 from ktxkit.git.repository import registrations
 
 CONFIGS = ("config", "config.worktree")
@@ -157,6 +158,34 @@ def shared_refs(common_dir: Path) -> dict[str, str]:
         if value and not _is_lock(name):
             found[name] = value.decode("ascii", "replace")
     return found
+
+
+def registered_names(common_dir: Path) -> set[str]:
+    """The names of registered worktrees."""
+    return {admin.name for admin in registrations(common_dir)}
+
+
+def whole_registrations(common_dir: Path) -> dict[str, Identity]:
+    """The registrations that are whole, with the identity of each directory: git makes one file by file, and says in
+    `locked` that it is at it."""
+    found = {}
+    for admin in registrations(common_dir):
+        there, named = identify(admin), admin_names(admin)
+        begun = current(admin / "locked") == b"initializing" or not all(map(_has_content, _files_of(admin)))
+        if there is not None and named is not None and not begun and os.path.lexists(named):
+            found[admin.name] = there
+    return found
+
+
+def _files_of(admin: Path) -> list[Path]:
+    return [admin / name for name in REGISTRATION]
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        return os.stat(path, follow_symlinks=False).st_size > 0  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def lock_files(common_dir: Path) -> list[Path]:

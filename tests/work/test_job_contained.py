@@ -198,7 +198,19 @@ ATTEMPTS = {
     "a worktree to come": ("mkdir ../0003-late", False),
     "documents of the job": ("echo > $KTX_DIR/jobs/$KTX_JOB/job.json", False),
     "the user's checkout": ("echo > $KTX_DIR/../README", False),
-    "the configuration": ("git config user.name Evil", False),
+    "its own configuration": ("git config user.name Evil", True),
+    "the configuration": ("git config -f $KTX_DIR/../.git/config user.name Evil", False),
+    "a stash": ("echo s > s && git add s && git stash -q && git stash pop -q", True),
+    "objects of all": ("rm -f $(find $KTX_DIR/../.git/objects -type f) 2> /dev/null", False),
+    "a new object of all": ("mkdir $KTX_DIR/../.git/objects/zz", False),
+    "refs of all": ("git --git-dir=$KTX_DIR/../.git update-ref refs/heads/evil HEAD", False),
+    "a ref removed": ("rm $KTX_DIR/../.git/refs/heads/main", False),
+    "reflogs of all": ("rm -r $KTX_DIR/../.git/logs", False),
+    "its registration": ("rm $KTX_DIR/../.git/worktrees/0001-evil/gitdir", False),
+    "ignore rules of all": ("echo x >> $KTX_DIR/../.git/info/exclude", False),
+    "locks of the store": ("rm $KTX_DIR/locks/*.lock", False),
+    "a new device": ("mkdir /dev/ktx-evil", False),
+    "a process of another": ("kill -0 $PPID", landlock.version() < 6),
     "a hook": ("echo > $KTX_DIR/../.git/hooks/pre-commit", False),
     "a child of a child": ("sh -c 'setsid sh -c \"echo > ../0002-other/README\"'", False),
 }
@@ -221,7 +233,8 @@ def test_isolated_units_write_nowhere_but_where_their_work_is(repo: Repo, tmp_pa
     could = [line == "0" for line in repo.show("main", "tried").decode().split()]
     assert dict(zip(ATTEMPTS, could, strict=True)) == {name: expected for name, (_, expected) in ATTEMPTS.items()}
     assert repo.show("main", "copy") == b"as it was\n" and (repo.path / ".git/config").read_bytes() == before
-    assert {one["what"] for one in result(repo, "0001-evil")["touched"]} == {"refs refs/heads/mine"}
+    assert "touched" not in result(repo, "0001-evil"), "commits, branches, stash and configuration were its own"
+    assert repo.git("for-each-ref", "refs/heads/mine", "refs/stash", "refs/heads/evil") == ""
     assert repo.git("status", "--porcelain") == ""
     assert not list((repo.path / ".ktx/tmp").glob("scratch*"))
 

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktxkit.base import files, kinds, landlock
-from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git.neutral import scratch_dir
 from ktxkit.store.active import Unit
-from ktxkit.store.leases import path_of
+from ktxkit.store.leases import LeaseLocation, path_of
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work.integrate import DONE
@@ -38,16 +38,19 @@ if TYPE_CHECKING:
     from ktxkit.base.kinds import D, Kind
 
 
-EVERYONE = ("/dev", "/proc")  # devices, and what a process says of itself
-OF_GIT = ("objects", "refs", "logs", "lfs", "reftable")  # a unit may commit, and make branches
-OF_STORE = ("ledger", "locks")  # test runs are recorded wherever tests run
+EVERYONE = ("=/dev", "=/proc", "/dev/shm")  # devices that are there, what a process says of itself; shared memory
+OF_STORE = ("ledger", "locks/owners")  # test runs are recorded wherever tests run
 
 
 class Walls(NamedTuple):
-    """What a command is started behind; nothing of the kind for units that are not isolated."""
+    """What a command is started behind; nothing of the kind for units that are not isolated.
+
+    `wrong`: why what it made could not be taken over, when it has ended.
+    """
 
     before: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
+    wrong: list[KtxError] = []  # noqa: RUF012
 
 
 def check(world: World, also: Sequence[str] | None) -> None:
@@ -64,26 +67,36 @@ def check(world: World, also: Sequence[str] | None) -> None:
 
 @contextmanager
 def behind(run: JobRun, unit: Unit, lease: Lease) -> Iterator[Walls]:
-    """For the block, what a unit's command is started behind."""
+    """For the block, what a unit's command is started behind.
+
+    An isolated one has a repository of its own meanwhile, and what it made there is taken over at the block's end.
+    """
     if run.plan.isolate is None:
-        yield Walls()
+        yield Walls(wrong=[])
         return
+    location = LeaseLocation.of_unit(run.job, unit)
+    private = location.private(lease)
     with scratch_dir(run.world) as place:
         temporary = place / "tmp"
         files.make_dirs(temporary)
-        places = [temporary, *_own(run, unit, lease), *_also(run.world, run.plan.isolate)]
-        before = (sys.executable, "-I", "-S", landlock.__file__, *map(os.fspath, places), "--")
-        yield Walls(before, dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(temporary)))
+        private.make(*names.job_refs(run.job.id)[:1])
+        own = [temporary, path_of(lease), private.place, *_documents(run, unit), *_also(run.world, run.plan.isolate)]
+        places = [place for place in EVERYONE if Path(place.lstrip("=")).exists()] + [str(place) for place in own]
+        before = (sys.executable, "-I", "-S", landlock.__file__, *places, "--")
+        walls = Walls(before, dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(temporary)), [])
+        try:
+            yield walls
+        finally:
+            try:
+                location.take_over(lease)
+            except KtxError as error:
+                walls.wrong.append(error)
 
 
-def _own(run: JobRun, unit: Unit, lease: Lease) -> list[Path]:
-    """Where every isolated unit may write, of what is there."""
-    store, common = run.world.store, run.world.repository.common_dir
-    top = path_of(lease)
-    admin = Path(run.world.git.at(top).text("rev-parse", "--absolute-git-dir"))
-    documents = (run.job.unit_dir(unit), f"ingest-traces/{run.job.id}", *OF_STORE)
-    found = [top, admin, *(common / name for name in OF_GIT), *(store.path(name) for name in documents)]
-    return [place for place in (*map(Path, EVERYONE), *found) if place.exists()]
+def _documents(run: JobRun, unit: Unit) -> list[Path]:
+    """Where an isolated unit may write in the store, of what is there."""
+    places = (run.job.unit_dir(unit), f"ingest-traces/{run.job.id}", *OF_STORE)
+    return [place for place in map(run.world.store.directory, places) if place.exists()]
 
 
 def _also(world: World, also: Sequence[str]) -> list[Path]:

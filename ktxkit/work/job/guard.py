@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from ktxkit.base import files, process
 from ktxkit.base.errors import KtxError
+from ktxkit.base.identity import identify
 from ktxkit.base.rules.text import printable
 from ktxkit.git import stale
 from ktxkit.git.neutral import Neutral, open_neutral
@@ -40,11 +41,13 @@ from ktxkit.work.shared_files import (
     FileState,
     RefSigns,
     lock_files,
+    registered_names,
     replace_config,
     see,
     shared_refs,
     sign_of,
     signs,
+    whole_registrations,
 )
 
 if TYPE_CHECKING:
@@ -72,6 +75,7 @@ class Guard:
         self._refs = self._read_refs()
         self._signs = signs(self._top)
         self._seen = {name: see(self._top / name) for name in self._signs}
+        self._whole = whole_registrations(self._top)
         self._locks = {path: sign_of(path) for path in lock_files(self._top)}
 
     @property
@@ -80,7 +84,9 @@ class Guard:
 
     def stirred(self) -> bool:
         """Whether any of the files was written since the last check. Some calls of stat."""
-        return bool(self._moved) or signs(self._top) != self._signs or RefSigns.of(self._top) != self._ref_signs
+        if self._moved or signs(self._top) != self._signs or self._whole.keys() != registered_names(self._top):
+            return True
+        return RefSigns.of(self._top) != self._ref_signs
 
     def check(self) -> list[UnitResultTouched]:
         """Put back what must be; each change with what became of it, as in a unit's `touched`."""
@@ -92,6 +98,7 @@ class Guard:
             found = [change for name in changed for change in self._checked(name)]
             # As it was before each was read: what is written from now on is seen by the next check.
             self._signs = now
+            self._whole = whole_registrations(self._top)
             return [*moved, *found, *self._checked_refs()]
 
     def keep_shape(self) -> None:
@@ -173,7 +180,8 @@ class Guard:
         admin, leaf = (self._top / name).parent, name.rpartition("/")[2]
         old, new = self._seen.get(name), see(self._top / name)
         gitdir = self._seen.get(f"worktrees/{admin.name}/gitdir")
-        stands = gitdir is not None and os.path.lexists(Path(os.fsdecode(gitdir.data.rstrip(b"\n"))))
+        known = admin.name in self._whole and (not admin.is_dir() or self._whole[admin.name] == identify(admin))
+        stands = known and gitdir is not None and os.path.lexists(Path(os.fsdecode(gitdir.data.rstrip(b"\n"))))
         if leaf == "config.worktree":
             if admin.is_dir():
                 with open_neutral(self.job.world) as neutral:

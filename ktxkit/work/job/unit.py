@@ -189,7 +189,13 @@ def execute(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease, digest: str) 
     document |= {"touched": touched} if touched else {}
     _add_output(document, ended, out, err)
     store.write(kinds.UNIT_RESULT, run.job.unit_doc(unit, "result"), document)
-    return UnitEnd(plan.key, "broken_contract", altered) if altered else _judged(run, plan, ended)
+    if altered:
+        return UnitEnd(plan.key, "broken_contract", altered)
+    return _not_taken(plan, walls.wrong[0]) if walls.wrong else _judged(run, plan, ended)
+
+
+def _not_taken(plan: UnitPlan, error: KtxError) -> UnitEnd:
+    return UnitEnd(plan.key, "failed" if error.outcome in ("cannot_run", "refused") else error.outcome, error.message)
 
 
 def _add_output(document: UnitResult, ended: unit_process.CommandEnd, out: Path, err: Path) -> None:

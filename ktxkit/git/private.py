@@ -1,0 +1,242 @@
+"""A repository of a unit's own, for as long as its command runs: it borrows the shared objects and writes none of them.
+
+It lies in the administrative directory of the unit's worktree and goes with that. `.git` in the worktree names it
+meanwhile: what the unit commits, branches, stashes and configures is there, and in nobody's way. What it made is taken
+over when its command has ended, each object by the name that its content has. No git of ours runs in the worktree
+before: the unit could have configured one. Sources: gitrepository-layout(5), gitformat-pack(5).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ktxkit.base import files
+from ktxkit.base.errors import BrokenContract, Refused
+from ktxkit.base.identity import PRIVATE
+from ktxkit.base.reading import OPEN_DIRECTORY
+from ktxkit.base.removal import delete
+from ktxkit.git.child import MARKS, head_of_directory
+from ktxkit.git.git import Git
+
+if TYPE_CHECKING:
+    from ktxkit.git.repository import Repository
+
+SEEN = ("refs/heads", "refs/tags", "refs/remotes", "refs/notes", "refs/replace")  # what a unit knows of the repository
+SHARED = ("info/exclude", "info/attributes", "info/grafts", "shallow")
+OWN = ("HEAD", "index", "config.worktree", "info/sparse-checkout")
+KEPT = ("modules",)  # submodules' checkouts name it
+INDEX_LIMIT = 1 << 30  # bytes
+CHUNK = 1 << 16  # bytes
+HEADER = re.compile(rb"(?:blob|tree|commit|tag) ([0-9]{1,20})\0")
+
+
+class PrivateRepository(NamedTuple):
+    """That of one worktree: `admin` is its administrative directory, `git` runs in the shared repository."""
+
+    git: Git
+    repository: Repository
+    top: Path
+    admin: Path
+
+    @property
+    def place(self) -> Path:
+        return self.admin / PRIVATE
+
+    def make(self, *also: str) -> None:
+        """Make it, and let `.git` in the worktree name it. `also`: prefixes of refs that the unit may see."""
+        delete(self.place)
+        for name in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "logs", "info", "lfs"):
+            files.make_dirs(self.place / name)
+        common = self.repository.common_dir
+        for source, names in ((common, SHARED), (self.admin, (*OWN, *_shared_indexes(self.admin)))):
+            for name in names:
+                _copy(source / name, self.place / name)
+        config = files.read(common / "config") + b"\n[core]\n\tbare = false\n"
+        if (common / "reftable").is_dir():
+            config += b"[extensions]\n\trefStorage = files\n"
+        files.write_new(self.place / "config", config)
+        files.write_new(self.place / "objects/info/alternates", os.fsencode(self.repository.objects) + b"\n")
+        listed = self.git.run("for-each-ref", "--format=%(objectname) %(refname)", *SEEN, *also).out
+        files.write_new(self.place / "packed-refs", b"# pack-refs with: sorted \n" + listed)
+        self._point(self.place)
+
+    def _point(self, where: Path) -> None:
+        """Let `.git` in the worktree name a git directory, whatever stands there now."""
+        own = self.top / ".git"
+        if own.is_dir() and not own.is_symlink():
+            raise BrokenContract("a directory stands where the worktree's .git was", where=str(own), hint="look at it")
+        aside = self.admin / f"ktx-link-{os.urandom(6).hex()}"
+        files.write_new(aside, b"gitdir: " + os.fsencode(where) + b"\n")
+        os.rename(aside, own)  # noqa: PTH104
+
+    def take_over(self) -> dict[str, str]:
+        """Take what the unit made into the shared repository; its refs that are elsewhere than HEAD, by name.
+
+        Raises Refused, BrokenContract where what it left is no repository; what it left stays there then.
+        """
+        if not os.path.lexists(self.place):
+            return {}
+        if os.path.lexists(self.top / ".git"):  # a unit that took it away is told so
+            self._point(self.admin)
+        self._take_objects()
+        head = self._head()
+        refs = {name: oid for name, oid in _loose_refs(self.place) if oid != head}
+        files.write_atomic(self.admin / "HEAD", head.encode("ascii") + b"\n", mode=0o644, durable=False)
+        for name in ("index", *_shared_indexes(self.place)):
+            files.remove(self.admin / name)
+            _copy(self.place / name, self.admin / name)
+        for name in MARKS:
+            if os.path.lexists(self.place / name) and not os.path.lexists(self.admin / name):
+                files.write_new(self.admin / name, b"")
+        kept = [name for name in KEPT if os.path.lexists(self.place / name)]
+        if not kept:
+            delete(self.place)
+        return refs
+
+    def _head(self) -> str:
+        fd = os.open(self.place, OPEN_DIRECTORY)
+        try:
+            head = head_of_directory(fd)
+        finally:
+            os.close(fd)
+        if head is None:
+            raise Refused("HEAD has no commit", where=str(self.top), hint="look at what the unit did")
+        return head
+
+    def _take_objects(self) -> None:
+        """Loose objects under the names that they have by their content; packs are named anew by git.
+
+        Raises BrokenContract for an object that is not what its name says: it could stand for another one later.
+        """
+        shared = self.repository.objects
+        for path, name in _loose_objects(self.place / "objects"):
+            goal = shared / name[:2] / name[2:]
+            if not os.path.lexists(goal):
+                _take(path, goal, name)
+        for pack in _entries(self.place / "objects/pack", ".pack"):
+            self._take_pack(pack)
+        lfs = self.place / "lfs/objects"
+        for folder, _, names in os.walk(lfs):
+            for name in names:
+                _take_large(Path(folder) / name, self.repository.common_dir / "lfs/objects", name)
+
+    def _take_pack(self, pack: Path) -> None:
+        fd = _regular(pack)
+        try:
+            child = self.git.start("index-pack", "--stdin", "--fix-thin", stdin=fd)
+            child.communicate()
+        finally:
+            os.close(fd)
+        if child.returncode != 0:
+            raise _forged(pack)
+
+
+def _forged(path: Path) -> BrokenContract:
+    hint = "nothing of it was taken; look at what the unit did, its worktree is kept"
+    return BrokenContract("an object that the unit made is not what its name says", where=str(path), hint=hint)
+
+
+def _regular(path: Path) -> int:
+    """A descriptor of a regular file. Raises BrokenContract for anything else."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _forged(path) from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise _forged(path)
+    return fd
+
+
+def _copy(source: Path, goal: Path) -> None:
+    """Copy a regular file with its times, where it is one: an index tells by them what it must look at again."""
+    try:
+        info = os.stat(source, follow_symlinks=False)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISREG(info.st_mode):
+        raise BrokenContract("it is not a regular file", where=str(source), hint="look at what the unit did")
+    files.make_dirs(goal.parent)
+    files.write_atomic(goal, files.read(source, INDEX_LIMIT), mode=0o644, durable=False)
+    os.utime(goal, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
+def _entries(folder: Path, end: str = "") -> list[Path]:
+    """What is in a real directory, sorted; nothing where there is none."""
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    return [folder / name for name in sorted(os.listdir(folder)) if name.endswith(end)]  # noqa: PTH208
+
+
+def _shared_indexes(folder: Path) -> list[str]:
+    return [path.name for path in _entries(folder) if path.name.startswith("sharedindex.")]
+
+
+def _loose_objects(objects: Path) -> Iterator[tuple[Path, str]]:
+    for folder in _entries(objects):
+        if re.fullmatch(r"[0-9a-f]{2}", folder.name):
+            for path in _entries(folder):
+                if re.fullmatch(r"[0-9a-f]{38}|[0-9a-f]{62}", path.name):
+                    yield path, folder.name + path.name
+
+
+def _loose_refs(place: Path) -> Iterator[tuple[str, str]]:
+    """Refs that were made or moved there, with their ids; the stash is one."""
+    pending = [place / "refs"]
+    while pending:
+        for path in _entries(pending.pop()):
+            if path.is_dir() and not path.is_symlink():
+                pending.append(path)
+                continue
+            try:
+                said = files.read(path, CHUNK).strip()
+            except (BrokenContract, OSError):
+                continue  # no ref of git's
+            if re.fullmatch(rb"[0-9a-f]{40}|[0-9a-f]{64}", said):
+                yield str(path.relative_to(place)), said.decode("ascii")
+
+
+def _take(source: Path, goal: Path, name: str) -> None:
+    """Copy a loose object, proved on the way. Raises BrokenContract where it is not the one of its name."""
+    proof = hashlib.sha1() if len(name) == 40 else hashlib.sha256()
+    unpacked, head, size = zlib.decompressobj(), b"", 0
+    fd = _regular(source)
+    with open(fd, "rb") as reader, files.written_aside(goal, mode=0o444, durable=False) as aside:
+        try:
+            while block := reader.read(CHUNK):
+                files.write_all(aside, block)
+                while block:
+                    data = unpacked.decompress(block, CHUNK)
+                    proof.update(data)
+                    size += len(data)
+                    head = head if len(head) >= 32 else (head + data)[:32]
+                    block = unpacked.unconsumed_tail
+                    if unpacked.unused_data or (not data and not block):
+                        break
+        except zlib.error as error:
+            raise _forged(source) from error
+        said = HEADER.match(head)
+        whole = unpacked.eof and not unpacked.unused_data and said is not None
+        if not whole or said is None or proof.hexdigest() != name or size != said.end() + int(said[1]):
+            raise _forged(source)
+
+
+def _take_large(source: Path, store: Path, name: str) -> None:
+    """Copy a file of git-lfs, whose name is the digest of its content; anything else there is left."""
+    goal = store / name[:2] / name[2:4] / name
+    if not re.fullmatch(r"[0-9a-f]{64}", name) or os.path.lexists(goal):
+        return
+    proof = hashlib.sha256()
+    with open(_regular(source), "rb") as reader, files.written_aside(goal, mode=0o644, durable=False) as aside:
+        while block := reader.read(CHUNK):
+            proof.update(block)
+            files.write_all(aside, block)
+        if proof.hexdigest() != name:
+            raise _forged(source)
