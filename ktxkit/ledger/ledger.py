@@ -123,6 +123,7 @@ def attempts(fold: Fold) -> Iterator[tuple[TestAttempt, str | None]]:
 Facts = Mapping[str, Any]
 EVENT = "run-event"
 SIZE_LIMIT = 1 << 40  # bytes of an event file
+AFTER_SEAL = ("phase", "warning", "worker", "fixtures", "runner_ended")  # said by hooks that run later than ours
 SEAL_LOOK = 20  # records at the end of a run among which its seal is looked for
 LISTS = ("inFlight", "notRun", "failures", "collectErrors", "duplicates")
 KEPT = (
@@ -315,6 +316,10 @@ def _events(world: World, run: str, opening: Facts) -> tuple[Fold, Facts] | None
     if fold.start and fold.start["run"] != run:
         fold.spoil(f"it is the record of run {fold.start['run']}")
         fold.start = {}
+    differs = [key for key in SAME if key in opening and key in fold.start and fold.start[key] != opening[key]]
+    if differs and "owner" in opening:
+        fold.spoil(f"its {differs[0]} is not the one that the ledger has")
+        fold.start |= {key: opening[key] for key in differs}
     if not fold.start:
         fold.start = {**opening, "event": "run_started", "mode": "run"}  # it ended before its first event
     _judge_origin(world, fold, whole, opening)
@@ -334,17 +339,24 @@ def _judge_origin(world: World, fold: Fold, data: bytes, opening: Facts) -> None
 def sealed(world: World, data: bytes, *, proven: bool = False) -> bool:
     """Whether events are what their seal says. Without a seal, or a key to look at it: only where nothing is `proven`.
 
-    To prove, the seal must be on the last record.
+    To prove, the seal must be on the last record; else what follows it must not be of tests.
     """
-    lines = [(data[begin:end], begin) for begin, end in _last_lines(data)]
     secret = chain.key(world)
-    for number, (line, begin) in enumerate(lines):
-        record = event_log.record(line)
+    for begin, end in _last_lines(data):
+        record = event_log.record(data[begin:end])
         mac = None if record is None else record.get("mac")
-        if isinstance(mac, str) and secret is not None:
-            same = mac == chain.seal(secret, data[:begin])
-            return same and not (proven and number)
+        if mac is not None:
+            return not proven if secret is None else mac == chain.seal(secret, data[:begin])
+        if proven:
+            return False
+        if record is None or record.get("event") not in AFTER_SEAL:
+            return not _has_seal(data)
     return not proven
+
+
+def _has_seal(data: bytes) -> bool:
+    """Whether a seal stands in some record, behind which others were put."""
+    return b'"mac":"hmac:' in data
 
 
 def _last_lines(data: bytes) -> Iterator[tuple[int, int]]:
@@ -377,6 +389,7 @@ def _writable(body: Facts, record: Facts) -> Facts:
     return {**body, "project": "unknown", "record": {**bare, **not_whole}}
 
 
+SAME = ("project", "owner", "parent")
 OPENED = ("run", "project", "owner", "parent", "at")  # what an opening line says of its run
 
 
