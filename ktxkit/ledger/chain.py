@@ -117,7 +117,7 @@ def lines(world: World) -> Iterator[LedgerLine]:
 def new_lines(path: Path, start: int, previous: Mapping[str, Any] | None) -> Iterator[tuple[int, bytes, LedgerLine]]:
     """Each whole line from an offset on, with its own offset and bytes; contract and link are checked."""
     check = contracts.checker(CONTRACT)
-    with open(path, "rb") as stream:
+    with files.reading(path) as stream:
         stream.seek(start)
         offset = start
         for raw in stream:
