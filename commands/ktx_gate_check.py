@@ -54,6 +54,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.gates.rules.findings import summary
     from ktxkit.gates.rules.formats import render
 
+    requests.check_gates(args)
     if args.explain:
         from ktxkit.gates import rule_pages
 

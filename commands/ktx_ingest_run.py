@@ -63,6 +63,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
     if bool(args.resume) == bool(args.connector):
         raise CannotRun("ingest-run takes a CONNECTOR and a PLACE, or --resume JOB", hint="see ingest-run --help")
+    if args.resume:
+        args.only("with --resume: the ingestion says it", "resume", "max_parallel", "rebase", "wait")
     progress = terminal.JobProgress(quiet=args.quiet or args.json, live=terminal.on_terminal())
     with progress.shown():
         how = RunOptions(progress, args.max_parallel, args.rebase)

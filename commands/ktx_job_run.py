@@ -45,6 +45,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
     if bool(args.resume) == bool(args.jobfile):
         raise CannotRun("job-run takes a JOBFILE, or --resume JOB", hint="see job-run --help")
+    if args.resume:
+        args.refuse("with --resume: the job says it", "job", "target", "on_failure", "on_conflict")
     progress = terminal.JobProgress(quiet=args.quiet or args.json, live=terminal.on_terminal())
     with progress.shown():
         how = job.RunOptions(progress, args.max_parallel, args.rebase)

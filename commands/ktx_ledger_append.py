@@ -59,8 +59,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
 
 def _repair(args: argparse.Namespace, world: World) -> cli.Result:
-    if args.files or args.kind or args.run:
-        raise CannotRun("--repair takes no files", hint="ledger-append --repair")
+    args.only("with --repair", "repair")
     from ktxkit.ledger import repair
 
     found = repair.repair(world)

@@ -49,9 +49,7 @@ def parser() -> cli.Parser:
     made.add_argument("--format", choices=("text", "json", "ctrf"), help="ctrf: of `run` and `last`")
     made.add_argument("--html", metavar="FILE", help="of `report`: one page that needs no network; - for stdout")
     made.add_argument("--prolog", action="store_true", help="of `rules`: as Prolog")
-    made.add_argument(
-        "--limit", type=count, default=0, metavar="N", help="at most N rows, where the best are asked for"
-    )
+    made.add_argument("--limit", type=count, default=0, metavar="N", help="at most N rows, of the best or newest")
     made.add_argument("--follow", action="store_true", help="of `live`: watch the run until it has ended")
     made.add_argument("--redis", action="store_true", help="with --follow: from the stream at KTX_REDIS_URL")
     narrow = made.add_argument_group("trace")
@@ -64,6 +62,7 @@ def parser() -> cli.Parser:
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.ledger.rules import rows
 
+    args.refuse(*asking.not_obeyed(args.question, follow=args.follow))
     if args.follow:
         from ktxkit.app import views
 

@@ -43,6 +43,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
     if args.verify != bool(args.command):
         raise CannotRun("--verify and a command after -- go together", hint="patch-apply ... --verify -- make check")
+    if not args.verify:
+        args.refuse("without --verify", "verify_limit")
     if args.message is not None and not args.message.strip():
         raise CannotRun("--message is blank", hint="leave it out for the default")
     if args.patch:

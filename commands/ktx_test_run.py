@@ -48,7 +48,10 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.ledger import answers
     from ktxkit.ledger import running as test_run
 
+    if args.scope != ["affected"]:
+        args.refuse("without --scope affected", "base")
     if args.guard:
+        args.only("with --guard", "guard")
         said = test_run.guard(sys.stdin.buffer.read())
         return cli.Result(notes=[said] if said else [], status=2 if said else 0)
     if {"full", "affected"} & set(args.scope) and len(args.scope) > 1:

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 
 from ktxkit.app import cli
 from ktxkit.app.cli import count
-from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import printable
 from ktxkit.store.world import World
 
@@ -44,11 +43,14 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     if args.prove:
+        args.only("with --prove", "prove", "base", "sample", "seed", "python", "command")
         return _prove(args, world)
-    if args.command or args.sample is not None or args.seed is not None:
-        raise CannotRun("--sample, --seed and what follows `--` belong to --prove", hint="say --prove as well")
+    args.refuse("without --prove", "sample", "seed", "python", "command")
     if args.audit:
+        args.only("with --audit", "audit")
         return _audit(world)
+    if args.why:
+        args.refuse("with --why", "nul")
     from ktxkit.affected import running, select
 
     made = select.select(world, select.SelectionRequest(args.base, args.tree, args.index, tuple(args.environment)))
@@ -76,8 +78,6 @@ def _audit(world: World) -> cli.Result:
 def _prove(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.affected import proof as proving
 
-    if args.index or args.tree:
-        raise CannotRun("--prove is of the checkout as it stands", hint="leave --index and --tree out")
     ask = proving.ask(args.base, args.sample, args.seed, args.python, args.command)
 
     def told(text: str) -> None:

@@ -32,6 +32,10 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import views
     from ktxkit.work import closing
 
+    if args.outcome in ("conflict", "crash"):
+        args.refuse("where the worktree is kept", "discard", "force", "keep_ignored")
+    else:
+        args.refuse("where the worktree is removed", "reason")
     place = views.location(world, args.name, args.job, args.unit)
     options = closing.RemovalOptions(tuple(args.keep_ignored), args.force)
     lease = closing.close(place, args.outcome, discard=args.discard, reason=args.reason, options=options)

@@ -61,12 +61,13 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.work.closing import RemovalOptions
 
     args.job = args.job or (args.unit and world.env.get("KTX_JOB"))
+    if not args.prune:
+        args.refuse("without --prune", "force", "keep_ignored")
     if args.list or args.prune:
         args.refuse("with --list or --prune", *OPENING, *OF_UNIT, "command")
         options = RemovalOptions(tuple(args.keep_ignored), args.force)
         rows = cleaning.listing(world, prune=options if args.prune else None, ignored=args.list)
         return cli.Result(views.outcome(rows), rows, "worktrees", lines=views.lines(rows))
-    args.refuse("without --prune", "force", "keep_ignored")
     if args.unit:
         if not args.job or args.name or args.ref or args.pr or args.detach or args.path:
             raise CannotRun(

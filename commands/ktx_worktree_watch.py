@@ -49,6 +49,12 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.observer import observe, status
     from ktxkit.observer.scanned import Level
 
+    if args.preserve:
+        args.only("with --preserve", "name", "job", "unit", "once", "preserve")
+    elif args.once:
+        args.refuse("with --once", "poll", "seconds")
+    else:
+        args.refuse("without --once", "level")
     place = views.location(world, args.name, args.job, args.unit)
     lease = status.lease_of(place)
     settings = status.settings({INTERVALS[name][0]: getattr(args, name) for name in INTERVALS})

@@ -123,6 +123,9 @@ def columns() -> int:
         return 80
 
 
+COMMON = frozenset({"help", "version", "directory", "ktx_dir", "json", "quiet"})  # of every command, in every mode
+
+
 class Parser(argparse.ArgumentParser):
     """The options that every command has. `takes_command`: what follows `--` becomes `args.command`."""
 
@@ -159,6 +162,7 @@ class Parser(argparse.ArgumentParser):
         if self.takes_command:
             args.command = command
         args.refuse = partial(self._refuse, args)
+        args.only = partial(self._only, args)
         return args
 
     def _refuse(self, args: argparse.Namespace, mode: str, *without: str) -> None:
@@ -169,9 +173,14 @@ class Parser(argparse.ArgumentParser):
         if "command" in without and args.command:
             self.error(f"-- CMD is not obeyed {mode}")
         for action in self._actions:
-            if action.dest in without and getattr(args, action.dest) != action.default:
+            if action.dest in without and getattr(args, action.dest) not in (action.default, []):
                 name = action.option_strings[-1] if action.option_strings else str(action.metavar)
                 self.error(f"{name} is not obeyed {mode}")
+
+    def _only(self, args: argparse.Namespace, mode: str, *obeyed: str) -> None:
+        """Raises CannotRun where any other option was given than those, and those of every command: `args.only`."""
+        others = {action.dest for action in self._actions} | ({"command"} if self.takes_command else set())
+        self._refuse(args, mode, *(others - COMMON - set(obeyed)))
 
     def format_help(self) -> str:
         """Examples first; every line within the terminal's width, 80 where there is none."""

@@ -19,6 +19,24 @@ if TYPE_CHECKING:  # each is imported by its own command alone
     from ktxkit.work.bare_patches import BareCollection, BarePatchOptions
 
 
+def check_gates(args: Namespace) -> None:
+    """Raises CannotRun for options of `gate-check` that do not go together."""
+    if args.explain:
+        args.only("with --explain", "explain")
+    if args.message is not None or args.messages is not None:
+        args.only("for messages", "message", "messages", "gate", "format", "require_input")
+    if args.pushed is not None:
+        args.refuse("with --pushed", "all", "index", "tree", "changed_since", "files", "prune")
+    if args.tree is not None:
+        args.refuse("with --tree", "index")
+    if args.update_baseline is not None:
+        args.refuse("with --update-baseline", "baseline")
+    if args.write_baseline is not None:
+        args.refuse("with --write-baseline", "baseline", "update_baseline")
+    if args.json:
+        args.refuse("with --json", "format")
+
+
 def gate_request(args: Namespace) -> GateRequest:
     """What `gate-check` asks for; with `--pushed` the lines of pre-push are read from standard input."""
     from ktxkit.gates.checking import GateRequest
@@ -153,6 +171,10 @@ def prove(args: Namespace, world: World, events: Sequence[TraceEvent] = (), stat
 
 def check_event(args: Namespace) -> None:
     """Raises CannotRun for options of `trace-append` that do not go together."""
+    if args.stdin:
+        args.refuse("with --stdin", "level", "duration_ms")
+    if args.command:
+        args.refuse("with -- CMD", "level")
     if args.stdin and (args.phase or args.event or args.command or args.data or args.error or args.proof is not None):
         raise CannotRun(
             "--stdin takes whole events", hint="leave --phase, --event, --data, --error, --proof and -- CMD"

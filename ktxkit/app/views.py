@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 def location(world: World, name: str, job: str | None, unit: str | None) -> LeaseLocation:
     """The place that is named, of a unit or without a job; else that of the worktree the world stands in."""
     if name:
+        if job is not None or unit is not None:
+            said = f"{name} is a worktree that has no job: --job and --unit name another one"
+            raise CannotRun(said, hint="name it by one of them")
         return _named(world, name)
     if job is None and unit is None:
         here = lease_here(world)

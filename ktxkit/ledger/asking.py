@@ -23,7 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from ktxkit.base.errors import CannotRun, KtxError
+from ktxkit.base import files
+from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
 from ktxkit.base.rules.text import nearest
 from ktxkit.ledger.index_file import Index
 from ktxkit.store.rules import names
@@ -99,10 +100,10 @@ def _anchored(world: World, index: Index) -> bool:
     import json
 
     try:
-        head = json.loads(world.store.path(names.LEDGER_HEAD).read_bytes())
+        head = json.loads(files.read(world.store.path(names.LEDGER_HEAD)))
         last = index.last() or {}
         return bool(head["lines"] == last.get("seq") and head["hash"] == last.get("hash"))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (BrokenContract, OSError, ValueError, KeyError, TypeError):
         return False  # then it is read as a document, which says what is wrong with it
 
 
@@ -279,6 +280,20 @@ QUESTIONS["ctrf"] = Question("ledger.exports:ctrf_report", 0, 1)
 QUESTIONS["page"] = Question("app.pages:render_ledger")
 QUESTIONS["prolog"] = Question("ledger.exports:prolog", project=False)
 PUBLIC_QUESTIONS = tuple(name for name in QUESTIONS if name not in ("ctrf", "prolog", "page"))
+
+
+LIMITED = ("runs", "slowest", "fixtures", "compare", "history")  # the best are asked for, or the newest
+
+
+def not_obeyed(name: str, *, follow: bool) -> list[str]:
+    """When options of ledger-query are not obeyed, and which: those that the question has no use for."""
+    found = [f"of `{name}`{' --follow' if follow else ''}"]
+    found += [] if name in LIMITED else ["limit"]
+    found += [] if name == "trace" else ["event", "unit", "level"]
+    found += [] if QUESTIONS[name].project else ["project"]
+    found += [] if name == "rules" else ["prolog"]
+    found += [] if name == "live" else ["follow"]
+    return found + (["format", "html"] if follow else ["redis"])
 
 
 def variant(name: str, form: str | None, html: bool, prolog: bool) -> str:

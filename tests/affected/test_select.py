@@ -85,7 +85,7 @@ def test_why_of_a_test_that_there_is_none_of_is_an_error(made: Repo) -> None:
 def test_what_belongs_to_a_proof_is_not_passed_over(made: Repo) -> None:
     for words in (("--sample", "3"), ("--seed", "2"), ("--", "-q")):
         ran = call("test-select", *words, cwd=made.path)
-        assert ran.status == 2 and "belong to --prove" in ran.err
+        assert ran.status == 2 and "is not obeyed without --prove" in ran.err
     ran = call("test-select", "--audit", cwd=made.path)
     assert ran.status == 2 and "no run was traced" in ran.err, "1 is a hole"
 

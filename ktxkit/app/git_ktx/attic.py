@@ -40,6 +40,8 @@ def parser() -> cli.Parser:
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.work import attic_refs
 
+    if args.action in ("list", "show"):
+        args.refuse(f"of `{args.action}`", "paths")
     if args.branch and (args.action != "restore" or args.paths):
         raise CannotRun("--branch is of `restore ENTRY`, and takes the whole entry", hint="see git ktx attic --help")
     if args.action == "list":

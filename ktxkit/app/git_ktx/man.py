@@ -34,6 +34,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
     pages = man_pages(all_parsers(scripts().values()))
     if args.to:
+        args.refuse("with --to", "name")
         where = world.cwd / args.to
         files.make_dirs(where, 0o755)
         for name, text in pages.items():
