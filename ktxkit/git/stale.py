@@ -151,6 +151,8 @@ def clear_registrations(common_dir: Path, age: float = LIMITS.lock_age) -> list[
     for admin in registrations(common_dir):
         if _is_whole(admin) or not is_stale(admin, common_dir, b"worktree", b"add", age=age):
             continue
+        if _is_whole(admin):  # the git that made it ended well while we looked for it
+            continue
         shutil.rmtree(admin)
         cleared.append(admin.name)
     return cleared

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,3 +128,18 @@ def test_the_reference_of_a_job_survives_a_killed_update(repo: Repo) -> None:
     lock.parent.mkdir(parents=True)
     lock.touch()
     assert call("worktree-open", "--job", "j1", "--unit", "u1", cwd=repo.path, limits=QUICK).status == 0
+
+
+def test_what_became_whole_while_its_maker_was_looked_for_stays(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under load more than a second can pass between the look at a registration and that at the processes."""
+    admin = half(repo, "an empty commondir")
+    asked = stale.is_stale
+
+    def after_it_was_made(path: Path, *words: Any, **more: Any) -> bool:
+        for name, text in WHOLE.items():
+            (admin / name).write_text(text)
+        time.sleep(2 * AGE)
+        return asked(path, *words, **more)
+
+    monkeypatch.setattr(stale, "is_stale", after_it_was_made)
+    assert stale.clear_registrations(repo.path / ".git", AGE) == [] and (admin / "commondir").exists()
