@@ -109,6 +109,7 @@ FULL = WHOLE - {"all", "every", "each"}
 PART = frozenset(
     "new added related relevant affected these those my other remaining previously failing broken".split()  # noqa: SIM905
 )
+BARE_FORMS = ("pass", "work", "succeed")
 SENTENCE_LIMIT = 4000  # characters; what is longer is no sentence
 BEFORE = 200  # characters before a phrase that are looked at
 
@@ -260,6 +261,8 @@ def _is_other(reader: Reader, at: int, subject: Subject, found: re.Match[str]) -
         return True
     if said & {"say", "says"} and subject.head != "P":
         return True
+    if reader.words[at].text.lower().startswith("make ") and reader.words[subject.end].text.lower() in BARE_FORMS:
+        return True  # `make test work` is what somebody does
     if groups.get("bare"):
         return subject.head not in ("S", "tS", "tr", "r")
     if groups.get("ran"):

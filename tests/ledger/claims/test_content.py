@@ -76,6 +76,33 @@ def test_the_project_says_what_is_prose(suite: Suite) -> None:
         suite.repo.write(path, before)
 
 
+def test_a_run_as_the_project_has_it_bears_all_tests_out(suite: Suite) -> None:
+    """What committed options leave out is the project's own; any edit but of prose ends what the run says."""
+    suite.repo.write("pytest.ini", "[pytest]\naddopts = -m 'not slow'\nmarkers = slow\n")
+    suite.repo.write("tests/test_s.py", "import pytest\n@pytest.mark.slow\ndef test_s(): assert 0\n")
+    edited = [
+        "lib.py",
+        "setup.cfg",
+        "data/table.csv",
+        "Makefile",
+        "docs/conf.py",
+        "requirements.txt",
+        "tests/README.md",
+    ]
+    for path in edited:
+        suite.repo.write(path, "# x\n")
+    suite.repo.commit()
+    go(suite, "--scope", "full")
+    assert "nothing found" in claimed(suite)[1]
+    for path in [*edited, "pytest.ini", "tests/golden.txt", "tests/test_g.py"]:
+        before = (suite.repo.path / path).read_text()
+        suite.repo.write(path, before + "\n# more\n")
+        status, said = claimed(suite)
+        assert status == 1 and "claim-stale" in said, path
+        suite.repo.write(path, before)
+    assert claimed(suite)[0] == 0
+
+
 def test_a_page_that_a_test_opens_is_no_prose(suite: Suite) -> None:
     """The runtime map decides: the test was seen to read the page."""
     reads = "import pathlib\ndef test_r(): assert pathlib.Path('README.md').read_text()[:3] == '# R'\n"
