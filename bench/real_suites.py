@@ -1,6 +1,6 @@
 """Other projects' own suites, from their source distributions: what we record beside pytest's JUnit XML and reportlog.
 
-    python bench/real_suites.py DIRECTORY [NAME ...]
+    python bench/real_suites.py [--rounds N] DIRECTORY [NAME ...]
 
 Each project is unpacked below DIRECTORY, committed, and run by its own test command under test-run, plain and with
 `-n 2`: ids, outcomes and counts must be those of JUnit and of reportlog from the same run. Then it is run with the
@@ -10,6 +10,7 @@ ends with status 1 where anything differs. The environment with what the suites 
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
@@ -22,7 +23,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-ROUNDS = 3
 OFF = ("asyncio", "subtests")
 
 
@@ -200,17 +200,17 @@ def outcomes_of(python: Path, root: Path, name: str) -> dict[str, str]:
     return {one["name"]: one.get("rawStatus", one["status"]) for one in tests}
 
 
-def overhead(python: Path, root: Path, project: Project) -> float:
+def overhead(python: Path, root: Path, project: Project, rounds: int) -> float:
     """The smallest processor time with the recorder, over the one without it; in turns."""
     pytest = (str(python), "-m", "pytest", "-q", "-p", "no:reportlog", "-p", "no:cacheprovider", *project.words)
     times: dict[str, list[float]] = {"": [], "no:ktxkit": []}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for off, found in times.items():
             found.append(run(python, root, *pytest, *(("-p", off) if off else ()))[1])
     return min(times[""]) / min(times["no:ktxkit"])
 
 
-def row(python: Path, place: Path, project: Project) -> tuple[str, bool]:
+def row(python: Path, place: Path, project: Project, rounds: int) -> tuple[str, bool]:
     """The project's row, and whether all agrees."""
     root = unpack(place, project.name)
     plain, differ = compare(python, root, project)
@@ -224,23 +224,27 @@ def row(python: Path, place: Path, project: Project) -> tuple[str, bool]:
     whole = plain["scope"]["kind"] + (f" ({plain['scope']['why'][0]})" if plain["scope"].get("why") else "")
     trust = "yes" if plain["authoritative"] else "no: " + "; ".join(plain.get("against", ())[:2])
     said = "the same" if not differ else f"{len(differ)} differ"
-    ratio = overhead(python, root, project)
+    ratio = overhead(python, root, project, rounds)
     tests = f"{counts['selected']} ({counts.get('failed', 0) + counts.get('errors', 0)} failed)"
     title = root.name + (f" ({project.kind})" if project.kind else "")
     return f"| {title} | {tests} | {said} | {whole} | {trust} | {ratio:.2f} |", not differ
 
 
 def main() -> int:
-    place = Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", metavar="DIRECTORY")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each is run for the ratio")
+    args = parser.parse_args()
+    place = Path(args.directory).resolve()
     place.mkdir(parents=True, exist_ok=True)
     python = environment(place)
-    wanted = sys.argv[2:]
     print("| project | tests | ids, outcomes, counts | scope | authoritative | ratio |\n|---|---|---|---|---|---|")
     good = True
     for project in PROJECTS:
-        if not wanted or project.name in wanted:
+        if not args.names or project.name in args.names:
             try:
-                line, agrees = row(python, place, project)
+                line, agrees = row(python, place, project, args.rounds)
             except (OSError, KeyError, IndexError, ValueError, subprocess.SubprocessError) as error:
                 line, agrees = f"| {project.name} | could not be measured: {error} | | | | |", False
             print(line, flush=True)
