@@ -24,10 +24,13 @@ _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class Mount(NamedTuple):
-    """A mount point and the type of what is mounted there."""
+    """A mount point and the type of what is mounted there. `device` and `root`: of the directory that is seen there, in
+    its own file system."""
 
     point: bytes
     kind: str
+    device: bytes = b""
+    root: bytes = b"/"
 
     @property
     def remote(self) -> bool:
@@ -46,9 +49,37 @@ def mounts(source: Path = Path("/proc/self/mountinfo")) -> list[Mount]:
         left, _, right = line.partition(b" - ")
         fields = left.split(b" ")
         if len(fields) > 4 and right:
-            point = _OCTAL.sub(lambda octal: bytes([int(octal.group(1), 8)]), fields[4])
-            found.append(Mount(point, right.split(b" ")[0].decode("ascii", "replace")))
+            kind = right.split(b" ")[0].decode("ascii", "replace")
+            found.append(Mount(_plain(fields[4]), kind, fields[2], _plain(fields[3])))
     return found
+
+
+def _plain(field: bytes) -> bytes:
+    return _OCTAL.sub(lambda octal: bytes([int(octal.group(1), 8)]), field)
+
+
+def below_by_mount(path: Path, top: Path, known: list[Mount]) -> bool:
+    """Whether a mount makes of `path` a place in `top`, or `top` itself, which its name does not say. Real paths both.
+
+    Each is looked up in the file system that its mount shows: a bind mount is another name of the same directory.
+    """
+    places = [_underlying(one, known) for one in (path, top)]
+    if places[0] is None or places[1] is None or places[0][0] != places[1][0]:
+        return False
+    inner, outer = places[0][1], places[1][1]
+    inside = inner == outer or inner.startswith(outer.rstrip(b"/") + b"/")
+    named = os.fsencode(path) == os.fsencode(top) or os.fsencode(path).startswith(os.fsencode(top) + b"/")
+    same = named and os.fsencode(path)[len(os.fsencode(top)) :] == inner[len(outer.rstrip(b"/")) :]
+    return inside and not same
+
+
+def _underlying(path: Path, known: list[Mount]) -> tuple[bytes, bytes] | None:
+    """Device of a real path, and where it is in that file system; None where no mount is known."""
+    mount = of(path, known)
+    if mount is None:
+        return None
+    rest = os.fsencode(path)[len(mount.point.rstrip(b"/")) :]
+    return mount.device, (mount.root.rstrip(b"/") + rest) or b"/"
 
 
 def of(path: Path, known: list[Mount]) -> Mount | None:

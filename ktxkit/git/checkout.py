@@ -69,6 +69,13 @@ def _under_way(admin: Path, ref: bytes) -> str:
     return ""
 
 
+def checkouts(common_dir: Path) -> list[Path]:
+    """The top of every checkout of a repository that is there, read from files: the main one, where `.git` is its name,
+    and each that is registered."""
+    main = [common_dir.parent] if common_dir.name == ".git" else []
+    return [top for top in (*main, *map(_stands_at, registrations(common_dir))) if top.is_dir()]
+
+
 def locked(common_dir: Path, path: Path) -> bool:
     """Whether git is told to leave the worktree at `path` alone (`git worktree lock`), there or not."""
     wanted = os.path.realpath(path)

@@ -19,10 +19,10 @@ from ktxkit.base.clock import Clock
 from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.identity import processes_inside
 from ktxkit.base.lock import flocked
-from ktxkit.base.removal import delete, nothing_mounted
+from ktxkit.base.removal import below_by_mount, delete, mounts, nothing_mounted
 from ktxkit.base.rules.text import printable
 from ktxkit.git import stale
-from ktxkit.git.checkout import locked, run_alone
+from ktxkit.git.checkout import checkouts, locked, run_alone
 from ktxkit.git.git import Argument, Git, GitFailed, GitResult
 from ktxkit.git.repository import Registered, parse_worktrees
 from ktxkit.store.rules import names
@@ -136,6 +136,7 @@ class Worktrees(NamedTuple):
         Raises Refused where the branch is checked out elsewhere, GitFailed, CannotRun.
         """
         files.make_dirs(path.parent)
+        self._must_be_apart(path)
         options = ("--quiet", "--no-checkout", *(() if branch else ("--detach",)))
         with self._alone():
             answer = self._run("worktree", "add", *options, path, branch or commit, ok=None)
@@ -150,11 +151,23 @@ class Worktrees(NamedTuple):
                 self.at(path).run("sparse-checkout", "set", "--cone", *sparse)
         return admin
 
+    def _must_be_apart(self, path: Path) -> None:
+        """Raises Refused where a mount makes of the path another worktree's directory: its files would be written."""
+        known, place = mounts(), Path(os.path.realpath(path))
+        for top in checkouts(self.git.cwd):
+            if below_by_mount(place, Path(os.path.realpath(top)), known):
+                said = f"a mount makes of that a directory of another worktree: {printable(str(top))}"
+                raise Refused(said, where=str(path), hint="choose a place that is no other name of a checkout's")
+
     def _isolated(self, path: Path) -> Path:
         """The git directory of a new worktree, before anything runs there. Raises CannotRun where git, standing in it,
         works on another one."""
         told = self.at(path).run("rev-parse", "--absolute-git-dir", "--show-toplevel").out.removesuffix(b"\n")
         admin, _, top = told.partition(b"\n")
+        known = os.path.realpath(self.git.cwd / "worktrees")
+        if os.path.dirname(os.path.realpath(os.fsdecode(admin))) != known:  # noqa: PTH120
+            said = f"git takes {printable(admin)} for the git directory of a new worktree: it is not one of ours"
+            raise CannotRun(said, where=str(path), hint="look at GIT_DIR, and at the .git file that stands there")
         if os.path.realpath(top) != os.path.realpath(os.fsencode(path)):
             raise CannotRun(
                 f"git takes {printable(top)} for the top of a new worktree: nothing in it would be isolated",
@@ -195,6 +208,8 @@ class Worktrees(NamedTuple):
         except OSError as error:
             if error.errno != 18:  # EXDEV: the worktree lies on another file system
                 raise
+            if not os.path.lexists(path):  # the kernel looks at the mounts first
+                return None
             beside = Path(os.path.realpath(path.parent))
             aside = beside / f".{path.name[:80]}.{os.urandom(6).hex()}.ktx-trash"
             os.rename(path, aside)  # noqa: PTH104

@@ -16,7 +16,7 @@ from ktxkit.base.errors import Blocked, CannotRun, Refused
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import printable
 from ktxkit.git import repository as remote
-from ktxkit.git.checkout import CHECKED_OUT, homes
+from ktxkit.git.checkout import CHECKED_OUT, checkouts, homes
 from ktxkit.git.git import for_others
 from ktxkit.store.leases import LeaseLocation, lease_here, path_of, presence, worktrees
 from ktxkit.store.rules import names
@@ -263,6 +263,13 @@ def _outside(world: World, path: Path) -> Path:
     if full.exists() and (not full.is_dir() or any(full.iterdir())):
         raise Refused("something is there already", where=str(full), hint="choose another --path")
     top = world.repository.top
+    tops = {Path(os.path.realpath(one)) for one in checkouts(world.repository.common_dir)} - {top}
+    around = next((str(one) for one in full.parents if one in tops), "")
+    if around:
+        hint = "leave --path out, or choose a place outside of every checkout"
+        raise Refused(
+            f"that lies in another worktree, and goes with it: {printable(around)}", where=str(full), hint=hint
+        )
     if top is not None and top in full.parents:
         env = {"GIT_LITERAL_PATHSPECS": "0"}
         probe = world.git.at(top).run("check-ignore", "-q", "--no-index", "--", f"{full}/x", ok=(0, 1), env=env)
