@@ -343,24 +343,43 @@ def from_junit(root: Element, importer: Importer) -> Iterator[Event]:
             made: Event = {"event": "collect_report", "t": 0, "node": plain, "outcome": "error"}
             made |= {"error": importer.error(problem.get("message") or "", problem.text or "")}
             yield made | ({"escaped": True} if escaped else {})
+    again = _run_again(root)
     for case in cases:
-        yield from _junit_case(importer, case, comma)
+        yield from _junit_case(importer, case, comma, retried=id(case) in again)
     missing, failures = _unlisted(root)
     if missing:
         yield {"event": "collected", "t": round(importer.t, 6), "selected": len(cases) + missing}
     yield _finished(importer, 1 if importer.bad or failures else 0)
 
 
-def _junit_case(importer: Importer, case: Element, comma: bool) -> Iterator[Event]:
+def _run_again(root: Element) -> set[int]:
+    """Cases of Go that gotestsum ran again: there a name is one test, elsewhere it may be one of its parameters."""
+    found: set[int] = set()
+    for suite in root.iter():
+        if suite.tag in SUITES and any(one.get("name") == "go.version" for one in suite.iter("property")):
+            last = {(case.get("classname"), case.get("name")): id(case) for case in suite if case.tag == "testcase"}
+            found |= {id(case) for case in suite if case.tag == "testcase"} - set(last.values())
+    return found
+
+
+def _expected(problems: Mapping[str, Element]) -> str:
+    """The outcome of a case that failed and was to fail: pytest's xfail, unittest's, TAP's todo; else nothing."""
+    skipped = problems.get("skipped")
+    kind = "" if skipped is None else (skipped.get("type") or "").lower()
+    return "xfailed" if kind.endswith("xfail") or (kind == "todo" and "failure" in problems) else ""
+
+
+def _junit_case(importer: Importer, case: Element, comma: bool, *, retried: bool = False) -> Iterator[Event]:
     """One line for each attempt of a case: what Surefire and nextest call flaky or rerun are attempts of one test."""
     problems = {child.tag: child for child in list(case)[::-1] if child.tag in JUNIT_WORDS}
-    outcome = next((word for tag, word in JUNIT_WORDS.items() if tag in problems), "")
+    expected = _expected(problems)
+    outcome = expected or next((word for tag, word in JUNIT_WORDS.items() if tag in problems), "")
     outcome = outcome or JUNIT_STATUS.get((case.get("status") or case.get("result") or "").lower(), "passed")
     first = next((problems[tag] for tag in JUNIT_WORDS if tag in problems), None)
     name = "::".join(part for part in (case.get("file") or case.get("classname"), case.get("name")) if part)
     again = [child for child in case if child.tag in FLAKY or child.tag in RERUN]
-    last: Event = {}
-    if first is not None and outcome == "skipped":
+    last: Event = {"retried": True} if retried else {}
+    if first is not None and outcome in ("skipped", "xfailed"):
         last["reason"] = payload.head(payload.clean(first.get("message") or "")[0], 500)
     elif first is not None:
         last["error"] = importer.error(first.get("message") or "", first.text or "")
@@ -409,10 +428,11 @@ def _seconds(text: str, comma: bool) -> float:
 SUITES = ("testsuites", "testsuite")
 JUNIT_WORDS = {"error": "error", "failure": "failed", "skipped": "skipped"}  # the worst first
 JUNIT_STATUS = {  # what writers say of a case that has no element for it
-    **dict.fromkeys(("notrun", "disabled", "suppressed", "skipped", "ignored"), "skipped"),
+    **dict.fromkeys(("notrun", "disabled", "suppressed", "skipped", "ignored", "untested", "pending"), "skipped"),
     "failed": "failed",
     "failure": "failed",
     "error": "error",
+    "undefined": "error",
 }
 FLAKY = {"flakyFailure": "failed", "flakyError": "error"}  # attempts before one that passed
 RERUN = {"rerunFailure": "failed", "rerunError": "error"}  # attempts after a first that failed
@@ -461,6 +481,8 @@ def _ctrf_test(importer: Importer, test: Mapping[str, Any]) -> Iterator[Event]:
     words = [CTRF_WORDS[str(attempt["status"])] for attempt in before]
     errors = [importer.error(str(one.get("message", "")), str(one.get("trace", ""))) for one in before]
     spans = [{"call": float(one.get("duration", 0)) / 1000} for one in before]
+    unlisted = max(int(test.get("retries") or 0), int(test.get("flaky") is True)) - len(before)
+    words, errors, spans = words + ["failed"] * unlisted, errors + [{}] * unlisted, spans + [{}] * unlisted
     word = CTRF_WORDS[str(test["status"])]
     more = importer.error(str(test.get("message", "")), str(test.get("trace", ""))) if word == "failed" else {}
     took = {"call": float(test["duration"]) / 1000}
