@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.faults.test_job_run_faults import DOCUMENT as JOB
+from tests.faults.test_job_run_faults import scenario
 from tests.support.commands import Ran, spawn
-from tests.support.faults import spread
+from tests.support.faults import run_failing, spread
 from tests.support.jobs import job_file, outcomes, unit
-from tests.support.recovering import put, template_of
+from tests.support.recovering import REFUSES, put, template_of
 from tests.support.repos import Repo
 from tests.support.wrapped_git import FATES, WrappedGit
 
@@ -85,6 +87,23 @@ def test_any_git_of_a_job(tmp_path: Path, fate: str, record_property: Callable[[
         if locks or place.repo.git("status", "--porcelain"):
             wrong.append(f"{what}: left {locks}, {place.repo.git('status', '--porcelain')}")
     record_property("gits", f"{fate}: {len(gits)}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("error", ["EMFILE", "ENOMEM", "ENOSPC"])
+def test_what_the_machine_refuses_is_no_verdict(tmp_path: Path, error: str) -> None:
+    """No descriptor, memory or space for us once (space: from then on): no unit is blamed, and the rest is as ever."""
+    it = scenario(tmp_path, JOB)
+    effects = it.effects()
+    undisturbed, wanted, wrong = it.state(), outcomes(it.repo), []
+    hit = [n for n, effect in enumerate(effects) if effect.startswith(REFUSES[error])]
+    for n in (hit[k] for k in spread(hit, 5)):
+        it.reset()
+        ran = run_failing(it.command, it.args, it.repo.path, n, error)
+        if (it.repo.path / ".ktx/jobs/j1/report.json").exists():
+            found = {key: word for key, word in outcomes(it.repo).items() if word not in (wanted[key], *UNDECIDED)}
+            wrong += [f"{n} ({effects[n]}): blamed {found}, {_end(ran)}"] if found else []
+        it.must_end_well(f"{error} at {n} ({effects[n]}), which said {ran}", undisturbed)
     assert not wrong, "\n".join(wrong)
 
 

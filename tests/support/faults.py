@@ -30,7 +30,7 @@ from tests.support.commands import Ran
 
 CHILD = Path(__file__).with_name("faulty.py")
 WHENS = ("before", "after", "torn")
-FAILURES = ("ENOSPC", "EROFS", "EIO")
+FAILURES = ("ENOSPC", "EROFS", "EIO", "EMFILE", "ENOMEM")
 FULL = os.environ.get("KTX_TEST_FULL") == "1"  # asked now: while a test runs no variable of ours is set
 NEVER = -1
 PATIENCE = 60.0  # seconds that orphans have to end

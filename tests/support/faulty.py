@@ -53,8 +53,10 @@ REFUSES = {
     "ENOSPC": ("os.write", "os.open", "os.mkdir", "os.symlink", "os.link", "os.sendfile"),
     "EROFS": ("os.",),
     "EIO": ("os.fsync", "os.write", "os.replace"),
+    "EMFILE": ("os.open", "spawn"),
+    "ENOMEM": ("os.mkdir", "os.write", "spawn"),
 }
-ONCE = ("EIO",)
+ONCE = ("EIO", "EMFILE", "ENOMEM")
 
 
 class Fault:

@@ -242,6 +242,8 @@ REFUSES = {
     "ENOSPC": ("os.write", "os.open", "os.mkdir"),
     "EROFS": ("os.write", "os.open", "os.mkdir", "os.replace", "os.unlink", "os.fsync"),
     "EIO": ("os.fsync", "os.write", "os.replace"),
+    "EMFILE": ("os.open", "spawn"),
+    "ENOMEM": ("os.mkdir", "os.write", "spawn"),
 }
 
 
