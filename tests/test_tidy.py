@@ -149,6 +149,24 @@ DICTS = {
     "ktxkit/work/job/prepare.py": 2,
     "ktxkit/work/job/state.py": 2,
 }
+# Calls of git (`ok=None`) that take any status for an answer, of each file: a status that git has for a no is named.
+ANY_STATUS = {
+    "ktxkit/gates/hook_inputs.py": 1,
+    "ktxkit/git/checkout.py": 1,
+    "ktxkit/git/child.py": 1,
+    "ktxkit/git/merging.py": 3,
+    "ktxkit/git/neutral.py": 1,
+    "ktxkit/git/objects.py": 2,
+    "ktxkit/git/repository.py": 2,
+    "ktxkit/git/snapshot.py": 3,
+    "ktxkit/git/staging.py": 1,
+    "ktxkit/git/untouched.py": 1,
+    "ktxkit/store/worktrees.py": 5,
+    "ktxkit/work/adhoc.py": 1,
+    "ktxkit/work/job/guard.py": 2,
+    "ktxkit/work/target.py": 1,
+    "ktxkit/work/verification.py": 2,
+}
 FUNCTION_LIMIT, COMMAND_LIMIT, FILE_LIMIT = 40, 100, 500
 
 
@@ -441,6 +459,19 @@ def _is_open_dict(node: ast.AST) -> bool:
     if isinstance(node, ast.Subscript):
         return ast.unparse(node) == "dict[str, Any]"
     return isinstance(node, ast.Name) and node.id == "Document" and isinstance(node.ctx, ast.Load)
+
+
+def test_what_takes_any_status_of_git_for_an_answer_only_shrinks() -> None:
+    """A failed git is no verdict and no absence: `ok` names the statuses that are, `twice` those that may be either."""
+    found = {name_of(path): sum(map(_takes_any_status, ast.walk(tree_of(path)))) for path in LIBRARY}
+    assert {name: count for name, count in found.items() if count > ANY_STATUS.get(name, 0)} == {}
+    assert set(ANY_STATUS) - {name for name, count in found.items() if count} == set()
+
+
+def _takes_any_status(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    return any(word.arg == "ok" and "None" in ast.unparse(word.value) for word in node.keywords)
 
 
 def test_the_list_of_commands_is_whole() -> None:

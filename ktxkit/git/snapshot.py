@@ -414,12 +414,12 @@ def is_unpublished(git: Git, common_dir: Path, path: bytes, name: bytes, commit:
 
 def _is_published(inside: Git, commit: str) -> bool:
     """A remote's branch contains the commit, or a fetch brought it by its id (git-fetch(1), FETCH_HEAD)."""
-    told = inside.run("for-each-ref", "--count=1", f"--contains={commit}", "refs/remotes", ok=None)
+    words = ("for-each-ref", "--count=1", f"--contains={commit}", "refs/remotes")
+    told = inside.run(*words, ok=(0, 128, 129), twice=(128, 129))  # it does not have the commit
     if told.status == 0 and told.out:
         return True
-    fetched = inside.run("rev-parse", "--path-format=absolute", "--git-path", "FETCH_HEAD", ok=None)
-    place = Path(fetched.text) if fetched.status == 0 else None
-    return place is not None and place.is_file() and commit.encode() in files.read(place, 1 << 20)
+    place = Path(inside.text("rev-parse", "--path-format=absolute", "--git-path", "FETCH_HEAD"))
+    return place.is_file() and commit.encode() in files.read(place, 1 << 20)
 
 
 def holds_work(git: Git, path: bytes) -> bool:

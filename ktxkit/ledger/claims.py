@@ -114,7 +114,7 @@ class Evidence:
         if self.world.repository.top is None:
             return False
         flags = ("diff-index", "--cached", "--quiet", "--ignore-submodules=none", "HEAD", "--")
-        return self.world.inherited.run(*flags, ok=None).status == 1
+        return self.world.inherited.run(*flags, ok=(0, 1, 128), twice=(128,)).status == 1
 
     @cached_property
     def checkout(self) -> snapshot.TreeState | None:
