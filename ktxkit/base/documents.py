@@ -488,7 +488,7 @@ class StepCommand(TypedDict):
     timeLimit: NotRequired[float]
 
 
-class VerifyCommand(TypedDict):
+class KtxConfigJobVerify(TypedDict):
     run: str | list[str]
     timeLimit: NotRequired[float]
     batch: NotRequired[bool]
@@ -527,7 +527,7 @@ class KtxConfigJob(TypedDict):
     project: NotRequired[str | list[str] | StepCommand]
     plan: NotRequired[str | list[str] | StepCommand]
     reconcile: NotRequired[str | list[str] | StepCommand]
-    verify: NotRequired[str | list[str] | VerifyCommand]
+    verify: NotRequired[str | list[str] | KtxConfigJobVerify]
     policy: NotRequired[KtxConfigJobPolicy]
     timeLimit: NotRequired[float]
     gates: NotRequired[JobGates]
@@ -731,6 +731,13 @@ class Intent(TypedDict):
     checkout: NotRequired[str]
     checkoutB64: NotRequired[str]
     prepared: NotRequired[Mapping[str, Any]]
+
+
+class VerifyCommand(TypedDict):
+    run: str | list[str]
+    timeLimit: NotRequired[float]
+    batch: NotRequired[bool]
+    keep: NotRequired[list[str]]
 
 
 class JobUnit(TypedDict):

@@ -89,6 +89,7 @@ class ApplyOptions(NamedTuple):
     message: str = ""
     expect_head: str = ""
     policy: LeasePolicy | None = None
+    verify_keep: tuple[str, ...] = ()
 
 
 class Application:
@@ -430,6 +431,7 @@ def check_of(step: Application) -> verification.Check:
         step.world.writable_store.path(names.integration_dir(step.job.id)),
         step.job.unit_dir(step.unit),
         step.job.id,
+        keep=step.options.verify_keep,
     )
 
 

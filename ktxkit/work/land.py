@@ -79,7 +79,7 @@ def prove(
     job, head = branch.job, branch.noted_head  # proven by who holds it; the first base has no branch yet
     begin(branch, head or at[0])
     path = job.world.writable_store.path(names.integration_dir(job.id))
-    check = verification.Check(step.argv, step.time_limit, path, job.directory, job.id)
+    check = verification.Check(step.argv, step.time_limit, path, job.directory, job.id, keep=step.keep)
     facts = {"argv": list(step.argv), "tree": at[1]}
     with job.tracer.timed("verification", "landing_verification", facts) as told:
         run = verification.verify(branch.lock, check, *at)

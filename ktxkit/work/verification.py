@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 
 class Check(NamedTuple):
-    """What to run and where. `limit`: seconds; `logs`: a directory of the store; `job`: whose passes may be reused."""
+    """What to run and where. `limit`: seconds; `logs`: a directory of the store; `job`: whose passes may be reused.
+
+    `keep`: patterns of ignored files that may stay of an earlier candidate.
+    """
 
     argv: Sequence[str]
     limit: float | None
@@ -47,6 +50,7 @@ class Check(NamedTuple):
     logs: str
     job: str = ""
     reuse: bool = True
+    keep: tuple[str, ...] = ()
 
 
 def passed(run: VerificationRun) -> bool:
@@ -75,7 +79,7 @@ def verify(held: HeldBranch, check: Check, commit: str, tree: str) -> Verificati
     Raises Blocked where HEAD or a branch was moved, or the checkout could not be put back: the lock stays then.
     """
     env = environment(held.world)
-    key = digest_of([tree, list(check.argv), env])
+    key = key_of(check, env, tree)
     known = _known(held.world, check, key)
     if known is not None:
         return {**known, "reused": True}
@@ -88,7 +92,7 @@ def verify(held: HeldBranch, check: Check, commit: str, tree: str) -> Verificati
 def control_of(held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
     """The command's answer for the tree without the change in question: within a job asked once, pass or failure."""
     asked = check._replace(reuse=True)
-    key = digest_of([tree, list(check.argv), environment(held.world)])
+    key = key_of(check, environment(held.world), tree)
     known = _known(held.world, asked, key) or _known(held.world, asked, digest_of(["control", key]))
     if known is not None:
         return {**known, "reused": True}
@@ -97,11 +101,17 @@ def control_of(held: HeldBranch, check: Check, commit: str, tree: str) -> Verifi
     return run
 
 
+def key_of(check: Check, env: dict[str, str], tree: str) -> str:
+    """What a pass is known by: tree, command, environment, and what the checkout may hold beside the tree."""
+    kept = [list(check.keep)] if check.keep else []
+    return digest_of([tree, list(check.argv), env, *kept])
+
+
 def _asked(held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
     """One run of the command, and the checkout put back."""
     env = environment(held.world)
     held.note(phase="verifying")
-    git = ready(held, check.checkout, commit)
+    git = ready(held, check.checkout, commit, check.keep)
     before, ignored = verifying.snapshot(git), verifying.ignored_inventory(git)
     log = held.world.writable_store.path(f"{check.logs}/{_log_name(held.nonce, tree)}.log")
     files.remove(log)
@@ -233,8 +243,11 @@ def _worktrees(world: World) -> Worktrees:
     return Worktrees.of(world)
 
 
-def ready(held: HeldBranch, path: Path, commit: str) -> Git:
-    """The checkout, clean and at the commit. Raises Blocked where something is in it that we did not make."""
+def ready(held: HeldBranch, path: Path, commit: str, keep: Sequence[str] = ()) -> Git:
+    """The checkout, clean and at the commit, but for ignored files that `keep` names.
+
+    Raises Blocked where something is in it that we did not make.
+    """
     trees = _worktrees(held.world)
     if identify(path) is None or trees.registered(path) is None or not (path / ".git").is_file():
         delete(trees.let_go(path))
@@ -250,15 +263,19 @@ def ready(held: HeldBranch, path: Path, commit: str) -> Git:
     if answer.status != 0:
         _make_way(held, git, commit)
         checkout.run_alone(git, "checkout", "-q", "--detach", commit)
-    _clear_leftovers(held, git)
+    _clear_leftovers(held, git, keep)
     return git
 
 
-def _clear_leftovers(held: HeldBranch, git: Git) -> None:
+def _clear_leftovers(held: HeldBranch, git: Git, keep: Sequence[str]) -> None:
     """What git ignores and an earlier candidate made is gone: a product of it would let the next one pass."""
-    git.run("clean", "-q", "-ffdX", ok=None)  # what does not go (a cache that may not be written) is moved away
+    # what does not go (a cache that may not be written) is moved away
+    git.run("clean", "-q", "-ffdX", *(f"--exclude=!{pattern}" for pattern in keep), ok=None)
     left = child.read_status(git, ignored="matching").ignored
-    verifying.put_aside(git, left, held.world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
+    named = [f"--exclude={pattern}" for pattern in keep]
+    kept = git.run("ls-files", "-z", "--others", "--ignored", "--directory", *named).nul if keep else []
+    others = [path for path in left if not any(path == name or path.startswith(name) for name in kept)]
+    verifying.put_aside(git, others, held.world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
 
 
 def _make_way(held: HeldBranch, git: Git, commit: str) -> None:

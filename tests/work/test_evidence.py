@@ -73,3 +73,19 @@ def test_what_an_earlier_candidate_left_lets_none_pass(repo: Repo) -> None:
     document = {"target": "main", "maxParallel": 1, "verify": {"run": build}, "units": units}
     spawn("job-run", str(job_file(repo, document)), "--job", "j1", cwd=repo.path)
     assert outcomes(repo) == {"first": "accepted", "second": "verification_failed"}
+
+
+def test_what_the_job_file_keeps_stays_and_is_told(repo: Repo, tmp_path: Path) -> None:
+    """A package cache may stay from one candidate to the next; whatever else git ignores is gone, and the report
+    says that the checkout held more than its tree."""
+    repo.write(".gitignore", "cache/\nbuild/\n*.log\n")
+    repo.commit("rules")
+    log = tmp_path / "seen"
+    check = f"ls -d cache build x.log >> {log} 2> /dev/null; mkdir -p cache build; touch cache/x build/x x.log; true"
+    units = [unit("a", "echo a > a"), unit("b", "echo b > b", after=["a"])]
+    path = job_file(repo, {"verify": {"run": check, "keep": ["cache/"]}, "units": units})
+    ran = spawn("job-run", path, "--job", "j1", cwd=repo.path)
+    assert ran.status == 0, ran.err
+    assert set(log.read_text().split()) == {"cache"}
+    assert any("keep what earlier candidates left at cache/" in one for one in report(repo)["warnings"])
+    assert (repo.path / ".ktx/worktrees/j1/integration/cache/x").exists()

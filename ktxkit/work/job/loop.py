@@ -321,6 +321,7 @@ class JobLoop:
         return integrate.ApplyOptions(
             verify=verify.argv if verify else (),
             verify_limit=verify.time_limit if verify else None,
+            verify_keep=verify.keep if verify else (),
             gate_options={**self.run.plan.gates, **({"prune": True} if self.run.plan.on_conflict == "prune" else {})},
         )
 

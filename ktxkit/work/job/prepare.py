@@ -201,7 +201,10 @@ def _unjudged(plan: JobPlan) -> integrate.ApplyOptions:
     """How a projection is applied: its gates are the final ones, but what units start from has been verified."""
     verify = plan.verify
     return integrate.ApplyOptions(
-        verify=verify.argv if verify else (), verify_limit=verify.time_limit if verify else None, gates=False
+        verify=verify.argv if verify else (),
+        verify_limit=verify.time_limit if verify else None,
+        verify_keep=verify.keep if verify else (),
+        gates=False,
     )
 
 

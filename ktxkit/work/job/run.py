@@ -20,7 +20,7 @@ from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun, Conflict, KtxError, Refused
 from ktxkit.base.lock import flocked
 from ktxkit.base.process import stopping
-from ktxkit.base.rules.text import plural
+from ktxkit.base.rules.text import plural, printable
 from ktxkit.base.unit_process import end_strays
 from ktxkit.gates import judging
 from ktxkit.git import neutral
@@ -319,7 +319,16 @@ def _executed(plan: JobPlan, job: ActiveJob, how: RunOptions, *, resumed: bool) 
         # One that has landed was killed before its report was written.
         state: JobState = "landed" if job.state == "landed" else "open"
         run.update(startedAt=timestamp(world.clock.now()), state=state, failure=None, finishedAt=None)
+        _say_what_is_kept(run)
         return _ended(run, resumed=resumed, rebase=how.rebase)
+
+
+def _say_what_is_kept(run: JobRun) -> None:
+    """A verification that is not in a clean checkout is told in the report."""
+    if run.plan.verify is not None and run.plan.verify.keep:
+        said = f"verifications keep what earlier candidates left at {', '.join(map(printable, run.plan.verify.keep))}"
+        known = run.job.document.get("warnings", [])
+        run.update(warnings=known if said in known else [*known, said][:10_000])
 
 
 def _ended(run: JobRun, *, resumed: bool, rebase: bool) -> JobEnd:

@@ -166,6 +166,8 @@ def _through(job: ActiveJob, unit: Unit, lease: Lease, plan: JobPlan, work: Work
     verify = asked.verify or (plan.verify.argv if plan.verify else ())
     limit = plan.verify.time_limit if plan.verify and not asked.verify else None
     options = integrate.ApplyOptions(verify=verify, verify_limit=limit, gate_options=plan.gates, policy=policy)
+    if plan.verify and not asked.verify:
+        options = options._replace(verify_keep=plan.verify.keep)
     receipt = integrate.apply_unit(job, unit, options=options)
     if receipt["outcome"] not in integrate.DONE:
         return LandedWorktree(job, receipt)

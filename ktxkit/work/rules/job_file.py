@@ -23,10 +23,14 @@ PROJECT = "project"  # the key of the unit that runs before the base is fixed
 
 
 class JobCommand(NamedTuple):
-    """A command of the job: argv, and its time limit in seconds."""
+    """A command of the job: argv, and its time limit in seconds.
+
+    `keep`, of a verification: patterns of ignored files that may stay from one candidate to the next.
+    """
 
     argv: tuple[str, ...]
     time_limit: float | None = None
+    keep: tuple[str, ...] = ()
 
 
 class UnitPlan(NamedTuple):
@@ -101,7 +105,8 @@ def _step(value: str | list[str] | StepCommand | VerifyCommand | None, limit: fl
     if value is None:
         return None
     if isinstance(value, Mapping):
-        return JobCommand(argv_of(value["run"]), value.get("timeLimit", limit))
+        keep = cast("VerifyCommand", value).get("keep", ())  # a verification may name what stays
+        return JobCommand(argv_of(value["run"]), value.get("timeLimit", limit), tuple(keep))
     return JobCommand(argv_of(value), limit)
 
 
