@@ -25,6 +25,7 @@ from ktxkit.base.removal import delete
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import path_fields
 from ktxkit.git import repository
+from ktxkit.git.git import Git
 from ktxkit.git.repository import Registered
 from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.leases import (
@@ -366,10 +367,16 @@ def _tree_is_in(place: LeaseLocation, lease: Lease, tip: str) -> bool:
     return any(is_in(git, ref, tip, lease["base"]) for ref in refs)
 
 
+def _head_of(git: Git) -> str:
+    """The commit of HEAD; empty where the worktree is none any more: a unit may have taken its registration away."""
+    answer = git.run("rev-parse", "--verify", "--quiet", "--end-of-options", "HEAD^{commit}", ok=(0, 1, 128))
+    return answer.text if answer.status == 0 else ""
+
+
 def _keep(place: LeaseLocation, lease: Lease, outcome: SentinelOutcome, reason: str) -> Lease:
     path = path_of(lease)
     there = place.world.git.at(path) if identify(path) is not None else None
-    head = there.resolve("HEAD") if there is not None else None
+    head = _head_of(there) if there is not None else None
     sentinel: Sentinel = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "sentinel",

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from ktxkit.base import files, process
 from ktxkit.base.errors import KtxError
-from ktxkit.base.identity import identify
+from ktxkit.base.identity import Identity, identify
 from ktxkit.base.rules.text import printable
 from ktxkit.git import stale
 from ktxkit.git.neutral import Neutral, open_neutral
@@ -98,7 +98,7 @@ class Guard:
             found = [change for name in changed for change in self._checked(name)]
             # As it was before each was read: what is written from now on is seen by the next check.
             self._signs = now
-            self._whole = whole_registrations(self._top)
+            self._whole = self._registrations()
             return [*moved, *found, *self._checked_refs()]
 
     def keep_shape(self) -> None:
@@ -179,9 +179,8 @@ class Guard:
         """What says which worktree is whose: put back while the worktree stands where it stood."""
         admin, leaf = (self._top / name).parent, name.rpartition("/")[2]
         old, new = self._seen.get(name), see(self._top / name)
-        gitdir = self._seen.get(f"worktrees/{admin.name}/gitdir")
         known = admin.name in self._whole and (not admin.is_dir() or self._whole[admin.name] == identify(admin))
-        stands = known and gitdir is not None and os.path.lexists(Path(os.fsdecode(gitdir.data.rstrip(b"\n"))))
+        stands = known and self._stands(admin.name)
         if leaf == "config.worktree":
             if admin.is_dir():
                 with open_neutral(self.job.world) as neutral:
@@ -191,12 +190,31 @@ class Guard:
         if old is None or not stands or old == new or (leaf == "HEAD" and new is not None and new.data != NO_FILE):
             self._seen[name] = new  # made, moved or removed by git
             return []
-        if new is not None:
-            self._take_away(self._top / name)
-        files.make_dirs(admin, 0o755)
-        files.write_atomic(self._top / name, old.data, mode=old.mode)
-        self._fill_index(admin)
+        self._register(admin, leaf)
         return [_change("worktree", f"{admin.name}: {leaf}", shared_state.change_word(True, new is not None))]
+
+    def _registrations(self) -> dict[str, Identity]:
+        """Those that are whole, and those that were while their worktree stands."""
+        found = whole_registrations(self._top)
+        return {name: there for name, there in self._whole.items() if self._stands(name)} | found
+
+    def _stands(self, name: str) -> bool:
+        gitdir = self._seen.get(f"worktrees/{name}/gitdir")
+        return gitdir is not None and os.path.lexists(Path(os.fsdecode(gitdir.data.rstrip(b"\n"))))
+
+    def _register(self, admin: Path, leaf: str) -> None:
+        """Write a registration whole: one that is half there would be taken for one that git is making."""
+        files.make_dirs(admin, 0o755)
+        for name in REGISTRATION:
+            old, path = self._seen.get(f"worktrees/{admin.name}/{name}"), admin / name
+            if old is not None and (name == leaf or see(path) is None):
+                if os.path.lexists(path):
+                    self._take_away(path)
+                files.write_atomic(path, old.data, mode=old.mode)
+        self._fill_index(admin)
+        there = identify(admin)
+        if there is not None:
+            self._whole[admin.name] = there
 
     def _fill_index(self, admin: Path) -> None:
         """The index of HEAD for a worktree whose registration was removed whole: without one all its files are new."""
