@@ -41,7 +41,7 @@ CHANGES = {
         "config worktrees/0002-good/config.worktree",
     ),
     "a sibling's registration": (
-        "rm -r worktrees/0002-good", "test -e worktrees/0002-good/index", "worktree 0002-good: gitdir",
+        "rm -r worktrees/0002-good", "test -e worktrees/0002-good/index", "worktree 0002-good: ",
     ),
     "a sibling's place": (
         "echo /gone > worktrees/0002-good/gitdir",

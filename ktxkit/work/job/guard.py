@@ -26,13 +26,7 @@ from ktxkit.base.identity import Identity, identify
 from ktxkit.base.rules.text import printable
 from ktxkit.git import stale
 from ktxkit.git.neutral import Neutral, open_neutral
-from ktxkit.store.active import ActiveJob, Unit
-from ktxkit.store.leases import worktrees
-from ktxkit.store.rules import names
-from ktxkit.work.fingerprint import Fingerprinter
-from ktxkit.work.rules import shared_state
-from ktxkit.work.rules.shared_state import SharedChange, differences
-from ktxkit.work.shared_files import (
+from ktxkit.git.shared_files import (
     CONFIGS,
     HOOKS,
     NO_FILE,
@@ -49,6 +43,12 @@ from ktxkit.work.shared_files import (
     signs,
     whole_registrations,
 )
+from ktxkit.store.active import ActiveJob, Unit
+from ktxkit.store.leases import worktrees
+from ktxkit.store.rules import names
+from ktxkit.work.fingerprint import Fingerprinter
+from ktxkit.work.rules import shared_state
+from ktxkit.work.rules.shared_state import SharedChange, differences
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import UnitResultTouched
