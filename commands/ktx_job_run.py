@@ -1,11 +1,12 @@
 """Run a whole job: units in parallel worktrees, their patches gated and integrated in unit order, landed by one squash.
 
-reads    JOBFILE (YAML, contract job-file); with --resume the job's own documents
+reads    JOBFILE (YAML, contract job-file); with --resume the job's own documents, and JOBFILE where it was edited
 writes   .ktx/jobs/JOB/, .ktx/ingest-patches/JOB/, .ktx/ingest-traces/JOB/trace.jsonl, worktrees; the target, once, last
 exits    0 done or nothing to do, 1 refused, dirty or moved target, 2 usage or a bad job file, 3 partial or failed,
          4 blocked, 5 a broken contract, 130 interrupted (evidence kept; --resume continues)
 example  job-run job.yaml --max-parallel 8
          job-run --resume nightly-20260517-020000-1a2b
+         job-run --resume j1 --retry orders --with-work -- python mend.py
 """
 
 from __future__ import annotations
@@ -23,9 +24,19 @@ if TYPE_CHECKING:
 
 
 def parser() -> cli.Parser:
-    made = cli.Parser("job-run", __doc__)
+    made = cli.Parser("job-run", __doc__, takes_command=True)
     made.add_argument("jobfile", nargs="?", metavar="JOBFILE", help="what to do (docs/formats/job-file.md)")
-    made.add_argument("--resume", metavar="JOB", help="continue a job that did not land")
+    made.add_argument("--resume", metavar="JOB", help="continue a job that did not land, or not all of it")
+    again = made.add_argument_group("with --resume")
+    again.add_argument("--only", action="append", default=[], metavar="KEY", help="start no other unit")
+    again.add_argument(
+        "--retry",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="another attempt, from today's head (-- CMD runs)",
+    )
+    again.add_argument("--with-work", action="store_true", help="--retry begins with the last attempt's work")
     made.add_argument("--job", metavar="ID", help="the new job's id (default: the file's, or made from its name)")
     made.add_argument("--target", metavar="BRANCH", help="the branch to land on (default: the file's, or the current)")
     made.add_argument(
@@ -40,30 +51,34 @@ def parser() -> cli.Parser:
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import terminal
     from ktxkit.app.rules.report_text import render
-    from ktxkit.work.job import prepare
+    from ktxkit.work.job import prepare, resuming
     from ktxkit.work.job import run as job
+    from ktxkit.work.job.state import UnitSelection
 
-    if bool(args.resume) == bool(args.jobfile):
+    if not args.resume and not args.jobfile:
         raise CannotRun("job-run takes a JOBFILE, or --resume JOB", hint="see job-run --help")
-    if args.resume:
+    if not args.resume:
+        args.refuse("without --resume", "only", "retry", "with_work")
+    if not args.retry:
+        args.refuse("without --retry", "with_work", "command")
+    if args.resume and not args.jobfile:
         args.refuse("with --resume: the job says it", "job", "target", "on_failure", "on_conflict")
     progress = terminal.JobProgress(quiet=args.quiet or args.json, live=terminal.on_terminal())
+    chosen = UnitSelection(frozenset(args.only), frozenset(args.retry), tuple(args.command), args.with_work)
+    said = {"job": args.job, "target": args.target, "onFailure": args.on_failure, "onConflict": args.on_conflict}
+    given = {key: value for key, value in said.items() if value}
+    document = prepare.job_file(world, args.jobfile, given) if args.jobfile else None
+    notes: list[str] = []
     with progress.shown():
-        how = job.RunOptions(progress, args.max_parallel, args.rebase)
+        how = job.RunOptions(progress, args.max_parallel, args.rebase, selection=chosen)
         if args.resume:
-            ended = job.resume(world, args.resume, how)
+            ended, notes = resuming.go_on(world, args.resume, how, document, args.jobfile or "")
         else:
-            given = {
-                "job": args.job,
-                "target": args.target,
-                "onFailure": args.on_failure,
-                "onConflict": args.on_conflict,
-            }
-            document = prepare.job_file(world, args.jobfile, {key: value for key, value in given.items() if value})
+            assert document is not None
             ended = job.start(world, document, args.jobfile, how)
     if ended.error is not None and not ended.settled:
         raise ended.error
-    return cli.Result(ended.outcome, ended.report, "report", lines=render(ended.report), notes=ended.notes)
+    return cli.Result(ended.outcome, ended.report, "report", lines=render(ended.report), notes=[*notes, *ended.notes])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -65,6 +65,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         args.refuse("without --prune", "force", "keep_ignored")
     if args.list or args.prune:
         args.refuse("with --list or --prune", *OPENING, *OF_UNIT, "command")
+        args.refuse("without --prune", *(() if args.prune else ("force", "keep_ignored")))
         options = RemovalOptions(tuple(args.keep_ignored), args.force)
         rows = cleaning.listing(world, prune=options if args.prune else None, ignored=args.list)
         return cli.Result(views.outcome(rows), rows, "worktrees", lines=views.lines(rows))

@@ -15,6 +15,7 @@ from ktxkit.store import jobs, ownership
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.world import World
 from ktxkit.work import report
+from ktxkit.work.land import landed_up_to
 from ktxkit.work.rules.report import LANDED, WAITING
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def _next_of_job(job: ActiveJob, made: Report, running: bool) -> str:
     gone = report.no_longer_in(job)
     if gone:
         return f"{gone}: job-land --job {job.id} lands it again"
+    if job.state == "landed" and not running and _waits_to_land(job):
+        return f"job-land --job {job.id}"
     if job.state != "open" and job.state not in ("failed", "aborted"):
         return ""
     if running:
@@ -119,6 +122,12 @@ def _next_of_job(job: ActiveJob, made: Report, running: bool) -> str:
         return f"job-land --job {job.id}" if ready else ""
     command = {"collected": "patch-apply", "pending": "worktree-open"}.get(waiting[0]["outcome"], "patch-collect")
     return f"{command} --job {job.id} --unit {waiting[0]['key']}"
+
+
+def _waits_to_land(job: ActiveJob) -> bool:
+    """Whether more was accepted since the job landed."""
+    head = job.git.resolve(job.integration_ref)
+    return head is not None and landed_up_to(job).commit != head
 
 
 def _next_of_suspect(job: ActiveJob, unit: ReportFailedWorkUnit) -> str:

@@ -813,6 +813,17 @@ class JobFile(TypedDict):
 ObjectFormat = Literal["sha1", "sha256"]
 
 
+class JobFileSource(TypedDict):
+    path: str
+    pathB64: NotRequired[str]
+    digest: str
+
+
+class JobCaughtUp(TypedDict):
+    commit: str
+    target: str
+
+
 JobState = Literal["open", "landed", "failed", "aborted", "closed"]
 
 
@@ -858,6 +869,8 @@ class Job(TypedDict):
     integrationRef: str
     policyDigest: NotRequired[str]
     jobFileDigest: NotRequired[str]
+    jobFileSource: NotRequired[JobFileSource]
+    caughtUp: NotRequired[list[JobCaughtUp]]
     state: JobState
     landed: NotRequired[JobLanded]
     units: list[UnitEntry]

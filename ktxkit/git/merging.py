@@ -268,6 +268,17 @@ def _commit(objects: Path, tree: str, *parents: str) -> str:
     return oid
 
 
+def write_files(git: Git, tree: str, entries: Sequence[Entry]) -> None:
+    """Write the new side of entries, as `tree` has it, into the files of the checkout that `git` stands at the top of.
+
+    The index stays as it is. What stands there is overwritten: the caller has looked.
+    """
+    names = b"".join(entry.path + b"\0" for entry in entries)
+    if names:
+        words = ("--worktree", "--no-overlay", "--pathspec-from-file=-", "--pathspec-file-nul")
+        git.run("restore", f"--source={tree}", *words, stdin=names)
+
+
 def commit_tree(neutral: Neutral, tree: str, parent: str | None, message: str, seconds: int) -> str:
     """A commit of ours: no hooks, no signature, fixed author, time from the clock (seconds since the epoch)."""
     parents = ("-p", parent) if parent else ()

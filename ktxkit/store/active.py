@@ -242,6 +242,8 @@ class ActiveJob:
         if known is not None:
             return known
         document = self.read(kinds.JOB_FILE, "job-file")
+        if document is not None and digest_of(document) != digest:
+            document = self._earlier_file(digest) or document
         if document is None or digest_of(document) != digest:
             what = "gone" if document is None else "not the one that the job was begun with"
             raise BrokenContract(
@@ -253,6 +255,15 @@ class ActiveJob:
             _FILES.pop(next(iter(_FILES)))
         _FILES[digest] = document
         return document
+
+    def _earlier_file(self, digest: str) -> JobFile | None:
+        """The job file of that digest that was put by when an edited one was taken: a process died before it was."""
+        for name in self.world.store.children(self.directory):
+            if name.startswith("job-file-") and name.endswith(".json"):
+                document = self.read(kinds.JOB_FILE, name.removesuffix(".json"))
+                if document is not None and digest_of(document) == digest:
+                    return document
+        return None
 
     def next_command(self) -> str:
         """The command that continues the job; empty where none does: it landed, was made by hand, or a later one took

@@ -21,16 +21,17 @@ from ktxkit.store.world import World
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack
 
-    from ktxkit.base.documents import DamagedDocument, Job
+    from ktxkit.base.documents import DamagedDocument, Job, JobFileSource
 
     class JobFacts(TypedDict, total=False):
         """What a new job may say beside its target and units."""
 
         syncId: str
         jobFileDigest: str
+        jobFileSource: JobFileSource
 
 
-FACTS: Final = ("syncId", "jobFileDigest")
+FACTS: Final = ("syncId", "jobFileDigest", "jobFileSource")
 
 
 def begun(world: World) -> list[str]:

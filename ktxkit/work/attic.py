@@ -193,6 +193,15 @@ def to_attic(
     return _kept_at(place, lease, kept, why)
 
 
+def tree_of(place: LeaseLocation, lease: Lease) -> str:
+    """The tree of everything in a worktree that git does not ignore, but for files that were copied in."""
+    reader = _reader(place.world, lease, path_of(lease))
+    with scratch_dir(place.world) as scratch:
+        return snapshot.take_snapshot(
+            reader, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ()))
+        ).tree
+
+
 def head_to_attic(place: LeaseLocation, lease: Lease, why: str) -> str:
     """Where the directory is gone, git still knows its detached HEAD: commits that nothing else reaches are kept."""
     git = worktrees(place.world).git

@@ -156,10 +156,7 @@ def restore_files(world: World, found: AtticEntry, paths: Sequence[str] = ()) ->
             )
         wanted = [item for item in merging.changes(neutral, ours, made.tree) if _is_named(item.path, paths)]
     target.require_free(world, git, wanted, made.tree)
-    names = b"".join(item.path + b"\0" for item in wanted)
-    if wanted:
-        words = ("--worktree", "--no-overlay", "--pathspec-from-file=-", "--pathspec-file-nul")
-        git.run("restore", f"--source={made.tree}", *words, stdin=names)
+    merging.write_files(git, made.tree, wanted)
     return [item.path for item in wanted]
 
 

@@ -308,7 +308,6 @@ def begin(branch: IntegrationBranch, unit: Unit, options: ApplyOptions) -> Appli
     old = job.read(kinds.RECEIPT, "receipt", unit)
     if old is not None and old["outcome"] in DONE:
         return _same_receipt(old, patch, unit)
-    job.require_not_landed()
     head = branch.head
     if options.expect_head and options.expect_head != head:
         raise Refused(

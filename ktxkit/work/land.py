@@ -31,12 +31,19 @@ from ktxkit.store.world import World
 from ktxkit.work import candidate, integrate, recover, target, verification
 from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.recover import IntegrationBranch
-from ktxkit.work.report import naming_what_moved, no_longer_in
+from ktxkit.work.report import is_in, naming_what_moved, no_longer_in
 from ktxkit.work.rules.job_file import JobCommand, plan_of
 from ktxkit.work.target import FreeCheckout
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Intent, LandedUnit, LandingReceipt, LandingReceiptOutcome, VerificationRun
+    from ktxkit.base.documents import (
+        Intent,
+        JobCaughtUp,
+        LandedUnit,
+        LandingReceipt,
+        LandingReceiptOutcome,
+        VerificationRun,
+    )
 
 
 def wanted(job: ActiveJob) -> JobCommand | None:
@@ -123,15 +130,61 @@ def end(branch: IntegrationBranch, head: str) -> None:
     branch.lock.settle(head)
 
 
-def replay(branch: IntegrationBranch, neutral: Neutral, onto: str) -> tuple[str, dict[str, str]]:
-    """The tree of every accepted change on top of `onto`, and each unit's commit there.
+class LandedUpTo(NamedTuple):
+    """How far a job's own branch is in its target: the newest commit of it that has nothing to land, and the commit of
+    the target that has it all."""
+
+    commit: str
+    target: str
+
+
+def landed_up_to(job: ActiveJob) -> LandedUpTo:
+    """Where what is to land begins: at the target's head when the job began, behind the last landing that the target
+    still has, or where the branch was brought up to it."""
+    git, start = job.git, job.document["targetAtStart"]
+    landing = job.read(kinds.LANDING, "landing")
+    found = LandedUpTo(start, start)
+    if landing is not None and not no_longer_in(job):
+        found = LandedUpTo(landing["integrationHead"], landing["after"])
+    for step in reversed(job.document.get("caughtUp", ())):
+        on_branch = git.ok("merge-base", "--is-ancestor", step["commit"], job.integration_ref)
+        behind = git.ok("merge-base", "--is-ancestor", found.commit, step["commit"])
+        if on_branch and behind and is_in(git, job.target, step["target"], start):
+            return LandedUpTo(step["commit"], step["target"])
+    return found
+
+
+def catch_up(job: ActiveJob) -> str:
+    """Bring the job's own branch up to its target, where nothing on it waits to land; returns its head.
+
+    What starts from there starts from all that has landed, the job's own work and everybody's.
+    """
+    with recover.integrating(job) as branch:
+        done, now = landed_up_to(job), job.git.resolve(job.target)
+        if now is None or branch.head != done.commit or done.target == now:
+            return branch.head
+        with open_neutral(job.world) as neutral:
+            seconds = int(job.world.clock.now().timestamp())
+            message = f"brought up to {job.target} at {now} by ktxkit\n"
+            commit = merging.commit_tree(neutral, neutral.need_tree(now), branch.head, message, seconds)
+        step: JobCaughtUp = {"commit": commit, "target": now}
+        job.change(lambda document: document.setdefault("caughtUp", []).append(step))
+        branch.move(commit)
+        branch.lock.settle(commit)
+        return commit
+
+
+def replay(branch: IntegrationBranch, neutral: Neutral, since: str, onto: str) -> tuple[str, dict[str, str]]:
+    """The tree of every change that was accepted after the commit `since`, on top of `onto`, and each unit's commit
+    there.
 
     Raises Conflict, with the unit that no longer fits, where one is not accepted there; nothing was moved.
     """
     job = branch.job
     owners, options = _owners(job), gate_options(job)
-    ours = f"{job.document['targetAtStart']}..{branch.head}"
-    commits = job.git.run("rev-list", "--reverse", "--first-parent", ours, "--").lines
+    brought = {step["commit"] for step in job.document.get("caughtUp", ())}
+    listed = job.git.run("rev-list", "--reverse", "--first-parent", f"{since}..{branch.head}", "--").lines
+    commits = [commit for commit in listed if commit not in brought]
     base_tree = neutral.need_tree(onto)
     tree, parent, made = base_tree, onto, dict[str, str]()
     for commit in commits:
@@ -230,7 +283,8 @@ class Landing(NamedTuple):
 def land(job: ActiveJob, *, message: str = "", rebase: bool = False, series: Series | None = None) -> LandingReceipt:
     """Squash what was accepted onto the target, or land it as the commits of `series`; returns the landing's receipt.
 
-    A job that has landed has its receipt returned where the target still has it, and lands again where it has not.
+    A job that has landed has its receipt returned where the target still has it, and lands again where it has not. What
+    was accepted since lands behind it, in a landing of its own.
     Raises Refused (`target_moved`, `dirty_target`): nothing moved.
     """
     began = job.world.clock.monotonic()
@@ -245,7 +299,7 @@ def land(job: ActiveJob, *, message: str = "", rebase: bool = False, series: Ser
             recover.settle_lost(held, job)
             old = job.read(kinds.LANDING, "landing")
         gone = no_longer_in(job) if old is not None else ""
-        if old is not None and not gone:
+        if old is not None and not gone and landed_up_to(job).commit == branch.head:
             recover.mark_landed(job, old)
             return old
         if old is not None:
@@ -314,18 +368,21 @@ def _land(
     before = held.git.resolve(job.target)
     if before is None:
         raise Refused(f"target {job.target} is gone", outcome="target_moved", hint="make the branch again")
-    moved = before != job.document["targetAtStart"]
+    done = landed_up_to(job)
+    moved = before != done.target
     if moved and not rebase:
+        since = "the job began" if done.target == job.document["targetAtStart"] else "what it landed before"
         raise Refused(
-            f"{job.target} moved from {job.document['targetAtStart'][:12]} to {before[:12]} since the job began",
+            f"{job.target} moved from {done.target[:12]} to {before[:12]} since {since}",
             outcome="target_moved",
             hint="job-land --rebase replays the accepted patches on it, gates and verification included",
-            data={"expected": job.document["targetAtStart"], "found": before},
+            data={"expected": done.target, "found": before},
         )
     with open_neutral(job.world) as neutral:
         tree, replayed = neutral.need_tree(branch.head), dict[str, str]()
+        moved = moved or neutral.need_tree(done.commit) != neutral.need_tree(done.target)
         if moved:
-            tree, replayed = replay(branch, neutral, before)
+            tree, replayed = replay(branch, neutral, done.commit, before)
         landing = Landing(branch, held, message, before, tree, began, replayed, moved, series)
         return _moved(landing, neutral)
 
@@ -395,8 +452,15 @@ def _finish(landing: Landing, made: LandingReceipt) -> LandingReceipt:
 
 
 def _message(landing: Landing) -> str:
-    accepted = [key for key, outcome in _outcomes(landing) if outcome == "accepted"]
+    before = landed_before(landing.job)
+    accepted = [key for key, outcome in _outcomes(landing) if outcome == "accepted" and key not in before]
     return f"Job {landing.job.id}: {plural(len(accepted), 'unit')}"
+
+
+def landed_before(job: ActiveJob) -> set[str]:
+    """Keys of the units that landings had which the target still has."""
+    old = job.read(kinds.LANDING, "landing")
+    return set() if old is None or no_longer_in(job) else units_in(old)
 
 
 def _outcomes(landing: Landing) -> list[tuple[str, str]]:

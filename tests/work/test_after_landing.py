@@ -46,14 +46,57 @@ def test_a_new_unit_is_refused(repo: Repo) -> None:
     assert "late" not in (repo.path / ".ktx/jobs/j/job.json").read_text()
 
 
-def test_a_unit_that_was_collected_before_is_refused_and_kept(repo: Repo) -> None:
+def test_what_is_added_since_lands_behind(repo: Repo) -> None:
     unit(repo, "b", "y")
     landed = call("job-land", "--job", "j", cwd=repo.path)
     assert landed.status == 0 and "1 unit of the job not in it: b" in landed.out + landed.err
-    refused = call("patch-apply", "--job", "j", "--unit", "b", cwd=repo.path)
-    assert refused.status == 1 and "has landed already" in refused.err
+    first = repo.git("rev-parse", "main")
     assert call("git-ktx", "clean", "--yes", "--records", cwd=repo.path).status == 0
-    assert repo.show("refs/ktx/units/j/0002-b", "y") == b"y\n"
+    assert repo.show("refs/ktx/units/j/0002-b", "y") == b"y\n", "kept: it has not landed"
+    assert call("patch-apply", "--job", "j", "--unit", "b", cwd=repo.path).status == 0
+    status = call("git-ktx", "status", "--json", cwd=repo.path).document
+    assert status["jobs"][0]["next"] == "job-land --job j"
+    done = call("job-land", "--job", "j", "--json", cwd=repo.path)
+    assert done.status == 0 and done.document["before"] == first, done.out
+    assert repo.git("rev-parse", "main^") == first and (repo.path / "y").read_text() == "y\n"
+    assert [path["path"] for path in done.document["paths"]] == ["y"]
+    again = call("job-land", "--job", "j", "--json", cwd=repo.path).document
+    assert (
+        again == done.document and "next" not in call("git-ktx", "status", "--json", cwd=repo.path).document["jobs"][0]
+    )
+    earlier = json.loads((repo.path / ".ktx/jobs/j/landing-1.json").read_text())
+    assert earlier["after"] == first, "the first landing stays on record"
+    assert repo.git("log", "-2", "--format=%s", "main").splitlines() == ["Job j: 1 unit", "Job j: 1 unit"]
+    assert call("git-ktx", "clean", "--yes", cwd=repo.path).status == 0
+    assert repo.git("for-each-ref", "refs/ktx") == "", "all is in"
+
+
+@pytest.mark.parametrize("first", ["as it was", "replayed"])
+def test_what_is_added_since_lands_on_a_target_that_moved(repo: Repo, first: str) -> None:
+    unit(repo, "b", "y")
+    if first == "replayed":
+        repo.write("before", "before\n")
+        repo.commit("before")
+    assert call("job-land", "--job", "j", "--rebase", cwd=repo.path).status == 0
+    assert call("patch-apply", "--job", "j", "--unit", "b", cwd=repo.path).status == 0
+    repo.write("meanwhile", "meanwhile\n")
+    moved = repo.commit("meanwhile")
+    refused = call("job-land", "--job", "j", cwd=repo.path)
+    assert refused.status == 1 and "since what it landed before" in refused.err
+    assert call("job-land", "--job", "j", "--rebase", cwd=repo.path).status == 0
+    assert repo.git("rev-parse", "main^") == moved and (repo.path / "y").read_text() == "y\n"
+    assert (repo.path / "x").read_text() == "x\n" and (repo.path / "before").exists() == (first == "replayed")
+
+
+def test_what_is_added_to_a_replayed_landing_needs_no_rebase(repo: Repo) -> None:
+    """The job's own branch never had what the target had meanwhile: its tree is not what lands."""
+    unit(repo, "b", "y")
+    repo.write("before", "before\n")
+    repo.commit("before")
+    assert call("job-land", "--job", "j", "--rebase", cwd=repo.path).status == 0
+    assert call("patch-apply", "--job", "j", "--unit", "b", cwd=repo.path).status == 0
+    assert call("job-land", "--job", "j", cwd=repo.path).status == 0
+    assert (repo.path / "before").exists() and (repo.path / "y").exists()
 
 
 def test_what_is_collected_again_after_its_integration_is_not_cleared(repo: Repo) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import spawn
+from ktxkit.store.active import ActiveJob
+from ktxkit.store.world import World
+from ktxkit.work.job.guard import Guard
+from tests.support.commands import call, spawn
 from tests.support.jobs import job_file, outcomes, unit
 from tests.support.repos import Repo
 
@@ -136,3 +140,16 @@ def test_worktrees_that_people_make_meanwhile_are_theirs(repo: Repo, tmp_path: P
     ran = spawn("job-run", path, "--job", "j1", cwd=repo.path)
     assert ran.status == 0, ran.err
     assert touched(repo, "0001-a") == {} and not (repo.path / ".git/worktrees/own").exists()
+
+
+@pytest.mark.parametrize("name", ["gitdir", "commondir", "HEAD"])
+@pytest.mark.parametrize("part", [b"", b"half"])
+def test_a_registration_that_was_seen_half_written_is_not_put_back_so(repo: Repo, name: str, part: bytes) -> None:
+    """git writes its files one after the other, none atomically: units are opened while others run."""
+    assert call("worktree-open", "--job", "j", "--unit", "a", cwd=repo.path).status == 0
+    path = repo.path / ".git/worktrees/0001-a" / name
+    whole = path.read_bytes()
+    path.write_bytes(part)
+    guard = Guard(ActiveJob.load(World(repo.path, os.environ), "j"))
+    path.write_bytes(whole)
+    assert guard.check() == [] and path.read_bytes() == whole

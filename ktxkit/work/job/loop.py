@@ -55,14 +55,14 @@ class Reuse:
 
     def receipt(self, plan: UnitPlan) -> Receipt | None:
         """The unit's receipt, where it has one already: it is not integrated a second time."""
-        if not self.resumed:
+        if not self.resumed or plan.key in self.run.selection.again:
             return None
         unit = self.run.unit(plan)
         return self.run.job.read(kinds.RECEIPT, "receipt", unit)
 
     def patch(self, plan: UnitPlan, base: str) -> Patch | None:
         """The patch that the unit handed over, where its inputs are what they were and its objects are there."""
-        if not self.resumed:
+        if not self.resumed or plan.key in self.run.selection.again:
             return None
         unit, job = self.run.unit(plan), self.run.job
         result, patch = job.read(kinds.UNIT_RESULT, "result", unit), job.read(kinds.PATCH, "patch", unit)
@@ -121,7 +121,11 @@ class JobLoop:
             self.schedule.started(node.key)
             plan = self.plans[node.key]
             old = self._from_before(plan, base)
-            if old is not None:
+            wanted = self.run.selection.keys
+            if old is None and wanted and node.key not in wanted:
+                self.waiting[node.key] = UnitEnd(node.key, "skipped", f"not started: only {', '.join(sorted(wanted))}")
+                self.schedule.ended(node.key)
+            elif old is not None:
                 self._ended(old)
             else:
                 words = (plan, base, self.reuse.digest(plan, base))
@@ -129,6 +133,8 @@ class JobLoop:
                 self.threads[plan.key].start()
 
     def _base(self, node: ScheduledUnit) -> str:
+        if node.key in self.run.selection.again:
+            return self.run.head()
         return (
             self.schedule.base_after(node) or self.run.hooks.unit_base(self.run) or str(self.run.job.document["base"])
         )

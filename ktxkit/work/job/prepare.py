@@ -13,6 +13,8 @@ from ktxkit.base import contracts, files, kinds, landlock, unit_process
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun, Conflict, KtxError
 from ktxkit.base.process import Command
+from ktxkit.base.rules.digests import digest
+from ktxkit.base.rules.text import path_fields
 from ktxkit.git.git import for_others
 from ktxkit.git.neutral import scratch_dir
 from ktxkit.store import config, leases
@@ -26,7 +28,7 @@ from ktxkit.work.job.unit import close_or_keep, execute
 from ktxkit.work.rules.job_file import PROJECT, JobCommand, JobPlan, UnitPlan, plan_of
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import JobFile, JobProjectionResult, JobUnit, ProjectionOutput
+    from ktxkit.base.documents import JobFile, JobFileSource, JobProjectionResult, JobUnit, ProjectionOutput
     from ktxkit.work.job.state import JobChanges
 
 
@@ -53,6 +55,16 @@ def job_file(world: World, name: str, given: Mapping[str, Any]) -> JobFile:
         return contracts.validate(kinds.JOB_FILE, document, str(path))
     except BrokenContract as error:
         raise CannotRun(error.message, where=error.where, hint="docs/formats/job-file.md lists its keys") from error
+
+
+def source_of(world: World, name: str) -> JobFileSource | None:
+    """Where a job file is, and a digest of its bytes; None where it cannot be read (an ingestion has none)."""
+    path = world.cwd / name
+    try:
+        data = files.read(path, SIZE_LIMIT)
+    except (OSError, BrokenContract):
+        return None  # gate-ok: it was read a moment ago, and its document is what counts
+    return {**path_fields(bytes(path)), "digest": digest(data)}
 
 
 def _yaml(data: bytes, where: str) -> Document:

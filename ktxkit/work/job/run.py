@@ -34,13 +34,15 @@ from ktxkit.work.fingerprint import Fingerprinter
 from ktxkit.work.job import containment, prepare, remarks
 from ktxkit.work.job.guard import Guard, Watch
 from ktxkit.work.job.loop import JobLoop, Reuse
-from ktxkit.work.job.state import Hooks, JobRun, Notify, silent
-from ktxkit.work.land import land
+from ktxkit.work.job.state import EVERYTHING, Hooks, JobRun, Notify, UnitSelection, silent
+from ktxkit.work.job.unit import last_work
+from ktxkit.work.land import catch_up, land, landed_before, landed_up_to
 from ktxkit.work.rules.job_file import PROJECT, JobPlan, plan_of
 from ktxkit.work.rules.schedule import LANDED, job_outcome
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import JobFailure, JobFile, JobState, Notice, NoticeEvent, Report
+    from ktxkit.store.jobs import JobFacts
 
 
 CONTRACT = "notice"
@@ -117,7 +119,7 @@ def final_gates(run: JobRun) -> None:
     """Every gate over the integrated tree, judged against the tree the target had before the job (so that what a
     projection broke is charged). Raises Conflict (`semantic_conflict`) where findings of level error are new.
     """
-    tree, start = run.tree_of(run.head()), run.tree_of(run.job.document["targetAtStart"])
+    tree, start = run.tree_of(run.head()), run.tree_of(landed_up_to(run.job).commit)
     with run.tracer.timed("gates", "final_artifact_gates", {"tree": tree, "baseTree": start}) as facts:
         verdict = judging.check_tree(run.world, tree, base_tree=start, everything=True, options=run.plan.gates)
         run.world.writable_store.write("verdict", f"{names.job_dir(run.job.id)}/verdict.json", verdict)
@@ -137,7 +139,8 @@ def message_of(run: JobRun, outcomes: Mapping[str, str]) -> str:
     """The landing commit's message: the job file's, or one that names the units that are in it."""
     if run.plan.message:
         return run.plan.message
-    landed = [key for key, word in outcomes.items() if word == "accepted"]
+    before = landed_before(run.job)
+    landed = [key for key, word in outcomes.items() if word == "accepted" and key not in before]
     listed = "\n".join(f"- {key}" for key in landed[:SUBJECT_KEYS])
     more = f"\n- and {len(landed) - SUBJECT_KEYS} more" if len(landed) > SUBJECT_KEYS else ""
     return f"Job {run.job.id}: {plural(len(landed), 'unit')} of {len(outcomes)}\n\n{listed}{more}\n"
@@ -145,7 +148,8 @@ def message_of(run: JobRun, outcomes: Mapping[str, str]) -> str:
 
 def land_job(run: JobRun, outcomes: Mapping[str, str], *, rebase: bool = False) -> str:
     """Squash what was accepted onto the target. Returns the job's outcome word."""
-    changed = run.tree_of(run.job.document["targetAtStart"]) != run.tree_of(run.head())
+    start = run.job.document["targetAtStart"]
+    changed = run.tree_of(start) != run.tree_of(run.head())
     accepted = [word for word in outcomes.values() if word in LANDED and word != "noop"]
     landed = bool(changed and (accepted or "projection" in run.job.document))
     if landed:
@@ -195,17 +199,27 @@ class RunOptions:
     """How to run: who listens, and what the command line says instead of the job file."""
 
     def __init__(
-        self, notify: Notify = silent, max_parallel: int | None = None, rebase: bool = False, hooks: Hooks | None = None
+        self,
+        notify: Notify = silent,
+        max_parallel: int | None = None,
+        rebase: bool = False,
+        hooks: Hooks | None = None,
+        selection: UnitSelection | None = None,
     ) -> None:
         self.notify = notify
         self.max_parallel = max_parallel
         self.rebase = rebase
         self.hooks: Hooks = Hooks() if hooks is None else hooks
+        self.selection = selection or EVERYTHING
         if self.max_parallel is not None and self.max_parallel < 1:
             raise CannotRun("--max-parallel must be 1 or more", hint="leave it out for the job file's own number")
 
     def with_hooks(self, hooks: Hooks) -> RunOptions:
-        return RunOptions(self.notify, self.max_parallel, self.rebase, hooks)
+        return RunOptions(self.notify, self.max_parallel, self.rebase, hooks, self.selection)
+
+    def with_edited(self, edited: frozenset[str]) -> RunOptions:
+        selection = self.selection._replace(edited=edited)
+        return RunOptions(self.notify, self.max_parallel, self.rebase, self.hooks, selection)
 
 
 class JobEnd(NamedTuple):
@@ -261,7 +275,9 @@ def _started(world: World, document: JobFile, name: str, how: RunOptions) -> Job
             hint=f"job-run --resume {job_id} continues it; another `job` makes a new one",
         )
     units = [Unit(number, key, after) for number, (key, after) in enumerate(_listed(plan), start=1)]
-    facts = {"syncId": plan.sync_id} if plan.sync_id else {}
+    facts: JobFacts = {"jobFileDigest": plan.digest}
+    facts |= {"syncId": plan.sync_id} if plan.sync_id else {}
+    facts |= {"jobFileSource": source} if (source := prepare.source_of(world, name)) else {}
     # The file before the job: a job without it could neither be resumed nor begun again.
     world.writable_store.write(kinds.JOB_FILE, names.job_part(job_id, "job-file"), whole)
     job = jobs.create(
@@ -271,24 +287,9 @@ def _started(world: World, document: JobFile, name: str, how: RunOptions) -> Job
         connection=plan.connection,
         source=plan.source,
         units=units,
-        jobFileDigest=plan.digest,
         **facts,
     )
     return execute(plan, job, how, resumed=False)
-
-
-def resume(world: World, job_id: str, how: RunOptions) -> JobEnd:
-    """Continue a job: what is on record stays, patches with unchanged inputs are reused. Raises Refused if landed."""
-    job = ActiveJob.load(world, job_id)
-    if job.state == "landed" and "finishedAt" in job.document and world.store.exists(names.report_doc(job_id)):
-        raise Refused(f"job {job_id} has landed already", where=job.target, hint=f"job-report --job {job_id}")
-    if world.store.exists(names.job_part(job_id, "ingest")):
-        raise Refused(f"job {job_id} is an ingestion", hint=f"ingest-run --resume {job_id} continues it")
-    document = job.file()
-    if document is None:
-        hint = f"its units are opened, collected and applied one by one: job-report --job {job_id} shows them"
-        raise CannotRun(f"job {job_id} was made without a job file: there is nothing to resume", hint=hint)
-    return execute(plan_of(document), job, how, resumed=True)
 
 
 def _listed(plan: JobPlan) -> list[tuple[str, tuple[str, ...]]]:
@@ -309,7 +310,7 @@ def _executed(plan: JobPlan, job: ActiveJob, how: RunOptions, *, resumed: bool) 
     limit = how.max_parallel or plan.max_parallel or process.cpu_count()
     printer = Fingerprinter(job.git, world.repository, world.writable_store, job.id)
     watch = Watch(printer, Guard(job))
-    run = JobRun(job, plan, limit, how.notify, watch, hooks=how.hooks)
+    run = JobRun(job, plan, limit, how.notify, watch, hooks=how.hooks, selection=how.selection)
     containment.check(world, plan.isolate)
     job.file()  # held from here on, whatever units do to it
     lock = world.writable_store.path(f"locks/run-{run.job.id}.lock")
@@ -364,6 +365,8 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     run.phase = "projection" if run.plan.project else "snapshot"
     prepare.fix_base(run)
     run.phase = "units"
+    if run.selection.again:
+        retrying(run)
     outcomes |= JobLoop(run, Reuse(run, resumed))()
     containment.note(run)
     _refuse_stopped(run)
@@ -376,6 +379,15 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     outcome = land_job(run, outcomes, rebase=rebase)
     run.hooks.after_landing(run, outcomes)
     return outcome
+
+
+def retrying(run: JobRun) -> None:
+    """Before units have another attempt: the job's own branch has what landed meanwhile, and their old work is read."""
+    head = catch_up(run.job)
+    facts = {"units": sorted(run.selection.again), "base": head, "argv": list(run.selection.command) or None}
+    run.tracer.emit("recovery", "work_units_retried", facts, level="info")
+    for key in sorted(run.selection.retry) if run.selection.with_work else ():
+        run.work[key] = last_work(run.job, run.job.unit(key))
 
 
 def end_left(job: ActiveJob) -> None:

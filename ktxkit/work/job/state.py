@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ktxkit.base.errors import Blocked, BrokenContract
 from ktxkit.git.git import Git
@@ -93,6 +93,32 @@ if TYPE_CHECKING:
         projectionResult: JobProjectionResult
 
 
+class UnitSelection(NamedTuple):
+    """Which units a resumed job goes on with. Empty: all that are not in.
+
+    `only`: no others are started. `retry`: they have another attempt, from the head of today, whatever became of the
+    last one; `command`: what they run then, in place of the job file's; `with_work`: in a worktree that begins with
+    what the last attempt's had. `edited`: units that have another attempt because their order is another one now.
+    """
+
+    only: frozenset[str] = frozenset()
+    retry: frozenset[str] = frozenset()
+    command: tuple[str, ...] = ()
+    with_work: bool = False
+    edited: frozenset[str] = frozenset()
+
+    @property
+    def again(self) -> frozenset[str]:
+        """The units that have another attempt."""
+        return self.retry | self.edited
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The units that may be started; empty for all."""
+        return self.only | self.retry
+
+
+EVERYTHING: Final = UnitSelection()
 Notify = Callable[[str, dict[str, Any]], None]
 
 
@@ -111,6 +137,7 @@ class JobRun:
         notify: Notify = silent,
         watch: Watch | None = None,
         hooks: Hooks | None = None,
+        selection: UnitSelection | None = None,
     ) -> None:
         self.job = job
         self.plan = plan
@@ -122,6 +149,8 @@ class JobRun:
         self.stopped_by = ""  # the outcome that stopped the job
         self.phase = "recovery"  # what a failure is reported with
         self.hooks = Hooks() if hooks is None else hooks
+        self.selection = selection or EVERYTHING
+        self.work: dict[str, tuple[str, str]] = {}  # unit to base and tree that a retry begins with
         self.leases: dict[str, Lease] = {}  # of open units, as this process wrote them
         self.receipts: dict[str, Receipt] = {}  # what this process knows to be decided
 

@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from ktxkit.base import kinds, unit_process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
-from ktxkit.base.errors import KtxError, Refused
+from ktxkit.base.errors import Conflict, KtxError, Refused
 from ktxkit.base.process import Command
+from ktxkit.base.rules.text import printable
 from ktxkit.base.unit_process import Stop
+from ktxkit.git import merging
 from ktxkit.git.git import for_others
-from ktxkit.store.active import Unit
-from ktxkit.store.leases import path_of
+from ktxkit.git.neutral import open_neutral
+from ktxkit.store.active import ActiveJob, Unit
+from ktxkit.store.leases import LeaseLocation, path_of, presence, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Tracer
-from ktxkit.work import closing, collect
+from ktxkit.work import attic, closing, collect
 from ktxkit.work.job import containment
 from ktxkit.work.job.state import JobRun
 from ktxkit.work.rules.job_file import UnitPlan
@@ -132,6 +135,8 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
             run.job, unit, base=base, policy=plan.policy, copy=run.plan.copy, sparse=run.plan.sparse
         )
         tracer.emit("work_unit", "work_unit_child_created", {"path": lease["path"], "base": base})
+        if plan.key in run.work:
+            bring_work(run, lease, *run.work[plan.key])
         replayed = run.hooks.replay(run, plan, path_of(lease))
         if replayed:
             tracer.emit("work_unit", "work_unit_cache_patch_materialized", {"from": replayed}, level="info")
@@ -152,6 +157,35 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
         tracer.emit("work_unit", "work_unit_failed", {"reason": error.outcome}, level="error", error=error)
         return UnitEnd(plan.key, problem, error.message)
     return UnitEnd(plan.key, patch=patch, replayed=bool(replayed))
+
+
+def last_work(job: ActiveJob, unit: Unit) -> tuple[str, str]:
+    """The base and the tree of what a unit's last attempt has: in its worktree, else as it was collected.
+
+    Raises Refused where there is neither.
+    """
+    lease = job.read(kinds.LEASE, "lease", unit)
+    place = LeaseLocation.of_unit(job, unit)
+    if lease is not None and presence(job.world, lease, path_of(lease)).same:
+        return lease["base"], attic.tree_of(place, lease)
+    patch = job.read(kinds.PATCH, "patch", unit)
+    if patch is None or job.git.resolve(patch["tree"], "tree") is None:
+        hint = "leave --with-work out; `git ktx attic list` shows what was put away"
+        raise Refused(f"nothing of the last attempt of unit {unit.key} is there", hint=hint)
+    return patch["base"], patch["tree"]
+
+
+def bring_work(run: JobRun, lease: Lease, base: str, tree: str) -> None:
+    """Merge the last attempt's work into the files of a new worktree. Raises Conflict where that is not possible."""
+    with open_neutral(run.world) as neutral:
+        start = neutral.need_tree(lease["base"])
+        made = merging.merge(neutral, neutral.need_tree(base), start, tree)
+        if not made.clean:
+            clashes = ", ".join(printable(path) for path in sorted(made.stages)[:10])
+            said = f"the work of the last attempt conflicts with where this one starts: {clashes}"
+            raise Conflict(said, outcome="textual_conflict", hint="try again without --with-work")
+        entries = merging.changes(neutral, start, made.tree)
+    merging.write_files(worktrees(run.world).at(path_of(lease)), made.tree, entries)
 
 
 def _replayed(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease, digest: str, source: str) -> None:
