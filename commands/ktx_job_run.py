@@ -28,7 +28,7 @@ def parser() -> cli.Parser:
     made.add_argument("jobfile", nargs="?", metavar="JOBFILE", help="what to do (docs/formats/job-file.md)")
     made.add_argument("--resume", metavar="JOB", help="continue a job that did not land, or not all of it")
     again = made.add_argument_group("with --resume")
-    again.add_argument("--only", action="append", default=[], metavar="KEY", help="start no other unit")
+    again.add_argument("--only", dest="keys", action="append", default=[], metavar="KEY", help="start no other unit")
     again.add_argument(
         "--retry",
         action="append",
@@ -58,13 +58,13 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if not args.resume and not args.jobfile:
         raise CannotRun("job-run takes a JOBFILE, or --resume JOB", hint="see job-run --help")
     if not args.resume:
-        args.refuse("without --resume", "only", "retry", "with_work")
+        args.refuse("without --resume", "keys", "retry", "with_work")
     if not args.retry:
         args.refuse("without --retry", "with_work", "command")
     if args.resume and not args.jobfile:
         args.refuse("with --resume: the job says it", "job", "target", "on_failure", "on_conflict")
     progress = terminal.JobProgress(quiet=args.quiet or args.json, live=terminal.on_terminal())
-    chosen = UnitSelection(frozenset(args.only), frozenset(args.retry), tuple(args.command), args.with_work)
+    chosen = UnitSelection(frozenset(args.keys), frozenset(args.retry), tuple(args.command), args.with_work)
     said = {"job": args.job, "target": args.target, "onFailure": args.on_failure, "onConflict": args.on_conflict}
     given = {key: value for key, value in said.items() if value}
     document = prepare.job_file(world, args.jobfile, given) if args.jobfile else None

@@ -19,6 +19,7 @@ from tests.test_tidy import SCRIPTS
 UNIT = {"job", "unit"}
 NAMED = {"name", *UNIT}
 ALL = {"*"}  # every option; which exclude each other is the parser's to say
+RESUMED = {"resume", "max_parallel", "rebase", "jobfile", "keys", "retry"}  # of job-run
 IMPLIED = {"include_uncommitted"}  # it says what is done where the option that excludes it is not given
 # For each command its modes: the words that choose one, and the options that it obeys. The rest it must refuse.
 MODES: dict[str, list[tuple[list[str], set[str]]]] = {
@@ -39,7 +40,12 @@ MODES: dict[str, list[tuple[list[str], set[str]]]] = {
     "job-land": [([], ALL)],
     "job-preview": [([], ALL)],
     "job-report": [([], ALL)],
-    "job-run": [(["f"], ALL), (["--resume", "j"], {"resume", "max_parallel", "rebase", "jobfile"})],
+    "job-run": [
+        (["f"], {"jobfile", "resume", "job", "target", "max_parallel", "on_failure", "on_conflict", "rebase"}),
+        (["--resume", "j"], RESUMED),
+        (["--resume", "j", "--retry", "k"], {*RESUMED, "with_work"}),
+        (["--resume", "j", "--retry", "k", "f"], ALL),
+    ],
     "job-verify": [([], ALL)],
     "ledger-append": [(["--from", "junit", "f"], ALL), (["--repair"], {"repair"})],
     "ledger-query": [
@@ -101,6 +107,7 @@ MODES: dict[str, list[tuple[list[str], set[str]]]] = {
     "git-ktx help": [([], ALL)],
     "git-ktx init": [([], ALL)],
     "git-ktx install-hooks": [([], ALL)],
+    "git-ktx land": [(["--squash"], ALL), ([], {"name", "target", "squash", "allow_control"})],
     "git-ktx man": [([], ALL)],
     "git-ktx status": [([], ALL)],
     "git-ktx uninstall-hooks": [([], ALL)],

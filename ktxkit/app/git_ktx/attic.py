@@ -22,8 +22,8 @@ from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import path_fields, plural, printable
 
 if TYPE_CHECKING:
+    from ktxkit.app.attic import AtticEntry
     from ktxkit.store.world import World
-    from ktxkit.work.attic_refs import AtticEntry
 
 ACTIONS = ("list", "show", "diff", "restore")
 
@@ -38,7 +38,7 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.work import attic_refs
+    from ktxkit.app import attic
 
     if args.action in ("list", "show"):
         args.refuse(f"of `{args.action}`", "paths")
@@ -46,22 +46,22 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         raise CannotRun("--branch is of `restore ENTRY`, and takes the whole entry", hint="see git ktx attic --help")
     if args.action == "list":
         below = args.name.rstrip("/")
-        known = [item for item in attic_refs.entries(world) if f"{item.name}/".startswith(f"{below}/" if below else "")]
+        known = [item for item in attic.entries(world) if f"{item.name}/".startswith(f"{below}/" if below else "")]
         rows = [item.document() for item in known]
         return cli.Result(lines=[_line(row) for row in rows] or ["The attic is empty."], data={"entries": rows})
     if not args.name:
         raise CannotRun(f"{args.action} what?", hint="`git ktx attic list` shows what there is")
-    found = attic_refs.entry(world, args.name)
+    found = attic.entry(world, args.name)
     if args.action == "show":
         return _shown(world, found)
     if args.action == "diff":
-        patch = attic_refs.diff(world, found, args.paths)
+        patch = attic.diff(world, found, args.paths)
         return cli.Result(raw=patch, data={**found.document(), "patch": patch.decode("utf-8", "backslashreplace")})
     if args.branch:
-        ref = attic_refs.restore_branch(world, found, args.branch)
+        ref = attic.restore_branch(world, found, args.branch)
         lines = [f"{ref.removeprefix('refs/heads/')} has it: worktree-open --ref {args.branch}"]
         return cli.Result(lines=lines, data={**found.document(), "branch": ref})
-    written = attic_refs.restore_files(world, found, args.paths)
+    written = attic.restore_files(world, found, args.paths)
     lines = [printable(path) for path in written] or ["nothing to restore: the files have all of it"]
     return cli.Result(lines=lines, data={**found.document(), "paths": [path_fields(path) for path in written]})
 
@@ -72,10 +72,10 @@ def _line(row: dict[str, str]) -> str:
 
 
 def _shown(world: World, found: AtticEntry) -> cli.Result:
-    from ktxkit.work import attic_refs
+    from ktxkit.app import attic
 
-    entries = attic_refs.changed(world, found)
-    row = {**found.document(), "base": attic_refs.base_of(world, found)}
+    entries = attic.changed(world, found)
+    row = {**found.document(), "base": attic.base_of(world, found)}
     lines = [f"{key:<12} {value}" for key, value in row.items()]
     lines += [f"{plural(len(entries), 'path')}:", *(f"  {item.change}  {printable(item.path)}" for item in entries)]
     paths = [{**path_fields(item.path), "change": item.change} for item in entries]

@@ -35,15 +35,14 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import views
-    from ktxkit.work.job import single
+    from ktxkit.app import land_worktree, views
 
     if not args.squash:
         args.refuse("without --squash: commits keep their own messages", "message")
     place = views.location(world, args.name, None, None)
     control = tuple(args.allow_control)
-    asked = single.LandRequest(args.target, args.squash, args.message, tuple(args.command), control)
-    ended = single.land_worktree(world, place, asked)
+    asked = land_worktree.LandRequest(args.target, args.squash, args.message, tuple(args.command), control)
+    ended = land_worktree.land_worktree(world, place, asked)
     if ended.landing is None:
         return views.applied(ended.receipt)
     lines = [f"next: worktree-close {place.name} --outcome success"] if "commit" in ended.landing else []

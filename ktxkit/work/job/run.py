@@ -36,7 +36,8 @@ from ktxkit.work.job.guard import Guard, Watch
 from ktxkit.work.job.loop import JobLoop, Reuse
 from ktxkit.work.job.state import EVERYTHING, Hooks, JobRun, Notify, UnitSelection, silent
 from ktxkit.work.job.unit import last_work
-from ktxkit.work.land import catch_up, land, landed_before, landed_up_to
+from ktxkit.work.land import land, landed_before
+from ktxkit.work.progress import catch_up, landed_up_to
 from ktxkit.work.rules.job_file import PROJECT, JobPlan, plan_of
 from ktxkit.work.rules.schedule import LANDED, job_outcome
 
