@@ -24,7 +24,7 @@ from ktxkit.ledger.asking import FULL, LAST, SCOPED, LedgerQuery, ensure, find, 
 from ktxkit.ledger.index_file import EXECUTIONS, FEW, OUTCOMES, PASSED, Index
 from ktxkit.ledger.rules import evidence
 from ktxkit.ledger.rules.evidence import PARTS, REPETITIONS, Execution, Said, is_flaky, judge, load_class
-from ktxkit.ledger.rules.rows import SHIFT, Changes, Row, Verdict, answer, not_comparable, passed, run_row
+from ktxkit.ledger.rules.rows import SHIFT, Changes, Row, Verdict, answer, none_ran, not_comparable, passed, run_row
 from ktxkit.store import config
 from ktxkit.store.config import read_yaml
 from ktxkit.store.rules import names
@@ -212,6 +212,8 @@ def last(world: World, ask: LedgerQuery) -> LedgerAnswer:
     reason = "" if found else "no run is recorded"
     if found and passed(record_of(found)) == "unknown":
         reason = f"the last run is {found['state']}: whether its tests pass is not known"
+    elif found and none_ran(record_of(found)):
+        reason = "no test ran: each was skipped"
     return answer(
         "last",
         [row for row in rows if row],

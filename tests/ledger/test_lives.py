@@ -173,3 +173,14 @@ def test_values_of_options_name_no_command() -> None:
     ]
     assert separated(["--", "-k", "pytest"], valued) == ["--", "-k", "pytest"]
     assert separated(["python", "tool.py"], valued) == ["python", "tool.py"]
+
+
+def test_a_run_in_which_all_was_skipped_passed_and_shows_nothing(suite: Suite) -> None:
+    suite.repo.write("test_m.py", "import pytest\n@pytest.mark.skip\ndef test_a(): pass\n")
+    suite.run()
+    found = call("ledger-query", "last", "--json", cwd=suite.repo.path).document
+    assert (found["rows"][0]["verdict"], found["reason"]) == ("passed: none ran", "no test ran: each was skipped")
+    suite.repo.write("test_m.py", "import pytest\n@pytest.mark.xfail\ndef test_a(): assert 0\n")
+    suite.run()
+    found = call("ledger-query", "last", "--json", cwd=suite.repo.path).document
+    assert found["rows"][0]["verdict"] == "passed" and "reason" not in found

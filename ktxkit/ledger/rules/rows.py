@@ -200,7 +200,7 @@ def run_row(record: RunRecord, source: str, what: str = "") -> Row:
         "paths": record["scope"].get("paths"),
         "why": record["scope"].get("why"),
         "state": record["state"],
-        "verdict": record["verdict"],
+        "verdict": "passed: none ran" if none_ran(record) else record["verdict"],
         "tests": tally(record["counts"]),
         "counts": record["counts"],
         "wall": record.get("wallSeconds"),
@@ -216,11 +216,19 @@ def run_row(record: RunRecord, source: str, what: str = "") -> Row:
     }
 
 
+RAN = ("xpassed", "xfailed", "failed", "errors", "crashed", "unknown")
+
+
 def tally(counts: Mapping[str, Any]) -> str:
     """`118 passed, 2 failed of 120`."""
     parts = [f"{counts[key]} {word}" for key, word in WORDS if counts.get(key)]
     of = f" of {counts['selected']}" if "selected" in counts else ""
     return (", ".join(parts) or "none ran") + of
+
+
+def none_ran(record: RunRecord) -> bool:
+    """Whether a run passed in which every test was skipped: it shows nothing of the code."""
+    return record["verdict"] == "passed" and not any(record["counts"].get(word) for word in ("passed", *RAN))
 
 
 def passed(record: RunRecord | None) -> Verdict:
