@@ -253,7 +253,7 @@ def _last_of(world: World, ask: LedgerQuery, question: str, where: str, none: st
 
 def lacking(world: World, index: Index, ask: LedgerQuery, run: dict[str, Any]) -> dict[str, Any]:
     """What the full run before this one had and this one has not."""
-    before = pick(index, ask, f"{FULL} AND seq < {int(run['seq'])}")
+    before = pick(index, ask, f"{FULL} AND rid < {int(run['rid'])}")
     if before is None or before["selection"] == run["selection"]:
         return {}
     from ktxkit.ledger import ledger

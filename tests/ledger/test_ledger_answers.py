@@ -374,3 +374,12 @@ def test_every_line_and_event_is_valid(past: Past) -> None:
     past.run({"a": "passed", "b": "failed>passed"})
     assert [line["kind"] for line in chain.lines(past.world)] == ["run-opened", "run-closed"]
     assert json.loads(past.world.store.path(names.LEDGER).read_bytes().splitlines()[0])["project"] == PROJECT
+
+
+def test_the_run_before_is_the_one_that_was_opened_before(past: Past) -> None:
+    """Two at once: the first to begin is the last to end."""
+    first = past.run(ABC, settle=False, tree={"tree": "b" * 40})
+    second = past.run({"t.py::a": "passed"})
+    ledger.settle(past.world, first)
+    found = answer(past, "last-full")
+    assert (found["rows"][0]["run"], found["facts"]["lacksOf"], found["facts"]["lacksCount"]) == (second, first, 2)
