@@ -64,6 +64,7 @@ class Histories:
     def handed_over(self, base: str, onto: str) -> tuple[str, str]:
         """Outcome and tree of what stands in the unit's checkout, on `onto`; control files are counted and allowed."""
         more: tuple[str, ...] = ()
+        self.patch.unlink(missing_ok=True)  # a change without a patch is refused beside an earlier one
         while True:
             took = command("patch_collect", "-C", self.unit, "--base", base, "-o", self.patch, *more)
             outcome = str(took.get("outcome", "refused"))

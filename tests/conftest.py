@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 from tests.support import endings
+from tests.support.cleaned import check, is_wanted
 from tests.support.install import wrong_install
 from tests.support.repos import Repo
 
@@ -62,6 +64,16 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(trap.parent))
     monkeypatch.chdir(trap)
     return home
+
+
+@pytest.fixture(autouse=True)
+def cleaned(request: pytest.FixtureRequest, hermetic: Path) -> Iterator[None]:
+    """Clean removes no work, whatever a test made of its jobs: after every one in the full suite, else of some."""
+    wanted = is_wanted(request.node.nodeid, os.environ.get("KTX_TEST_FULL") == "1")
+    place = request.getfixturevalue("tmp_path") if wanted and "tmp_path" in request.fixturenames else None
+    yield
+    if place is not None and place.is_dir():
+        check(place)
 
 
 @pytest.fixture

@@ -62,3 +62,11 @@ def test_history_by_first_parents(fixed: Repo) -> None:
     found = replaced(Git.scrub(fixed.path, {}), "main", [b"f", b"never"])
     assert found[b"f", wrong] == fixed.git("rev-parse", "main~1")
     assert (b"f", right) not in found and (b"f", fixed.git("rev-parse", f"{aside}:f")) not in found
+
+
+@pytest.mark.parametrize(("command", "stashed"), [("echo w > new; git stash -q -u", True), ("true", False)])
+def test_nothing_is_checked_against_the_shared_stash(repo: Repo, command: str, stashed: bool) -> None:
+    ran = spawn("job-run", job_file(repo, {"units": [unit("u", command)]}), "--job", "j1", cwd=repo.path)
+    assert ran.status == 0 and outcomes(repo) == {"u": "noop"}, ran.err
+    (entry,) = report(repo)["workUnits"]
+    assert ("the shared stash changed while it ran" in entry["reason"]) is stashed, entry

@@ -224,7 +224,7 @@ def _more(found: Sequence[Any]) -> str:
 def _plain_reason(docs: UnitDocs, outcome: str) -> str:
     count = len(docs.patch["paths"]) if docs.patch else 0
     known = {
-        "noop": "it changed nothing",
+        "noop": _nothing(docs.result),
         "subsumed": "what it changed was there already",
         "pending": "not started",
         "open": "its worktree is open",
@@ -234,6 +234,14 @@ def _plain_reason(docs: UnitDocs, outcome: str) -> str:
         "accepted": plural(count, "path") if docs.patch else "applied",
     }
     return known.get(outcome, outcome.replace("_", " "))
+
+
+def _nothing(result: UnitResult | None) -> str:
+    """A unit without a change; its work may lie in the stash, which all worktrees share."""
+    changes = result.get("touched", ()) if result is not None else ()
+    if any(item["what"].startswith("stash ") for item in changes):
+        return "it changed nothing; the shared stash changed while it ran: `git stash list` shows it"
+    return "it changed nothing"
 
 
 def _closed(docs: UnitDocs) -> str:

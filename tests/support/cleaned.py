@@ -1,0 +1,59 @@
+"""After a test that ended a job, `git ktx clean --yes` removes nothing that what stays does not hold.
+
+What is there before: each blob that a ref leads to, and each file of a worktree that git does not ignore. Of a blob
+that is gone afterwards each line must be somewhere: a merge wrote it into another blob.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+from tests.support.commands import call
+from tests.support.repos import Repo
+
+SAMPLE = 1  # of so many tests one, where not every one is looked at
+
+
+def is_wanted(name: str, full: bool) -> bool:
+    return full or zlib.crc32(name.encode()) % SAMPLE == 0
+
+
+def check(place: Path) -> None:
+    """Of every repository below `place` in which a job has ended."""
+    for report in sorted(place.glob("*/.ktx/jobs/*/report.json")):
+        repo = Repo(report.parents[3])
+        if (repo.path / ".git").is_dir() and repo.git("rev-parse", "-q", "--verify", "HEAD", check=False):
+            _check(repo)
+
+
+def _check(repo: Repo) -> None:
+    before = _lines(repo)
+    done = call("git-ktx", "clean", "--yes", cwd=repo.path)
+    if done.status != 0:
+        return  # the test damaged the store: clean says so, and removes nothing more
+    after = _lines(repo)
+    kept = {line for lines in after.values() for line in lines}
+    lost = {oid: lines - kept for oid, lines in before.items() if oid not in after and lines - kept}
+    assert not lost, (repo.path, lost, done.out)
+
+
+def _lines(repo: Repo) -> dict[str, set[bytes]]:
+    """The lines of each blob that refs lead to, and of each file of work, by object id or path."""
+    listed = repo.git("rev-list", "--objects", "--no-object-names", "--all", check=False).splitlines()
+    found: dict[str, set[bytes]] = {}
+    data, at = repo.git_bytes("cat-file", "--batch", stdin="\n".join(listed).encode()), 0
+    while at < len(data):
+        end = data.index(b"\n", at)
+        oid, kind, *size = data[at:end].split(b" ")
+        length = int(size[0]) if size else -1
+        if kind == b"blob":
+            found[oid.decode()] = set(data[end + 1 : end + 1 + length].splitlines())
+        at = end + length + 2 if size else end + 1
+    for link in repo.path.glob(".ktx/worktrees/*/*/.git"):
+        tree = Repo(link.parent)
+        for name in tree.git_bytes("ls-files", "-z", "-co", "--exclude-standard", check=False).split(b"\0"):
+            path = tree.path / name.decode("utf-8", "surrogateescape")
+            if name and path.is_file() and not path.is_symlink():
+                found[str(path)] = set(path.read_bytes().splitlines())
+    return found
