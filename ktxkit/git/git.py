@@ -385,10 +385,10 @@ def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
 def for_others(environ: Mapping[str, str]) -> dict[str, str]:
     """The user's environment for a foreign command in another directory: what would lead its git astray is dropped.
 
-    Identity, SSH and global configuration stay: they are the user's. Source: `git rev-parse --local-env-vars`, which
-    misses the last three.
+    The dates of a surrounding git (a hook's) are not those of what is made now. Identity, SSH and global configuration
+    stay: they are the user's. Source: `git rev-parse --local-env-vars`, which misses the last three.
     """
-    pairs = ("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_")
+    pairs = ("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_", "GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE")
     return {key: value for key, value in environ.items() if key not in REPOSITORY_ENV and not key.startswith(pairs)}
 
 

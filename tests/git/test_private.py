@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import signal
+import subprocess
+import time
 import zlib
 from pathlib import Path
 
 import pytest
 
 from ktxkit.base import landlock
-from tests.support.commands import spawn
+from tests.support.commands import script, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
 
@@ -112,3 +115,29 @@ def test_a_program_that_it_configures_is_run_by_no_git_of_ours(repo: Repo, tmp_p
     work += "echo '* filter=x' > $(git rev-parse --git-dir)/info/attributes; echo a > a"
     assert run(repo, unit("u", work)) == {"u": "accepted"}
     assert not (tmp_path / "ran").exists()
+
+
+def test_what_a_killed_job_left_of_a_unit_is_taken_over(repo: Repo, tmp_path: Path) -> None:
+    """job-run is killed while the unit works in a repository of its own: what it committed there is not lost."""
+    mark = tmp_path / "mark"
+    mark.mkdir()
+    work = f"echo a > a; git add a; git commit -qm mine; touch {mark}/began; sleep 60"
+    document = {"isolate": {"write": [str(mark)]}, "units": [unit("u", work)]}
+    path = job_file(repo, document)
+    started = subprocess.Popen([script("job-run"), path, "--job", "j1", "-q"], cwd=repo.path, process_group=0)
+    wait_for(mark / "began")
+    worktree = repo.path / ".ktx/worktrees/j1/0001-u"
+    assert (worktree / ".git").read_text().endswith("/0001-u/private\n")
+    live = spawn("job-preview", "--job", "j1", cwd=repo.path)
+    assert "it is isolated" in live.out + live.err, "no git of ours runs where the unit may have configured it"
+    started.send_signal(signal.SIGKILL)
+    started.wait()
+    ran = spawn("worktree-close", "--job", "j1", "--unit", "u", "--outcome", "success", "--discard", cwd=repo.path)
+    assert ran.status in (0, 1), ran
+    commits = repo.git("log", "--all", "--format=%s", "--glob=refs/ktx").splitlines()
+    assert "mine" in commits or repo.at(worktree).git("log", "-1", "--format=%s") == "mine", ran
+
+
+def wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.05)

@@ -162,3 +162,13 @@ def test_from_inside_a_hook(tmp_path: Path, reference: str, where: str) -> None:
     assert other.git("for-each-ref") == heads, "the repository of the environment was not touched"
     assert other.git("config", "--get", "core.bare") == "false"
     assert where == "main" or index.read_bytes() != before, "the checkout of main followed"
+
+
+def test_a_units_commit_has_the_date_of_its_making(tmp_path: Path) -> None:
+    """git exports the dates of the commit that it makes to what it starts, job-run in a hook included."""
+    repo = made(tmp_path / "repo")
+    work = "echo a > a; git add a; git commit -qm a; git log -1 --format='%ad %cd' --date=format:%Y > years"
+    dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2001-01-01T00:00:00Z")
+    path = job_file(repo, {"units": [unit("u", work)]})
+    assert spawn("job-run", str(path), "--job", "j1", cwd=repo.path, env=dates).status == 0
+    assert "2001" not in repo.show("main", "years").decode()
