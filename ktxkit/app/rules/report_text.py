@@ -226,7 +226,7 @@ def _columns(text: str) -> int:
 def _wrapped(lead: str, text: str, width: int) -> list[str]:
     """`lead`, then the words of `text`, in lines of at most `width` columns; later ones start below the text.
 
-    A word that is longer than a line is cut: nothing here is meant to be copied (paths that are come as whole lines).
+    A word that is longer than a line is cut, but for a path: that is to be copied, and a terminal breaks it well.
     """
     indent = min(_columns(lead), width - 24)
     lines, line, used = [], lead, _columns(lead)
@@ -248,7 +248,9 @@ def _tied(text: str) -> str:
 
 
 def _pieces(word: str, room: int) -> list[str]:
-    """A word, cut where it is wider than `room` columns."""
+    """A word, cut where it is wider than `room` columns; an absolute path is never cut."""
+    if word.lstrip("(['\"").startswith("/"):
+        return [word]
     found, piece, used = [], "", 0
     for char in word:
         size = _columns(char)

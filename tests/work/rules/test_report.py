@@ -285,6 +285,19 @@ def test_text_fits_80_columns(key: str, reason: str) -> None:
     assert text.startswith("Job j1: partial, landed as cccccccccccc")
 
 
+@pytest.mark.parametrize("where", ["reason", "warning", "failure"])
+def test_a_path_is_never_broken_over_lines(where: str) -> None:
+    path = "/tmp/a-place/" + "deep/" * 30 + "verify-41b58de98242.log"
+    said = f"the verification ended with status 3; its output is in {path} (attempt 2, of {path})."
+    facts: dict[str, Any] = {"warnings": [said]} if where == "warning" else {}
+    facts |= {"failure": {"phase": "gates", "message": said, "outcome": "failed"}} if where == "failure" else {}
+    units = [docs_of(1, "a", patch=patch("collected", "x"), receipt=receipt("accepted", after=B))]
+    made = whole(units, **facts)
+    made["workUnits"][0]["reason"] = said if where == "reason" else "1 path"
+    words = "\n".join(render(made)).split()
+    assert path in words and f"{path})." in words
+
+
 def columns(text: str) -> int:
     from unicodedata import combining, east_asian_width
 
