@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base import files
-from ktxkit.base.errors import BrokenContract, Refused
+from ktxkit.base.errors import BrokenContract, Refused, of_machinery
 from ktxkit.base.identity import PRIVATE
 from ktxkit.base.reading import OPEN_DIRECTORY
 from ktxkit.base.removal import delete
 from ktxkit.git.child import MARKS, head_of_directory
-from ktxkit.git.git import Git
+from ktxkit.git.git import Git, GitFailed, GitResult
 
 if TYPE_CHECKING:
     from ktxkit.git.repository import Repository
@@ -128,14 +128,19 @@ class PrivateRepository(NamedTuple):
                 _take_large(Path(folder) / name, self.repository.common_dir / "lfs/objects", name)
 
     def _take_pack(self, pack: Path) -> None:
+        words = ("index-pack", "--stdin", "--fix-thin")
         fd = _regular(pack)
         try:
-            child = self.git.start("index-pack", "--stdin", "--fix-thin", stdin=fd)
-            child.communicate()
+            for _ in range(2):  # a pack is named by its content: twice is once
+                os.lseek(fd, 0, os.SEEK_SET)
+                child = self.git.start(*words, stdin=fd)
+                out, err = child.communicate()
+                if child.returncode == 0:
+                    return
         finally:
             os.close(fd)
-        if child.returncode != 0:
-            raise _forged(pack)
+        told = GitResult(("git", *words), self.place, child.returncode, out, err)
+        raise GitFailed(told) if told.no_answer else _forged(pack)
 
 
 def _forged(path: Path) -> BrokenContract:
@@ -148,6 +153,8 @@ def _regular(path: Path) -> int:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
+        if of_machinery(error):
+            raise
         raise _forged(path) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -197,8 +204,10 @@ def _loose_refs(place: Path) -> Iterator[tuple[str, str]]:
                 continue
             try:
                 said = files.read(path, CHUNK).strip()
-            except (BrokenContract, OSError):
-                continue  # no ref of git's
+            except (BrokenContract, OSError) as error:
+                if of_machinery(error):
+                    raise
+                continue  # gate-ok: no ref of git's
             if re.fullmatch(rb"[0-9a-f]{40}|[0-9a-f]{64}", said):
                 yield str(path.relative_to(place)), said.decode("ascii")
 

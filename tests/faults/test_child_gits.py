@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ktxkit.base import landlock
 from tests.faults.test_job_run_faults import DOCUMENT as JOB
 from tests.faults.test_job_run_faults import scenario
 from tests.support.commands import Ran, spawn
@@ -34,12 +35,12 @@ UNDECIDED = {"skipped", "interrupted", "pending", "open", "finished", "collected
 class Place:
     """A repository with a job file, put back before each trial."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, document: dict[str, Any]) -> None:
         self.repo = Repo.init(tmp_path / "place" / "repo")
         self.repo.write("README", "a repository\n")
         self.repo.write("README.old", "of old\n")
         self.repo.commit("first")
-        self.file = job_file(self.repo, DOCUMENT)
+        self.file = job_file(self.repo, document)
         self.git = WrappedGit(tmp_path / "git")
         self.template = template_of(self.repo, tmp_path / "aside")
 
@@ -67,7 +68,22 @@ class Place:
 
 @pytest.mark.parametrize("fate", FATES)
 def test_any_git_of_a_job(tmp_path: Path, fate: str, record_property: Callable[[str, object], None]) -> None:
-    place = Place(tmp_path)
+    tried(Place(tmp_path, DOCUMENT), fate, record_property)
+
+
+@pytest.mark.skipif(landlock.version() < landlock.LEAST, reason="this kernel has no Landlock")
+@pytest.mark.parametrize("fate", ["killed at its end", "failed"])
+def test_any_git_of_a_job_whose_units_are_isolated(
+    tmp_path: Path, fate: str, record_property: Callable[[str, object], None]
+) -> None:
+    one, *others = DOCUMENT["units"]
+    packed = {**one, "run": f"{one['run']}; git repack -qadf"}
+    document = {**DOCUMENT, "isolate": True, "units": [packed, *others]}
+    tried(Place(tmp_path, document), fate, record_property)
+
+
+def tried(place: Place, fate: str, record_property: Callable[[str, object], None]) -> None:
+    """Each git of the job meets the fate in turn (some of them in the short suite)."""
     first = place.run(-1, fate)
     gits, tree = place.git.started(), place.repo.tree
     assert (first.status, outcomes(place.repo)) == (3, WANTED), first

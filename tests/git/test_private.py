@@ -16,6 +16,7 @@ from ktxkit.base import landlock
 from tests.support.commands import script, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
+from tests.support.wrapped_git import WrappedGit
 
 pytestmark = pytest.mark.skipif(landlock.version() < landlock.LEAST, reason="this kernel has no Landlock")
 
@@ -51,6 +52,19 @@ def test_work_of_every_kind_is_taken_over(repo: Repo, how: str) -> None:
     assert files_of(repo) == ["README", "a", "v"] and repo.show("main", "a") == b"a\n"
     assert not list((repo.path / ".git/worktrees").glob("0*")), "what it made lies nowhere else"
     repo.git("fsck", "--full", "--strict")
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+def test_a_pack_that_our_git_was_killed_over_is_not_forged(repo: Repo, tmp_path: Path, tries: int) -> None:
+    git = WrappedGit(tmp_path / "git")
+    git.prepare(range(tries), "killed at its start", "index-pack")
+    file = job_file(repo, {"isolate": True, "units": [unit("u", f"set -e; {WORK['packed']}")]})
+    ran = spawn("job-run", file, "--job", "j1", cwd=repo.path, env=git.env)
+    assert len(git.started()) == 2, "it was asked again"
+    if tries == 2:
+        assert ran.status == 2 and "was ended by signal SIGKILL: git index-pack" in ran.err, ran
+        assert spawn("job-run", "--resume", "j1", cwd=repo.path).status == 0
+    assert (outcomes(repo), files_of(repo)) == ({"u": "accepted"}, ["README", "a"])
 
 
 def test_what_it_keeps_on_branches_and_in_its_stash_goes_to_the_attic(repo: Repo) -> None:

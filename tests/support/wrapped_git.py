@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 FATES: Mapping[str, str] = {
@@ -20,16 +20,17 @@ FATES: Mapping[str, str] = {
 _SCRIPT = """#!/bin/sh
 real={real}
 [ -n "$KTX_LEASE_NONCE" ] && exec "$real" "$@"
+case "$*" in *{word}*) ;; *) exec "$real" "$@" ;; esac
 n=$(ls {count} | wc -l)
 until mkdir {count}/$n 2> {count}.taken; do n=$((n + 1)); done
 echo "$@" > {count}/$n/argv
-[ $n = "$(cat {count}.due)" ] || exec "$real" "$@"
+case " $(cat {count}.due) " in *" $n "*) ;; *) exec "$real" "$@" ;; esac
 {fate}
 """
 
 
 class WrappedGit:
-    """In `folder`, a git that meets its fate (of `FATES`) at its n-th start from 0, or never."""
+    """In `folder`, a git that meets its fate (of `FATES`) at starts that are due, or never."""
 
     def __init__(self, folder: Path) -> None:
         real = shutil.which("git")
@@ -41,13 +42,14 @@ class WrappedGit:
     def env(self) -> dict[str, str]:
         return {"PATH": f"{self._bin}:{os.environ['PATH']}"}
 
-    def prepare(self, n: int, fate: str) -> None:
-        """The next starts are counted from 0."""
+    def prepare(self, due: int | Sequence[int], fate: str, word: str = "") -> None:
+        """The next starts of gits with `word` among their arguments are counted from 0; those that are due meet the
+        fate."""
         shutil.rmtree(self._count, ignore_errors=True)
         self._count.mkdir()
-        self._count.with_name("count.due").write_text(str(n))
+        self._count.with_name("count.due").write_text(" ".join(map(str, [due] if isinstance(due, int) else due)))
         script = self._bin / "git"
-        script.write_text(_SCRIPT.format(real=self._real, count=self._count, fate=FATES[fate]))
+        script.write_text(_SCRIPT.format(real=self._real, count=self._count, fate=FATES[fate], word=word))
         script.chmod(0o755)
 
     def started(self) -> list[str]:

@@ -90,6 +90,8 @@ def behind(run: JobRun, unit: Unit, lease: Lease) -> Iterator[Walls]:
             try:
                 location.take_over(lease)
             except KtxError as error:
+                if error.machinery:  # that is no verdict on the unit: the job is resumed
+                    raise
                 walls.wrong.append(error)
 
 
