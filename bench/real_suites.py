@@ -51,7 +51,6 @@ PROJECTS = (
     Project("more-itertools", kind="unittest only"),
     Project("pluggy"),
     Project("iniconfig"),
-    Project("sortedcontainers"),
     Project("pytest-asyncio", kind="asyncio; runs pytest inside", plugins=("asyncio",)),
     Project("pytest-subtests", kind="subtests; runs pytest inside", plugins=("subtests",)),
 )
