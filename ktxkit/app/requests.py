@@ -152,6 +152,7 @@ def _policy(args: Namespace) -> dict[str, Any]:
     made: dict[str, Any] = {
         "allowControl": [*CONTROL_BY_HAND, *args.allow_control],
         "foreignLinks": not args.inside_links,
+        "allowUnpublished": True,  # by hand it is named, under `unpublished`
     }
     return made | {key: value for key, value in (("allow", args.allow), ("deny", args.deny)) if value}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ktxkit.base.errors import BrokenContract
-from ktxkit.base.rules.text import path_bytes
+from ktxkit.base.rules.text import path_bytes, printable
 from ktxkit.git import merging, staging
 from ktxkit.git.neutral import Neutral
 from ktxkit.git.objects import Objects
@@ -144,9 +144,9 @@ def merged(
         return CandidateVerdict("subsumed", tree=made.tree)
     result = tuple(merging.changes(neutral, integration_tree, made.tree))
     wrong = merge.disproved(result, offer.entries, upstream)
-    moved = merge.renames(result, offer.entries, upstream) if wrong and follow else {}
-    if wrong and not (moved and {c.path for c in wrong} == set(moved.values())):
-        return CandidateVerdict("textual_conflict", conflicts=tuple(wrong))
+    moved = _moved(result, offer, upstream, wrong)
+    if wrong and not (moved and follow):
+        return CandidateVerdict("textual_conflict", conflicts=tuple(_with_a_way_out(wrong, moved)))
     if moved:
         there = offer._replace(entries=tuple(entry for entry in result if entry.path in set(moved.values())))
         breaches = by_policy(neutral, objects, there)
@@ -156,6 +156,23 @@ def merged(
     if back:
         return CandidateVerdict(SUSPECT, conflicts=tuple(back))
     return CandidateVerdict("candidate", tree=made.tree, entries=result, followed=moved)
+
+
+def _moved(
+    result: Sequence[Entry], offer: Offer, upstream: Sequence[Entry], wrong: Sequence[Clash]
+) -> dict[bytes, bytes]:
+    """The renames, of upstream or of the unit, that make a merge strange; empty where they do not explain it all."""
+    if not wrong:
+        return {}
+    tried = (merge.renames(result, offer.entries, upstream), merge.moved_by_unit(result, offer.entries, upstream))
+    return next((moved for moved in tried if moved and {clash.path for clash in wrong} == set(moved.values())), {})
+
+
+def _with_a_way_out(wrong: Sequence[Clash], moved: Mapping[bytes, bytes]) -> list[Clash]:
+    """The clashes of a merge that followed a rename say so, and which option takes it."""
+    old = {new: printable(path) for path, new in moved.items()}
+    said = "{} was renamed on one side and edited on the other: --follow-renames takes git's merge of both"
+    return [clash._replace(reason=said.format(old[clash.path])) if clash.path in old else clash for clash in wrong]
 
 
 def _put_back(

@@ -123,6 +123,21 @@ def reverted(result: Sequence[Entry], target: Sequence[Entry]) -> list[Clash]:
     )
 
 
+def moved_by_unit(result: Sequence[Entry], unit: Sequence[Entry], upstream: Sequence[Entry]) -> dict[bytes, bytes]:
+    """Paths that the unit moved and upstream edited, with the place where the merge put the edit.
+
+    Only where there is one for one: a path that the unit deleted and upstream modified, and one that the unit added and
+    the merge did not leave as the unit did.
+    """
+    edited = {entry.path for entry in upstream if entry.change == "modified"}
+    became = {entry.path: entry.new for entry in result}
+    left = [entry.path for entry in unit if entry.change == "deleted" and entry.path in edited]
+    places = [
+        entry.path for entry in unit if entry.change == "added" and became.get(entry.path, entry.old) != entry.new
+    ]
+    return _paired(left, places)
+
+
 def renames(result: Sequence[Entry], unit: Sequence[Entry], upstream: Sequence[Entry]) -> dict[bytes, bytes]:
     """Unit paths that upstream moved, with the place where the merge put the unit's change: for `--follow-renames`.
 
@@ -134,6 +149,11 @@ def renames(result: Sequence[Entry], unit: Sequence[Entry], upstream: Sequence[E
     named = {entry.path for entry in unit}
     left = [entry.path for entry in unit if entry.path in gone and entry.new.kind != "absent"]
     places = [entry.path for entry in result if entry.path not in named and entry.path in came]
+    return _paired(left, places)
+
+
+def _paired(left: Sequence[bytes], places: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Each path with its new place: the only one there is, else the one of that name; empty where that is not clear."""
     if len(left) != len(places):
         return {}
     by_name = {path.rpartition(b"/")[2]: path for path in places}
