@@ -16,7 +16,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,6 +102,8 @@ def unhidden(git: Git) -> Iterator[Git]:
     if not is_hiding(git):
         yield git
         return
+    import tempfile
+
     index = Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "index"))
     with tempfile.TemporaryDirectory(prefix="ktx-index-") as aside:
         shutil.copy2(index, f"{aside}/index")
@@ -162,6 +163,8 @@ def _status(git: Git) -> tuple[str | None, list[bytes], list[bytes], bool]:
 
 def _tree_of(git: Git, repository: Repository, changed: list[bytes], limit: int) -> tuple[str | None, str]:
     """The tree of the index plus `changed`, and why there is none."""
+    import tempfile
+
     top = repository.top
     assert top is not None
     volume = 0
