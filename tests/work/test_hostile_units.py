@@ -67,7 +67,8 @@ def rules_of_git(repo: Repo) -> dict[str, str]:
     ]
     found = {name: (common / name).read_text() for name in names if (common / name).exists()}
     found |= {name.name: name.read_text() for name in (common / "hooks").glob("*") if name.suffix != ".sample"}
-    found["config"] = repo.git("config", "--local", "--list").replace("extensions.worktreeconfig=true\n", "")
+    listed = repo.git("config", "--local", "--list").splitlines()
+    found["config"] = "\n".join(line for line in listed if line != "extensions.worktreeconfig=true")
     refs = repo.git("for-each-ref", "--format=%(refname) %(objectname)").splitlines()
     found["refs"] = "\n".join(ref for ref in refs if not ref.startswith(("refs/ktx/", "refs/heads/main ")))
     return found
