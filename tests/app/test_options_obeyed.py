@@ -60,14 +60,14 @@ MODES: dict[str, list[tuple[list[str], set[str]]]] = {
         (["p", "--verify"], ALL),
         (["--job", "j", "--unit", "u"],
          {*UNIT, "expect_head", "message", "follow_renames", "no_gates", "verify", "patch"}),
-        (["p"], {"patch", "base", "expect_head", "message", "allow", "deny", "inside_links"}
+        (["p"], {"patch", "base", "expect_head", "message", "allow", "allow_control", "deny", "inside_links"}
          | {"follow_renames", "no_gates", "verify"}),
     ],
     "patch-collect": [
         (["--job", "j", "--unit", "u"], {*UNIT, "include_uncommitted", "require_clean", "output", "base"}),
         (["--base", "HEAD", "-o", "f"], {"include_uncommitted", "require_clean", "output", "base"}
-         | {"expect_branch", "integration", "allow", "deny", "inside_links", "text_root", "sl_disallowed"}
-         | {"max_file_bytes", "max_patch_bytes"}),
+         | {"expect_branch", "integration", "allow", "allow_control", "deny", "inside_links", "text_root"}
+         | {"sl_disallowed", "max_file_bytes", "max_patch_bytes"}),
     ],
     "test-run": [(["--scope", "affected"], ALL), (["--scope", "full"], {
         "scope", "cprofile", "trace", "env_profile", "trigger", "python", "project", "status", "guard"}),
