@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -46,6 +45,8 @@ def as_checked_out(git: Git, paths: Sequence[bytes]) -> frozenset[bytes]:
     there = [path for path in paths if not beyond_a_link(top, path, known) and _is_plain(top + b"/" + path)]
     if not there or not _may_convert(git, there):
         return frozenset()
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="ktx-written-") as aside:
         block = b"".join(path + b"\0" for path in there)
         # a required filter that fails is no answer to any path; the others are written all the same
