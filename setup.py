@@ -18,7 +18,7 @@ def parsers(distribution: Any) -> list[Any]:
     """The parsers of every command, from the sources that are being built."""
     sys.path[:0] = [str(ROOT), str(ROOT / "commands")]
     try:
-        from ktxkit.app.introspection import all_parsers
+        from ktxkit.app.commands import all_parsers
 
         scripts = sorted(distribution.entry_points["console_scripts"])
         return all_parsers(script.partition("=")[2].partition(":")[0].strip() for script in scripts)
@@ -37,12 +37,12 @@ class BuildCompletions(build_py):
         if self.editable_mode:
             return
         made = parsers(self.distribution)
-        from ktxkit.app import completions
+        from ktxkit.app import commands
 
-        place = Path(self.build_lib, completions.WRITTEN.relative_to(ROOT))
-        for shell in completions.SHELLS:
+        place = Path(self.build_lib, commands.WRITTEN.relative_to(ROOT))
+        for shell in commands.SHELLS:
             path = place / f"completions.{shell}"
-            path.write_text(completions.render(shell, made), "utf-8")
+            path.write_text(commands.render(shell, made), "utf-8")
             self.outputs.append(str(path))
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
@@ -55,7 +55,7 @@ class InstallManPages(install_data):
     def run(self) -> None:
         super().run()
         made = parsers(self.distribution)
-        from ktxkit.app import introspection
+        from ktxkit.app import commands as introspection
 
         place = Path(self.install_dir) / MAN
         for name, page in introspection.man_pages(made).items():

@@ -56,9 +56,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
     requests.check_gates(args)
     if args.explain:
-        from ktxkit.gates import rule_pages
+        from ktxkit.gates import checking
 
-        return cli.Result(lines=rule_pages.explain(args.explain))
+        return cli.Result(lines=checking.explain(args.explain))
     answer = checking.check(world, requests.gate_request(args))
     verdict, outcome = answer.verdict, answer.verdict["outcome"]
     notes = [*answer.notes, f"gate-check: {summary(verdict)}"]

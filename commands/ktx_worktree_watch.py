@@ -47,7 +47,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import views
     from ktxkit.base.process import stopping
     from ktxkit.observer import observe, status
-    from ktxkit.observer.scanned import Level
+    from ktxkit.observer.scan import Level
 
     if args.preserve:
         args.only("with --preserve", "name", "job", "unit", "once", "preserve")

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.app import completions
-from ktxkit.app.commands import scripts
-from ktxkit.app.introspection import all_parsers, man_pages
+from ktxkit.app import commands
+from ktxkit.app.commands import all_parsers, man_pages, scripts
 from ktxkit.base import contracts
 from tests.support.browser import need
 from tests.support.install import ROOT, checked, export, once, pip, venv
@@ -90,7 +89,7 @@ def test_completions_came_with_the_wheel(installed: Path, tmp_path: Path) -> Non
     """shtab is not there: they were written when it was built, from the same parsers."""
     absent = subprocess.run([installed / "python", "-c", "import shtab"], capture_output=True, text=True, check=False)
     assert "ModuleNotFoundError" in absent.stderr
-    for shell in completions.SHELLS:
+    for shell in commands.SHELLS:
         assert checked(installed / "git-ktx", "completions", shell, cwd=tmp_path) == checked(
             Path(sys.executable).parent / "git-ktx", "completions", shell, cwd=tmp_path
         )

@@ -29,7 +29,8 @@ from ktxkit.git.checkout import locked
 from ktxkit.git.neutral import sweep
 from ktxkit.git.repository import Registered
 from ktxkit.ingest.rules import places
-from ktxkit.store import jobs, leases, ownership
+from ktxkit.store import jobs, leases
+from ktxkit.store import world as ownership
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.leases import (
     LeaseLocation,

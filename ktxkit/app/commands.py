@@ -1,13 +1,26 @@
-"""The list of commands, read from the installed distribution: pyproject.toml is its only source."""
+"""The list of commands, read from the installed distribution: pyproject.toml is its only source.
+
+Every command as data, read from its parser: the parsers are the only source of completions and man pages.
+
+Completions for bash, zsh and fish, which shtab writes from the parsers when ktxkit is built.
+
+Job ids and unit keys are read from the store at the moment they are asked for.
+"""
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from ktxkit.app.rules.help_text import summary_of
+from ktxkit import __version__
+from ktxkit.app import git_ktx
+from ktxkit.app.cli import Parser
+from ktxkit.app.rules import help_text
+from ktxkit.app.rules.help_text import Command, Option, summary_of
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import nearest
 
@@ -45,3 +58,143 @@ def load(name: str, others: Sequence[str] = ()) -> Main:
         hint = f"did you mean {' or '.join(near)}?" if near else "`git ktx` lists the commands"
         raise CannotRun(f"no command named {name!r}", hint=hint)
     return cast(Main, importlib.import_module(known[name]).main)
+
+
+def all_commands() -> list[Command]:
+    """Every installed command, then the subcommands of `git ktx` (named `git ktx status`)."""
+    return [of(parser) for parser in all_parsers(scripts().values())]
+
+
+def all_parsers(modules: Iterable[str]) -> list[Parser]:
+    """The parsers of these modules of commands, then those of the subcommands of `git ktx`."""
+    found = [importlib.import_module(module).parser() for module in modules]
+    return [*found, *(git_ktx.module(name).parser() for name in git_ktx.names())]
+
+
+def man_pages(parsers: Iterable[Parser]) -> dict[str, str]:
+    """The man page of each of these, by its name without the section."""
+    commands = [of(parser) for parser in parsers]
+    return {help_text.page_name(command): help_text.render_page(command, commands, __version__) for command in commands}
+
+
+def of(parser: Parser) -> Command:
+    """One parser as data."""
+    options = [
+        option_of(action, group.title or "options")
+        for group in parser._action_groups
+        for action in group._group_actions
+        if action.help != argparse.SUPPRESS
+    ]
+    positionals = [option for option in options if not option.flags]
+    return Command(parser.prog, parser.doc, tuple(positionals + [o for o in options if o.flags]), parser.takes_command)
+
+
+def option_of(action: argparse.Action, group: str = "options") -> Option:
+    """One option or positional argument as data."""
+    takes = action.nargs != 0
+    metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    choices = tuple(str(choice) for choice in action.choices or ())
+    value = "|".join(choices) if choices and action.metavar is None else metavar
+    return Option(
+        flags=tuple(action.option_strings),
+        value=value if takes else "",
+        help=" ".join((action.help or "").replace("%%", "%").split()),
+        choices=choices,
+        many=action.nargs in ("*", "+") or isinstance(action, argparse._AppendAction),
+        group=group,
+    )
+
+
+SHELLS = ("bash", "zsh", "fish")
+GIT = "git-ktx"
+WRITTEN = Path(__file__).parent / "assets"  # of an installed ktxkit; in a checkout they are not there
+
+_STORES = 'g=$(git rev-parse --path-format=absolute --git-common-dir); for d in "${KTX_DIR:-$g/../.ktx}" "$g/ktx"; do'
+LISTS = {  # kinds of values, and what lists them; for sh, without a single quote
+    "job": f'{{ {_STORES} ls "$d/jobs"; done; }} 2>/dev/null',
+    "unit": f'{{ {_STORES} ls "$d"/jobs/*/units; done; }} 2>/dev/null | sed -n "s/^[0-9]\\{{4\\}}-//p" | sort -u',
+}
+LISTERS = {
+    "bash": '_ktx_{0}s() {{ compgen -W "$(sh -c \'{1}\')" -- "$1"; }}',
+    "zsh": "_ktx_{0}s() {{ local -a found=(${{(f)\"$(sh -c '{1}')\"}}); compadd -a found }}",
+    "fish": "function __ktx_{0}s; sh -c '{1}'; end",
+}
+# The commands by their own names are subcommands of `git ktx`; `git ktx` itself is completed by git's own completion,
+# which calls a function that is named after it.
+OTHERS = {
+    "bash": """
+_ktx() {{
+  COMP_WORDS=({git} "${{COMP_WORDS[0]##*/}}" "${{COMP_WORDS[@]:1}}")
+  COMP_CWORD=$((COMP_CWORD + 1))
+  {function}
+}}
+_git_ktx() {{
+  local at=0
+  while [[ $at -lt $COMP_CWORD && ${{COMP_WORDS[at]}} != ktx ]]; do at=$((at + 1)); done
+  COMP_WORDS=({git} "${{COMP_WORDS[@]:at+1}}")
+  COMP_CWORD=$((COMP_CWORD - at))
+  {function}
+}}
+complete -o bashdefault -F _ktx {plain}
+""",
+    "zsh": """
+_ktx() {{
+  if [[ ${{words[1]:t}} != {git} ]]; then
+    words=({git} ${{words[1]:t}} "${{(@)words[2,-1]}}")
+    (( CURRENT++ ))
+  fi
+  {function}
+}}
+_git-ktx() {{ {function} }}
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then _ktx "$@"
+else compdef _ktx {plain} {git}; fi
+""",
+    "fish": "\n",
+}
+
+
+def written(shell: str) -> str | None:
+    """The script that came with the installed ktxkit; None in a checkout."""
+    path = WRITTEN / f"completions.{shell}"
+    return path.read_text("utf-8") if path.is_file() else None
+
+
+def render(shell: str, parsers: Sequence[Parser]) -> str:
+    """The script of one of SHELLS, for every command. Raises ImportError where shtab is not installed."""
+    import shtab
+
+    root = argparse.ArgumentParser(GIT, description="what is installed of ktxkit", add_help=False)
+    commands = root.add_subparsers(title="commands", parser_class=argparse.ArgumentParser)
+    for parser in parsers:
+        if parser.prog != GIT:
+            command = _marked(parser)
+            name, summary = command.name.removeprefix("git ktx "), command.summary.replace("%", "%%")
+            commands.add_parser(name, help=summary, description=summary, add_help=False, parents=[parser])
+    listers = "\n".join(LISTERS[shell].format(kind, lists) for kind, lists in LISTS.items())
+    text = shtab.complete(root, shell, preamble=listers)
+    return _with_own_names(shell, text, [parser.prog for parser in parsers if " " not in parser.prog])
+
+
+def _with_own_names(shell: str, text: str, names: Sequence[str]) -> str:
+    plain = [name for name in names if name != GIT]
+    if shell == "zsh":  # the file is loaded for each of them, and knows by itself how
+        text = text.replace(f"#compdef {GIT}", f"#compdef {' '.join(plain)} {GIT}", 1)
+        text = text[: text.rindex("typeset -A opt_args")] + "typeset -A opt_args\n"
+    if shell == "fish":
+        return text + "\n".join(f"complete -c {name} --wraps '{GIT} {name}'" for name in plain) + "\n"
+    return text + OTHERS[shell].format(git=GIT, function="_shtab_git_ktx", plain=" ".join(plain))
+
+
+def _marked(parser: Parser) -> Command:
+    """The command; each of its parser's options knows from now on what its values are."""
+    import shtab
+
+    own: dict[str, Any] = {
+        kind: {"bash": f"_ktx_{kind}s", "zsh": f"_ktx_{kind}s", "fish": f"(__ktx_{kind}s)"} for kind in LISTS
+    }
+    completes = {**own, "directory": shtab.DIRECTORY, "file": shtab.FILE}
+    for action in parser._actions:
+        kind = option_of(action).completes
+        if action.nargs != 0 and kind in completes:
+            action.complete = completes[kind]  # type: ignore[attr-defined]
+    return of(parser)

@@ -11,7 +11,8 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, Refused
 from ktxkit.base.lock import flocked
-from ktxkit.store import jobs, ownership
+from ktxkit.store import jobs
+from ktxkit.store import world as ownership
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.world import World
 from ktxkit.work import report

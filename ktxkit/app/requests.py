@@ -164,7 +164,7 @@ def prove(args: Namespace, world: World, events: Sequence[TraceEvent] = (), stat
     """
     if args.proof is None:
         return []
-    from ktxkit.observer import proving
+    from ktxkit.observer import status as proving
 
     asked = proving.ProofRequest(args.job, args.unit, args.proof, args.phase, args.event)
     return proving.notes(world, asked, events) if status is None else proving.notes_of_command(world, asked, status)

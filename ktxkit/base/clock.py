@@ -1,4 +1,7 @@
-"""Time, injected. Wall times are UTC RFC 3339 with milliseconds; spans are seconds of the monotonic clock."""
+"""Time, injected. Wall times are UTC RFC 3339 with milliseconds; spans are seconds of the monotonic clock.
+
+Limits that nobody configures; a test of what lies beyond one gives its world others.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import time
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
@@ -89,3 +92,16 @@ def timestamp(moment: datetime) -> str:
     """`2026-05-17T12:00:00.000Z`: UTC RFC 3339 with milliseconds, cut (not rounded) as clocks are read."""
     utc = moment.astimezone(UTC)
     return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
+
+
+class Limits(NamedTuple):
+    """Sizes and times of a world. The defaults hold for every command."""
+
+    patch_bytes: int = 1023 * 1024 * 1024 - 1  # git apply refuses more (MAX_APPLY_SIZE in its apply.c)
+    lock_age: float = 1.0  # seconds: a younger lock may belong to a program that is no git
+    obstacle_wait: float = 5.0  # seconds until an obstacle's owner is done, or is proven dead
+    cached_artifacts: int = 200  # of a tree, from which their facts are kept: fewer are read in no time
+    cache_wait: float = 2.0  # seconds for another process that writes the same cache
+
+
+LIMITS = Limits()

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from ktxkit.base import owners
+from ktxkit.base.clock import LIMITS
 from ktxkit.base.errors import BrokenContract, CannotRun
-from ktxkit.base.limits import LIMITS
 
 if TYPE_CHECKING:
     import sqlite3

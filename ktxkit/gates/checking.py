@@ -4,26 +4,32 @@ A kept verdict is named by all that it follows from: the files, what is inherite
 Where a gate looks at more than the tree (a command, a gate of somebody's own) none is kept.
 
 What `gate-check` looks at: the index as git's environment has it, a tree, everything or a change of it.
+
+The pages of the gates' rules: `docs/rules/` in the sources, `ktxkit.rule_pages` when installed.
+
+The pages of rules, for `gate-check --explain`.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import files
 from ktxkit.base.contracts import Document
-from ktxkit.base.errors import CannotRun
+from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.digests import digest
-from ktxkit.base.rules.text import plural
+from ktxkit.base.rules.text import nearest, plural
 from ktxkit.gates import inputs
 from ktxkit.gates.inputs import FileListing
-from ktxkit.gates.rules.findings import idle
+from ktxkit.gates.rules.findings import RULES, idle
 from ktxkit.gates.rules.formats import Content, no_content
 from ktxkit.git.objects import Objects
 from ktxkit.store.rules import names
@@ -248,11 +254,11 @@ def _check(world: World, request: GateRequest, known: CommitState | None) -> Gat
         after = judging.read_listed(world, now.listed, objects, root, kept)
         asked = _asked(world, objects, request, now, after, root)
         if request.prune:
-            from ktxkit.gates import pruning
+            from ktxkit.gates import judging
 
-            verdict, after = pruning.mended(world, objects, asked, config)
+            verdict, after = judging.mended(world, objects, asked, config)
             if verdict["outcome"] == "done" and request.tree is None:
-                pruning.into_checkout(world, objects, asked.after, after)
+                judging.into_checkout(world, objects, asked.after, after)
             notes[:0] = repair_notes(verdict, request.tree)
         else:
             verdict = judging.verdict(world, objects, asked, config)
@@ -439,3 +445,32 @@ def write_baseline(world: World, name: str, verdict: Document) -> Path:
     from ktxkit.gates import configuration
 
     return files.write_named(world.cwd, name, configuration.baseline_of(verdict))
+
+
+@cache
+def directory() -> Path:
+    """Where the pages lie."""
+    module = importlib.import_module("ktxkit.rule_pages")
+    assert module.__file__ is not None
+    return Path(module.__file__).parent
+
+
+def read(rule: str) -> str | None:
+    """A rule's page, or None where there is none."""
+    path = directory() / f"{rule}.md"
+    return path.read_text("utf-8") if path.is_file() else None
+
+
+def explain(rule: str) -> list[str]:
+    """A rule's page; of `list`, every rule in a line. Raises CannotRun for a rule that is none."""
+    if rule == "list":
+        width = max(map(len, RULES))
+        return [f"{name:<{width}}  {level:<7}  {said}" for name, (level, said) in RULES.items()]
+    if rule not in RULES:
+        near = nearest(rule, list(RULES))
+        hint = f"did you mean {near[0]}?" if near else "`gate-check --explain list` shows them"
+        raise CannotRun(f"there is no rule {rule!r}", hint=hint)
+    page = read(rule)
+    if page is None:
+        raise BrokenContract(f"the page of the rule {rule} is not installed", hint="install ktxkit again")
+    return page.rstrip("\n").split("\n")

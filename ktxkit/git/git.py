@@ -15,7 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from ktxkit.base import pipes, process
+from ktxkit.base import process
+from ktxkit.base import process as pipes
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import printable, truncated
 from ktxkit.git.rules import ending

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from ktxkit.base import files, owners, process
-from ktxkit.base.limits import LIMITS
+from ktxkit.base.clock import LIMITS
 from ktxkit.git.repository import SMALL, registrations
 from ktxkit.git.rules.ending import lock_in_the_way
 

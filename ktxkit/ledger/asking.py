@@ -116,10 +116,10 @@ def _settle(world: World, index: Index) -> None:
     from ktxkit.ledger import ledger
 
     if ledger.writable(world):
-        from ktxkit.ledger import adopting
+        from ktxkit.ledger import repair
 
         for run in strays:
-            adopting.adopt(world, run)
+            repair.adopt(world, run)
         ledger.close_ended(world, index)
     ledger.update(world, index)
 

@@ -13,7 +13,7 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun, Refused
 from ktxkit.base.rules.digests import digest
-from ktxkit.ledger import adopting, asking, chain, event_log, ledger
+from ktxkit.ledger import asking, chain, event_log, ledger, repair
 from ktxkit.ledger.event_log import Artifacts
 from ktxkit.ledger.rules import importers
 from ktxkit.ledger.rules.fold import IMPORTED
@@ -43,7 +43,7 @@ def take_all(
         return [one for path in paths for one in take_store(world, path)]
     if not run:
         return [take(world, kind, [path], project) for path in paths]
-    if kind == "events" or not adopting.RUN_ID.fullmatch(run):
+    if kind == "events" or not repair.RUN_ID.fullmatch(run):
         what = "an event file has its own id" if kind == "events" else f"{run[:200]!r} cannot be the id of a run"
         raise CannotRun(what, hint="an id has up to 128 letters, digits, `.`, `_` and `-`, and is of reports")
     return [take(world, kind, paths, project, run)]
@@ -79,7 +79,7 @@ def take(
         return run, None
     files.write_atomic(target, body)
     start = next(event for _, event in event_log.read(target) if event)
-    return run, adopting.enter(world, run, start["project"])
+    return run, repair.enter(world, run, start["project"])
 
 
 def take_store(world: World, place: str) -> list[tuple[str, LedgerLine | None]]:

@@ -1,4 +1,6 @@
-"""Mending a damaged ledger: what is whole stays, what is damaged is moved aside, what can be made good is.
+"""Runs that nobody here opened: reports of others, and events that lie in the store and have no line.
+
+Mending a damaged ledger: what is whole stays, what is damaged is moved aside, what can be made good is.
 
 Lines are kept up to the first that is broken. The runs of the others are entered again from their events: as recorded
 where their seal proves it, else as imported. What has neither a line nor events is lost, and said to be.
@@ -7,17 +9,52 @@ where their seal proves it, else as imported. What has neither a line nor events
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base import files
 from ktxkit.base.errors import BrokenContract
-from ktxkit.ledger import adopting, chain, ledger
+from ktxkit.ledger import chain, ledger
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import LedgerHead, LedgerLine
+
+
+YOUNG = 3600.0  # seconds in which a run of which nothing is known may still begin, or go on elsewhere
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def enter(world: World, run: str, project: str) -> LedgerLine | None:
+    """The lines of a run that nobody here opened; None where it has them."""
+    with chain.locked(world):
+        if ledger.is_closed(world, run):
+            return None
+        if run not in ledger.open_runs(world):
+            chain.append(world, {"kind": "run-opened", "run": run, "project": project})
+    return ledger.settle(world, run)
+
+
+def adopt(world: World, run: str) -> LedgerLine | None:
+    """Enter a run that has events in the store and no line: whoever recorded it was killed before it wrote one, or the
+    line is lost. None where its recorder may live, or the file is none of a run.
+    """
+    path = world.store.path(names.events_file(run))
+    try:
+        data = files.read(path, ledger.SIZE_LIMIT)
+        age = world.clock.now().timestamp() - path.stat().st_mtime
+    except (OSError, BrokenContract):
+        return None  # told by `git ktx doctor`
+    fold = ledger.fold_of(data)
+    if fold.start.get("run", run) != run or not RUN_ID.fullmatch(run):
+        return None
+    life = ledger.life_of(world, fold)
+    if life == "alive" or ledger.runner_lives(world, fold) or (not fold.end and life == "unknown" and age < YOUNG):
+        return None
+    return enter(world, run, fold.start.get("project", "unknown"))
+
 
 ASIDE = "ledger/damaged"
 
@@ -156,7 +193,7 @@ def _enter(world: World, named: list[str]) -> tuple[str, ...]:
     strays = {path.stem for path in place.glob("*.ndjson")} - set(known) if place.is_dir() else set()
     order = [run for run in named if run in strays]
     order += sorted(strays - set(order))
-    return tuple(run for run in order if adopting.adopt(world, run) is not None)
+    return tuple(run for run in order if adopt(world, run) is not None)
 
 
 def _raw(path: Path) -> list[bytes]:

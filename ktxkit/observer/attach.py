@@ -32,7 +32,7 @@ from ktxkit.observer.rules.clocks import Settings, Timeline
 from ktxkit.observer.rules.projection import Tracked
 from ktxkit.observer.rules.records import Anchor, When
 from ktxkit.observer.rules.status import LeaseValidity, lease_validity
-from ktxkit.observer.scanned import Level, Scan, ScanSubject
+from ktxkit.observer.scan import Level, Scan, ScanSubject
 from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of
 from ktxkit.store.rules import names
 

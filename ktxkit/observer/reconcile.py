@@ -23,7 +23,7 @@ from ktxkit.observer.rules.clocks import Timeline, deadlines, is_suspect
 from ktxkit.observer.rules.projection import ClockRuling, Sighting, rule
 from ktxkit.observer.rules.records import Anchor, Delta, When
 from ktxkit.observer.rules.status import LeaseValidity, lease_validity
-from ktxkit.observer.scanned import Hints, Level, OnDirectory, OnPruned, Scan
+from ktxkit.observer.scan import Hints, Level, OnDirectory, OnPruned, Scan
 from ktxkit.store.path_policy import excluded_here
 
 if TYPE_CHECKING:

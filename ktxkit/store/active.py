@@ -16,10 +16,9 @@ from ktxkit.base.errors import BrokenContract, CannotRun, Refused
 from ktxkit.base.lock import flocked
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.text import nearest
-from ktxkit.store.ownership import require_ours
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Tracer
-from ktxkit.store.world import World
+from ktxkit.store.world import World, require_ours
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import DamagedDocument, Job, JobFile, JobState, UnitEntry

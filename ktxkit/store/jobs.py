@@ -13,10 +13,9 @@ from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, CannotRun, Refused
 from ktxkit.base.rules.text import path_bytes
 from ktxkit.store.active import ActiveJob, Unit, locked, other_documents, require_not_lost
-from ktxkit.store.ownership import claim
 from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
-from ktxkit.store.world import World
+from ktxkit.store.world import World, claim
 
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack

@@ -29,7 +29,7 @@ from ktxkit.store.rules import names
 from ktxkit.store.store import Store
 
 if TYPE_CHECKING:
-    from ktxkit.base.limits import Limits
+    from ktxkit.base.clock import Limits
     from ktxkit.store.world import World
 
 # Many may wait for one of git's own locks at once: its defaults (100 ms and 1 s) are too short then.

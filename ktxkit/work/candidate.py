@@ -201,7 +201,7 @@ def gated(world: World, judged: CandidateVerdict, base_tree: str, options: Mappi
         "warnings": sum(1 for f in found if f["level"] == "warning" and not f.get("inherited")),
     }
     if new and options.get("prune"):
-        from ktxkit.gates.pruning import prune_tree
+        from ktxkit.gates.judging import prune_tree
 
         mended = prune_tree(world, judged.tree, base_tree=base_tree, options=asked)
         if mended["outcome"] == "done":

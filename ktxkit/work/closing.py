@@ -137,7 +137,7 @@ def ignored_in(place: LeaseLocation, lease: Lease) -> Pruning:
     try:
         work = work_in(place, lease, path) if identify(path) is not None else None
     except KtxError:
-        return {}  # gate-ok: clearing it says why it cannot be read
+        return {}  # clearing it says why it cannot be read
     return {"ignored": _account(work.ignored)} if work is not None and work.ignored else {}
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.app import completions, git_ktx
+from ktxkit.app import commands, git_ktx
+from ktxkit.app.commands import all_commands, all_parsers
 from ktxkit.app.commands import scripts as modules
-from ktxkit.app.introspection import all_commands, all_parsers
-from ktxkit.app.rules import manpage
-from ktxkit.app.rules.command_spec import Command
+from ktxkit.app.rules import help_text
+from ktxkit.app.rules.help_text import Command
 from tests.support.browser import need
 from tests.support.commands import call
 from tests.support.repos import Repo
@@ -32,13 +32,13 @@ def test_every_command_is_there() -> None:
 
 
 def rendered(shell: str) -> str:
-    return completions.render(shell, all_parsers(modules().values()))
+    return commands.render(shell, all_parsers(modules().values()))
 
 
 @pytest.fixture(scope="module")
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("completions")
-    for shell in completions.SHELLS:
+    for shell in commands.SHELLS:
         (place / shell).write_text(rendered(shell))
     return place
 
@@ -160,7 +160,7 @@ def test_zsh_in_a_terminal(scripts: Path, job: Repo, how: str) -> None:
 def test_a_man_page(command: Command, tmp_path: Path) -> None:
     mandoc = need(shutil.which("mandoc"), "mandoc")
     page = tmp_path / "page.1"
-    page.write_text(manpage.render(command, COMMANDS, "1.0"))
+    page.write_text(help_text.render_page(command, COMMANDS, "1.0"))
     linted = subprocess.run([mandoc, "-T", "lint", "-W", "warning", page], capture_output=True, text=True, check=False)
     wrong = [line for line in linted.stdout.splitlines() if "missing date" not in line]
     assert wrong == []
@@ -182,7 +182,7 @@ def test_a_checkout_without_shtab_says_what_to_install(tmp_path: Path, monkeypat
 
 
 def test_they_are_printed_and_written(tmp_path: Path) -> None:
-    for shell in completions.SHELLS:
+    for shell in commands.SHELLS:
         done = call("git-ktx", "completions", shell, cwd=tmp_path)
         assert done.status == 0 and done.out == rendered(shell)
     assert call("git-ktx", "completions", "tcsh", cwd=tmp_path).status == 2
@@ -192,4 +192,4 @@ def test_they_are_printed_and_written(tmp_path: Path) -> None:
     assert done.status == 2 and "did you mean patch-apply?" in done.err
     assert call("git-ktx", "man", "--to", "man1", cwd=tmp_path).status == 0
     names = sorted(path.name for path in (tmp_path / "man1").iterdir())
-    assert names == sorted(f"{manpage.page_name(command)}.1" for command in COMMANDS)
+    assert names == sorted(f"{help_text.page_name(command)}.1" for command in COMMANDS)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.base import pipes
+from ktxkit.base import process
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
 def test_a_child_that_ends_during_a_look_does_not_end_the_watch(
     sleepers: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = pipes.PipeWatch()
+    watch = process.PipeWatch()
     looked = threading.Semaphore(0)
 
     def waits(root: int) -> list[tuple[int, str]]:
@@ -34,8 +34,8 @@ def test_a_child_that_ends_during_a_look_does_not_end_the_watch(
         looked.release()
         return []
 
-    monkeypatch.setattr(pipes, "LOOK", 0.01)
-    monkeypatch.setattr(pipes, "waits", waits)
+    monkeypatch.setattr(process, "LOOK", 0.01)
+    monkeypatch.setattr(process, "waits", waits)
     for child in sleepers:
         watch.watch(child)
     for _ in range(20):
@@ -45,10 +45,10 @@ def test_a_child_that_ends_during_a_look_does_not_end_the_watch(
 def test_a_child_that_waits_for_a_pipe_is_ended_and_the_pipe_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipes, "LOOK", 0.01)
-    monkeypatch.setattr(pipes, "PATIENCE", 0.05)
+    monkeypatch.setattr(process, "LOOK", 0.01)
+    monkeypatch.setattr(process, "PATIENCE", 0.05)
     os.mkfifo(tmp_path / "p")
-    watch = pipes.PipeWatch()
+    watch = process.PipeWatch()
     child = subprocess.Popen(["cat", "p"], cwd=tmp_path, start_new_session=True)
     watch.watch(child)
     assert child.wait(60) == -9

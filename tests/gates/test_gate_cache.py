@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.base.limits import LIMITS, Limits
+from ktxkit.base.clock import LIMITS, Limits
 from ktxkit.gates import checking, inputs, version
 from ktxkit.gates import facts as gate_facts
 from ktxkit.gates.judging import check_tree, options_of

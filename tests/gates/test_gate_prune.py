@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktxkit.gates.pruning import prune_tree
+from ktxkit.gates.judging import prune_tree
 from ktxkit.gates.rules import markdown
 from ktxkit.gates.rules.prune import applied, without_link, without_span
 from ktxkit.store.world import World

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.base.limits import LIMITS
+from ktxkit.base.clock import LIMITS
 from ktxkit.git import checkout, merging, staging
 from ktxkit.git.git import Git
 from ktxkit.git.listing import RAW
@@ -210,7 +210,7 @@ def test_apply_refuses_a_path_that_is_none(neutral: Neutral, tmp_path: Path, pat
 
 @pytest.mark.skipif(not FULL, reason="the long form reads 1 GiB (KTX_TEST_FULL=1)")
 def test_apply_refuses_a_patch_above_its_limit(neutral: Neutral, tmp_path: Path) -> None:
-    """base/limits.py (patch_bytes): MAX_APPLY_SIZE of git's apply.c is 1,023 MiB."""
+    """base/clock.py (patch_bytes): MAX_APPLY_SIZE of git's apply.c is 1,023 MiB."""
     with (tmp_path / "p").open("wb") as stream:
         stream.truncate(LIMITS.patch_bytes + 1)
     answer = neutral.index("large").run("apply", "--cached", str(tmp_path / "p"), ok=None)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.base.limits import Limits
+from ktxkit.base.clock import Limits
 from tests.faults.test_faults_integration import collected
 from tests.support.commands import call
 from tests.support.faults import Killed, count_effects, run_killed

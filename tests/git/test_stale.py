@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.base.limits import Limits
+from ktxkit.base.clock import Limits
 from ktxkit.git import stale
 from ktxkit.store.rules.names import base_ref
 from ktxkit.store.worktrees import Worktrees

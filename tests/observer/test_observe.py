@@ -14,9 +14,9 @@ import pytest
 from ktxkit.base import kinds
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.observer import attempt, observe
-from ktxkit.observer.loop import ObserverLoop
+from ktxkit.observer.observe import ObserverLoop
 from ktxkit.observer.rules.clocks import Settings
-from ktxkit.observer.scanned import Hints, Level
+from ktxkit.observer.scan import Hints, Level
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store.world import World

@@ -19,7 +19,7 @@ from ktxkit.base import kinds, owners, removal
 from ktxkit.base.errors import Blocked, BrokenContract, KtxError
 from ktxkit.observer import attach
 from ktxkit.observer.rules.records import linked
-from ktxkit.observer.scanned import Level
+from ktxkit.observer.scan import Level
 from ktxkit.store.world import World
 from tests.support import data
 from tests.support.observed import Observed
@@ -537,7 +537,7 @@ def events_without_a_change(o: Observed, _m: pytest.MonkeyPatch) -> None:
 
 @case("O53")
 def a_remote_file_system(o: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ktxkit.observer.loop import ObserverLoop
+    from ktxkit.observer.observe import ObserverLoop
 
     monkeypatch.setattr(removal, "mounts", lambda: [removal.Mount(b"/", "nfs4")])
     loop = ObserverLoop(o.attach())

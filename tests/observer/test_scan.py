@@ -21,8 +21,7 @@ from ktxkit.base import reading, removal
 from ktxkit.observer import manifest_file
 from ktxkit.observer.manifest_file import WINDOW, ByteSpan, Stored
 from ktxkit.observer.rules.projection import Tracked
-from ktxkit.observer.scan import DEEPEST, escapes, scan
-from ktxkit.observer.scanned import Hints, Level, Scan, ScanSubject
+from ktxkit.observer.scan import DEEPEST, Hints, Level, Scan, ScanSubject, escapes, scan
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy, rules_of
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"

@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 from ktxkit.app import cli
-from ktxkit.base.limits import LIMITS, Limits
+from ktxkit.base.clock import LIMITS, Limits
 from ktxkit.store.world import World
 
 BIN = Path(sys.executable).parent

@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.base.clock import FixedClock
+from ktxkit.base.clock import LIMITS, FixedClock, Limits
 from ktxkit.base.contracts import Document
-from ktxkit.base.limits import LIMITS, Limits
 from ktxkit.git.neutral import open_neutral
 from ktxkit.store import jobs
 from ktxkit.store.active import ActiveJob, Unit

@@ -13,7 +13,7 @@ from ktxkit.observer.attach import Attached, attach
 from ktxkit.observer.attempt import ObserverAttempt
 from ktxkit.observer.reconcile import Reconciler, Reconciliation
 from ktxkit.observer.rules.clocks import Settings
-from ktxkit.observer.scanned import Level
+from ktxkit.observer.scan import Level
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.leases import LeaseLocation, path_of
 from ktxkit.store.rules import names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ktxkit.git.git import Git
-from ktxkit.work.job.remarks import replaced
+from ktxkit.work.job.state import replaced
 from tests.support.commands import spawn
 from tests.support.jobs import job_file, outcomes, report, trace, unit
 from tests.support.repos import Repo

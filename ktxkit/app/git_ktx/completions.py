@@ -12,26 +12,25 @@ from __future__ import annotations
 
 import argparse
 
-from ktxkit.app import cli, completions
-from ktxkit.app.commands import scripts
-from ktxkit.app.introspection import all_parsers
+from ktxkit.app import cli, commands
+from ktxkit.app.commands import all_parsers, scripts
 from ktxkit.base.errors import CannotRun
 
 
 def parser() -> cli.Parser:
     made = cli.Parser("git ktx completions", __doc__)
-    made.add_argument("shell", choices=completions.SHELLS, help="for which shell")
+    made.add_argument("shell", choices=commands.SHELLS, help="for which shell")
     return made
 
 
 def run(args: argparse.Namespace, world: object) -> cli.Result:
-    text = completions.written(args.shell) or _rendered(args.shell)
+    text = commands.written(args.shell) or _rendered(args.shell)
     return cli.Result(lines=text.rstrip("\n").split("\n"), data={"shell": args.shell, "script": text})
 
 
 def _rendered(shell: str) -> str:
     try:
-        return completions.render(shell, all_parsers(scripts().values()))
+        return commands.render(shell, all_parsers(scripts().values()))
     except ImportError as error:
         raise CannotRun(
             "a checkout has no completions without shtab: they are written when ktxkit is built",

@@ -13,8 +13,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ktxkit.app import cli
-from ktxkit.app.commands import scripts
-from ktxkit.app.introspection import all_parsers, man_pages
+from ktxkit.app.commands import all_parsers, man_pages, scripts
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import nearest, plural
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ktxkit.base.rules import strict_yaml
 from ktxkit.base.rules.strict_yaml import Node, lines
@@ -171,8 +170,7 @@ SPAN_RULES = ("stale-entity", "unknown-source", "unknown-table", "unknown-connec
 UNLOADABLE = ("yaml-", "schema-", "not-a-file", "entity-name", "table-or-sql", "duplicate-entity", "orphan-overlay")
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
+class Removal(NamedTuple):
     """One thing that was taken out: `{kind, artifact, removedRef, absentTarget}`."""
 
     kind: str  # source, join, ref, sl_ref, table, link, inline or row
@@ -185,12 +183,14 @@ class Removal:
         return dict(zip(("kind", "artifact", "removedRef", "absentTarget"), map(printable, values), strict=True))
 
 
-@dataclass(slots=True)
 class Pruned:
     """New content by path (None: the file goes), and what was taken out, in order."""
 
-    files: dict[bytes, bytes | None] = field(default_factory=dict)
-    removals: list[Removal] = field(default_factory=list)
+    __slots__ = ("files", "removals")
+
+    def __init__(self) -> None:
+        self.files: dict[bytes, bytes | None] = {}
+        self.removals: list[Removal] = []
 
 
 def prune(

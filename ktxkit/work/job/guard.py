@@ -119,7 +119,7 @@ class Guard:
             what = stat.S_IFMT(os.stat(path, follow_symlinks=False).st_mode)  # noqa: PTH116
             os.rename(path, aside)  # noqa: PTH104
         except (FileNotFoundError, NotADirectoryError):
-            return  # another thread has moved it
+            return  # gate-ok: another thread has moved it
         self.took_documents |= relative.split("/")[0] == "jobs"
         word = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe"}.get(what, "something else")
         message = f"{told} was replaced by {word}, which now lies at .ktx/{aside.name}"

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ktxkit.base import contracts, files, kinds, landlock, unit_process
+from ktxkit.base import contracts, files, kinds, unit_process
+from ktxkit.base import unit_process as landlock
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun, Conflict, KtxError
 from ktxkit.base.process import Command
@@ -63,7 +64,7 @@ def source_of(world: World, name: str) -> JobFileSource | None:
     try:
         data = files.read(path, SIZE_LIMIT)
     except (OSError, BrokenContract):
-        return None  # gate-ok: it was read a moment ago, and its document is what counts
+        return None  # it was read a moment ago, and its document is what counts
     return {**path_fields(bytes(path)), "digest": digest(data)}
 
 

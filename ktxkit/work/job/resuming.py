@@ -103,7 +103,7 @@ def changed_file(world: World, job_id: str) -> list[str]:
     try:
         same = digest(files.read(path, SIZE_LIMIT)) == source["digest"]
     except (OSError, BrokenContract):
-        return []  # gate-ok: it is gone, or no job file any more: the recorded one is what counts
+        return []  # it is gone, or no job file any more: the recorded one is what counts
     shown = printable(str(path))
     again = f"job-run --resume {job_id} {shown} takes it"
     return [] if same else [f"{shown} was edited since the job began, and is not looked at: {again}"]

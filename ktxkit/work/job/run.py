@@ -31,7 +31,8 @@ from ktxkit.store.store import ensure_ignored
 from ktxkit.store.world import World
 from ktxkit.work import recover, report
 from ktxkit.work.fingerprint import Fingerprinter
-from ktxkit.work.job import containment, prepare, remarks
+from ktxkit.work.job import containment, prepare
+from ktxkit.work.job import state as remarks
 from ktxkit.work.job.guard import Guard, Watch
 from ktxkit.work.job.loop import JobLoop, Reuse
 from ktxkit.work.job.state import EVERYTHING, Hooks, JobRun, Notify, UnitSelection, silent

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.base.limits import Limits
+from ktxkit.base.clock import Limits
 from tests.support import memory
 from tests.support.commands import call
 from tests.support.integration import Job
