@@ -55,10 +55,10 @@ class InstallManPages(install_data):
     def run(self) -> None:
         super().run()
         made = parsers(self.distribution)
-        from ktxkit.app import commands as introspection
+        from ktxkit.app import commands
 
         place = Path(self.install_dir) / MAN
-        for name, page in introspection.man_pages(made).items():
+        for name, page in commands.man_pages(made).items():
             path = place / f"{name}.1"
             path.write_text(page, "utf-8")
             self.outfiles.append(str(path))

@@ -29,8 +29,7 @@ from ktxkit.git.checkout import locked
 from ktxkit.git.neutral import sweep
 from ktxkit.git.repository import Registered
 from ktxkit.ingest.rules import places
-from ktxkit.store import jobs, leases
-from ktxkit.store import world as ownership
+from ktxkit.store import active, jobs, leases
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.leases import (
     LeaseLocation,
@@ -278,7 +277,7 @@ CACHE_KEPT = 30 * 86_400  # seconds that a cached unit's result is kept
 def clean(world: World, *, do: bool, records: bool, options: RemovalOptions = PLAIN) -> Cleaning:
     """What can be cleared, and with `do` what was. `records`: also the cache, and documents of finished jobs.
     `options`: how worktrees go."""
-    ownership.require_ours(world)
+    active.require_ours(world)
     damaged: list[DamagedDocument] = []
     items = [*_worktrees(world, damaged, options, do=do)]
     if do and world.store.root.is_dir():

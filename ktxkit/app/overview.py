@@ -11,8 +11,7 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, Refused
 from ktxkit.base.lock import flocked
-from ktxkit.store import jobs
-from ktxkit.store import world as ownership
+from ktxkit.store import active, jobs
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.world import World
 from ktxkit.work import report
@@ -43,7 +42,7 @@ DAMAGED = "look at its damaged documents, named below: what they said is not gue
 
 def overview(world: World) -> Overview:
     """Everything at once. Damaged documents are rows of `damaged`, never an end. Writes nothing."""
-    ownership.require_ours(world)
+    active.require_ours(world)
     damaged: list[DamagedDocument] = []
     found = list(_jobs(world, damaged))
     made: Overview = {

@@ -50,7 +50,7 @@ schemaVersion: 1
 # ingest:
 #   keepSnapshots: 10       # the newest of each source; older ones go in the commit of the next sync
 
-# What people read and no test does: after an edit of it, what is said of a test run still stands (docs/claims.md).
+# Prose is what people read and no test does. After an edit of it a claim of a test run still stands (docs/claims.md).
 # claims:
 #   prose: ["*.md", "*.rst"]
 

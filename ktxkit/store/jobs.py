@@ -12,10 +12,10 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, CannotRun, Refused
 from ktxkit.base.rules.text import path_bytes
-from ktxkit.store.active import ActiveJob, Unit, locked, other_documents, require_not_lost
+from ktxkit.store.active import ActiveJob, Unit, claim, locked, other_documents, require_not_lost
 from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
-from ktxkit.store.world import World, claim
+from ktxkit.store.world import World
 
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack

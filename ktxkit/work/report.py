@@ -65,9 +65,10 @@ def has_moved(git: Git, intent: Intent) -> bool:
 def is_in(git: Git, target: str, commit: str, before: str) -> bool:
     """Whether a landing is in its target now: contained in it, or a commit since `before` has exactly its tree (an
     amended message, a squash). A document does not say so, the branch does."""
-    if git.resolve(target) is None:
+    head = git.resolve(target)
+    if head is None:
         return False
-    if git.is_ancestor(commit, target):
+    if head == commit or git.is_ancestor(commit, target):
         return True
     tree = git.resolve(commit, "tree")
     since = [f"^{before}"] if git.resolve(before) is not None else []

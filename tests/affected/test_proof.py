@@ -199,7 +199,7 @@ def test_nothing_to_mutate_and_what_cannot_be_proven_is_refused(suite: Suite) ->
     assert "is not covered by the proof" in ran.out
     restore(suite)
     ran = spawn("test-select", "--prove", "--index", cwd=suite.repo.path, env=ENV)
-    assert ran.status == 2 and "of the checkout as it stands" in ran.err
+    assert ran.status == 2 and "--index is not obeyed with --prove" in ran.err
 
 
 SOURCE = b'''"""Doc."""
