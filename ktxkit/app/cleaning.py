@@ -359,6 +359,15 @@ def _old_results(world: World, *, do: bool) -> Iterator[CleaningItem]:
         yield _item("cache", "ingest-cache", why, count=len(entries), bytes=size)
 
 
+def _waits(job: ActiveJob) -> bool:
+    """Whether what a job that never landed accepted is on its own branch alone (applied after its end)."""
+    git, start = job.git, job.document["targetAtStart"]
+    head = git.resolve(job.integration_ref)
+    if head is None or git.resolve(head, "tree") == git.resolve(start, "tree"):
+        return False
+    return not report.is_in(git, job.target, head, start)
+
+
 def _finished(world: World, damaged: list[DamagedDocument]) -> Iterator[tuple[ActiveJob, str, bool]]:
     """Jobs that have ended, every unit of which is in, or that ended before they had any; which of the two, and whether
     what landed is on its branch no longer. A damaged one is none of them, and is named."""
@@ -372,7 +381,7 @@ def _finished(world: World, damaged: list[DamagedDocument]) -> Iterator[tuple[Ac
         gone = report.no_longer_in(job)
         if gone:
             yield job, gone, True
-        elif made.get("outcome") == "done":
+        elif made.get("outcome") == "done" and ("commitSha" in made or not _waits(job)):
             yield job, "every unit of the job is in", False
         elif job.state != "landed" and "failure" in job.document and not made["workUnits"]:
             yield job, f"it ended in {job.document['failure']['phase']}: no unit of it ran", False

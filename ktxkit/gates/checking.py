@@ -172,8 +172,11 @@ def _answer(world: World, request: GateRequest, standing: CommitState) -> GateAn
 
 
 def _cache(world: World) -> FactCache | None:
-    """The cache, where one was made already."""
-    place = world.store.path(names.FACTS)
+    """The cache, where one was made already; none through a link, or where something else is in its place."""
+    try:
+        place = world.store.path(names.FACTS)
+    except BrokenContract:
+        return None
     if not place.is_file():
         return None
     from ktxkit.gates.facts import GateCache

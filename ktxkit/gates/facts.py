@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from ktxkit.base.errors import CannotRun
+from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.files import CacheFile
 from ktxkit.base.rules.digests import digest
 from ktxkit.gates import inputs
@@ -309,7 +309,7 @@ def open_cache(world: World, listed: FileListing, root: bytes) -> FactCache | No
         return None
     try:
         return world.shared(GateCache).table(world.writable_store.path(names.FACTS), world.limits.cache_wait)
-    except CannotRun:  # a store that cannot be made is no reason not to judge
+    except (CannotRun, BrokenContract):  # a store that cannot be made, or a link in it, is no reason not to judge
         return None
 
 

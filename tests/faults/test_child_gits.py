@@ -88,7 +88,7 @@ def tried(place: Place, fate: str, record_property: Callable[[str, object], None
     gits, tree = place.git.started(), place.repo.tree
     assert (first.status, outcomes(place.repo)) == (3, WANTED), first
     wrong = []
-    for n in spread(gits, 4):
+    for n in spread(gits, 2):
         ran = place.run(n, fate)
         what = f"{fate}: {n} of {len(gits)}, git {' '.join(place.git.started()[n : n + 1])[:150]}"
         if blamed := place.blamed():

@@ -84,6 +84,10 @@ def test_a_unit_that_was_applied_by_hand_past_the_verification(repo: Repo) -> No
     assert call("patch-apply", "--job", "j1", "--unit", "b", cwd=repo.path).status == 0
     done = call("job-land", "--job", "j1", cwd=repo.path)
     assert done.status == 3 and repo.git("rev-parse", "main") == before, done
+    assert call("git-ktx", "clean", "--yes", cwd=repo.path).status == 0
+    kept = repo.git("for-each-ref", "--format=%(refname)", "refs/ktx")
+    assert "refs/ktx/jobs/j1/integration" in kept, "what it holds is nowhere else"
+    assert repo.git("show", "refs/ktx/jobs/j1/integration:b") == "b"
 
 
 def test_what_a_projection_made_is_verified_before_any_unit_starts(repo: Repo) -> None:

@@ -228,6 +228,8 @@ def named(clash: Clash, drawn: tuple[Files, Files, Files]) -> bool:
     base, integration, unit = drawn
     if "does not name" in clash.reason:  # a rename was followed to a place that the unit never touched
         return clash.path not in {p for p in {*base, *unit} if base.get(p) != unit.get(p)}
+    if "renamed on one side" in clash.reason:  # taken with --follow-renames only
+        return clash.path in {*integration, *unit} - base.keys()
     if "only the unit touched" in clash.reason:
         return base.get(clash.path) == integration.get(clash.path) and base.get(clash.path) != unit.get(clash.path)
     return "puts back" in clash.reason and unit.get(clash.path) == base.get(clash.path) != integration.get(clash.path)
