@@ -266,7 +266,7 @@ QUESTIONS: dict[str, Question] = {
         1,
         ("kind", "how", "rawPath", "artifact", "action", "sync", "run", "job", "unit", "event", "test", "source"),
     ),
-    "banner": Question("ledger.live:banner", project=False),
+    "banner": Question("ledger.banner:banner", project=False),
     "graph": Question("ledger.exports:graph_lines"),
     "rules": Question("ledger.exports:rules", 0, 0, ("word", "also", "needs", "means", "say", "why"), project=False),
     "jobs": Question("ledger.job_answers:all_jobs", 0, 0, JOB_COLUMNS, project=False),

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.base import unit_process
+from ktxkit.base import landlock
 from tests.support.commands import script, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
 from tests.support.wrapped_git import WrappedGit
 
-pytestmark = pytest.mark.skipif(unit_process.version() < unit_process.LEAST, reason="this kernel has no Landlock")
+pytestmark = pytest.mark.skipif(landlock.version() < landlock.LEAST, reason="this kernel has no Landlock")
 
 
 def run(repo: Repo, *units: dict[str, object]) -> dict[str, str]:

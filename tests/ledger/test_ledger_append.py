@@ -224,20 +224,20 @@ def test_provenance(suite: Suite) -> None:
 
 
 def test_banner(suite: Suite) -> None:
-    from ktxkit.ledger import live
+    from ktxkit.ledger import banner
     from ktxkit.ledger.asking import LedgerQuery
 
     suite.run()
     world = World(suite.repo.path, os.environ)
-    told = live.lines(live.banner(world, LedgerQuery(), budget=20.0))
+    told = banner.lines(banner.banner(world, LedgerQuery(), budget=20.0))
     assert "last run" in told[0] and "scope full" in told[0]
     suite.repo.write("test_m.py", "def test_x(): pass\n")
-    told = live.lines(live.banner(World(suite.repo.path, os.environ), LedgerQuery(), budget=20.0))
+    told = banner.lines(banner.banner(World(suite.repo.path, os.environ), LedgerQuery(), budget=20.0))
     assert "changed since" in told[-1]
 
 
 def test_banner_does_not_wait(suite: Suite) -> None:
-    from ktxkit.ledger import live as banner
+    from ktxkit.ledger import banner
     from ktxkit.ledger.asking import LedgerQuery
 
     suite.run()
@@ -248,7 +248,7 @@ def test_banner_does_not_wait(suite: Suite) -> None:
 
 
 def test_banner_tells_the_last_line_when_the_time_is_up(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ktxkit.ledger import live as banner
+    from ktxkit.ledger import banner
     from ktxkit.ledger.asking import LedgerQuery
 
     suite.run()

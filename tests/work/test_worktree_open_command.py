@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 from tests.support.commands import spawn
 from tests.support.repos import Repo
@@ -22,7 +24,8 @@ def test_where_it_cannot_be_opened_nothing_runs(repo: Repo) -> None:
 
 
 def test_a_unit_finds_its_job(repo: Repo) -> None:
-    told = "echo $KTX_JOB $KTX_UNIT; cd /; echo new > $OLDPWD/new; patch-collect -C $OLDPWD"
+    collect = Path(sys.executable).with_name("patch-collect")
+    told = f"echo $KTX_JOB $KTX_UNIT; cd /; echo new > $OLDPWD/new; {collect} -C $OLDPWD"
     done = spawn("worktree-open", "--job", "j1", "--unit", "u", "--", "sh", "-c", told, cwd=repo.path)
     assert done.status == 0 and done.out.splitlines()[0] == "j1 u" and "collected: 1 path" in done.out, done
 

@@ -9,8 +9,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ktxkit.base import contracts, files, kinds, unit_process
-from ktxkit.base import unit_process as landlock
+from ktxkit.base import contracts, files, kinds, landlock, unit_process
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun, Conflict, KtxError
 from ktxkit.base.process import Command
