@@ -150,14 +150,7 @@ def _through(job: ActiveJob, unit: Unit, lease: Lease, plan: JobPlan, work: Work
         expected=Expected(branch=lease.get("branch"), any_branch=True, require_clean=not asked.squash),
         policy=policy,
         copied=lease.get("copied", ()),
-        identity={
-            "jobId": job.id,
-            "unitKey": unit.key,
-            "position": unit.position,
-            "generation": lease["generation"],
-            "attempt": lease["attempt"],
-            "fence": lease["fence"],
-        },
+        identity=collect.identity_of(job, unit, lease),
         ref=names.unit_ref(job.id, unit.position, unit.key),
     )
     patch = collect.collect(job.world, request, job.world.writable_store.path(job.patch_file(unit)))

@@ -321,6 +321,18 @@ def policy_of(job: ActiveJob, unit: Unit, lease: Lease | None) -> LeasePolicy:
     return policy
 
 
+def identity_of(job: ActiveJob, unit: Unit, lease: Lease) -> UnitIdentity:
+    """Whose change it is, by its lease."""
+    return {
+        "jobId": job.id,
+        "unitKey": unit.key,
+        "position": unit.position,
+        "generation": lease["generation"],
+        "attempt": lease["attempt"],
+        "fence": lease["fence"],
+    }
+
+
 def request_of(job: ActiveJob, unit: Unit, lease: Lease, *, require_clean: bool = False) -> Request:
     """What to collect of a unit, by its lease."""
     top = Path(path_bytes(lease).decode("utf-8", "surrogateescape"))
@@ -333,14 +345,7 @@ def request_of(job: ActiveJob, unit: Unit, lease: Lease, *, require_clean: bool 
         policy=policy_of(job, unit, lease),
         integration=job.integration_ref,
         copied=lease.get("copied", ()),
-        identity={
-            "jobId": job.id,
-            "unitKey": unit.key,
-            "position": unit.position,
-            "generation": lease["generation"],
-            "attempt": lease["attempt"],
-            "fence": lease["fence"],
-        },
+        identity=identity_of(job, unit, lease),
         ref=names.unit_ref(job.id, unit.position, unit.key),
         paths=of_lease(job.world, lease),
         plain=lease["mode"] == "unit",
