@@ -188,7 +188,7 @@ def rows(data: bytes) -> Facts:
     from ktxkit.base.rules.strict_yaml import YamlProblem
     from ktxkit.gates.rules import source
 
-    parsed = strict_yaml.read(data)
+    parsed = strict_yaml.read_document(data)
     facts: Facts = {"kind": "provenance", "rows": [], "ignores": []}
     problems = list(parsed.problems)
     root = parsed.root

@@ -218,6 +218,16 @@ def read(data: bytes) -> Parsed:
     return Parsed(None, (problem,), text) if problem is not None else read_text(text)
 
 
+def read_document(data: bytes) -> Parsed:
+    """Read a file that has to hold a document: one of blanks and comments alone is a problem (`yaml-empty`)."""
+    parsed = read(data)
+    if parsed.root is not None or parsed.problems:
+        return parsed
+    said = "comments alone are no document" if parsed.text.strip() else "the file is empty"
+    problem = YamlProblem("yaml-empty", 1, 1, said, "write what it is to hold, or delete the file")
+    return parsed._replace(problems=(problem,))
+
+
 def read_text(text: str) -> Parsed:
     """Read text that was decoded elsewhere. Never raises; whatever is wrong is a problem."""
     return read_with(_events, text)

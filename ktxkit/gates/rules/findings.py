@@ -19,6 +19,7 @@ RULES: dict[str, tuple[str, str]] = {
     # bytes and syntax
     "yaml-encoding": (ERROR, "a YAML file is not UTF-8"),
     "yaml-syntax": (ERROR, "a file is not YAML"),
+    "yaml-empty": (ERROR, "a file that holds no document"),
     "yaml-size": (ERROR, "a YAML file is larger, deeper or fuller than what is read"),
     "yaml-duplicate-key": (ERROR, "a key stands twice in one map; readers disagree which one counts"),
     "yaml-alias": (ERROR, "an anchor, alias or merge key; artifacts carry none"),

@@ -128,8 +128,10 @@ def _front(facts: Facts, parts: Split, judge: Judge) -> None:
     shift = parts.front_line - 1
     parsed = strict_yaml.read_text(parts.front)
     problems = list(parsed.problems)
-    if parsed.root is not None:
-        root = parsed.root
+    root = parsed.root
+    if root is None and not problems:
+        root = Node("scalar", 1, 1, 0, 0)  # nothing, or comments alone, between the two lines
+    if root is not None:
         empty = root.kind == "scalar" and root.plain is None
         checked = Node("map", 1, 1, 0, 0) if empty else root
         problems += map(_softened, source.judged(CONTRACT, checked, judge, dates=source.PAGE_DATES))

@@ -276,11 +276,12 @@ _NAME_LINE = re.compile(r"(?m)^name:[ \t]*(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s#'\
 
 def read_source(data: bytes, judge: Judge, *, shard: bool) -> Facts:
     """The facts of a file of the semantic layer. `judge` tells departures from a contract. Never raises."""
-    parsed = strict_yaml.read(data)
+    parsed = strict_yaml.read_document(data)
     problems = list(parsed.problems)
     root = parsed.root
     facts: Facts = {"kind": "sources", "form": "", "sources": [], "names": [], "ignores": []}
     if root is None:
+        assert problems, "what cannot be read silences references to it, so it has a finding"
         facts["form"] = "broken"
         facts["names"] = _identity(parsed.text)
     else:

@@ -119,6 +119,43 @@ def test_the_hint_of_a_date_and_of_a_map() -> None:
     assert any("a:b" in one.get("hint", "") for one in mapped if one["rule"] == "schema-type")
 
 
+# -- what holds nothing
+
+
+EMPTY = {"nothing": "", "a mark": "\ufeff", "blanks": " \n  \n", "comments": "# total\n# gone\n"}
+
+
+@pytest.mark.parametrize("said", EMPTY.values(), ids=EMPTY)
+@pytest.mark.parametrize(
+    "path", ["semantic-layer/wh/mart.yaml", "semantic-layer/wh/_schema/public.yml", "links/provenance.json"]
+)
+def test_a_file_that_holds_nothing(path: str, said: str) -> None:
+    """It silences references to what it declared, so it is an error itself."""
+    found = in_core({**page("`mart.total`"), path: said})
+    assert [(one["rule"], one["level"], one["path"]) for one in found] == [("yaml-empty", "error", path)]
+
+
+@pytest.mark.parametrize("said", ["---\n", "---\n...\n", "null\n", "~", "--- #\n", "{}", "[]", "''"])
+def test_a_document_that_says_nothing(said: str) -> None:
+    for path in ("semantic-layer/wh/mart.yaml", "semantic-layer/wh/_schema/public.yaml"):
+        assert rules(in_core({**page("`mart.total`"), path: said})), said
+
+
+@pytest.mark.parametrize("said", ["", "# summary: A\n", "\n\n", "null\n", "{}\n", "--- {}\n", "[]\n", "''\n"])
+def test_front_matter_that_says_nothing(said: str) -> None:
+    for end in ("---\n", "..."):
+        assert rules(in_core({"wiki/global/a.md": f"---\n{said}{end}\n# A\n"})), said
+
+
+def test_an_emptied_source_by_the_command(tmp_path: Path) -> None:
+    files = {"semantic-layer/wh/mart.yaml": "# gone\n", "wiki/global/b.md": "---\n# no\n---\nb\n"}
+    found = by_command(tmp_path / "asked", {**page("`mart.total`"), **files})
+    assert [(one["rule"], one["path"], one["line"], one["column"]) for one in found] == [
+        ("yaml-empty", "semantic-layer/wh/mart.yaml", 1, 1),
+        ("schema-required", "wiki/global/b.md", 2, 1),
+    ]
+
+
 # -- front matter
 
 
