@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,7 @@ from ktxkit.base.clock import Clock
 from ktxkit.base.errors import CannotRun, Refused
 
 POLL = 0.05  # seconds between tries
+PATIENCE = 5.0  # seconds without a word; then the holder is named
 
 
 @contextmanager
@@ -26,7 +29,8 @@ def flocked(
 ) -> Iterator[int]:
     """Hold flock on `path` (made if missing, never unlinked) for the block.
 
-    `wait` seconds are waited for a holder (None: for ever, 0: not at all). Raises Refused where it is still held.
+    `wait` seconds are waited for a holder (None: for ever, 0: not at all); one that lasts longer than `PATIENCE` is
+    named on stderr. Raises Refused where it is still held.
     """
     fd = _locked(path, clock, wait, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, what)
     try:
@@ -40,7 +44,8 @@ def flocked_directory(path: Path) -> Iterator[None]:
     """Hold flock on a directory itself, for a short change of a file in it: where a lock file of ours has no place."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _try(fd, fcntl.LOCK_EX, blocking=True)
+        if not _try(fd, fcntl.LOCK_EX):
+            _wait(fd, path, fcntl.LOCK_EX, "")
         yield
     finally:
         os.close(fd)
@@ -48,34 +53,69 @@ def flocked_directory(path: Path) -> Iterator[None]:
 
 def _locked(path: Path, clock: Clock, wait: float | None, kind: int, what: str) -> int:
     files.make_dirs(path.parent)
-    deadline = None if wait is None else clock.monotonic() + wait
+    began = clock.monotonic()
+    said = False
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, files.PRIVATE_FILE)
         try:
-            if _try(fd, kind, blocking=deadline is None) and _same(fd, path):
+            if not (got := _try(fd, kind)) and wait is None:
+                _wait(fd, path, kind, what)
+                got = True
+            if got and _same(fd, path):
                 return fd
+            waited = clock.monotonic() - began
+            if not got and wait is not None and waited >= wait:
+                raise Refused(
+                    f"{what or path.name} is being worked on by another process",
+                    where=str(path),
+                    hint=f"{_holder(fd)}: wait for it to end, or look at the document beside the lock",
+                )
+            if not got and not said and waited >= PATIENCE:
+                said = True
+                _say(fd, path, what)
         except BaseException:
             os.close(fd)
             raise
         os.close(fd)
-        if deadline is not None and clock.monotonic() >= deadline:
-            raise Refused(
-                f"{what or path.name} is being worked on by another process",
-                where=str(path),
-                hint="wait for it to end, or look at the document beside the lock to see who holds it",
-            )
         clock.sleep(POLL)
 
 
-def _try(fd: int, kind: int, *, blocking: bool) -> bool:
+def _try(fd: int, kind: int) -> bool:
     try:
-        fcntl.flock(fd, kind if blocking else kind | fcntl.LOCK_NB)
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EINTR):
             return False
         message = f"this file system cannot lock: {error.strerror}"
         raise CannotRun(message, hint="set KTX_DIR to a local disk") from error
     return True
+
+
+def _wait(fd: int, path: Path, kind: int, what: str) -> None:
+    """Wait for the holder, for ever, but not in silence."""
+    teller = threading.Timer(PATIENCE, _say, (fd, path, what))
+    teller.daemon = True
+    teller.start()
+    try:
+        fcntl.flock(fd, kind)
+    finally:
+        teller.cancel()
+        teller.join()
+
+
+def _say(fd: int, path: Path, what: str) -> None:
+    """Somebody who waits is told for whom. It goes to stderr at once: the command may wait for long."""
+    try:
+        sys.stderr.write(f"waiting for {what or path}: {_holder(fd)}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return  # gate-ok: nobody reads what this command says; it waits all the same
+
+
+def _holder(fd: int) -> str:
+    from ktxkit.base.process import holders  # what most holders of a lock never need
+
+    return "held by " + (" and ".join(holders(fd)) or "a process that cannot be seen from here")
 
 
 def _same(fd: int, path: Path) -> bool:

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import IO, NamedTuple, Protocol
 
 from ktxkit.base.errors import CannotRun, of_machinery
+from ktxkit.base.rules.text import printable
 
 LOOK = 0.5  # seconds between looks
 PATIENCE = 2.0  # seconds that the other end has to be opened
@@ -394,6 +395,41 @@ def has_open(path: Path) -> bool:
     wanted = os.path.realpath(path)
     pids = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
     return any(wanted in _open_files(pid) for pid in pids)
+
+
+def holders(fd: int) -> list[str]:
+    """Who holds flock on an open file, for people: `process 12 (sh job.sh), which runs since ...`.
+
+    Source: proc(5), /proc/locks. A file system that has a device number of its own (btrfs) is known by the inode alone;
+    where who took the lock has ended, whoever inherited it has the file open.
+    """
+    info = os.fstat(fd)
+    device = f"{os.major(info.st_dev):02x}:{os.minor(info.st_dev):02x}"
+    try:
+        lines = [line.split() for line in Path("/proc/locks").read_text("ascii").splitlines()]
+    except OSError:
+        return []  # nothing is known
+    held = [(words[4], words[5]) for words in lines if len(words) > 5 and words[1] == "FLOCK"]
+    found = [int(pid) for pid, place in held if place == f"{device}:{info.st_ino}"]
+    found = found or [int(pid) for pid, place in held if place.endswith(f":{info.st_ino}")]
+    path = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115
+    alive = [pid for pid in found if os.path.exists(f"/proc/{pid}")]  # noqa: PTH110
+    others = [int(name) for name in os.listdir("/proc") if name.isdigit()] if found and not alive else []  # noqa: PTH208
+    heirs = [pid for pid in others if pid != os.getpid() and path in _open_files(str(pid))]
+    return [described(pid) for pid in dict.fromkeys(alive or heirs)]
+
+
+def described(pid: int) -> str:
+    """A process for people: its number, its command line, since when it runs, and whether it was stopped."""
+    words = printable(os.fsencode(" ".join(words_of(pid))))[:200]
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return f"process {pid}, which has ended meanwhile"
+    ago = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time.time() - ago))
+    stopped = f", and is stopped (kill -CONT {pid} lets it go on)" if fields[0] in (b"T", b"t") else ""
+    return f"process {pid} ({words}), which runs since {since}{stopped}"
 
 
 def _open_files(pid: str) -> list[str]:
