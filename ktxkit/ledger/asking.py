@@ -118,7 +118,7 @@ def _settle(world: World, index: Index) -> None:
     if ledger.writable(world):
         from ktxkit.ledger import repair
 
-        for run in strays:
+        for run in repair.in_order(world, strays):
             repair.adopt(world, run)
         ledger.close_ended(world, index)
     ledger.update(world, index)

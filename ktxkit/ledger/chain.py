@@ -12,6 +12,7 @@ read the store, not the user whom the store belongs to.
 from __future__ import annotations
 
 import hmac
+import itertools
 import os
 import secrets
 from collections.abc import Iterator, Mapping
@@ -53,7 +54,10 @@ def append(world: World, body: Mapping[str, Any]) -> LedgerLine:
 
     Raises BrokenContract where the ledger is not what its head says; then nothing is written.
     """
-    line = cast("LedgerLine", link(tip(world), {"schemaVersion": 1, **body, "at": timestamp(world.clock.now())}))
+    last = tip(world)
+    if last is not None and not world.store.exists(names.LEDGER_HEAD):
+        set_head(world, last)  # its writer was killed before the head, or it is of an earlier version
+    line = cast("LedgerLine", link(last, {"schemaVersion": 1, **body, "at": timestamp(world.clock.now())}))
     journal(world).append([line], durable=True)  # judges it
     set_head(world, line)
     return line
@@ -82,11 +86,35 @@ def set_head(world: World, line: LedgerLine) -> None:
 
 
 def head(world: World) -> LedgerHead | None:
-    """The head document; None where there is none (a ledger of an earlier version). Raises BrokenContract."""
+    """The head document; None where none was written yet (no or one line, or a ledger of an earlier version).
+
+    Raises BrokenContract where it is damaged, or gone: a store with a key has had one since its second line.
+    """
+    path = world.store.path(names.LEDGER_HEAD)
     try:
-        return world.store.read_optional(kinds.LEDGER_HEAD, names.LEDGER_HEAD)
+        found = world.store.read_optional(kinds.LEDGER_HEAD, names.LEDGER_HEAD)
     except BrokenContract as error:
         raise BrokenContract(error.message, where=error.where, hint=MEND) from error
+    if found is None and os.path.lexists(world.store.path(names.LEDGER_KEY)) and _has_lines(world, 2):
+        # Looked for once more: lines may have been written since.
+        found = world.store.read_optional(kinds.LEDGER_HEAD, names.LEDGER_HEAD)
+        if found is None:
+            raise BrokenContract(
+                "the ledger's head is gone: whether lines are missing at its end is not known",
+                where=str(path),
+                hint=MEND,
+            )
+    return found
+
+
+def _has_lines(world: World, least: int) -> bool:
+    """Whether the ledger has so many lines."""
+    path = world.store.path(names.LEDGER)
+    require_file(path)
+    if not path.exists():
+        return False
+    with files.reading(path) as stream:
+        return sum(line.endswith(b"\n") for line in itertools.islice(stream, least)) == least
 
 
 def fits(known: LedgerHead, lines: int, last: str, path: Path) -> bool:
@@ -146,8 +174,10 @@ def require_own(line: LedgerLine, path: Path) -> None:
 
 
 def require_file(path: Path) -> None:
-    """Raises BrokenContract for what is no regular file, where anything is: it could be waited for without end."""
-    if os.path.lexists(path) and not path.is_file():
+    """Raises BrokenContract for what is no regular file, where anything is: a pipe could be waited for without end, a
+    link could lead anywhere.
+    """
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
         raise BrokenContract("it is not a regular file", where=str(path), hint=MEND)
 
 

@@ -159,7 +159,7 @@ class Index:
             return 0, None
         dev, ino, start, size, line, seq, line_hash = mark
         try:
-            info = ledger.stat()
+            info = ledger.lstat()  # a link is no ledger
         except FileNotFoundError:
             return None
         if not stat.S_ISREG(info.st_mode) or (info.st_dev, info.st_ino) != (dev, ino) or info.st_size < size:

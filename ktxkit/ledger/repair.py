@@ -8,12 +8,16 @@ where their seal proves it, else as imported. What has neither a line nor events
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base import files
+from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import BrokenContract
 from ktxkit.ledger import chain, ledger
 from ktxkit.store.rules import names
@@ -54,6 +58,41 @@ def adopt(world: World, run: str) -> LedgerLine | None:
     if life == "alive" or ledger.runner_lives(world, fold) or (not fold.end and life == "unknown" and age < YOUNG):
         return None
     return enter(world, run, fold.start.get("project", "unknown"))
+
+
+def in_order(world: World, runs: Iterable[str]) -> list[str]:
+    """Runs that have events and no line, in the order in which they began."""
+    starts = _starts(world, runs)
+    return sorted(starts, key=starts.__getitem__)
+
+
+def _starts(world: World, runs: Iterable[str]) -> dict[str, tuple[str, str, int, str, str]]:
+    """When runs began, to be compared: the boots of machines by the wall clock, within one by the processes' starts,
+    which no step of a clock changes. A run's id alone has seconds: two of one second would be ordered by chance.
+    """
+    found = {run: _start(world, run) for run in runs}
+    boots: dict[str, str] = {}
+    for boot, _, at in found.values():
+        boots[boot] = min(at, boots.get(boot, at))
+    return {run: (boots[boot], boot, ticks, at, run) for run, (boot, ticks, at) in found.items()}
+
+
+def _start(world: World, run: str) -> tuple[str, int, str]:
+    """Boot, start of the process in it (clock ticks) and time of a run's first event; without one, time of the file."""
+    path = world.store.path(names.events_file(run))
+    try:
+        with files.reading(path) as stream:
+            first = next((line for line in itertools.islice(stream, 2) if line.strip()), b"")
+        start = ledger.fold_of(first).start
+        owner = start.get("owner")
+        if start:
+            at = start.get("at", run)
+            return (owner["bootId"], owner["startTime"], at) if owner else (f"{at} {run}", 0, at)
+        modified = path.stat().st_mtime
+    except (OSError, BrokenContract):
+        modified = world.clock.now().timestamp()
+    at = timestamp(datetime.fromtimestamp(modified, UTC))
+    return f"{at} {run}", 0, at
 
 
 ASIDE = "ledger/damaged"
@@ -110,15 +149,15 @@ def _cut_back(world: World, aside: str) -> Kept:
     path = world.store.path(names.LEDGER)
     known, bad_head = _head(world)
     lines, size = _whole(path)
-    raw = files.read(path, ledger.SIZE_LIMIT) if path.is_file() else b""
+    raw = files.read(path.resolve(), ledger.SIZE_LIMIT) if path.is_file() else b""
     if known and len(lines) >= known["lines"] and lines[known["lines"] - 1]["hash"] != known["hash"]:
         lines, size = [], 0  # another ledger was put in its place
     cut = known is not None and len(lines) < known["lines"]
-    odd = os.path.lexists(path) and not path.is_file()
+    odd = os.path.lexists(path) and (path.is_symlink() or not path.is_file())
     if not (cut or odd or bad_head or b"\n" in raw[size:]):
         return Kept(lines, [], [])
     moved = [_move(world, path, f"{aside}/{path.name}")] if os.path.lexists(path) else []
-    if bad_head:
+    if bad_head and world.store.exists(names.LEDGER_HEAD):
         moved.append(_move(world, world.store.path(names.LEDGER_HEAD), f"{aside}/head.json"))
     _begin_again(world, path, raw[:size], lines)
     rest = [line for line in raw[size:].splitlines() if line.strip(b"\0 ")]
@@ -192,7 +231,10 @@ def _enter(world: World, named: list[str]) -> tuple[str, ...]:
     place = world.store.path(names.EVENTS)
     strays = {path.stem for path in place.glob("*.ndjson")} - set(known) if place.is_dir() else set()
     order = [run for run in named if run in strays]
-    order += sorted(strays - set(order))
+    starts = _starts(world, strays)
+    for run in sorted(strays - set(order), key=starts.__getitem__):
+        later = (at for at, other in enumerate(order) if starts[other] > starts[run])
+        order.insert(next(later, len(order)), run)
     return tuple(run for run in order if adopt(world, run) is not None)
 
 

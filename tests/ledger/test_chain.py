@@ -55,6 +55,11 @@ def as_directory(path: Path) -> None:
     path.mkdir()
 
 
+def as_link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
 def as_pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
@@ -74,6 +79,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "a line doubled": replaced(lambda data: data + data.splitlines(keepends=True)[-1]),
     "a directory": as_directory,
     "a pipe": as_pipe,
+    "a link to it": as_link,
 }
 
 
@@ -162,6 +168,57 @@ def test_lines_that_are_cut_together_with_the_head_come_back_from_the_events(pas
     past.world.store.path(names.LEDGER_HEAD).unlink()
     found = ask(past, "last").document
     assert (found["verdict"], found["rows"][0]["run"]) == ("false", red)
+
+
+def test_a_store_that_has_a_key_has_a_head(past: Past) -> None:
+    """The head is written from the first line on, the key comes later: without the head lines can be missing."""
+    past.run({"a": "passed"})
+    red = past.run({"a": "failed"})
+    ledger.events_path(past.world, red).unlink()
+    keep_lines(2)(past.world.store.path(names.LEDGER))
+    assert chain.own_key(past.world)
+    past.world.store.path(names.LEDGER_HEAD).unlink()
+    asked = ask(past, "last")
+    assert asked.status == 5 and "head is gone" in asked.out
+    assert [one["level"] for one in doctor(past)] == ["error"]
+    assert repair(past).status == 0 and ask(past, "last").status == 0
+    past.run({"a": "failed"})
+    assert ask(past, "last").document["verdict"] == "false"
+
+
+def test_a_first_line_whose_writer_was_killed_before_the_head_counts(past: Past) -> None:
+    assert chain.own_key(past.world)
+    past.run({"a": "passed"}, settle=False)
+    past.world.store.path(names.LEDGER_HEAD).unlink()
+    assert ask(past, "last").status == 0
+    past.run({"a": "failed"})
+    assert ask(past, "last").document["verdict"] == "false"
+
+
+BOOT = {"bootId": "b", "pid": 1, "machine": "another"}
+
+
+@pytest.mark.parametrize("ending", ["ask", "repair"])
+def test_runs_that_are_entered_again_stand_in_the_order_in_which_they_began(past: Past, ending: str) -> None:
+    """Neither their ids, which have seconds and chance, nor a clock that was set back decides."""
+    past.run({"a": "passed"}, owner={**BOOT, "startTime": 700})
+    past.run({"a": "failed"}, owner={**BOOT, "startTime": 900}, at="2026-01-01T00:00:00.000Z")
+    past.run({"a": "passed"}, owner={**BOOT, "startTime": 800}, at="2026-01-02T09:00:00.000Z")
+    for name in (names.LEDGER, names.LEDGER_HEAD):
+        past.world.store.path(name).unlink()
+    if ending == "repair":
+        assert repair(past).status == 0
+    assert ask(past, "last").document["verdict"] == "false"
+
+
+def test_runs_of_lost_lines_are_entered_between_those_that_are_known(past: Past) -> None:
+    past.run({"a": "passed"}, owner={**BOOT, "startTime": 700})
+    past.run({"a": "failed"}, owner={**BOOT, "startTime": 800})
+    path = past.world.store.path(names.LEDGER)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"garbage\n" * 2 + b"".join(lines[2:]))
+    assert repair(past).status == 0
+    assert ask(past, "last").document["verdict"] == "false"
 
 
 def test_a_line_whose_writer_was_killed_before_the_head_counts(past: Past) -> None:

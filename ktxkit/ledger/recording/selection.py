@@ -36,7 +36,12 @@ NARROWING: dict[str, tuple[str, Any]] = {
     "picked": ("--picked", None),
 }
 # Of these, what `addopts` gives is the project's own word; the others depend on what is in no tree.
-CONFIGURABLE = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "noconftest")
+CONFIGURABLE = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "noconftest", "override_ini")
+# What `-o` may set without leaving out a test. pytest 9 makes `-o` of --strict-markers, --strict-config and --strict.
+SELECTS_NOTHING = (
+    *("strict", "xfail_strict", "log_", "junit_", "faulthandler_", "tmp_path_retention_", "truncation_limit_"),
+    *("verbosity_", "console_output_style", "filterwarnings", "enable_assertion_pass_hook", "minversion", "cache_dir"),
+)
 COLLECTORS = ("no:python", "no:unittest", "no:doctest")  # plugins without which tests are not found
 # Who deselects for which option: the module that calls the hook.
 DESELECTING = {"_pytest.mark": ("-m", "-k"), "_pytest.main": ("--deselect",)}
@@ -70,7 +75,8 @@ def of_addopts(config: pytest.Config) -> Options | None:
     """
     words = config.getini("addopts")
     path = config.inipath
-    if not words or path is None or config.option.inifilename or config.option.override_ini:
+    replaced = any(str(one).startswith("addopts=") for one in config.option.override_ini or ())
+    if not words or path is None or config.option.inifilename or replaced:
         return None
     try:
         found = config._parser.parse_known_args([str(word) for word in words])
@@ -94,6 +100,8 @@ def _is_of_project(path: Path) -> bool:
 
 def _value(options: Options | None, name: str, unused: Any) -> Any:
     found = getattr(options, name, unused)
+    if name == "override_ini":
+        found = [str(one) for one in found or () if not str(one).startswith(SELECTS_NOTHING)]
     return unused if found in (unused, None, [], "", False) else found
 
 

@@ -310,6 +310,7 @@ class Element(Protocol):
     @property
     def text(self) -> str | None: ...
     def get(self, key: str, /) -> str | None: ...
+    def findtext(self, path: str, /) -> str | None: ...
     def iter(self, tag: str | None = None, /) -> Iterator[Element]: ...
     def __iter__(self) -> Iterator[Element]: ...
 
@@ -334,7 +335,7 @@ def from_junit(root: Element, importer: Importer) -> Iterator[Event]:
     A header that counts more than the cases show makes the run one that is not whole, or that failed.
     """
     cases = list(root.iter("testcase"))
-    comma = _decimal_comma([case.get("time") or "" for case in cases])
+    comma = _decimal_comma([one.get("time") or "" for one in root.iter() if one.tag not in SUITES])
     for suite in root.iter():
         problem = next((child for child in suite if child.tag in ("error", "failure")), None)
         if suite.tag in SUITES and problem is not None:
@@ -382,13 +383,19 @@ def _junit_case(importer: Importer, case: Element, comma: bool, *, retried: bool
     if first is not None and outcome in ("skipped", "xfailed"):
         last["reason"] = payload.head(payload.clean(first.get("message") or "")[0], 500)
     elif first is not None:
-        last["error"] = importer.error(first.get("message") or "", first.text or "")
-    errors = [importer.error(child.get("message") or "", child.text or "") for child in again]
+        last["error"] = importer.error(first.get("message") or "", _text(first))
+    errors = [importer.error(child.get("message") or "", _text(child)) for child in again]
+    spans = [{"call": _seconds(one.get("time") or "", comma)} if one.get("time") else {} for one in [*again, case]]
     if again and again[0].tag in RERUN and "error" in last:  # there the case's own failure was the first attempt's
         errors, last["error"] = [last["error"], *errors[:-1]], errors[-1]
+        spans.insert(0, spans.pop())
     words = [FLAKY.get(child.tag) or RERUN[child.tag] for child in again]
-    seconds = _seconds(case.get("time") or "", comma)
-    yield from importer.attempts(name, list(zip(words, errors, strict=True)), outcome, {"call": seconds}, **last)
+    yield from importer.attempts(name, list(zip(words, errors, strict=True)), outcome, spans[-1], spans[:-1], **last)
+
+
+def _text(problem: Element) -> str:
+    """What a failure says; Surefire has it of attempts in an element of its own."""
+    return problem.findtext("stackTrace") or problem.text or ""
 
 
 def _unlisted(suite: Element) -> tuple[int, int]:

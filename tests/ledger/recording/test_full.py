@@ -42,6 +42,8 @@ OWN = {
     "--ignore-glob=slow/*": "as addopts has it: --ignore-glob ['slow/*']",
     "--deselect=test_m.py::test_b": "as addopts has it: --deselect ['test_m.py::test_b']",
     "-p no:doctest": "as addopts has it: -p no:doctest",
+    "-m 'not slow' --strict-markers --strict-config": "as addopts has it: not slow",
+    "-o python_files=test_m.py": "as addopts has it: -o ['python_files=test_m.py']",
     "-m 'not slow' --ignore=slow": "as addopts has it: not slow, --ignore ['slow']",
 }
 
@@ -76,6 +78,8 @@ CALLERS: dict[str, dict[str, Any]] = {
     "a test less": {"pytest_args": ("--deselect=test_m.py::test_a",)},
     "a variable": {"PYTEST_ADDOPTS": "-k test_a"},
     "an option in its place": {"pytest_args": ("-o", "addopts=-m net")},
+    "other files": {"pytest_args": ("-o", "python_files=test_m.py")},
+    "other directories": {"pytest_args": ("-o", "testpaths=slow", "--strict-markers")},
     "a path": {"pytest_args": ("test_m.py",)},
     "another file": {"pytest_args": ("-c", "other.ini")},
 }
@@ -92,6 +96,15 @@ def test_what_the_caller_leaves_out_is_not_full(tmp_path: Path, name: str) -> No
         return
     assert record["scope"]["kind"] != "full" and not record["authoritative"]
     assert claimed(suite) == 1
+
+
+@pytest.mark.parametrize("addopts", ["", "--strict-markers --strict-config --strict"])
+@pytest.mark.parametrize("words", [(), ("--strict-markers",), ("-o", "log_cli=true", "-o", "xfail_strict=true")])
+def test_options_that_select_nothing_leave_a_run_full(tmp_path: Path, addopts: str, words: tuple[str, ...]) -> None:
+    """pytest 9 reads --strict-markers as `-o strict_markers=true`."""
+    suite = made(tmp_path, addopts)
+    go(suite, "--scope", "full", pytest_args=words)
+    assert suite.record["scope"] == {"kind": "full"} and suite.record["authoritative"]
 
 
 def test_options_that_add_up_are_told_apart(tmp_path: Path) -> None:
