@@ -8,7 +8,7 @@ What indents is written in Python and takes its time for thousands of items; one
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, overload
 
 if TYPE_CHECKING:
@@ -114,11 +114,23 @@ def counted(account: PathAccount | LeftOutPaths, noun: str) -> str:
     return f"{plural(account['count'], noun)} ({names}{', ...' if account['count'] > 5 else ''})"
 
 
-def nearest(word: str, known: list[str], limit: int = 3, cutoff: float = 0.6) -> list[str]:
-    """The known names nearest to a misspelt one, best first. `cutoff`: how alike they must be, 0 to 1."""
+def nearest(word: str, known: Iterable[str], limit: int = 3, cutoff: float = 0.6) -> list[str]:
+    """The known names nearest to a misspelt one, best first; case makes no difference. `cutoff`: how alike, 0 to 1."""
     from difflib import get_close_matches
 
-    return get_close_matches(word, known, n=limit, cutoff=cutoff)
+    by_fold: dict[str, list[str]] = {}
+    for name in known:
+        by_fold.setdefault(name.casefold(), []).append(name)
+    near = get_close_matches(word.casefold(), list(by_fold), n=limit, cutoff=cutoff)
+    return [name for fold in near for name in by_fold[fold]][:limit]
+
+
+# Letters of other scripts that look like Latin ones (Unicode's confusables, those of one letter).
+LOOK_ALIKES = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458\u04bb\u0501\u051b\u051d\u03bf\u03b1\u0261\u0251\u0131\u217c\u0410\u0412\u0415\u041a"
+    "\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0405\u0406\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7",
+    "aeopcyxsijhdqwoagailABEKMHOPCTYXSIABEZHIKMNOPTYX",
+)
 
 
 def truncated(text: str, limit: int) -> str:

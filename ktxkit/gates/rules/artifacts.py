@@ -164,7 +164,7 @@ def _told(path: bytes, items: Iterable[list[Any]], answer: Callable[[str], Wrong
     for text, line, column in items:
         wrong = answer(text)
         if wrong is not None:
-            said = (text, wrong.searched, wrong.nearest, wrong.hint)
+            said = (text, wrong.searched, wrong.nearest, wrong.hint, wrong.level)
             yield Finding(wrong.rule, path, wrong.message, line, column, *said)
 
 

@@ -42,7 +42,10 @@ RULES: dict[str, tuple[str, str]] = {
     "schema-unknown-key": (ERROR, "a key that nobody reads, perhaps misspelt"),
     "schema-value": (ERROR, "a value is not one of those allowed"),
     "table-or-sql": (ERROR, "a source has both a table and sql"),
-    "entity-name": (ERROR, "a name that references cannot spell: it holds a dot, a slash or a control character"),
+    "entity-name": (
+        ERROR,
+        "a name that references cannot spell: it holds a dot, a slash, or a character that is not what it looks",
+    ),
     "duplicate-entity": (ERROR, "two entities of one kind in a source have one name"),
     "page-key": (WARNING, "a page's file name cannot be used as a page key"),
     # names
@@ -70,7 +73,8 @@ RULES: dict[str, tuple[str, str]] = {
     "unknown-link": (ERROR, "a [[link]] names a page that is not there"),
     "ref-format": (ERROR, "a reference that cannot be read"),
     "ambiguous-reference": (WARNING, "a reference without a connection that several connections answer"),
-    "near-source": (ADVICE, "the first part of a dotted span nearly names a source"),
+    "near-source": (WARNING, "the first part of a dotted span nearly names a source"),
+    "odd-character": (ERROR, "a reference holds a character that cannot be seen, or looks like another one"),
     "unknown-word": (ADVICE, "a single word in code is nothing that the page's sources have"),
     # provenance
     "path-not-normal": (ERROR, "a raw path that is not in its normal form"),

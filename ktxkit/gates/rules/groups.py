@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from ktxkit.gates.rules import model
+from ktxkit.gates.rules.spelling import words_of
 
 Facts = dict[str, Any]
 TEXTS = ("refs", "slRefs", "tables", "links", "spans", "words", "comments")
@@ -275,4 +276,4 @@ def names_in(text: str) -> frozenset[str]:
         pieces = model.plain_table(part).split(".")
         found |= {".".join(pieces[n:]) for n in range(len(pieces))}
         found |= set(part.split("."))
-    return frozenset(found - {""})
+    return frozenset(found - {""}) | words_of(text)

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ktxkit.base.rules.text import nearest
+from ktxkit.gates.rules.spelling import SIMPLE
 
 BUDGET = 2_000_000  # pairs of characters compared, about 0.15 microseconds each
 FEW = 40  # names that are all measured
@@ -47,14 +48,14 @@ class Nearness:
         names = sorted(name for name in set(known) if len(name) <= LONGEST)
         index: dict[str, list[int]] = {}
         for number, name in enumerate(names if len(names) > FEW else ()):
-            for pair in _pairs(name):
+            for pair in _pairs(name.casefold()):
                 index.setdefault(pair, []).append(number)
         self.budget -= sum(map(len, names))
         return names, index
 
     def _alike(self, word: str, names: list[str], index: dict[str, list[int]]) -> list[str]:
         shared: Counter[int] = Counter()
-        for pair in _pairs(word):
+        for pair in _pairs(word.casefold()):
             hits = index.get(pair, ())
             shared.update(hits)
             self.budget -= len(hits) // 2
@@ -186,7 +187,7 @@ class Source:
 class Layer:
     """All sources of a tree. `unreadable`: names that a file declares which cannot be read, by connection."""
 
-    __slots__ = ("connections", "folded", "homes", "near", "tables", "unreadable")
+    __slots__ = ("connections", "folded", "folds", "homes", "near", "odd", "tables", "unreadable")
 
     def __init__(self) -> None:
         self.connections: dict[str, dict[str, Source]] = {}
@@ -194,6 +195,8 @@ class Layer:
         self.tables: dict[str, set[str]] = {}
         self.homes: dict[str, list[str]] = {}  # source name: its connections
         self.folded: dict[str, dict[str, str]] = {}  # by connection: a source by its name in lower case
+        self.folds: dict[str, list[str]] = {}  # source names of all connections by their name in lower case
+        self.odd: list[str] = []  # source names with blanks or signs in them
         self.near = Nearness()
 
     def forgetful(self) -> Layer:
@@ -250,6 +253,9 @@ def build(files: Mapping[bytes, Facts], root: bytes = b"") -> Layer:
             _gather(source, sources)
             layer.homes.setdefault(name, []).append(connection)
             _tables(layer.tables.setdefault(connection, set()), source)
+    layer.odd = [name for name in sorted(layer.homes) if not SIMPLE.match(name)]
+    for name in sorted(layer.homes):
+        layer.folds.setdefault(name.casefold(), []).append(name)
     return layer
 
 

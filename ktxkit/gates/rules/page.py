@@ -16,7 +16,7 @@ from typing import Any
 from ktxkit.base.rules import strict_yaml
 from ktxkit.base.rules.plain_validity import Violation
 from ktxkit.base.rules.strict_yaml import Node, YamlProblem, lines
-from ktxkit.gates.rules import markdown, source, suppressions
+from ktxkit.gates.rules import markdown, source, spelling, suppressions
 
 _OPENER = re.compile(r"---[ \t]*\Z")
 _CLOSER = re.compile(r"(?:---|\.\.\.)[ \t]*\Z")
@@ -77,11 +77,6 @@ Judge = Callable[[str, Any], Sequence[Violation]]
 CONTRACT = "artifact-page"
 LISTS = {"refs": "refs", "sl_refs": "slRefs", "tables": "tables"}
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-_CONNECTION = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
-_SPAN = re.compile(
-    rf"(?:{_CONNECTION}/)?(?:source:|table:)\S.*\Z|(?:{_CONNECTION}/)?{_NAME}\.{_NAME}\Z|{_CONNECTION}/{_NAME}\Z",
-    re.DOTALL,
-)
 _WORD = re.compile(rf"{_NAME}\Z")
 _FROM = re.compile(r"from:\s*(\S(?:.*\S)?)\s*\Z", re.DOTALL)
 _LINES = re.compile(r"#L[0-9]+(?:-L?[0-9]+)?\Z")
@@ -155,7 +150,7 @@ def _body(facts: Facts, parts: Split) -> None:
     body = markdown.read(parts.body, parts.body_line)
     facts["problems"] += [_problem(problem) for problem in body.problems]
     for span in body.codes:
-        if _SPAN.match(span.text):
+        if spelling.could_refer(span.text):
             facts["spans"].append([span.text, span.line, span.column])
         elif _WORD.match(span.text):
             facts["words"].append([span.text, span.line, span.column])

@@ -1,8 +1,9 @@
 """References of pages: which are gated, and whether what they name is there.
 
 Explicit forms (`source:NAME`, `table:NAME`, `connection/...`, the lists of the front matter) are always gated. A bare
-`a.b` is an error only where `a` is a known source; a known `schema.table` passes; anything else is prose. An entity is
-looked for in every connection that has the source, since the same source may stand in several.
+`a.b` is an error only where `a` is a known source; a known `schema.table` passes. In a longer text (an expression, a
+statement, a sentence) each known source with a dot behind it is looked at, and told as a warning. Anything else is
+prose. An entity is looked for in every connection that has the source, since the same source may stand in several.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Container, Iterable
 from heapq import nsmallest
 from typing import NamedTuple
 
-from ktxkit.gates.rules.findings import ADVICE, level_of
+from ktxkit.gates.rules import spelling
+from ktxkit.gates.rules.findings import ADVICE, WARNING, level_of
 from ktxkit.gates.rules.model import Layer, Source
+from ktxkit.gates.rules.spelling import Chain
 
 SHOWN = 12  # names that a finding lists as searched
 _FILE = re.compile(r"(?:ya?ml|md|json|jsonl|sql|csv|py|ts|js|txt|html|toml|lkml|parquet|sh)\Z")
@@ -21,7 +24,7 @@ _NEAR = 0.85  # how alike two names are before one is offered for the other wher
 
 
 class Wrong(NamedTuple):
-    """Why a reference is one that nothing answers. `absent`: what is not there."""
+    """Why a reference is one that nothing answers. `absent`: what is not there; `level`: where it is not the rule's."""
 
     rule: str
     message: str
@@ -29,6 +32,7 @@ class Wrong(NamedTuple):
     nearest: tuple[str, ...] = ()
     hint: str = ""
     absent: str = ""
+    level: str = ""
 
 
 class References:
@@ -68,17 +72,63 @@ class References:
     def _kept(self, kind: str, text: str) -> Wrong | None:
         key = (kind, text)
         if key not in self._lists:
-            self._lists[key] = self._sl_ref(text) if kind == "sl" else self._table(text, "", text)
+            wrong = self._sl_ref(text) if kind == "sl" else self._table(text, "", text)
+            seen = spelling.folded(text)
+            self._lists[key] = _hidden(text, seen) if wrong is not None and _differs(text, seen) else wrong
         return self._lists[key]
 
     def _span(self, text: str) -> Wrong | None:
-        connection, rest = split_connection(text)
-        for prefix in ("source:", "table:"):
-            if rest.startswith(prefix):
-                return self._explicit(prefix, rest.removeprefix(prefix).strip(), connection, text)
-        source, dot, entity = rest.partition(".")
-        if not connection:
+        wrong = self._as_written(text)
+        if text.isascii():
+            return wrong
+        seen = spelling.visible(text)
+        if spelling.is_disguised(text) and self._refers(seen):
+            return _hidden(text, seen, "" if spelling.is_one(seen) else WARNING)
+        seen = spelling.folded(text)
+        if seen.isascii() and self._refers(seen) and (wrong is not None or not self._refers(text)):
+            return _hidden(text, seen)
+        return wrong
+
+    def _refers(self, text: str) -> bool:
+        """Whether a text is of an explicit form, or has a known source or connection before its dot or slash."""
+        bare = text.strip().rstrip(spelling.END)
+        if spelling.EXPLICIT.match(bare):
+            return True
+        slashed = spelling.SLASHED.match(bare)
+        if slashed and slashed[1] in self.layer.connections:
+            return True
+        heads = {bare.partition(".")[0], *(part for one in spelling.chains(bare) for part in one.parts[:-1])}
+        return "." in bare and any(self._known(head) or head.casefold() in self.layer.folds for head in heads)
+
+    def _known(self, source: str) -> bool:
+        return source in self.layer.homes or source in self.former or self.layer.is_unreadable(source)
+
+    def _as_written(self, text: str) -> Wrong | None:
+        bare = text.strip().rstrip(spelling.END)
+        explicit = spelling.EXPLICIT.match(bare)
+        if explicit:
+            return self._explicit(explicit[1] or "", explicit[2], explicit[3], explicit[4], text)
+        slashed = spelling.SLASHED.match(bare)
+        if slashed:
+            return self._slashed(slashed[1], slashed[2], text)
+        source, dot, entity = bare.partition(".")
+        if dot and self._known(source):
+            found = self.layer.find(source)
+            less = "-" in entity and any(one.has(spelling.head(entity)) for one in found)  # source.entity-1
+            if (spelling.PLAIN.match(entity) and not less) or any(one.has(entity) for one in found):
+                return self._bare(source, entity, text)
+            if not entity:
+                return Wrong(
+                    "ref-format", f"{text}: it names nothing of {source}", hint=f"write {source}", level=WARNING
+                )
+        elif dot and spelling.PLAIN.match(source) and spelling.PLAIN.match(entity):
             return self._bare(source, entity, text)
+        if not dot or self.layer.knows_table(bare):
+            return None
+        return self._within(bare, text)
+
+    def _slashed(self, connection: str, rest: str, text: str) -> Wrong | None:
+        source, dot, entity = rest.partition(".")
         if connection not in self.layer.connections:
             return self._foreign(connection, source, entity, text)
         if dot and _FILE.match(entity) and not any(one.has(entity) for one in self.layer.find(source)):
@@ -87,13 +137,23 @@ class References:
             source, entity, connection, text
         )
 
-    def _explicit(self, prefix: str, name: str, connection: str, text: str) -> Wrong | None:
+    def _explicit(self, connection: str, prefix: str, colon: str, name: str, text: str) -> Wrong | None:
+        """`source:NAME`; one that is not written so (a blank, capitals) is told if it dangles, as a warning."""
+        canonical = colon == ":" and prefix.islower()
+        wrong = self._explicitly(connection, prefix.casefold(), name, text)
+        if wrong is None or canonical:
+            return wrong
+        return wrong._replace(level=WARNING)
+
+    def _explicitly(self, connection: str, prefix: str, name: str, text: str) -> Wrong | None:
         if connection and connection not in self.layer.connections:
             return self._no_connection(connection, text)
-        if prefix == "table:":
+        if prefix == "table":
             return self._table(name, connection, text)
         inner, rest = split_connection(name)
-        source, _, entity = rest.partition(".") if rest not in self.layer.homes else (rest, "", "")
+        source, dot, entity = rest.partition(".") if rest not in self.layer.homes else (rest, "", "")
+        if not source or (dot and not entity):
+            return _unreadable(text)
         connection = inner or connection
         return self._source(source, connection, text, "unknown-source") or self._entity(
             source, entity, connection, text
@@ -108,12 +168,81 @@ class References:
             return None
         if source in self.former:
             return self._source(source, "", text, "unknown-source")
-        near = self.layer.near_source(source, "", 1, _NEAR)
-        if not near or not any(one.has(entity) for one in self.layer.find(near[0])):
+        return self._near(source, entity)
+
+    def _near(self, source: str, entity: str) -> Wrong | None:
+        """A name that nearly is a source's: a warning where that one has the entity, or where case alone differs."""
+        same = [name for name in self.layer.folds.get(source.casefold(), ()) if name != source]
+        near = same or self.layer.near_source(source, "", 1, _NEAR)
+        for name in near:
+            found = self.layer.find(name)
+            fold = entity.casefold()
+            has = sorted({known for one in found for known in one.names() if known.casefold() == fold})
+            if has:
+                message = f"no source is named {source}, but {name} has {has[0]}"
+                return Wrong("near-source", message, (), tuple(f"{name}.{known}" for known in has))
+        if not same:
             return None
-        return Wrong(
-            "near-source", f"no source is named {source}, but {near[0]} has {entity}", (), (f"{near[0]}.{entity}",)
-        )
+        message = f"no source is named {source}; {same[0]} is, but has no {entity}"
+        return Wrong("near-source", message, (), (same[0],), level=ADVICE)
+
+    def _within(self, bare: str, text: str) -> Wrong | None:
+        """The first thing that is wrong in a longer text."""
+        named = spelling.aliases(bare)
+        for chain in spelling.chains(bare):
+            if chain.parts[0] in named or bare[: chain.start].endswith(("/", "@", "\\")):
+                continue  # a table of the statement; a path or an address
+            wrong = self._chain(chain, bare, text)
+            if wrong is not None:
+                return wrong._replace(level=wrong.level or WARNING)
+        return self._odd_names(bare, text)
+
+    def _chain(self, chain: Chain, bare: str, text: str) -> Wrong | None:
+        first, *rest = chain.parts
+        if not self._known(first):
+            if (
+                rest
+                and self._known(rest[0])
+                and (first in self.layer.connections or self.layer.knows_table(f"{first}.{rest[0]}"))
+            ):
+                first, *rest = rest  # connection.source.entity, schema.table.column
+                if not rest:
+                    return None
+            elif len(rest) == 1 and not chain.call:
+                near = self._near(first, rest[0])
+                return near if near is not None and near.level != ADVICE else None
+            else:
+                return None
+        found = self.layer.find(first)
+        if not rest:
+            if self._has_odd(found, bare[chain.end :]):
+                return None
+            return Wrong("ref-format", f"{text}: {first}. names nothing of {first}", hint=f"{first}.NAME, or {first}")
+        if rest[0] == "*" or (chain.call and bare[chain.end :] != "()") or self.layer.is_unreadable(first):
+            return None
+        if any(one.has(rest[0]) for one in found) or self._has_odd(found, bare[chain.start + len(first) + 1 :]):
+            return None
+        if len(rest) == 1 and _FILE.match(rest[0]) and "/" in bare:
+            return None
+        if first not in self.layer.homes:
+            return self._source(first, "", text, "unknown-source")
+        return self._entity(first, rest[0], "", text)
+
+    def _has_odd(self, sources: Iterable[Source], rest: str) -> bool:
+        """Whether a text begins with an entity's name that has blanks or signs in it."""
+        names = {name for one in sources for name in one.names() if not spelling.SIMPLE.match(name)}
+        return any(spelling.begins(rest, name) for name in names)
+
+    def _odd_names(self, bare: str, text: str) -> Wrong | None:
+        """Sources with blanks or signs in their names, which no pattern finds."""
+        for name in self.layer.odd:
+            for rest in spelling.behind(bare, name):
+                found = self.layer.find(name)
+                entity = spelling.head(rest)
+                if not any(one.has(entity) for one in found) and not self._has_odd(found, rest):
+                    wrong = self._entity(name, entity or rest, "", text)
+                    return wrong._replace(level=WARNING) if wrong is not None else None
+        return None
 
     def _foreign(self, connection: str, source: str, entity: str, text: str) -> Wrong | None:
         """`a/b` with an unknown `a`: a path in prose, unless `b` is a source or `a` nearly a connection."""
@@ -133,9 +262,11 @@ class References:
 
     def _sl_ref(self, text: str) -> Wrong | None:
         if not text.strip() or text != text.strip() or text.count("/") > 1:
-            return Wrong("ref-format", f"{text!r} is no reference", hint="source, source.entity or connection/source")
+            return _unreadable(text)
         connection, rest = split_connection(text)
-        source, _, entity = rest.partition(".")
+        source, dot, entity = rest.partition(".")
+        if not source or (dot and not entity) or text.startswith("/"):
+            return _unreadable(text)
         if connection and connection not in self.layer.connections:
             return self._no_connection(connection, text)
         if not connection and source in self.layer.connections and entity.partition(".")[0] in self.layer.homes:
@@ -210,7 +341,24 @@ class References:
 
 def is_fine(wrong: Wrong | None) -> bool:
     """Whether a text is answered, or is only worth advice."""
-    return wrong is None or level_of(wrong.rule) == ADVICE
+    return wrong is None or (wrong.level or level_of(wrong.rule)) == ADVICE
+
+
+def _unreadable(text: str) -> Wrong:
+    return Wrong("ref-format", f"{text!r} is no reference", hint="source, source.entity or connection/source")
+
+
+def _differs(text: str, seen: str) -> bool:
+    """Whether an entry hides a character, or is Latin to the eye alone."""
+    return spelling.visible(text) != text or (seen != text and seen.isascii())
+
+
+def _hidden(text: str, seen: str, level: str = "") -> Wrong:
+    """A text that is another one than it looks."""
+    plain = seen.strip()
+    odd = spelling.oddities(text, seen)[:3]
+    message = f"{plain}: {' and '.join(odd)} stand{'s' if len(odd) == 1 else ''} in it, so that it names something else"
+    return Wrong("odd-character", message, (), (plain,), f"write {plain}", plain, level)
 
 
 def _fine(answers: Iterable[tuple[str, Wrong | None]]) -> set[str]:

@@ -20,7 +20,7 @@ from ktxkit.base.rules import strict_yaml
 from ktxkit.base.rules.plain_validity import Violation
 from ktxkit.base.rules.strict_yaml import Node, YamlProblem
 from ktxkit.base.rules.text import nearest
-from ktxkit.gates.rules import suppressions
+from ktxkit.gates.rules import spelling, suppressions
 
 LENGTH_LIMIT = 4096  # characters
 PAREN_LIMIT = 40  # sqlglot's own recursion ends above 48
@@ -293,6 +293,7 @@ def read_source(data: bytes, judge: Judge, *, shard: bool) -> Facts:
         facts["sources"] = [entry for entry in entries if entry is not None]
         problems += _both(root) if contract == STANDALONE else []
         problems += _twice(root, shard)
+        problems += _spelt(root, shard)
         facts["ignores"] = suppressions.in_yaml(parsed.text, 1, scalars(root) if "ktx-gate" in parsed.text else ())
     facts["problems"] = [[p.rule, p.line, p.column, p.message, p.hint, p.level] for p in problems]
     return facts
@@ -433,12 +434,31 @@ def _expressions(node: Node, budget: _Budget) -> Iterator[list[Any]]:
                     yield [what, text.plain, text.line, text.column, read.rule, read.message, columns]
 
 
+def _spelt(root: Node, shard: bool) -> Iterator[YamlProblem]:
+    """Names that nobody can refer to by what he sees."""
+    for name, node in _declared(root, shard):
+        entities = [named for kind in KINDS for _, named in _named(node, kind)] if node.kind == "map" else []
+        for declared in (name, *entities):
+            text = declared.plain if declared is not None else None
+            why, level = spelling.wrong_name(text) if isinstance(text, str) and text else ("", "")
+            if declared is not None and why:
+                message = f"the name {text!r} cannot be referred to: {why}"
+                yield YamlProblem("entity-name", declared.line, declared.column, message, "rename it", level)
+
+
+def _declared(root: Node, shard: bool) -> Iterator[tuple[Node | None, Node]]:
+    """The name and the map of each source of a file."""
+    tables = root.get("tables") if shard else None
+    if tables is None:
+        yield root.get("name"), root
+    else:
+        yield from tables.items
+
+
 def _twice(root: Node, shard: bool) -> list[YamlProblem]:
     """Two entities of one kind with one name."""
-    tables = root.get("tables") if shard else None
-    nodes = [value for _, value in tables.items] if tables is not None else [root]
     problems = []
-    for node in nodes:
+    for _, node in _declared(root, shard):
         for kind in KINDS:
             seen: set[str] = set()
             for _, name in _named(node, kind) if node.kind == "map" else ():

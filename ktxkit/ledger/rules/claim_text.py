@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ktxkit.base.rules.text import LOOK_ALIKES
+
 LINE_LIMIT = 2000  # characters of a line that are read
 _FENCE = re.compile(r"\s{0,3}(```|~~~)")
 _TRAILER = re.compile(
@@ -98,12 +100,6 @@ def normalised(text: str) -> tuple[str, list[int]]:
 
 
 INVISIBLE = "\u200b"
-# Letters of other scripts that look like ours (Unicode's confusables, those of one letter).
-_ALIKE = str.maketrans(
-    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458\u04bb\u0501\u051b\u051d\u03bf\u03b1\u0261\u0251\u0131\u217c\u0410\u0412\u0415\u041a"
-    "\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0405\u0406\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7",
-    "aeopcyxsijhdqwoagailABEKMHOPCTYXSIABEZHIKMNOPTYX",
-)
 
 
 def alike(char: str) -> str:
@@ -112,7 +108,7 @@ def alike(char: str) -> str:
         return char
     if unicodedata.category(char) in ("Cf", "Mn"):
         return INVISIBLE
-    plain = unicodedata.normalize("NFKC", char).translate(_ALIKE)
+    plain = unicodedata.normalize("NFKC", char).translate(LOOK_ALIKES)
     return plain if len(plain) == 1 else char
 
 
