@@ -156,11 +156,8 @@ def _through(job: ActiveJob, unit: Unit, lease: Lease, plan: JobPlan, work: Work
     patch = collect.collect(job.world, request, job.world.writable_store.path(job.patch_file(unit)))
     job.world.writable_store.write(kinds.PATCH, job.unit_doc(unit, "patch"), patch)
     integrate.ensure_integration(job, job.document["base"], kept_at=names.base_ref(job.id))
-    verify = asked.verify or (plan.verify.argv if plan.verify else ())
-    limit = plan.verify.time_limit if plan.verify and not asked.verify else None
-    options = integrate.ApplyOptions(verify=verify, verify_limit=limit, gate_options=plan.gates, policy=policy)
-    if plan.verify and not asked.verify:
-        options = options._replace(verify_keep=plan.verify.keep)
+    options = integrate.ApplyOptions(verify=asked.verify, gate_options=plan.gates, policy=policy)
+    options = options if asked.verify else options.verified_by(plan.verify)
     receipt = integrate.apply_unit(job, unit, options=options)
     if receipt["outcome"] not in integrate.DONE:
         return LandedWorktree(job, receipt)

@@ -488,18 +488,21 @@ class StepCommand(TypedDict):
     timeLimit: NotRequired[float]
 
 
-class KtxConfigJobVerify(TypedDict):
+class VerifyCommand(TypedDict):
     run: str | list[str]
     timeLimit: NotRequired[float]
     batch: NotRequired[bool]
+    keep: NotRequired[list[str]]
+    env: NotRequired[dict[str, str]]
 
 
-class KtxConfigJobPolicy(TypedDict):
+class JobPolicy(TypedDict):
     allow: NotRequired[list[str]]
     deny: NotRequired[list[str]]
     allowControl: NotRequired[list[str]]
     textRoots: NotRequired[list[str]]
     deliverables: NotRequired[list[str]]
+    leaveOut: NotRequired[list[str]]
     allowUnpublished: NotRequired[bool]
     slDisallowed: NotRequired[bool]
 
@@ -527,8 +530,8 @@ class KtxConfigJob(TypedDict):
     project: NotRequired[str | list[str] | StepCommand]
     plan: NotRequired[str | list[str] | StepCommand]
     reconcile: NotRequired[str | list[str] | StepCommand]
-    verify: NotRequired[str | list[str] | KtxConfigJobVerify]
-    policy: NotRequired[KtxConfigJobPolicy]
+    verify: NotRequired[str | list[str] | VerifyCommand]
+    policy: NotRequired[JobPolicy]
     timeLimit: NotRequired[float]
     gates: NotRequired[JobGates]
     maxParallel: NotRequired[int]
@@ -733,13 +736,6 @@ class Intent(TypedDict):
     prepared: NotRequired[Mapping[str, Any]]
 
 
-class VerifyCommand(TypedDict):
-    run: str | list[str]
-    timeLimit: NotRequired[float]
-    batch: NotRequired[bool]
-    keep: NotRequired[list[str]]
-
-
 class JobUnit(TypedDict):
     """One unit of a job file, or one line that a plan command prints."""
 
@@ -760,17 +756,6 @@ class JobUnit(TypedDict):
     dependencyPaths: NotRequired[list[str]]
     peerFileIndex: NotRequired[list[str]]
     displayName: NotRequired[str]
-
-
-class JobPolicy(TypedDict):
-    allow: NotRequired[list[str]]
-    deny: NotRequired[list[str]]
-    allowControl: NotRequired[list[str]]
-    textRoots: NotRequired[list[str]]
-    deliverables: NotRequired[list[str]]
-    leaveOut: NotRequired[list[str]]
-    allowUnpublished: NotRequired[bool]
-    slDisallowed: NotRequired[bool]
 
 
 class JobFileObserve(TypedDict):

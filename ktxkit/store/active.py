@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 FIXED: Final = ("target", "targetAtStart", "integrationRef", "base", "jobFileDigest")  # said once, and never otherwise
+OWN: Final = ("projection", "unitBase", "caughtUp")  # of who runs the job: what another has written there is nobody's
 # Documents whose name is not that of their contract.
 CONTRACTS = {
     "result": "unit-result",
@@ -45,7 +46,16 @@ CONTRACTS = {
     "actions": "unit-actions",
 }
 FILES_KEPT = 8
-_FILES: dict[str, JobFile] = {}  # job files by their digest: what was proven once cannot be another one
+
+
+class JobFiles:
+    """Job files by their digest (`World.shared`): what was proven once cannot be another one."""
+
+    def __init__(self) -> None:
+        self.by_digest: dict[str, JobFile] = {}
+
+    def close(self) -> None:
+        self.by_digest.clear()
 
 
 class Unit(NamedTuple):
@@ -212,6 +222,11 @@ class ActiveJob:
         for key in FIXED:
             if key in mine:
                 document[key] = mine[key]
+        for own in OWN:
+            if own in mine:
+                document[own] = mine[own]
+            elif own in document:
+                del document[own]
         return document
 
     def add_unit(self, key: str, after: Sequence[str] = ()) -> Unit:
@@ -248,7 +263,8 @@ class ActiveJob:
         digest = self._document.get("jobFileDigest")
         if digest is None:
             return None
-        known = _FILES.get(digest)
+        files = self.world.shared(JobFiles).by_digest
+        known = files.get(digest)
         if known is not None:
             return known
         document = self.read(kinds.JOB_FILE, "job-file")
@@ -261,9 +277,9 @@ class ActiveJob:
                 where=str(self.world.store.path(self.part("job-file"))),
                 hint=f"put it back (job.json names its digest, {digest}), or give the work a job of its own",
             )
-        while len(_FILES) >= FILES_KEPT:
-            _FILES.pop(next(iter(_FILES)))
-        _FILES[digest] = document
+        while len(files) >= FILES_KEPT:
+            files.pop(next(iter(files)))
+        files[digest] = document
         return document
 
     def _earlier_file(self, digest: str) -> JobFile | None:

@@ -289,17 +289,23 @@ def collect_unit(job: ActiveJob, unit: Unit, *, include_uncommitted: bool = True
     return document
 
 
-_POLICIES: dict[str, dict[str, LeasePolicy]] = {}  # of the last job file, by its digest
+class UnitPolicies:
+    """The policy of each unit of the last job file, by its digest (`World.shared`)."""
 
+    def __init__(self) -> None:
+        self._digest = ""
+        self._by_unit: Mapping[str, LeasePolicy] = {}
 
-def _policies(digest: str, document: JobFile) -> dict[str, LeasePolicy]:
-    """The policy of each unit of a job file; what is projected is judged by the final gates."""
-    if digest not in _POLICIES:
-        plan = plan_of(document)
-        _POLICIES.clear()
-        own: dict[str, LeasePolicy] = {PROJECT: {}} if plan.project else {}
-        _POLICIES[digest] = own | {unit.key: unit.policy for unit in plan.units}
-    return _POLICIES[digest]
+    def of(self, digest: str, document: JobFile) -> Mapping[str, LeasePolicy]:
+        """Of the units of this job file; what is projected is judged by the final gates."""
+        if digest != self._digest:
+            plan = plan_of(document)
+            own: dict[str, LeasePolicy] = {PROJECT: {}} if plan.project else {}
+            self._by_unit, self._digest = own | {unit.key: unit.policy for unit in plan.units}, digest
+        return self._by_unit
+
+    def close(self) -> None:
+        self._digest, self._by_unit = "", {}
 
 
 def policy_of(job: ActiveJob, unit: Unit, lease: Lease | None) -> LeasePolicy:
@@ -309,7 +315,9 @@ def policy_of(job: ActiveJob, unit: Unit, lease: Lease | None) -> LeasePolicy:
     """
     said: LeasePolicy = lease.get("policy", {}) if lease is not None else {}
     document = job.file()
-    policy = None if document is None else _policies(job.document["jobFileDigest"], document).get(unit.key)
+    policy = None
+    if document is not None:
+        policy = job.world.shared(UnitPolicies).of(job.document["jobFileDigest"], document).get(unit.key)
     if policy is None:
         return said
     if lease is not None and (said != policy or lease.get("policyDigest", digest_of(said)) != digest_of(said)):

@@ -37,6 +37,7 @@ from ktxkit.work.verification import Check
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import Intent, LeasePolicy, Patch, PathEntry, Receipt, VerificationRun
+    from ktxkit.work.rules.job_file import JobCommand
 
 
 if TYPE_CHECKING:
@@ -90,6 +91,13 @@ class ApplyOptions(NamedTuple):
     expect_head: str = ""
     policy: LeasePolicy | None = None
     verify_keep: tuple[str, ...] = ()
+    verify_env: Mapping[str, str] = {}
+
+    def verified_by(self, step: JobCommand | None) -> ApplyOptions:
+        """The same, with the verification of a job file, where it has one."""
+        if step is None:
+            return self
+        return self._replace(verify=step.argv, verify_limit=step.time_limit, verify_keep=step.keep, verify_env=step.env)
 
 
 class Application:
@@ -431,6 +439,7 @@ def check_of(step: Application) -> verification.Check:
         step.job.unit_dir(step.unit),
         step.job.id,
         keep=step.options.verify_keep,
+        env=step.options.verify_env,
     )
 
 

@@ -127,8 +127,9 @@ def _keep_earlier(job: ActiveJob) -> None:
     """The verification before this one, under its number: nothing that testifies is overwritten."""
     old = job.read(kinds.VERIFICATION, "verification")
     if old is not None:
-        number = len(job.world.store.children(f"{job.directory}/verifications")) + 1
-        place = job.part(f"verifications/{number:04d}")
+        number = 1
+        while job.world.store.exists(place := job.part(f"verifications/{number:04d}")):
+            number += 1
         job.world.writable_store.write(kinds.VERIFICATION, place, old)
 
 

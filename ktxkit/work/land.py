@@ -53,12 +53,14 @@ def wanted(job: ActiveJob) -> JobCommand | None:
 
 
 def on_record(job: ActiveJob, step: JobCommand, tree: str) -> VerificationRun | None:
-    """The pass of the command on exactly this tree that a unit's receipt has; the last unit's is looked at first."""
-    command = digest_of(list(step.argv))
+    """The pass of the command on exactly this tree that a unit's receipt has, in the same environment; the last unit's
+    is looked at first."""
+    check = verification.Check(step.argv, step.time_limit, job.world.cwd, job.directory, env=step.env)
+    wanted = (tree, digest_of(list(step.argv)), verification.environment_digest(job.world, check))
     for unit in reversed(job.units):
         receipt = job.read(kinds.RECEIPT, "receipt", unit)
         run = receipt.get("verification") if receipt is not None else None
-        if run is None or (run["tree"], run.get("commandDigest")) != (tree, command):
+        if run is None or (run["tree"], run.get("commandDigest"), run.get("environmentDigest")) != wanted:
             continue
         if verification.passed(run):
             return {**run, "reused": True}
@@ -86,7 +88,7 @@ def prove(
     job, head = branch.job, branch.noted_head  # proven by who holds it; the first base has no branch yet
     begin(branch, head or at[0])
     path = job.world.writable_store.path(names.integration_dir(job.id))
-    check = verification.Check(step.argv, step.time_limit, path, job.directory, job.id, keep=step.keep)
+    check = verification.Check(step.argv, step.time_limit, path, job.directory, job.id, keep=step.keep, env=step.env)
     facts = {"argv": list(step.argv), "tree": at[1]}
     with job.tracer.timed("verification", "landing_verification", facts) as told:
         run = verification.verify(branch.lock, check, *at)

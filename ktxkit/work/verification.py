@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ktxkit.base import files, kinds, owners, process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
-from ktxkit.base.errors import Blocked
+from ktxkit.base.errors import Blocked, BrokenContract
 from ktxkit.base.identity import identify
 from ktxkit.base.process import Command
 from ktxkit.base.removal import delete
@@ -38,10 +40,17 @@ if TYPE_CHECKING:
         quarantined: LeftOutPaths
 
 
+# Variables of a terminal or session: a pass from another one is a pass all the same, unless the job declares them.
+_SESSION = re.compile(
+    r"_|PWD|OLDPWD|SHLVL|TERM(_.*|INFO)?|COLUMNS|LINES|WINDOWID|DISPLAY|WAYLAND_DISPLAY|TMUX(_PANE)?|STY|COLORTERM"
+    r"|SSH_.*|XDG_(SESSION|SEAT|VTNR|CURRENT_DESKTOP).*|DBUS_.*|GPG_(AGENT_INFO|TTY)|INVOCATION_ID|JOURNAL_STREAM"
+)
+
+
 class Check(NamedTuple):
     """What to run and where. `limit`: seconds; `logs`: a directory of the store; `job`: whose passes may be reused.
 
-    `keep`: patterns of ignored files that may stay of an earlier candidate.
+    `keep`: patterns of ignored files that may stay of an earlier candidate. `env`: variables that the job declares.
     """
 
     argv: Sequence[str]
@@ -51,6 +60,7 @@ class Check(NamedTuple):
     job: str = ""
     reuse: bool = True
     keep: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
 
 
 def passed(run: VerificationRun) -> bool:
@@ -67,10 +77,16 @@ def why_not(run: VerificationRun) -> str:
     return f"the verification changed its checkout ({', '.join(run['changed'])}); that is a failure whatever it answers"
 
 
-def environment(world: World) -> dict[str, str]:
-    """What a verification command sees: no variable of git or of ours, no bytecode written."""
+def environment(world: World, check: Check) -> dict[str, str]:
+    """What a verification command sees: no variable of git or of ours, no bytecode written, what the job declares."""
     kept = {key: value for key, value in world.env.items() if not key.startswith(("GIT_", "KTX_"))}
-    return {**kept, "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **check.env}
+
+
+def environment_digest(world: World, check: Check) -> str:
+    """Of the environment, but for what says only at which terminal and in which session somebody sits."""
+    env = environment(world, check)
+    return digest_of({key: value for key, value in env.items() if key in check.env or not _SESSION.fullmatch(key)})
 
 
 def verify(held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
@@ -78,8 +94,7 @@ def verify(held: HeldBranch, check: Check, commit: str, tree: str) -> Verificati
 
     Raises Blocked where HEAD or a branch was moved, or the checkout could not be put back: the lock stays then.
     """
-    env = environment(held.world)
-    key = key_of(check, env, tree)
+    key = key_of(held.world, check, tree)
     known = _known(held.world, check, key)
     if known is not None:
         return {**known, "reused": True}
@@ -92,7 +107,7 @@ def verify(held: HeldBranch, check: Check, commit: str, tree: str) -> Verificati
 def control_of(held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
     """The command's answer for the tree without the change in question: within a job asked once, pass or failure."""
     asked = check._replace(reuse=True)
-    key = key_of(check, environment(held.world), tree)
+    key = key_of(held.world, check, tree)
     known = _known(held.world, asked, key) or _known(held.world, asked, digest_of(["control", key]))
     if known is not None:
         return {**known, "reused": True}
@@ -101,15 +116,15 @@ def control_of(held: HeldBranch, check: Check, commit: str, tree: str) -> Verifi
     return run
 
 
-def key_of(check: Check, env: dict[str, str], tree: str) -> str:
+def key_of(world: World, check: Check, tree: str) -> str:
     """What a pass is known by: tree, command, environment, and what the checkout may hold beside the tree."""
     kept = [list(check.keep)] if check.keep else []
-    return digest_of([tree, list(check.argv), env, *kept])
+    return digest_of([tree, list(check.argv), environment_digest(world, check), *kept])
 
 
 def _asked(held: HeldBranch, check: Check, commit: str, tree: str) -> VerificationRun:
     """One run of the command, and the checkout put back."""
-    env = environment(held.world)
+    env = environment(held.world, check)
     held.note(phase="verifying")
     git = ready(held, check.checkout, commit, check.keep)
     before, ignored = verifying.snapshot(git), verifying.ignored_inventory(git)
@@ -123,7 +138,7 @@ def _asked(held: HeldBranch, check: Check, commit: str, tree: str) -> Verificati
         started=lambda pgid: held.note(verification=_recorded(pgid)),
     )
     after = verifying.snapshot(git)
-    run = _account(check, tree, env, ran, log)
+    run = _account(held.world, check, tree, ran, log)
     run |= {"before": before.document(), "after": after.document(), "stateChanged": before != after}
     run |= {"ignoredChanges": ignored_changes(ignored, verifying.ignored_inventory(git)).document()}
     run = {**run, **_restored(held, git, before, after, run)}
@@ -147,9 +162,7 @@ def _recorded(pgid: int) -> BranchLockVerification:
     return {**recorded, "machine": me.machine, "pidNamespace": me.namespace}
 
 
-def _account(
-    check: Check, tree: str, env: dict[str, str], ran: verifying.VerificationResult, log: Path
-) -> VerificationRun:
+def _account(world: World, check: Check, tree: str, ran: verifying.VerificationResult, log: Path) -> VerificationRun:
     log_digest, size = merging.file_digest(log)
     return {
         "argv": list(check.argv),
@@ -158,7 +171,7 @@ def _account(
         "durationMs": round(ran.seconds * 1000, 3),
         "tree": tree,
         "commandDigest": digest_of(list(check.argv)),
-        "environmentDigest": digest_of(env),
+        "environmentDigest": environment_digest(world, check),
         "logDigest": log_digest,
         "logBytes": size,
         "log": str(log),
@@ -203,11 +216,47 @@ def _left_out(path: bytes) -> LeftOutPath:
     return named
 
 
+class Passes:
+    """What a running job knows to be passes (`World.shared`), so that a document which a unit put there is none."""
+
+    def __init__(self) -> None:
+        self._digests: dict[str, str] | None = None  # by place; None: whatever document there is counts
+
+    def hold(self, world: World, job_id: str) -> None:
+        """Those that are there now, and those that this process adds, are all that count from now on."""
+        folder = names.verified(job_id, "").rpartition("/")[0]
+        self._digests = {}
+        for name in world.store.children(folder):
+            with suppress(BrokenContract):  # a damaged one is no pass: what it said is asked again
+                self.add(place := f"{folder}/{name}", world.store.read(kinds.VERIFICATION, place))
+
+    def add(self, place: str, document: Verification) -> None:
+        if self._digests is not None:
+            self._digests[place] = digest_of(document)
+
+    def read(self, world: World, place: str) -> Verification | None:
+        """The document of a pass; None where there is none, or one that is nobody's.
+
+        Raises BrokenContract for a damaged one, where no job that runs can tell.
+        """
+        if self._digests is None:
+            return world.store.read_optional(kinds.VERIFICATION, place)
+        if place not in self._digests:
+            return None
+        found = None
+        with suppress(BrokenContract):  # it was written over: what it said is asked again
+            found = world.store.read_optional(kinds.VERIFICATION, place)
+        return found if found is not None and digest_of(found) == self._digests[place] else None
+
+    def close(self) -> None:
+        self._digests = None
+
+
 def _known(world: World, check: Check, key: str) -> VerificationRun | None:
     """A pass of the same command on the same tree in the same environment, within the same job."""
     if not (check.job and check.reuse):
         return None
-    found = world.store.read_optional(kinds.VERIFICATION, names.verified(check.job, key))
+    found = world.shared(Passes).read(world, names.verified(check.job, key))
     return found["run"] if found is not None else None
 
 
@@ -229,7 +278,10 @@ def _remember(held: HeldBranch, check: Check, key: str, commit: str, run: Verifi
         "accepted": [],
         "run": run,
     }
-    held.world.writable_store.write(kinds.VERIFICATION, names.verified(check.job, key), made, durable=False)
+    place = names.verified(check.job, key)
+    files.make_room(held.world.writable_store.path(place))
+    held.world.writable_store.write(kinds.VERIFICATION, place, made, durable=False)
+    held.world.shared(Passes).add(place, made)
 
 
 def runner(held: HeldBranch, path: Path) -> Git:

@@ -334,3 +334,12 @@ def test_what_is_nested_deeply_is_judged_or_refused(engine: str) -> None:
 def test_a_schema_that_is_a_word_is_judged_by(schema: bytes, keyword: str) -> None:
     for value in ({"a": 1}, 3, None):
         assert [found.keyword for found in contracts.foreign(schema, "x")("x", value)] == ([keyword] if keyword else [])
+
+
+def test_what_a_configuration_says_of_jobs_is_what_a_job_file_may_say() -> None:
+    schemas = Path(__file__).parents[2] / "schemas"
+    job = json.loads((schemas / "job-file.schema.json").read_text())["properties"]
+    usual = json.loads((schemas / "config.schema.json").read_text())["properties"]["job"]["properties"]
+    unit, alone = job["units"]["items"]["properties"], json.loads((schemas / "job-unit.schema.json").read_text())
+    assert {key: job[key] for key in usual} == usual
+    assert {key: alone["properties"][key] for key in unit if key != "run"} == {k: unit[k] for k in unit if k != "run"}

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.repos import Repo
 
 
-def unit(key: str, run: str, **more: Any) -> dict[str, Any]:
+def unit(key: str, run: str | list[str], **more: Any) -> dict[str, Any]:
     return {"key": key, "run": run, **more}
 
 

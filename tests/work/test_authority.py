@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -208,3 +209,74 @@ def test_objects_that_a_unit_removes_are_said_to_be_gone(repo: Repo) -> None:
     assert ran.status not in (0, 70) and "Error" not in ran.err, ran.err
     status = spawn("git-ktx", "status", cwd=repo.path)
     assert "Traceback" not in ran.err + status.err
+
+
+PLANTED = {
+    "a landing": "echo {} > landing.json",
+    "a landing that is a pipe": "mkfifo landing.json",
+    "a landing that is a directory": "mkdir landing.json",
+    "a landing's intent": "echo {} > landing-intent.json",
+    "a verification": "echo {} > verification.json",
+    "a verification's intent": "echo {} > verification-intent.json",
+    "one of the verifications": "mkdir -p verifications; echo {} > verifications/0001.json",
+    "a report": "ln -s /etc/passwd report.json",
+    "a verdict": "echo x > verdict.json",
+}
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_what_is_put_beside_the_jobs_document_counts_for_nothing_and_is_named(repo: Repo, kind: str) -> None:
+    where = '"$KTX_DIR/jobs/$KTX_JOB"'
+    units = [
+        unit("good", "echo g > g"),
+        unit("evil", f"echo e > e; cd {where}; {PLANTED[kind]}"),
+        unit("last", ": > l"),
+    ]
+    assert run(repo, {"maxParallel": 1, "units": units}) == dict.fromkeys(("good", "evil", "last"), "accepted")
+    assert repo.git("ls-tree", "--name-only", "main").split() == ["README", "e", "g", "l", "rewrite.py"]
+    told = json.loads((repo.path / ".ktx/jobs/j1/report.json").read_text())["warnings"]
+    assert any("was put there while units ran, and counts for nothing" in line for line in told)
+    assert list((repo.path / ".ktx/quarantine/j1").glob("documents-*/*")), "what was there is kept"
+
+
+FORGES = """import json, os, subprocess, sys
+from pathlib import Path
+from ktxkit.base import kinds
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+from ktxkit.work.verification import Check, key_of
+Path("s").write_text("s")
+subprocess.run(["git", "add", "s"], check=True)
+tree = subprocess.run(["git", "write-tree"], check=True, capture_output=True, text=True).stdout.strip()
+world = World.here(None, None, os.environ)
+verify = Check(["/bin/sh", "-c", sys.argv[1]], None, Path("."), "", "j1")
+key = key_of(world, verify, tree)
+now, digest = "2026-01-01T00:00:00.000Z", "b3:" + "0" * 64
+run = {"argv": list(verify.argv), "status": 0, "timedOut": False, "durationMs": 1, "tree": tree,
+  "commandDigest": digest, "environmentDigest": digest, "logDigest": digest, "logBytes": 0, "stateChanged": False}
+world.writable_store.write(kinds.VERIFICATION, names.verified("j1", key), {"schemaVersion": 1, "kind": "verification",
+  "jobId": "j1", "state": "receipt", "nonce": "0" * 32, "startedAt": now, "completedAt": now, "accepted": [],
+  "integrationRef": "refs/ktx/jobs/j1/integration", "head": "0" * 40, "outcome": "done", "run": run})
+"""
+
+
+def test_a_pass_that_a_unit_writes_is_none(repo: Repo) -> None:
+    """For exactly the tree, command and environment that its own candidate will have."""
+    repo.write("forge.py", FORGES)
+    repo.commit("a tool")
+    verify = "test ! -e s"
+    units = [unit("sly", [sys.executable, "forge.py", verify]), unit("good", "echo g > g")]
+    document = {"maxParallel": 1, "verify": verify, "units": units}
+    assert run(repo, document) == {"sly": "verification_failed", "good": "accepted"}
+    assert len(list((repo.path / ".ktx/jobs/j1/verified").iterdir())) == 3, "its own, the base's and the good one's"
+    assert repo.git("ls-tree", "--name-only", "main").split() == ["README", "forge.py", "g", "rewrite.py"]
+
+
+def test_how_far_a_job_has_landed_is_not_read_from_what_a_unit_can_write(repo: Repo) -> None:
+    """Else the final gates and the landing would begin behind what is to be judged."""
+    caught = '{"caughtUp": [{"commit": "%s", "target": "%s"}], "unitBase": "%s"}' % ((repo.head,) * 3)
+    write = f"""python3 rewrite.py '{caught}' job.json"""
+    assert run(repo, {"units": [unit("sly", f"echo s > s; {write}")]}) == {"sly": "accepted"}
+    assert repo.git("show", "main:s") == "s"
+    document = json.loads((repo.path / ".ktx/jobs/j1/job.json").read_text())
+    assert document.keys() & {"caughtUp", "unitBase"} == set()

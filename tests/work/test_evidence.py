@@ -56,6 +56,36 @@ def test_a_command_that_did_not_run_is_no_pass(repo: Repo) -> None:
     assert other.status == 1 and "accepted, not verified by this command" in other.err, other.err
 
 
+def test_a_pass_is_of_the_environment_that_the_job_declares(repo: Repo, tmp_path: Path) -> None:
+    """What it declares is what the command sees; a pass in another environment is none, one at another terminal is."""
+    asked = tmp_path / "asked"
+    run = f'echo "$COLOUR $TERM" >> {asked}; test ! -e n || test "$COLOUR" = green'
+    document = {
+        "target": "main",
+        "verify": {"run": run, "env": {"COLOUR": "green"}},
+        "units": [unit("u", "echo y > n")],
+    }
+    job = spawn("job-run", job_file(repo, document), "--job", "j", cwd=repo.path, env={"COLOUR": "red", "TERM": "one"})
+    assert job.status == 0, job
+    assert asked.read_text().split("\n")[-2] == "green one"
+    assert outcomes(repo, "j") == {"u": "accepted"}
+
+
+@pytest.mark.parametrize(("name", "count"), [("OTHER", 2), ("TERM", 1), ("SSH_TTY", 1)])
+def test_a_landing_asks_again_in_another_environment(repo: Repo, tmp_path: Path, name: str, count: int) -> None:
+    asked = tmp_path / "asked"
+    document = {"target": "main", "verify": f"echo asked >> {asked}", "units": [unit("u", "echo y > n")]}
+    repo.write("f", "uncommitted")
+    repo.git("add", "f")
+    repo.write("n", "in the way of the landing")
+    first = spawn("job-run", job_file(repo, document), "--job", "j", cwd=repo.path, env={name: "one"})
+    assert first.status == 1 and outcomes(repo, "j") == {"u": "accepted"}, first
+    (repo.path / "n").unlink()
+    landed = spawn("job-land", "--job", "j", cwd=repo.path, env={name: "two"})
+    assert landed.status == 0, landed
+    assert len(asked.read_text().split()) == count
+
+
 def test_the_log_that_is_named_is_there(repo: Repo) -> None:
     document = {"target": "main", "verify": {"run": "echo the-reason; exit 3"}, "units": [unit("u", "echo y > n")]}
     ran = spawn("job-run", str(job_file(repo, document)), "--job", "j1", cwd=repo.path)

@@ -13,6 +13,7 @@ What a unit, or a stray process of one, wrote over its documents: put aside, and
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -261,6 +262,65 @@ def _is_on_the_branch(run: JobRun, unit: Unit, receipt: Receipt) -> bool:
     if commit not in run.git.run("rev-list", "--first-parent", ours, "--").lines:
         return False
     return f"Ktx-Unit: {unit.key}" in run.git.text("show", "--no-patch", "--format=%B", commit).splitlines()
+
+
+_OF_JOB = re.compile(r"(landing|verification)(-[0-9]+)?(-intent)?\.json|report\.json|verdict\.json")
+Signature = tuple[int, int, int, int]
+
+
+class JobPapers:
+    """What stands beside the job's own document, and among its verifications, while units run: none of it is written
+    then but by the job's own steps, and those are over when this is looked at.
+
+    What was put there meanwhile goes to the quarantine, what was altered or removed is put back; both are named.
+    """
+
+    def __init__(self, run: JobRun) -> None:
+        self.run = run
+        self._held: dict[str, tuple[Signature | None, bytes]] = {
+            place: (sign, files.read(self._path(place))) for place, sign in self._look().items() if sign
+        }
+
+    def put_right(self) -> None:
+        """Make it what it was when the units began."""
+        now = self._look()
+        told = []
+        for place in sorted(now.keys() | self._held.keys()):
+            held, sign = self._held.get(place), now.get(place)
+            if held is not None and held[0] == sign:
+                continue
+            if place in now:
+                self._aside(place)
+            if held is not None:
+                files.write_atomic(self._path(place), held[1])
+                self._held[place] = (self._sign(place), held[1])
+            word = "was put there" if held is None else "was altered" if place in now else "was removed"
+            named = f".ktx/{self.run.job.directory}/{printable(place)}"
+            told.append(f"{named} {word} while units ran, and counts for nothing")
+        if told:
+            self.run.tracer.emit("work_unit", "job_documents_put_right", {"documents": told}, level="error")
+            known = self.run.job.document.get("warnings", ())
+            self.run.update(warnings=list(dict.fromkeys([*known, *told]))[:10_000])
+
+    def _look(self) -> dict[str, Signature | None]:
+        folder = self._path("")
+        found = [name for name in _children(folder) if _OF_JOB.fullmatch(name)]
+        found += [f"verifications/{name}" for name in _children(folder / "verifications")]
+        return {name: self._sign(name) for name in found}
+
+    def _path(self, place: str) -> Path:
+        return self.run.world.store.path(f"{self.run.job.directory}/{place}")
+
+    def _sign(self, place: str) -> Signature | None:
+        """Of a regular file; None for anything else."""
+        info = os.lstat(self._path(place))
+        return (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns) if stat.S_ISREG(info.st_mode) else None
+
+    def _aside(self, place: str) -> None:
+        mark = f"documents-{os.urandom(4).hex()}"
+        goal = self.run.world.store.path(names.quarantine_dir(self.run.job.id, mark))
+        files.make_dirs(goal)
+        os.rename(self._path(place), goal / place.rpartition("/")[2])  # noqa: PTH104
 
 
 class _Aside:

@@ -88,6 +88,7 @@ class JobLoop:
         self.ends: queue.Queue[UnitEnd | BaseException] = queue.Queue()
         self.waiting: dict[str, UnitEnd] = {}
         self.batched: dict[str, Receipt | KtxError] = {}  # decided, not settled yet
+        self.papers = containment.JobPapers(run)
 
     def __call__(self) -> Mapping[str, str]:
         """Outcome word of every unit."""
@@ -106,6 +107,7 @@ class JobLoop:
                 thread.join()
         for plan in self.run.plan.units:
             containment.put_right(self.run, self.run.unit(plan))
+        self.papers.put_right()
         return dict(self.schedule.outcomes)
 
     def _start(self) -> None:
@@ -232,6 +234,7 @@ class JobLoop:
         units = [self.run.unit(self.plans[key]) for key in keys]
         for unit in units:
             containment.put_right(self.run, unit)
+        self.papers.put_right()
         try:
             self.batched = dict(batch.apply_batch(self.run.job, units, self._options()))
         except Blocked:
@@ -290,6 +293,7 @@ class JobLoop:
         self.run.phase = "integration"
         if plan.key not in self.batched:
             containment.put_right(self.run, unit)
+            self.papers.put_right()
         try:
             decided = self.batched.get(plan.key)
             if isinstance(decided, KtxError):
@@ -323,13 +327,9 @@ class JobLoop:
             self._close(unit, outcome)
 
     def _options(self) -> integrate.ApplyOptions:
-        verify = self.run.plan.verify
-        return integrate.ApplyOptions(
-            verify=verify.argv if verify else (),
-            verify_limit=verify.time_limit if verify else None,
-            verify_keep=verify.keep if verify else (),
-            gate_options={**self.run.plan.gates, **({"prune": True} if self.run.plan.on_conflict == "prune" else {})},
-        )
+        prune = {"prune": True} if self.run.plan.on_conflict == "prune" else {}
+        options = integrate.ApplyOptions(gate_options={**self.run.plan.gates, **prune})
+        return options.verified_by(self.run.plan.verify)
 
 
 def _closing(outcome: str) -> LeaseOutcome:

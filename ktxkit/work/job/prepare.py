@@ -211,13 +211,7 @@ def _project(run: JobRun, start: str) -> str:
 
 def _unjudged(plan: JobPlan) -> integrate.ApplyOptions:
     """How a projection is applied: its gates are the final ones, but what units start from has been verified."""
-    verify = plan.verify
-    return integrate.ApplyOptions(
-        verify=verify.argv if verify else (),
-        verify_limit=verify.time_limit if verify else None,
-        verify_keep=verify.keep if verify else (),
-        gates=False,
-    )
+    return integrate.ApplyOptions(gates=False).verified_by(plan.verify)
 
 
 def _projection_result(run: JobRun, unit: Unit) -> ProjectionOutput:

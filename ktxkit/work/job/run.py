@@ -41,6 +41,7 @@ from ktxkit.work.land import land, landed_before
 from ktxkit.work.progress import catch_up, landed_up_to
 from ktxkit.work.rules.job_file import PROJECT, JobPlan, plan_of
 from ktxkit.work.rules.schedule import LANDED, job_outcome
+from ktxkit.work.verification import Passes
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import JobFailure, JobFile, JobState, Notice, NoticeEvent, Report
@@ -315,6 +316,7 @@ def _executed(plan: JobPlan, job: ActiveJob, how: RunOptions, *, resumed: bool) 
     run = JobRun(job, plan, limit, how.notify, watch, hooks=how.hooks, selection=how.selection)
     containment.check(world, plan.isolate)
     job.file()  # held from here on, whatever units do to it
+    world.shared(Passes).hold(world, job.id)
     lock = world.writable_store.path(f"locks/run-{run.job.id}.lock")
     with flocked(lock, clock=world.clock, wait=0, what=f"job {run.job.id}"), stopping(run.stop), watch.guarding():
         facts = {"resumed": resumed, "units": len(plan.units), "target": job.target, "maxParallel": limit}

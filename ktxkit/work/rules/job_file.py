@@ -25,12 +25,13 @@ PROJECT = "project"  # the key of the unit that runs before the base is fixed
 class JobCommand(NamedTuple):
     """A command of the job: argv, and its time limit in seconds.
 
-    `keep`, of a verification: patterns of ignored files that may stay from one candidate to the next.
+    Of a verification: `keep`, patterns of ignored files that may stay from one candidate to the next; `env`, variables.
     """
 
     argv: tuple[str, ...]
     time_limit: float | None = None
     keep: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
 
 
 class UnitPlan(NamedTuple):
@@ -105,8 +106,9 @@ def _step(value: str | list[str] | StepCommand | VerifyCommand | None, limit: fl
     if value is None:
         return None
     if isinstance(value, Mapping):
-        keep = cast("VerifyCommand", value).get("keep", ())  # a verification may name what stays
-        return JobCommand(argv_of(value["run"]), value.get("timeLimit", limit), tuple(keep))
+        more = cast("VerifyCommand", value)  # a verification may name what stays, and variables
+        argv, keep = argv_of(value["run"]), tuple(more.get("keep", ()))
+        return JobCommand(argv, value.get("timeLimit", limit), keep, more.get("env", {}))
     return JobCommand(argv_of(value), limit)
 
 
