@@ -313,7 +313,7 @@ def test_no_wing_is_the_house() -> None:
 
 def test_the_house_has_few_rooms() -> None:
     """More files than these, and nobody knows where a thing is: merge what is one thing."""
-    assert len(MODULES) <= 262 + len(NEW_ROOMS)  # 262 only shrinks
+    assert len(MODULES) <= 261 + len(NEW_ROOMS)  # 261 only shrinks
 
 
 def test_rules_are_pure() -> None:

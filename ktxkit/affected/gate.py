@@ -12,11 +12,12 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.affected import proof as kept
 from ktxkit.affected import select
 from ktxkit.affected.trees import TreeSnapshot
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.gates.facts import no_collection
 from ktxkit.gates.plugin import Answer, Finding, Subject

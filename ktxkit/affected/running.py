@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ktxkit.affected import proof as proofs
 from ktxkit.affected import select, trees
@@ -23,6 +23,7 @@ from ktxkit.affected.runtime import HINT, latest
 from ktxkit.base import files
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import nearest, plural, printable
 from ktxkit.gates.facts import no_collection
 from ktxkit.git.objects import Objects

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import CannotRun, Conflict, Refused
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import nearest, plural, printable
 from ktxkit.git import merging
 from ktxkit.git.neutral import open_neutral

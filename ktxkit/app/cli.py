@@ -17,9 +17,10 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ktxkit.base.errors import CannotRun, KtxError
+from ktxkit.base.rules.named import NamedTuple
 
 if TYPE_CHECKING:
     from ktxkit.store.world import World

@@ -8,11 +8,12 @@ the tree that the target gets; commits on the way to it are not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import CannotRun, Conflict, KtxError, Refused
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git import merging
 from ktxkit.git.checkout import UserSettings

@@ -15,7 +15,7 @@ from ktxkit.store import active, jobs
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.world import World
 from ktxkit.work import report
-from ktxkit.work.progress import landed_up_to
+from ktxkit.work.recover import landed_up_to
 from ktxkit.work.rules.report import LANDED, WAITING
 
 if TYPE_CHECKING:

@@ -10,7 +10,9 @@ import time
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from ktxkit.base.rules.named import NamedTuple
 
 
 class Clock(Protocol):

@@ -16,11 +16,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
 from ktxkit.base import owners
 from ktxkit.base.clock import LIMITS
 from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.rules.named import NamedTuple
 
 if TYPE_CHECKING:
     import sqlite3

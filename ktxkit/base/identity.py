@@ -8,9 +8,10 @@ import stat
 import struct
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.reading import OPEN_DIRECTORY, small_file
+from ktxkit.base.rules.named import NamedTuple
 
 if TYPE_CHECKING:
     from typing import NotRequired, TypedDict

@@ -15,9 +15,10 @@ import threading
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.rules.digests import digest
+from ktxkit.base.rules.named import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,9 +20,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO, NamedTuple, Protocol
+from typing import IO, Protocol
 
 from ktxkit.base.errors import CannotRun, of_machinery
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 
 LOOK = 0.5  # seconds between looks

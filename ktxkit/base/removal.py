@@ -10,9 +10,10 @@ import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ktxkit.base.errors import Refused
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 
 # Their events do not say what other machines do, and their inode numbers or times need not be stable.

@@ -15,11 +15,12 @@ import select
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from ktxkit.base import files, process
 from ktxkit.base.clock import Clock
 from ktxkit.base.errors import CannotRun
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 
 if TYPE_CHECKING:

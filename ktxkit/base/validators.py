@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import islice
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+from ktxkit.base.rules.named import NamedTuple
 
 RUST = "jsonschema_rs"
 FORBIDDEN = "not"  # what a schema that is `false` says of every value: as {"not": {}} would

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import contracts
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import nearest
 from ktxkit.gates.rules.model import GateOptions
 

@@ -19,12 +19,13 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.files import CacheFile
 from ktxkit.base.rules.digests import digest
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.gates import inputs
 from ktxkit.gates import version as gate_version
 from ktxkit.gates.inputs import FileListing, parsed, path_of

@@ -11,11 +11,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import files
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Refused
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.gates import configuration
 from ktxkit.gates import facts as gate_facts
 from ktxkit.gates.configuration import ARTIFACTS, Config, options_of

@@ -6,9 +6,9 @@ import os
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ktxkit.base import files, process
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.git import child
 from ktxkit.git.git import Git, GitResult
 from ktxkit.git.repository import SMALL, parse_worktrees, registrations

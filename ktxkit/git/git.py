@@ -13,13 +13,13 @@ import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ktxkit.base import process
 from ktxkit.base import process as pipes
 from ktxkit.base.errors import CannotRun
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable, truncated
-from ktxkit.git.rules import ending
 
 MINIMUM = (2, 38)  # merge-tree --write-tree
 Argument = str | bytes | os.PathLike[str]
@@ -62,6 +62,55 @@ LONGEST = 6 * 3600.0  # seconds that any git of ours may take: a checkout of a v
 ROOM = 1024 * 1024  # bytes that a git may say before we listen: what a pipe may hold without privileges
 _peeled: dict[tuple[str, str, str], str] = {}  # (objects, full id, kind) to what it peels to: that never changes
 
+# How a git ended that gave no answer: the one place that tells these from an answer. What git says is matched in the C
+# locale, in which every git of ours runs. Source: strerror(3), usage.c, wrapper.c, lockfile.c, read-cache.c and
+# csum-file.c in git.
+KILLED_BY = (4, 6, 7, 8, 9, 11, 15, 24, 25, 31)  # signals; 128 and one of these: a shell's or git's child was killed
+# What the kernel refuses a process for want of something that no unit owns.
+REFUSALS = (
+    "No space left on device", "Disk quota exceeded", "Too many open files", "Too many open files in system",
+    "Cannot allocate memory", "Resource temporarily unavailable", "Input/output error", "Read-only file system",
+    "No such device", "No such device or address", "File too large", "Stale file handle", "Too many users",
+)  # fmt: skip
+_REFUSED = rb": (?:" + b"|".join(text.encode() for text in REFUSALS) + rb")\s*$"
+_UNWRITTEN = (
+    rb"^(?:fatal|error|warning): (?:(?:unable to|could not|failed to) write|write error|.* write error. Out of disk)"
+    rb"|error while loading shared libraries: .*: Error 24$"
+    rb"|^(?:fatal: )?[Oo]ut of memory|^fatal: .*: unable to create thread"
+)
+LOCKED = re.compile(rb"Unable to create '(/[^\n']+\.lock)': File exists")
+OF_A_WORKTREE = re.compile(rb"/worktrees/[^/]+/[^/]+\.lock\Z")  # only who works in that checkout can hold it
+
+
+def killed(status: int) -> bool:
+    """Whether a signal ended it, or a child of its own. `status` is negative for a signal, as subprocess has it."""
+    return status < 0 or status - 128 in KILLED_BY
+
+
+def exhausted(err: bytes) -> bool:
+    """Whether git says that the machine refused it space, descriptors, memory or a device."""
+    # Compiled when the first git fails: most jobs see none.
+    return re.search(_REFUSED, err, re.M) is not None or re.search(_UNWRITTEN, err, re.M) is not None
+
+
+def lock_in_the_way(err: bytes) -> str:
+    """The lock that git says another one holds, as a path with surrogates; empty where it says nothing of one."""
+    found = LOCKED.search(err)
+    return found[1].decode("utf-8", "surrogateescape") if found else ""
+
+
+def no_answer(status: int, err: bytes) -> bool:
+    """Whether it says nothing of what was asked: our own machinery failed, and nobody may be judged by it.
+
+    A lock in the git directory of one worktree is of whoever works there: that is said of the worktree.
+    """
+    if status == 0:
+        return False
+    lock = LOCKED.search(err)
+    if lock is not None:
+        return OF_A_WORKTREE.search(lock[1]) is None
+    return killed(status) or exhausted(err)
+
 
 # Seconds before a git that gave no answer is asked again, where asking twice does no harm; one that failed is asked
 # once more, at once: what it stumbled over may have been put back.
@@ -98,9 +147,9 @@ def _hint(answer: GitResult) -> str:
     err = answer.err
     if answer.pipe:
         return "nobody writes to that pipe: remove it"
-    if ending.killed(answer.status):
+    if killed(answer.status):
         return "somebody killed it, or the kernel did for want of memory: run it again"
-    if ending.lock_in_the_way(err):
+    if lock_in_the_way(err):
         return "wait for the git that holds it; a lock that no process holds any more is removed by hand"
     if b"dubious ownership" in err:
         return "git refuses this repository: it is owned by someone else; see safe.directory in git-config(1)"
@@ -133,7 +182,7 @@ class GitResult(NamedTuple):
     @property
     def no_answer(self) -> bool:
         """Whether our own machinery failed, so that the status says nothing of what was asked."""
-        return ending.no_answer(self.status, self.err)
+        return no_answer(self.status, self.err)
 
     @property
     def text(self) -> str:
@@ -294,7 +343,7 @@ class Git:
         if repeatable(args, own_index=bool(index)) and not answer.of_checkout:
             for pause in PAUSES if answer.no_answer else (0.0,):
                 time.sleep(pause)
-                if index and ending.killed(answer.status):
+                if index and killed(answer.status):
                     Path(f"{index}.lock").unlink(missing_ok=True)  # ours alone: it left it
                 answer = self.attempt(*args, stdin=stdin, env=env)
                 if answer.is_among(ok):

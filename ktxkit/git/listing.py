@@ -6,9 +6,10 @@ Trees compared by one long-lived `diff-tree --stdin`: a spawn saved for every co
 from __future__ import annotations
 
 import threading
-from typing import IO, NamedTuple
+from typing import IO
 
 from ktxkit.base import process
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.git.git import Git
 from ktxkit.git.rules.patch import Entry, parse_raw
 

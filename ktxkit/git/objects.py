@@ -15,15 +15,15 @@ import threading
 from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NamedTuple, TypeVar
+from typing import IO, TypeVar
 
 from ktxkit.base import files, process
 from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git import repository
-from ktxkit.git.git import Argument, Git
+from ktxkit.git.git import Argument, Git, exhausted
 from ktxkit.git.listing import LISTED_KEPT, Below, TreeEntry, TreeListings, in_runs
-from ktxkit.git.rules import ending
 from ktxkit.git.rules.patch import Content
 
 ENTRIES_KEPT = 60_000  # of trees that were read, those used last: some 12 MB, however long a run is
@@ -101,7 +101,7 @@ class Objects:
         words = head.split(" ")
         if len(words) != 3 or not words[2].isdigit():
             said = self._hear()  # a broken ref is a line of it each time: a pipe that fills up would stop it
-            if ending.exhausted(said):  # "missing" is what it says of all that it could not open
+            if exhausted(said):  # "missing" is what it says of all that it could not open
                 raise self._unread_object(said)
             return None
         return words[0], words[1], int(words[2])

@@ -15,13 +15,14 @@ import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ktxkit.base import files
 from ktxkit.base.errors import BrokenContract, Refused, of_machinery
 from ktxkit.base.identity import PRIVATE
 from ktxkit.base.reading import OPEN_DIRECTORY
 from ktxkit.base.removal import delete
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.git.child import MARKS, head_of_directory
 from ktxkit.git.git import Git, GitFailed, GitResult
 

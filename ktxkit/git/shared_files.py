@@ -10,11 +10,11 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from ktxkit.base import files
 from ktxkit.base.errors import BrokenContract
 from ktxkit.base.identity import Identity, admin_names, identify
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.git.repository import registrations
 
 CONFIGS = ("config", "config.worktree")

@@ -19,11 +19,12 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from ktxkit.base import files
 from ktxkit.base.errors import Refused
 from ktxkit.base.rules.digests import digest
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 from ktxkit.git.git import Git, GitFailed, GitResult
 from ktxkit.git.neutral import owned_dir

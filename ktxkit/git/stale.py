@@ -15,8 +15,8 @@ from pathlib import Path
 
 from ktxkit.base import files, owners, process
 from ktxkit.base.clock import LIMITS
+from ktxkit.git.git import lock_in_the_way
 from ktxkit.git.repository import SMALL, registrations
-from ktxkit.git.rules.ending import lock_in_the_way
 
 MARGIN = 0.2  # seconds: a process start is known to a clock tick only
 TICK = 0.01  # seconds: how coarse the times of files are

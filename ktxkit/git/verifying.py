@@ -7,11 +7,11 @@ import shutil
 import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from ktxkit.base import files, owners, process
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.digests import digest
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.unit_process import MARK, end_strays
 from ktxkit.git.child import read_status
 from ktxkit.git.git import Git, GitFailed

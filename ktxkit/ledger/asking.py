@@ -21,10 +21,11 @@ import secrets
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from ktxkit.base import files
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import nearest
 from ktxkit.ledger.index_file import Index
 from ktxkit.store.rules import names

@@ -14,11 +14,12 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ktxkit.base import files
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import BrokenContract
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.ledger import chain, ledger
 from ktxkit.store.rules import names
 from ktxkit.store.world import World

@@ -8,13 +8,14 @@ A trace event as a receipt of progress: what `trace-append --proof` tells the ob
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 from ktxkit.base import owners
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun, KtxError
 from ktxkit.base.rules.digests import digest_of
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import truncated
 from ktxkit.observer import attach
 from ktxkit.observer.attempt import ObserverAttempt

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ktxkit.base import contracts, kinds
 from ktxkit.base.clock import timestamp
@@ -25,6 +25,7 @@ from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.base.identity import Identity, identify, is_private
 from ktxkit.base.lock import flocked
 from ktxkit.base.rules.digests import digest_of
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import nearest, path_b64, path_bytes, path_text, printable
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Tracer

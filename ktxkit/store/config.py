@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ktxkit.base import contracts, files
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.strict_yaml import Parsed, read
 from ktxkit.base.rules.text import nearest
 from ktxkit.store.world import World

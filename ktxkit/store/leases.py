@@ -7,13 +7,14 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import kinds, owners
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.base.identity import Identity, admin_names, git_dir_of, identify, is_apart, processes_inside
 from ktxkit.base.lock import flocked
 from ktxkit.base.owners import Standing
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.git.neutral import sweep
 from ktxkit.git.private import PrivateRepository

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ktxkit.base import files, owners
 from ktxkit.base.clock import Clock
@@ -20,6 +20,7 @@ from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.identity import processes_inside
 from ktxkit.base.lock import flocked
 from ktxkit.base.removal import below_by_mount, delete, mounts, nothing_mounted
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 from ktxkit.git import stale
 from ktxkit.git.checkout import checkouts, locked, run_alone

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import contracts, kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.store.rules.trace import (
     DEFAULT_CONNECTION,
     DEFAULT_LEVEL,

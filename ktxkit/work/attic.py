@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ktxkit.base import kinds
 from ktxkit.base.errors import Refused
 from ktxkit.base.identity import identify
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.git import child, merging, snapshot
 from ktxkit.git.git import Git
 from ktxkit.git.neutral import scratch_dir

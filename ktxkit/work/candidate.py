@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from ktxkit.base.errors import BrokenContract
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_bytes, printable
 from ktxkit.git import merging, staging
 from ktxkit.git.neutral import Neutral

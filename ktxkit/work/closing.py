@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ktxkit.base import kinds, owners, process
 from ktxkit.base.clock import timestamp
@@ -23,6 +23,7 @@ from ktxkit.base.errors import Blocked, CannotRun, KtxError, Refused
 from ktxkit.base.identity import git_dir_of, identify, processes_inside
 from ktxkit.base.removal import delete
 from ktxkit.base.rules.digests import digest_of
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_fields
 from ktxkit.git import repository
 from ktxkit.git.git import Git

@@ -9,13 +9,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, CannotRun, Refused
 from ktxkit.base.rules.digests import digest_of
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.git import child, merging, snapshot, staging
 from ktxkit.git.child import Here

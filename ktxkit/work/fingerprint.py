@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from ktxkit.base import files, kinds
 from ktxkit.base.errors import BrokenContract
@@ -41,6 +42,18 @@ CONFIGS = ("config", "config.worktree")
 RULES = ("info/attributes", "info/exclude", "info/grafts", "objects/info/alternates", "shallow")
 
 
+Signs = TypeVar("Signs")
+Found = TypeVar("Found")
+
+
+class Listed(Generic[Signs, Found]):
+    """What git listed, with the signatures that its files had before it was asked."""
+
+    def __init__(self, signs: Signs, found: Found) -> None:
+        self.signs = signs
+        self.found = found
+
+
 class Fingerprinter:
     """Takes fingerprints of one repository and job. Keeps what it read, so that the next one is cheap."""
 
@@ -52,6 +65,8 @@ class Fingerprinter:
         self._memory: dict[Path, tuple[str, dict[str, str]]] = {}
         self._units: dict[str, Facts] = {}
         self._turn: list[int] = [0]
+        self._listed: Listed[dict[str, str], ConfigEntries] | None = None
+        self._listed_refs: Listed[list[tuple[bytes, str]], Facts] | None = None
 
     def take(self, quiet: Mapping[str, Path] | None = None, fresh: Collection[str] | None = None) -> Facts:
         """The facts now. `quiet`: worktrees of units (`0001-key` to path) that nobody should be working in.
@@ -98,6 +113,13 @@ class Fingerprinter:
         return facts | {(kind, name): "present" for name in IN_PROGRESS if os.path.lexists(admin / name)}
 
     def _refs(self) -> Facts:
+        """Branches, tags and the stash; git is asked again only where a file that can hold some changed."""
+        signs = _signs_of_refs(os.fsencode(self.repository.common_dir))
+        if self._listed_refs is None or self._listed_refs.signs != signs:
+            self._listed_refs = Listed(signs, self._read_refs())
+        return self._listed_refs.found
+
+    def _read_refs(self) -> Facts:
         wanted = ("refs/heads", "refs/tags", "refs/stash")
         facts: Facts = {}
         for line in self.git.run("for-each-ref", "--format=%(objectname) %(refname)", *wanted).out.splitlines():
@@ -109,7 +131,30 @@ class Fingerprinter:
         return facts
 
     def _settings(self) -> ConfigEntries:
-        """Every setting as the user's git has it: where it comes from, key and value, in order of precedence."""
+        """Every setting as the user's git has it: where it comes from, key and value, in order of precedence.
+
+        Git is asked again only where one of the files that it looks for changed, came or went, and each time where
+        others have a say (`include.path`): their places only git knows.
+        """
+        signs = {path: _signature(Path(path)) for path in self._config_files()}
+        if self._listed is None or self._listed.signs != signs:
+            found = self._read_settings()
+            others = any(str(path) not in signs for path, _, _ in found if path is not None)
+            including = any(key.startswith(("include.", "includeif.")) for _, key, _ in found)
+            self._listed = None if others or including else Listed(signs, found)
+            return found
+        return self._listed.found
+
+    def _config_files(self) -> set[str]:
+        """The files that git reads settings from where they exist (git-config(1), FILES); links are followed."""
+        env, home = self.git.env, self.git.env.get("HOME", "")
+        user = (f"{home}/.gitconfig", f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config")
+        named = (env.get("GIT_CONFIG_GLOBAL", ""), env.get("GIT_CONFIG_SYSTEM", "") or "/etc/gitconfig")
+        own = [str(self.repository.common_dir / name) for name in CONFIGS]
+        own.append(str(self.repository.git_dir / "config.worktree"))
+        return {os.path.realpath(path) for path in (*own, *user, *named) if path}
+
+    def _read_settings(self) -> ConfigEntries:
         plain = Git(self.git.cwd, self.git.env)  # the runner's own settings are not the user's
         answer = plain.run("config", "--list", "--show-origin", "-z", ok=(0, 128), twice=(128,))
         if answer.status != 0:
@@ -279,8 +324,15 @@ def _sign(info: os.stat_result) -> str:
     return f"{info.st_ino}:{info.st_mode:o}:{info.st_size}:{info.st_mtime_ns}:{info.st_ctime_ns}"
 
 
-def _walk(top: bytes) -> list[tuple[bytes, str]]:
-    """Every file below `top` with its signature; directories count by what is in them."""
+def _signs_of_refs(common: bytes) -> list[tuple[bytes, str]]:
+    """Signatures of all files that hold refs (gitrepository-layout(5)) but those of jobs, which are ours alone."""
+    names = (b"packed-refs", b"logs/refs/stash")
+    found = [(name, _signature(Path(os.fsdecode(common + b"/" + name)))) for name in names]
+    return [*found, *_walk(common + b"/reftable"), *_walk(common + b"/refs", common + b"/refs/ktx")]
+
+
+def _walk(top: bytes, closed: bytes = b"") -> list[tuple[bytes, str]]:
+    """Every file below `top` with its signature; directories count by what is in them. `closed` is not entered."""
     found: list[tuple[bytes, str]] = []
     folders = [top]
     while folders:
@@ -289,7 +341,7 @@ def _walk(top: bytes) -> list[tuple[bytes, str]]:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
+                        folders += [entry.path] if entry.path != closed else []
                     else:
                         found.append((entry.path[len(top) + 1 :], _sign(entry.stat(follow_symlinks=False))))
         except OSError as error:  # removed while we look, or closed to us: that is what is to be told

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun, Conflict, Refused
 from ktxkit.base.rules.digests import digest_of
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_fields, plural, printable
 from ktxkit.git import merging
 from ktxkit.git.neutral import Neutral, open_neutral
@@ -30,8 +31,7 @@ from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import candidate, integrate, recover, target, verification
 from ktxkit.work.candidate import CandidateVerdict, Offer
-from ktxkit.work.progress import landed_up_to
-from ktxkit.work.recover import IntegrationBranch
+from ktxkit.work.recover import IntegrationBranch, landed_up_to
 from ktxkit.work.report import naming_what_moved, no_longer_in
 from ktxkit.work.rules.job_file import JobCommand, plan_of
 from ktxkit.work.target import FreeCheckout

@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ktxkit.base import files, kinds
 from ktxkit.base.clock import timestamp
@@ -23,6 +23,7 @@ from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.identity import identify
 from ktxkit.base.lock import nonce
 from ktxkit.base.removal import delete
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_b64, path_fields, path_text, printable
 from ktxkit.git.git import Git
 from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of, placed, worktrees

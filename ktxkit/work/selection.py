@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import files
 from ktxkit.base.errors import Refused
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_fields, plural, printable
 from ktxkit.git import merging, staging
 from ktxkit.git.git import Git, GitFailed

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ktxkit.base import files
 from ktxkit.base.errors import Blocked, CannotRun, Refused
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_fields, plural, printable, stands
 from ktxkit.git import checkout, child, merging, stale
 from ktxkit.git.checkout import UserSettings
-from ktxkit.git.git import Git, GitFailed
+from ktxkit.git.git import Git, GitFailed, killed, lock_in_the_way
 from ktxkit.git.neutral import AUTHOR, Neutral, open_neutral, scratch_dir
-from ktxkit.git.rules import ending
 from ktxkit.git.rules.checkout import Obstacle, near
 from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import Entry
@@ -113,10 +112,10 @@ def move_checkout(
             where=str(git.cwd),
             hint="somebody moved it at the same time; look at its reflog, then run the step again",
         )
-    if ending.killed(answer.status):
+    if killed(answer.status):
         _clear_index_lock(held, git, began)
     restore(held, git, entries, before)
-    if lock := ending.lock_in_the_way(answer.err):
+    if lock := lock_in_the_way(answer.err):
         raise locked(ref, lock)
     if answer.no_answer:
         raise GitFailed(answer)
@@ -139,7 +138,7 @@ def move_ref(held: HeldBranch, ref: str, new: str, old: str) -> None:
         there = held.git.resolve(ref) or "nothing"
         if there == new:
             return
-        if there == old and (lock := ending.lock_in_the_way(answer.err)):
+        if there == old and (lock := lock_in_the_way(answer.err)):
             raise locked(ref, lock) from error
         if there == old:
             raise GitFailed(answer, machinery=True) from error

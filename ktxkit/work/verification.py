@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ktxkit.base import files, kinds, owners, process
 from ktxkit.base.clock import timestamp
@@ -17,6 +17,7 @@ from ktxkit.base.identity import identify
 from ktxkit.base.process import Command
 from ktxkit.base.removal import delete
 from ktxkit.base.rules.digests import digest_of
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_b64, path_text, printable
 from ktxkit.base.unit_process import end_strays
 from ktxkit.git import checkout, child, merging, verifying

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from ktxkit.base.errors import CannotRun, of_machinery
-from ktxkit.git.git import Git, GitFailed, repeatable
+from ktxkit.git.git import Git, GitFailed, no_answer, repeatable
 from ktxkit.git.objects import Objects
-from ktxkit.git.rules import ending
 from tests.support.repos import Repo
 
 ANSWERS = {
@@ -44,12 +43,12 @@ NO_ANSWERS = {
 
 @pytest.mark.parametrize("case", ANSWERS)
 def test_an_answer(case: str) -> None:
-    assert not ending.no_answer(*ANSWERS[case])
+    assert not no_answer(*ANSWERS[case])
 
 
 @pytest.mark.parametrize("case", NO_ANSWERS)
 def test_no_answer(case: str) -> None:
-    assert ending.no_answer(*NO_ANSWERS[case])
+    assert no_answer(*NO_ANSWERS[case])
 
 
 REPEATABLE = {

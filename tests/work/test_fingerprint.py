@@ -37,6 +37,11 @@ def stash_drop(repo: Repo) -> None:
     repo.git("stash", "drop", "stash@{1}")
 
 
+def pack_and_move(repo: Repo) -> None:
+    repo.git("pack-refs", "--all")
+    repo.git("update-ref", "refs/heads/aside", repo.git("commit-tree", "-m", "x", f"{repo.head}^{{tree}}"))
+
+
 TOUCHES: dict[str, tuple[Act, list[str]]] = {
     "an edit": (lambda r: r.write("README", "x\n"), ["checkout README added"]),
     "a second edit of a dirty file": (lambda r: r.write("dirty", "2\n"), ["checkout dirty changed"]),
@@ -58,6 +63,11 @@ TOUCHES: dict[str, tuple[Act, list[str]]] = {
         ["stash entries removed", "stash refs/stash removed"],
     ),
     "configuration": (lambda r: r.git("config", "alias.x", "log"), ["config config: alias.x added"]),
+    "hooks elsewhere, by the user's configuration": (
+        lambda r: r.git("config", "--global", "core.hooksPath", "/elsewhere"),
+        ["hooks core.hooksPath added"],
+    ),
+    "a branch packed and moved": (pack_and_move, ["refs refs/heads/aside changed"]),
     "an exclude rule": (lambda r: r.write(".git/info/exclude", "/.ktx/\nx\n"), ["config info/exclude changed"]),
     "attributes": (lambda r: r.write(".git/info/attributes", "* -text\n"), ["config info/attributes added"]),
     "a hook": (lambda r: r.write(".git/hooks/pre-commit", "#!/bin/sh\n"), ["hooks pre-commit added"]),
@@ -101,7 +111,8 @@ ALLOWED: dict[str, Act] = {
 
 @pytest.fixture
 def house(repo: Repo) -> Repo:
-    """A repository with two units open, a dirty checkout, two stashes, another job, a patch and a trace."""
+    """A repository with two units open, a dirty checkout, two stashes, a branch, another job, a patch and a trace."""
+    repo.git("branch", "aside")
     opened(repo, "quiet")
     opened(repo, "busy")
     for number in (1, 2):
@@ -133,6 +144,22 @@ def test_what_changed_is_named(house: Repo, name: str) -> None:
 @pytest.mark.parametrize("name", ALLOWED)
 def test_what_a_unit_may_do_is_no_change(house: Repo, name: str) -> None:
     assert changes(house, ALLOWED[name]) == []
+
+
+@pytest.mark.parametrize("name", [".gitconfig", ".config/git/config", ".config/git/included"])
+def test_configuration_that_comes_to_be_is_read(house: Repo, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Where git looks for a user's file, and where a file of the user includes one that is not there yet."""
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL")
+    place = Path(os.environ["HOME"]) / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.name == "included":
+        house.git("config", "include.path", place)
+    taker = fingerprinter(house)
+    before = taker.take()
+    assert taker.take() == before
+    place.write_text("[core]\n\thooksPath = /elsewhere\n")
+    assert summary(differences(before, taker.take())) == ["hooks core.hooksPath added"]
+    assert fingerprinter(house).take() == taker.take()
 
 
 def test_the_job_may_start_in_a_linked_worktree(house: Repo) -> None:

@@ -13,15 +13,13 @@ from tests.support.commands import spawn
 from tests.support.jobs import job_file, outcomes, unit
 from tests.support.repos import Repo
 
-MOST = 50  # git processes of a job of one unit
+MOST = 46  # git processes of a job of one unit
 LOOK = "what a unit must not touch, looked at before its command, after it, and once all is integrated"
 PROOF = "the state before the change, and the state after it"
 # Started more than once with the same words: how often at most, and why once is not enough.
 REPEATED = {
     "cat-file --batch-command": (2, "one reader of the user's refs and objects, one of the neutral git directory"),
     "commit-tree TREE -p COMMIT -F -": (2, "the unit's commit and the candidate's; the message on stdin differs"),
-    "config --list --show-origin -z": (3, LOOK),
-    "for-each-ref --format=%(objectname) %(refname) refs/heads refs/tags refs/stash": (3, LOOK),
     "ls-files -s -z": (3, "a patch reproduces its tree; a worktree is as it was collected; a checkout has followed"),
     "ls-files -v -z": (3, "edits that git hides: at collecting, at closing, and in the checkout that has to follow"),
     "status --no-renames --porcelain=v2 --branch -z --untracked-files=all --ignore-submodules=none": (3, LOOK),

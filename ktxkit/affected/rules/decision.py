@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ktxkit.affected.rules import scopes
 from ktxkit.affected.rules.graph import Graph, Unit
 from ktxkit.affected.rules.project import parts_of
 from ktxkit.affected.rules.reach import Reach, Tests, beyond, tests_of
 from ktxkit.affected.rules.scopes import MAKE, MODULE, Facts
+from ktxkit.base.rules.named import NamedTuple
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import (

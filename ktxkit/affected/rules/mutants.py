@@ -14,9 +14,9 @@ import re
 import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from ktxkit.base.rules.digests import digest
+from ktxkit.base.rules.named import NamedTuple
 
 _JSON = re.compile(r'"(?:\\.|[^"\\\n])*"(?P<key>\s*:)?|(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])|\b(?:true|false)\b')
 _LINE = re.compile(  # `key: value`, `key = value`, `- value`

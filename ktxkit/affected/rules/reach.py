@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ktxkit.affected.rules.graph import Graph, Unit
 from ktxkit.affected.rules.project import TestProject, defined
 from ktxkit.affected.rules.scopes import ANYTHING, BASE_ONLY, MAIN, MAKE, MODULE, OWN, Facts
+from ktxkit.base.rules.named import NamedTuple
 
 PLAIN_BASES = {
     "object", "dict", "list", "set", "tuple", "str", "int", "float", "bytes", "NamedTuple", "TypedDict", "Protocol",

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ktxkit.affected.rules import decision
 from ktxkit.affected.rules.decision import CHANGED, ImpactQuestion, Touched, UnitChange, decide
@@ -22,6 +22,7 @@ from ktxkit.affected.rules.graph import Graph, Unit
 from ktxkit.affected.rules.reach import Reach
 from ktxkit.affected.rules.runtime_trace import THROUGH_ANONYMOUS, Trace
 from ktxkit.affected.rules.scopes import MAIN, MODULE
+from ktxkit.base.rules.named import NamedTuple
 
 if TYPE_CHECKING:
     from ktxkit.affected.rules.runtime_trace import SeenCall

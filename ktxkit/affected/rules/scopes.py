@@ -14,7 +14,9 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
+
+from ktxkit.base.rules.named import NamedTuple
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp

@@ -13,7 +13,8 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+
+from ktxkit.base.rules.named import NamedTuple
 
 FIELDS = ("reads", "writes", "exits")
 EXAMPLE = "example"

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+from ktxkit.base.rules.named import NamedTuple
 
 SECOND = 1_000_000_000  # nanoseconds
 KEY = struct.Struct("<QQQqqI")  # device, inode, size, mtime_ns, ctime_ns, mode

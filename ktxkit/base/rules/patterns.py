@@ -147,21 +147,18 @@ _INSIDE = {
     "d": "0-9", "D": r"\x00-/:-\U0010ffff", "w": "A-Za-z0-9_", "W": r"\x00-/:-@\[-\^`{-\U0010ffff",
     "s": _SPACE, "S": _NO_SPACE,
 }  # fmt: skip
-_TOKEN = re.compile(
-    r"""\\ (?: c(?P<control>[A-Za-z]) | u\{(?P<code>[0-9A-Fa-f]{1,6})\} | u(?P<unit>[0-9A-Fa-f]{4})
+_TOKEN = r"""(?xs)\\ (?: c(?P<control>[A-Za-z]) | u\{(?P<code>[0-9A-Fa-f]{1,6})\} | u(?P<unit>[0-9A-Fa-f]{4})
              | (?P<same>[tnrfv1-9]|x[0-9A-Fa-f]{2}) | (?P<class>[dDwWsSbB]) | (?P<plain>[^A-Za-z0-9]) )
     | (?P<group>\(\?(?:[:=!]|<[=!])) | \(\?P?<(?P<name>[A-Za-z_][A-Za-z0-9_]*)>
-    | (?P<quantifier>\{[0-9]+(?:,[0-9]*)?\}) | (?P<one>[^\\{(]|\((?!\?))""",
-    re.VERBOSE | re.DOTALL,
-)
+    | (?P<quantifier>\{[0-9]+(?:,[0-9]*)?\}) | (?P<one>[^\\{(]|\((?!\?))"""
 
 
 def translated(pattern: str) -> str:
     """The pattern for `re.search`. Raises ValueError for what Python has not (`\\p{L}`), and for what is no pattern."""
     parts: list[str] = []
-    place, inside = 0, False
+    place, inside, token_at = 0, False, re.compile(_TOKEN)
     while place < len(pattern):
-        token = _TOKEN.match(pattern, place)
+        token = token_at.match(pattern, place)
         part = None if token is None else _inside(token, parts[-1]) if inside else _outside(token)
         if token is None or part is None:
             raise ValueError(f"the pattern {pattern!r} cannot be read at character {place + 1}")

@@ -12,7 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
+
+from ktxkit.base.rules.named import NamedTuple
 
 
 class Violation(NamedTuple):  # no dataclass: a trace event must not pay for importing it

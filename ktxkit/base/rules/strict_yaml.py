@@ -16,7 +16,9 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import date
 from functools import cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
+
+from ktxkit.base.rules.named import NamedTuple
 
 INTEGER_LIMIT = 2**63  # what every reader of JSON can take
 

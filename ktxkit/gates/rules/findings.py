@@ -8,9 +8,10 @@ The verdict: the document that says what was looked at and what was found (contr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ktxkit.base.rules.digests import digest
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_fields, plural, printable
 
 ERROR, WARNING, ADVICE = "error", "warning", "advice"

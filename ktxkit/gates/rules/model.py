@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from copy import copy
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import nearest
 from ktxkit.gates.rules.spelling import SIMPLE
 

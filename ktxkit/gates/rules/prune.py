@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ktxkit.base.rules import strict_yaml
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.strict_yaml import Node, lines
 from ktxkit.base.rules.text import printable
 from ktxkit.gates.rules import markdown, page

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable
 from heapq import nsmallest
-from typing import NamedTuple
 
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.gates.rules import spelling
 from ktxkit.gates.rules.findings import ADVICE, WARNING, level_of
 from ktxkit.gates.rules.model import Layer, Source

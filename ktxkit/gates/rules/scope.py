@@ -12,8 +12,9 @@ that is inherited, and none is told outside of the change's scope. `judge` of bo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.gates.rules import model
 from ktxkit.gates.rules.groups import concerned, key_of, names_in, special_of
 from ktxkit.gates.rules.model import GateOptions, Layer

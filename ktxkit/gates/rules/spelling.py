@@ -12,8 +12,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import LOOK_ALIKES
 
 NAME = r"[\w$-]+"

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.strict_yaml import lines
 from ktxkit.base.rules.text import nearest
 from ktxkit.gates.rules.findings import RULES, Finding
 
 _WORDS = r"ktx-gate:\s*ignore=([A-Za-z0-9,_-]+)"
-_YAML = re.compile(rf"(?:^|(?<=\s))#\s*{_WORDS}\s*$")
-_HTML = re.compile(rf"{_WORDS}\s*\Z")
+_YAML = rf"(?:^|(?<=\s))#\s*{_WORDS}\s*$"
+_HTML = rf"{_WORDS}\s*\Z"
 
 
 def in_yaml(text: str, first_line: int = 1, inside: Iterable[tuple[int, int]] = ()) -> list[list[object]]:
@@ -28,7 +29,7 @@ def in_yaml(text: str, first_line: int = 1, inside: Iterable[tuple[int, int]] = 
     found: list[list[object]] = []
     offset = 0
     for number, line in enumerate(lines(text)):
-        match = _YAML.search(line.rstrip("\r\n"))
+        match = re.search(_YAML, line.rstrip("\r\n"))
         if match and not any(start <= offset + match.start() < end for start, end in spans):
             found += _each(match[1], number + first_line, match.start() + 1, not line[: match.start()].strip())
         offset += len(line)
@@ -37,7 +38,7 @@ def in_yaml(text: str, first_line: int = 1, inside: Iterable[tuple[int, int]] = 
 
 def in_comment(text: str, line: int, column: int, alone: bool) -> list[list[object]]:
     """Suppressions in one HTML comment."""
-    match = _HTML.match(text)
+    match = re.match(_HTML, text)
     return _each(match[1], line, column, alone) if match else []
 
 
@@ -49,9 +50,7 @@ Ignore = list[Any]  # [rule, line, column, alone]
 MARK = b"ktx-gate"
 OWN_WAIVER = frozenset({"swallowed-exception"})  # waived by `# gate-ok: REASON` only
 # After what starts a comment in most languages; what ends one may follow.
-_COMMENT = re.compile(
-    r"(?:^|(?<=\s))(?:#|//|--|;|%|/\*|<!--)\s*ktx-gate:\s*ignore=([A-Za-z0-9,_/:.-]+?)\s*(?:\*/|-->)?\s*$"
-)
+_COMMENT = r"(?:^|(?<=\s))(?:#|//|--|;|%|/\*|<!--)\s*ktx-gate:\s*ignore=([A-Za-z0-9,_/:.-]+?)\s*(?:\*/|-->)?\s*$"
 
 
 class Suppressed(NamedTuple):
@@ -104,8 +103,9 @@ def _about(path: bytes, ignore: Ignore, foreign: bool) -> Finding:
 def in_text(text: str) -> list[Ignore]:
     """The comments of any text file, by what most languages start a comment with."""
     found: list[Ignore] = []
+    comment = re.compile(_COMMENT)
     for number, line in enumerate(lines(text), 1):
-        match = _COMMENT.search(line.rstrip("\r\n"))
+        match = comment.search(line.rstrip("\r\n"))
         if match:
             alone = not line[: match.start()].strip()
             found += [[rule, number, match.start() + 1, alone] for rule in match[1].split(",") if rule]

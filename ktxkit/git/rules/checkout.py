@@ -6,8 +6,9 @@ What a verification may and may not have done to the checkout it ran in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_fields
 from ktxkit.git.rules.child import Status
 from ktxkit.git.rules.patch import Entry

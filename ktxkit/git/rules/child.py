@@ -6,8 +6,8 @@ Whether a child worktree is in a state from which a change can be taken without 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import plural, printable
 
 SUBMODULE_NONE = "N..."

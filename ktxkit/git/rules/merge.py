@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_b64, path_text
 from ktxkit.git.rules.patch import Entry, Side, blobs
 

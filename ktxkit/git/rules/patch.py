@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_b64, path_bytes, path_text
 
 if TYPE_CHECKING:

@@ -15,11 +15,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 from ktxkit.base import files
 from ktxkit.base.clock import Clock
 from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import nearest
 from ktxkit.ingest.rules.planning import Proposal
 from ktxkit.ingest.rules.projection import Projection

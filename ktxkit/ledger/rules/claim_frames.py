@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.ledger.rules.claim_words import OTHER, number, words
 
 

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from ktxkit.base.rules.named import NamedTuple
 
 SPELLED = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import truncated
 
 if TYPE_CHECKING:

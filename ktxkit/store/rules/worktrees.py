@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 
 if TYPE_CHECKING:

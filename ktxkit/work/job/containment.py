@@ -19,10 +19,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import files, kinds, landlock
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git.neutral import scratch_dir
 from ktxkit.store.active import Unit

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ktxkit.base import contracts, files, kinds, process
 from ktxkit.base.clock import timestamp
@@ -20,6 +20,7 @@ from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun, Conflict, KtxError, Refused
 from ktxkit.base.lock import flocked
 from ktxkit.base.process import stopping
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.base.unit_process import end_strays
 from ktxkit.gates import judging
@@ -38,7 +39,7 @@ from ktxkit.work.job.loop import JobLoop, Reuse
 from ktxkit.work.job.state import EVERYTHING, Hooks, JobRun, Notify, UnitSelection, silent
 from ktxkit.work.job.unit import last_work
 from ktxkit.work.land import land, landed_before
-from ktxkit.work.progress import catch_up, landed_up_to
+from ktxkit.work.recover import catch_up, landed_up_to
 from ktxkit.work.rules.job_file import PROJECT, JobPlan, plan_of
 from ktxkit.work.rules.schedule import LANDED, job_outcome
 from ktxkit.work.verification import Passes

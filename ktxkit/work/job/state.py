@@ -16,10 +16,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ktxkit.base import kinds
 from ktxkit.base.errors import Blocked, BrokenContract
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 from ktxkit.git.git import Git
 from ktxkit.git.rules.patch import Entry, entries_of

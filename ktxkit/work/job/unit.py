@@ -12,13 +12,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ktxkit.base import kinds, unit_process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Conflict, KtxError, Refused
 from ktxkit.base.process import Command
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 from ktxkit.base.unit_process import Stop
 from ktxkit.git import merging

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.rules.digests import digest_of
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.patterns import PatternSet, fold, is_glob, matches_folded, plain_name, text
 from ktxkit.base.rules.text import path_fields
 from ktxkit.git.rules.patch import Content, Entry

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+
+from ktxkit.base.rules.named import NamedTuple
 
 Values = Mapping[str, Sequence[bytes]]  # key, as git prints it, to its values in order
 PROGRAMS = ("uploadpack", "receivepack", "vcs", "proxy")  # what a remote may name that git runs or goes through
