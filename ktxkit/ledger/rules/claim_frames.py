@@ -35,16 +35,22 @@ class Frame(NamedTuple):
 
 _LIST = r"(?:(?:,|,?c)Q?D?K*(?:t?S|tr|T|L|P))*"  # tests, linters and type checks
 NOUN = re.compile(
-    r"(?:D?so)?(?:K?[LP](?:(?:,|,?c)K?L)*,?c)?(?P<all>Q*)o?(?P<the>D*)(?P<each>Q*)(?:(?P<count>n)o?D?)?"
-    rf"(?P<kinds>(?:K(?:,|,?c)?|X|[FP](?=[TtS])){{0,4}})(?P<head>t?S|tr|T|t|P|r){_LIST}"
+    r"a?(?:D?[sR]o)?(?:K?[LP](?:(?:,|,?c)K?L)*,?c)?(?P<all>Q*)o?(?P<the>D*)(?P<each>Q*)(?:(?P<count>n)o?D?)?"
+    rf"(?P<kinds>(?:K(?:,|,?c)?|X|[FP](?=[TtS])){{0,4}})(?P<head>t?S|tr|T|t|P|r)(?P<of>(?<=r)oD?Q*K*(?:T|t?S))?"
+    rf"{_LIST}(?:\(nK*T?\)|,K,?cK,)?"
 )
-ABOUT = re.compile(r"[Xo]D?K?(?P<topic>X{1,2})|(?P<whose>i[XK])|(?P<suite>X(?:DQ*|Q+)t?S)")  # the tests of the parser
+ABOUT = re.compile(  # the tests of the parser
+    r"[Xo]D?K?(?P<topic>X{1,2}|~n)|(?P<whose>i[XK])|(?P<suite>X(?:DQ*|Q+)t?S)|(?P<spread>XQX{1,2}(?=[ABQH]*[VJ]))"
+)
 _WITHOUT = r"(?:X?N[aD]?[QKtTX]?F(?:(?:c|X)F)?)"  # without errors, with no failures, a single failure
 _GOOD = r"(?:[VJE]|M)(?:[AEM]|J(?=$|[.,;(]))*"
 _BE = r"(?:[AQBHd])*"
 SAID = [
     re.compile(pattern)
     for pattern in (
+        rf"{_BE}bua?J",
+        rf"(?P<listed>,)(?:{_GOOD})",
+        rf"{_BE}(?P<vouched>X)(?:uB?|c)?(?:{_GOOD})",
         rf"{_BE}b?(?:p|QoD?[pT]|Q|a(?=J))?(?:{_GOOD})",
         rf"{_BE}[Wr](?:b|uD?X)*[AQ]*(?:{_GOOD})",
         rf"{_BE}[WrQ](?:b|uD?X|uDW)*[AQ]*(?P<none>{_WITHOUT})",
@@ -58,13 +64,14 @@ SAID = [
     )
 ]
 LABEL = re.compile(
-    r"(?P<asked>[VJ]?)s?[:=-]{1,2}(?:p|QX?|D|t?S|T)*[AQB]*(?:(?P<none>NF)|(?P<good>[VJE](?:[AEM])*)|(?P<yes>y|Q))|(?P<mark>E)"
+    r"(?P<asked>[VJ]?)s?[:=-]{1,2}(?:p|QX?|D|t?S|T|L(?=J))*[AQB]*(?:(?P<none>NF)|(?P<good>[VJE](?:[AEM])*)|(?P<yes>y|Q))|(?P<mark>E)"
 )
 PASSES = re.compile(r"V(?=[QDKTSPn])")
-GREEN = re.compile(r"(?P<before>X[aD]?|[BHi]*a|)A*Q?A*J(?P<noun>XDQ*t?S|Q*(?:t?S|tr|r))")
+GREEN = re.compile(r"(?P<before>X[aD]?|[BHi]*a|i?B*A?bua?|)A*Q?A*J(?P<noun>XDQ*t?S|Q*(?:t?S|tr|r))")
 AFTER_RUN = re.compile(rf"(?P<who>p|Qop?|QoD?T|n?)(?P<said>{_BE}(?:{_GOOD})|[AB]*(?P<none>NF))")
 
-_MACHINE = r"(?:my|our|this|the)\s(?:own\s)?(?:machine|laptop|box|side|end|computer|system|branch|final|current|latest)"
+_MACHINE = r"(?:my|our|this|the)\s(?:own\s)?(?:machine|laptop|box|side|end|computer|system|branch|commit|tree|revision|"
+_MACHINE += r"version|head|final|current|latest)"
 _CHANGE = (
     r"(?:this|these|that|the|my|our)(?:\s(?:new|final|last))?(?:\s(?:patch|change|changes|fix|fixes|commit|branch|refactoring|"
     r"refactor|merge|rebase|rename|code|version))?"
@@ -77,11 +84,17 @@ TAIL = re.compile(
     rf"(?:on|from|in)\s{_MACHINE}\b|(?:with|after|since)\s{_CHANGE}(?=\s*(?:$|[^\w\s]|applied\b|in\b))|(?:for\s(?:me|us|all|both)|this\stime)\b|"
     r"with\s(?:success|it|them|no|zero|0|both)\b|with(?:out)?\s(?:(?:any|a|the|further|more)\s)?(?:single\s)?"
     r"(?:change|modification|issue|problem|error|failure|fail|warning|trouble|regression)s?\b|without\sit\b|"
+    r"(?:unchanged|unmodified|untouched)\b|end[\s-]to[\s-]end\b|from\s(?:start|beginning)\sto\s(?:end|finish)\b|"
+    r"(?:(?:were|was|are)\s)?(?:left|observed|seen|found|reported|remain(?:s|ed|ing)?)(?=\s*(?:$|[.,;)!]|in\sthe))|at\s(?:this|that)\s\w+\b|(?:both|each|every)\stimes?\b|twice\b|"
+    r"(?:after|since|during|throughout|despite|even)\b|before\s(?:i|we|push\w*|commit\w*|this|the\s(?:commit|push|merge|rebase))\b|"
+    r"on\sthe\s\w+\s(?:tree|commit|branch|head|state|code|version)\b|on\s(?:(?:the|a)\s)?(?:first|second|third|last|every|each|all|both|clean|fresh)\b|from\s(?:top|the\sfirst)\b|right\snow\b|"
+    r"at\s(?:the\smoment|present)\b|for\snow\b|in\s(?:all|every|each)\s(?:\w+\s)?(?:environment|mode|configuration|variant)s?\b|"
     r"in\s(?:full|total|both|order|any\sorder|random\sorder|parallel|sequence|the\ssuite)\b|across\s(?:the|all)\b|every\b|any\s?more\b)",
     re.IGNORECASE,
 )
 LABEL_TAIL = re.compile(
-    r"\s*(?:$|[.,;!)\][|/]|\((?!\))|#\d|[^\w\s\x00-\x7f]|-\s|in\s\d|\d+\s?/\s?\d+|(?:locally|again|now|here|so\sfar)\b|on\smy\b)",
+    r"\s*(?:$|[.,;!)\][|/]|\((?!\))|#\d|[^\w\s\x00-\x7f]|-\s|in\s\d|\d+\s?/\s?\d+|(?:locally|again|now|here|so\sfar|both\stimes|(?:each|every)\stime|twice)\b|on\smy\b|"
+    rf"on\s{_MACHINE}\b)",
     re.IGNORECASE,
 )
 BOUNDARY = re.compile(
@@ -91,12 +104,16 @@ BOUNDARY = re.compile(
 )
 LEAD = re.compile(
     r"(?:^|[.,;:!(]\s?|\b(?:and|but)\s)(?:(?:and|but|also|now|then|still|again|finally)\s)*"
-    r"(?:with|after|as\sof|since)\s(?:(?:this|that|these|those)(?:\s[\w-]+){0,3}|(?:the|my)(?:\s[\w-]+){1,3})\s*$",
+    r"(?:in\sthe\send|at\sthe\send|to\s(?:my|our)\ssurprise|as\s(?:expected|before|always|usual)|happily|luckily|fortunately),?\s*$"
+    r"|(?:^|[.,;:!(]\s?|\b(?:and|but)\s)(?:(?:and|but|also|now|then|still|again|finally)\s)*"
+    r"(?:with|after|as\sof|since)\s(?:(?:this|that|these|those)(?:\s[\w-]+){0,3}|(?:the|my)(?:\s[\w-]+){1,3})\s*$"
+    r"|(?:^|[.;(]\s?)(?:before|prior\sto|after)\s(?:push|commit|merg|land|send|submitt|rebas)ing(?:\s(?:this|it|that))?,?\s(?:(?:i|we)\s(?:have\s|also\s)*)?$",
     re.IGNORECASE,
 )
 VOUCHED = re.compile(
     r"(?:(?:^|[.,;:!(]\s?|\b(?:and|but)\s)(?:and\s|but\s|also\s)*(?:i|we)(?:['\u2019]ve|\shave|\scan)?\s(?:also\s|now\s|just\s)?"
-    r"(?:verified|confirmed|checked|validated|confirm|see)|(?:^|[.,;:!(]\s?|\band\s)(?:verified|confirmed|checked|validated|confirming))"
+    r"(?:verified|confirmed|checked|validated|confirm|say(?:\swith\s\w+)?|report|see|made\ssure|ensured)|(?:^|[.,;:!(]\s?|\band\s)"
+    r"(?:verified|confirmed|checked|validated|confirming|made\ssure|ensured|it\swas\s(?:verified|confirmed|checked|ensured)))"
     r"(?:\s(?:that|locally)){0,2}\s*$",
     re.IGNORECASE,
 )
@@ -109,6 +126,12 @@ FULL = WHOLE - {"all", "every", "each"}
 PART = frozenset(
     "new added related relevant affected these those my other remaining previously failing broken".split()  # noqa: SIM905
 )
+VOUCHING = {"verified", "confirmed", "checked", "unaffected", "unchanged", "intact"} | {"included", "added", "updated"}
+EXCEPTING = {"except", "but", "besides", "save"}
+EXCEPTED = re.compile(r"X(?:X|o)?(?:[XnPFt]|n?of?)(?=[ABQH]*[VJ])")
+RELATIVE = re.compile(r"[Xp][BHA]*F(?=[ABQH]*[VJ])")
+WE_HAVE = re.compile(r"X?iA?H(?=[ABQH]*[VJ])")
+BACK = {"is", "are", "back", "to", "now"}
 BARE_FORMS = ("pass", "work", "succeed")
 SENTENCE_LIMIT = 4000  # characters; what is longer is no sentence
 BEFORE = 200  # characters before a phrase that are looked at
@@ -159,22 +182,40 @@ class Reader:
         if found is None:
             return None
         every = self.lower(*found.span("all")) | self.lower(*found.span("each"))
+        if self.letters[at] == "a" and not (found["head"] in ("tr", "r") and every & FULL):
+            return None  # `a test passes` tells of any
+        rest = "R" in self.letters[at : found.start("all")]
         every |= {"all" for word in every if word.startswith("100")}
         head, kinds = found["head"], found["kinds"]
         determined = bool(found["the"] or found["all"] or found["each"])
-        if (head == "r" and not every & FULL) or (OTHER in kinds and not self._is_modifier(found, determined)):
+        if (head == "r" and not every & FULL and not found["of"]) or (
+            OTHER in kinds and not self._is_modifier(found, determined)
+        ):
             return None
         end, topic, whose = self._about(found)
+        end, some = self._restricted(end)
         named = self.lower(*found.span("kinds")) | self.lower(*found.span("the"))
         return Subject(
             end,
             head,
-            whole=not topic and not kinds and head != "P" and (bool(every & WHOLE) or head in ("S", "tS")),
-            part=whose or bool(PART & named) or (head == "t" and not every and bool(determined or kinds)),
+            whole=not (topic or kinds or rest or some) and head != "P" and (bool(every & WHOLE) or head in ("S", "tS")),
+            part=whose
+            or rest
+            or some
+            or bool(PART & named)
+            or (head == "t" and not every and bool(determined or kinds)),
             topic=topic,
             number=number(self.words[found.start("count")].text) if found["count"] and not kinds else None,
             bare=not determined and not kinds,
         )
+
+    def _restricted(self, end: int) -> tuple[int, bool]:
+        """The end behind `that failed` or `except test_x`, and whether there is such a thing."""
+        word = self.words[end].text.lower() if end < len(self.words) else ""
+        pattern = RELATIVE if word in ("that", "which") else EXCEPTED if word in EXCEPTING else None
+        found = None if pattern is None else pattern.match(self.letters, end)
+        ours = WE_HAVE.match(self.letters, end)
+        return (ours.end() if ours else end, False) if found is None else (found.end(), True)
 
     def _about(self, found: re.Match[str]) -> tuple[int, str, bool]:
         """Where the phrase ends, what the tests are about, and whether they are somebody's."""
@@ -187,6 +228,8 @@ class Reader:
         word = self.words[end].text.lower()
         if about["whose"]:
             return about.end(), topic, True
+        if about["spread"] and word in ("in", "of", "across", "throughout"):
+            return about.end(), topic, False
         if about["suite"] and word in ("in", "of"):
             return about.end(), topic, False
         if about["topic"] and word in ("of", "for", "in", "from"):
@@ -218,7 +261,7 @@ def frames(text: str, plain: str, after_run: bool = False) -> Iterator[Frame]:
 
 def _at(reader: Reader, at: int) -> Iterator[Frame]:
     letter = reader.letters[at]
-    if letter in "QDKTtSPrnLs":
+    if letter in "QDKTtSPrnLsaR":
         subject = reader.subject(at)
         if subject is not None and reader.begins(at):
             yield from _said(reader, at, subject)
@@ -245,6 +288,10 @@ def _said(reader: Reader, at: int, subject: Subject) -> Iterator[Frame]:
         if found is None or not reader.ends(found.end()) or _is_other(reader, at, subject, found):
             continue
         groups = found.groupdict()
+        if groups.get("listed") and not (subject.head in ("S", "tS") and reader.ends(found.end(), LABEL_TAIL)):
+            continue
+        if groups.get("vouched") and reader.words[found.start("vouched")].text.lower() not in VOUCHING:
+            continue
         if groups.get("ran"):
             yield reader.frame(at, found.end(), subject, kind="ran")
         else:
@@ -261,6 +308,8 @@ def _is_other(reader: Reader, at: int, subject: Subject, found: re.Match[str]) -
         return True
     if said & {"say", "says"} and subject.head != "P":
         return True
+    if said & {"clean", "fine", "good", "happy"} and reader.letters[found.end() : found.end() + 2] == "cX":
+        return True  # `the tests are clean and short`
     if reader.words[at].text.lower().startswith("make ") and reader.words[subject.end].text.lower() in BARE_FORMS:
         return True  # `make test work` is what somebody does
     if groups.get("bare"):
@@ -290,7 +339,7 @@ def _green(reader: Reader, at: int) -> Iterator[Frame]:
     found = GREEN.match(reader.letters, at)
     if found is None or not reader.begins(at):
         return
-    before = reader.lower(*found.span("before")) - {"a", "the", "i", "we", "have", "had"}
+    before = reader.lower(*found.span("before")) - {"a", "the", "i", "we", "have", "had"} - BACK
     if "X" in found["noun"] and "across" not in reader.lower(*found.span("noun")):
         return
     if before - {"with", "got", "get"} or not reader.ends(found.end(), LABEL_TAIL):
@@ -302,12 +351,13 @@ def _green(reader: Reader, at: int) -> Iterator[Frame]:
     yield Frame(*place, whole)
 
 
+SEEN = {"left", "observed", "seen", "found", "reported", "remaining", "recorded", "there", "detected", "encountered"}
 NONE = re.compile(
-    r"N(?:o?D?[Qn]*|aQ?)K*(?:(?P<tests>T|t|tS)[AQBH]*F|(?P<bad>t?F)(?:(?P<noun>T|t)(?:BX)?)?(?P<where>[Xo][aD]?Q*K*(?:T|t?S|tr|t|r))?)"
+    r"N(?P<inside>XDQ*K*(?:T|t?S)[AQBH]*F)|N(?:o?D?[Qn]*|aQ?)K*(?:(?P<tests>T|t|tS)[AQBH]*F|(?P<bad>t?F)(?:(?P<noun>T|t)(?:BX)?)?(?P<where>[Xo][aD]?Q*K*(?:T|t?S|tr|t|r))?)"
 )
-SOME = re.compile(r"n(?:(?P<tests>F(?:T|t)|tF)(?P<left>[AX]?B?)|F(?P<where>XDQ*K*(?:T|t?S))|(?P<plain>F))")
+SOME = re.compile(r"n(?:(?P<tests>F(?:T|t)|tF)(?P<left>(?:[AX]?B)?)|FX?(?P<where>XDQ*K*(?:T|t?S))|(?P<plain>F))")
 EXISTS = re.compile(
-    r"(?:\b(?:there\s(?:is|are|was|were)|(?:i|we)\s(?:see|saw|found|got)|(?:suite|tests|run|pytest|it)\s(?:has|had|shows?|showed|"
+    r"(?:\b(?:only|down\sto|there\s(?:is|are|was|were)|(?:i|we)\s(?:see|saw|found|got|have|had)|(?:suite|tests|run|pytest|it|test\s(?:log|output|report))\s(?:currently\s|still\s|now\s)?(?:has|had|shows?|showed|"
     r"reports?|reported|gives|with|without)|ran\s(?:with)?)\s(?:still\s|now\s)?)$",
     re.IGNORECASE,
 )
@@ -322,8 +372,15 @@ def _none(reader: Reader, at: int) -> Iterator[Frame]:
     told = found["tests"] or found["noun"] or (found["bad"] or "").startswith("t")
     if not told and not found["where"] and re.search(r"[,;:.(]\s*$", before):  # 12 tests, no failures
         told = re.search("[TSP]|tr", reader.letters[:at]) is not None and reader.ends(found.end(), LABEL_TAIL)
-    if told or (
-        found["where"] and reader.words[found.start("where")].text.lower() in ("in", "on", "of", "for", "across")
+    if found["noun"] and "X" in found[0][found.start("noun") :]:
+        seen = reader.words[found.end() - 1].text.lower()
+        if seen not in SEEN and not found["where"]:
+            return  # `no failing test is hidden`
+    inside = found["inside"] and reader.words[found.start("inside")].text.lower() in ("in", "of")
+    if (
+        told
+        or inside
+        or (found["where"] and reader.words[found.start("where")].text.lower() in ("in", "on", "of", "for", "across"))
     ):
         where = reader.lower(*found.span("where")) if found["where"] else set()
         place = (reader.words[at].start, reader.words[found.end() - 1].end)
@@ -335,7 +392,8 @@ def _some(reader: Reader, at: int) -> Iterator[Frame]:
     found = SOME.match(reader.letters, at)
     if found is None or not reader.ends(found.end()):
         return
-    remain = reader.letters[found.end() - 1] == "B" and found["left"]
+    left = re.match(r"\s(?:left|remain)", reader.plain[reader.words[found.end() - 1].end :])
+    remain = (reader.letters[found.end() - 1] == "B" and found["left"]) or (found["tests"] and left)
     if remain or EXISTS.search(reader.before(at)) or (found["where"] and reader.begins(at)):
         place = (reader.words[at].start, reader.words[found.end() - 1].end)
         yield Frame(*place, number=number(reader.words[at].text), kind="failed")
@@ -343,7 +401,7 @@ def _some(reader: Reader, at: int) -> Iterator[Frame]:
 
 def _ran(reader: Reader, at: int) -> Iterator[Frame]:
     """`I have run all tests (successfully).`"""
-    well = reader.letters[at] == "M" and reader.letters[at + 1 : at + 2] == "W"
+    well = reader.letters[at] == "M" and reader.letters[at + 1 : at + 2] in ("W", "r")
     begin = at + 1 if well else at
     verb = reader.words[begin].text.lower()
     perfect = re.search(r"\b(?:have|has|'ve)\s(?:just\s|also\s|now\s)?$", reader.before(at), re.IGNORECASE)
@@ -353,7 +411,7 @@ def _ran(reader: Reader, at: int) -> Iterator[Frame]:
     if subject is None or subject.bare or subject.topic or subject.head in ("t", "P"):
         return
     end = subject.end
-    after = re.match(r"M|XJ|XNF|NF", reader.letters[end:])
+    after = re.match(r"M|XJ|XNF|NF|,?ci?H?X[aQK]*NF", reader.letters[end:])
     how = after is not None and reader.ends(end + after.end())
     end += after.end() if after is not None and how else 0
     if reader.ends(end):

@@ -32,8 +32,8 @@ FOLLOWED = f"(?={TAIL.pattern})"
 EDGE = r"(?=\s*(?:$|[.,;:!)\]/\[&+*|~]|#\d|[^\w\s\x00-\x7f]|in\s\d|\d+/\d|and\b|\bout of\b|-\s|\())"
 
 COUNT = re.compile(
-    rf"(?<!python\s)(?<!py\s)(?<!version\s)(?<!level\s)(?<!phase\s)(?<!stage\s)(?<![#.\w-])\b{N.format('n')}(?:\s?(?:/|of|out\sof)\s?{N.format('of')})?\s(?:{KIND}\s)*{TESTS}\s(?:{NOW}\s)*"
-    rf"(?:(?:have|has)\s)?(?P<word>{GOOD}|{BAD}|skipped|ok\b|{IS}\s(?:{NOW}\s)*(?:{GREEN}|failing|red|skipped))\b",
+    rf"(?<!python\s)(?<!py\s)(?<!version\s)(?<!level\s)(?<!phase\s)(?<!stage\s)(?<![#.\w-])\b{N.format('n')}(?:\s?(?:/|of|out\sof)\s?{N.format('of')})?\s(?:of\s(?:the|our|its|these)\s)?(?:{KIND}\s)*{TESTS}\s(?:{NOW}\s)*"
+    rf"(?:(?:have|has)\s)?(?P<word>{GOOD}|{BAD}|skipped|ok\b|{IS}\s(?:{NOW}\s)*(?:{GREEN}|failing|red|skipped)|green)\b",
     re.IGNORECASE,
 )
 SUMMARY = re.compile(
@@ -52,15 +52,38 @@ RATE = re.compile(
     re.IGNORECASE,
 )
 STATUS = re.compile(
-    rf"\bpytest\s(?:{NOW}\s)*(?:exits?|exited|returns?|returned|ends?|ended)\s(?:with\s)?(?:(?:exit\s)?(?:status|code)\s)?(?:0|zero){EDGE}"
+    rf"\bexit\s(?:code|status)\sof\s(?:pytest|the\s(?:tests|suite))\s?(?::|is|was)\s?(?:0|zero){EDGE}"
+    rf"|\b(?:pytest|the\s(?:tests|suite|test\srun))\s(?:{NOW}\s)*(?:exits?|exited|returns?|returned|ends?|ended)\s(?:with\s)?(?:(?:exit\s)?(?:status|code)\s)?(?:0|zero){EDGE}"
     rf"|\bpytest\s?:\s?(?P<n>\d{{1,7}})/(?P=n){EDGE}",
+    re.IGNORECASE,
+)
+RESULT_OF = re.compile(r"\b(?:runs?|results?|suite|tests?|pytest)\s?:\s*$", re.IGNORECASE)
+PRINTED = re.compile(  # the last line of unittest, RSpec, mocha and their kin
+    rf"\W*ran\s{N.format('ran')}\stests?\sin\s[\d.]+\s?m?s\W*OK\b|\W*{N.format('examples')}\s(?:examples|scenarios|specs|assertions),\s(?:no|0)\sfailures{EDGE}"
+    rf"|\W*{N.format('of')}(?:\stests?)?\s(?:were\s)?(?:run|executed)[,;]\s{NUMBER}\s(?:failed|failures?|successful|passed){EDGE}"
+    rf"|\W*{N.format('passing')}\spassing\s\([\d.]+\s?m?s\)\W*\Z"
+    rf"|\W*(?:(?:result|status|outcome|verdict)\s?:\s?)?(?:PASS(?:ED)?|OK|GREEN)\s?[:(]\s?(?:all\s)?{N.format('tests')}\s(?:unit\s)?tests{EDGE}",
+    re.IGNORECASE,
+)
+FRACTION = re.compile(rf"\b(?:{KIND}|all)\stests?\s(?P<n>\d{{1,7}})/(?P=n){EDGE}", re.IGNORECASE)
+PASSING = re.compile(rf"\W*{N.format('n')}\s(?:passing|green|successful)\stests\W*\Z", re.IGNORECASE)
+VERIFIED = re.compile(
+    r"(?:^|[.,;:(]\s?|\b(?:and|i|we)\s)(?:verified|validated|tested|checked|confirmed)\s(?:this\s|it\s)?(?:with|against|using|by\srunning)\s"
+    r"(?:(?:the|our)\s)?(?:(?:full|whole|entire|complete)\s(?:test[\s-]?)?suite|all\s(?:of\s)?(?:the\s)?tests)\b"
+    + EDGE,
+    re.IGNORECASE,
+)
+ONLY_BEFORE = re.compile(r"\bonly\s$", re.IGNORECASE)
+ONLY = re.compile(
+    r"\bthe\s(?:only|one)\s(?:remaining\s)?(?:failing\stest|test\sthat\s(?:still\s)?fails|test\sfailure)\s(?:is|was)\b"
+    r"(?=\s(?:still\s)?[`\w./:]*test_\w)",
     re.IGNORECASE,
 )
 ALONE = re.compile(r"\W*(?:no|zero|0)\s(?:test\s)?failures?\W*\Z", re.IGNORECASE)
 RAN_ALL = re.compile(r"\ball\s(?:the\s)?tests|\b(?:full|whole|entire|complete)\b|\bsuite\b", re.IGNORECASE)
 EVERYTHING = re.compile(
-    rf"\b(?:everything|all\sof\sthem|they\sall|all|it\sall)\s(?:(?:is|are|was|were|came\sback|comes\sback)\s)?(?:{NOW}\s)*"
-    rf"(?:green|pass(?:es|ed)?|passing)\b",
+    rf"\b(?:everything(?:\s(?:in|under|below)\s[\w./-]*tests?\b[\w./-]*)?|all\sof\sthem|they\sall|all|it\sall|the\swhole\sthing|the\slot)(?:'s|\s)\s?(?:(?:is|are|was|were|came\sback|comes\sback)\s)?(?:{NOW}\s)*"
+    rf"(?:green|pass(?:es|ed)?|passing|ok|okay)\b",
     re.IGNORECASE,
 )
 TALLY_WORDS = {
@@ -86,21 +109,21 @@ SURE = re.compile(
 )
 BAD_KEY = re.compile(r"\W*(?:fail|error)", re.IGNORECASE)
 OK_OF = re.compile(rf"(?:^|[.:;,])\W*ok\s\((?P<n>{COUNTED})\s(?:unit\s)?tests?\b", re.IGNORECASE)
-ABOUT_TESTS = re.compile(r"\btests?\b|\bsuite\b|\bpytest\b|\btest_\w+", re.IGNORECASE)
+ABOUT_TESTS = re.compile(r"\btest(?:s|ing)?\b|\bsuite\b|\bpytest\b|\btest_\w+", re.IGNORECASE)
 NAME = r"(?P<test>(?:[\w./-]+\.py::)?(?:[\w]+::)*test_\w+(?:\[[^\]\s]*\])?)"
 NAMED = re.compile(
-    rf"{NAME}(?:(?:\s(?:and|or)\s|,\s)(?:[\w./-]+\.py::)?(?:\w+::)*test_\w+)*(?:\s?:\s?(?P<label>PASSED|FAILED|ok|green)\b"
-    rf"|\s(?:{NOW}\s)*(?P<word>pass(?:es|ed)?|succeeds?|succeeded|is\s(?:{NOW}\s)?(?:passing|green)|are\s(?:passing|green)|fails|failed|"
-    rf"is\s(?:{NOW}\s)?failing)\b{FOLLOWED})"
+    rf"{NAME}(?:(?:\s(?:and|or)\s|,\s)(?:[\w./-]+\.py::)?(?:\w+::)*test_\w+)*`?(?:\s?[:-]?\s(?P<label>PASSED|FAILED)\b|\s?[:-]\s?(?P<said>passed|failed|pass|ok|OK|green)\b{FOLLOWED}"
+    rf"|\s(?:(?:is|was|has\sbeen)\s(?:now\s)?fixed,?\sand\s)?(?:{NOW}\s)*(?:ha(?:s|ve)\s(?:{NOW}\s)?(?=passed))?(?P<word>pass(?:es|ed)?|succeeds?|succeeded|is\s(?:{NOW}\s)?(?:passing|green)|are\s(?:passing|green)|fails?|failed|"
+    rf"is\s(?:{NOW}\s)?failing|(?:keeps|continues\sto)\s(?:fail|pass)(?:ing)?)\b{FOLLOWED})"
 )
 
 # What turns a sentence into no claim about a run that was. Strong: as far back as the clause goes; weak: only up to the
 # last comma or `and`.
 STRONG = re.compile(
-    r"\b(?:if|unless|until|till|when|whenever|once|whether|so\sthat|such\sthat|in\sorder|ensure[sd]?|ensuring|"
-    r"mak(?:e|es|ing)(?:\ssure)?|lets?|letting|gets?|getting|keeps?|keeping|allows?|wants?|expect(?:s|ed)?|hope|hopefully|"
+    r"\b(?:if|unless|until|till|when|whenever|once|whether|so\sthat|such\sthat|in\sorder|ensure[sd]?|ensuring|where|simulat(?:e|es|ing)|imagine|suppose|in\scase|as\s(?:soon|long)\sas|such\sas|the\smoment|"
+    r"mak(?:e|es|ing)(?:\ssure)?|lets?|letting|gets?|getting|keeps?|keeping|allows?|wants?|expects?|(?<!as\s)expected|hope|hopefully|"
     r"should|shall|would|could|can|have\sto|has\sto|cannot|can't|may|might|must|needs?|needed|will|won't|requires?|required|assum(?:e|es|ing)|"
-    r"wait|waits|how|why|example|e\.g|previously|formerly|used\sto|no\slonger|originally|claims?|claimed|said|pretend|"
+    r"wait|waits|how|why|examples?|e\.g|previously|formerly|used\sto|no\slonger|originally|claims?|claimed|said|pretend|"
     r"verify\sthat|check\sthat|assert\sthat|see\sthat|say\sthat|says\sthat|think|thought|believe|helps?)\b",
     re.IGNORECASE,
 )
@@ -111,36 +134,37 @@ WEAK = re.compile(
     re.IGNORECASE,
 )
 REPORTED = re.compile(
-    r"\b(?:verified|checked|confirmed|(?:pytest|suite|run)\s(?:now\s)?(?:reports?|says|shows?|has|had)|see|saw)(?:\sthat)?\s$",
+    r"\b(?:verified|checked|confirmed|(?:pytest|suite|run|test\s(?:log|output|report))\s(?:now\s)?(?:reports?|says|shows?|has|had)|see|saw)(?:\sthat)?\s$",
     re.IGNORECASE,
 )
 ENVIRONMENT = (
-    r"windows|macos?|osx|linux|arm\w*|aarch64|i386|x86\w*|amd64|s390x|ppc\w*|mips\w*|hurd|kfreebsd|jenkins|travis|github|main|master|"
+    r"windows|macos?|osx|linux|arm\w*|aarch64|i386|x86\w*|amd64|s390x|ppc\w*|mips\w*|hurd|\w*bsd|musl|wasm\w*|android|ios|solaris|cygwin|msys2?|jenkins|travis|github|main|master|"
     r"trunk|tip|python\s?\d|py\d|other|some|old|new|big|debian|ubuntu|fedora|(?:the\s)?\w+\s(?:platform|compiler|branch|machine|host)"
 )
 ELSEWHERE = re.compile(
     rf"\b(?:upstream|elsewhere|(?:on|for|with)\s(?!(?:my|our|this)\b|the\s(?:new|final|current|latest)\b)(?:{ENVIRONMENT})\b|with\s(?:g\+\+|gcc|clang|icx|icc|msvc|\w+cert|-O\d|\w+\s\d+\.\d)|in\s(?:the\s)?(?:ci|"
-    r"travis|jenkins|zuul|debian|sid|fedora|upstream)\b|ci\b|buildbots?|buildd|autopkgtests?|zuul|jenkins|travis|debci|reproducible|"
-    r"without\s(?!(?:(?:any|a|an|the|further|more|single|test)\s){0,2}(?:change|modification|issue|problem|error|failure|failing|fail|warning|trouble|"
-    r"regression|skip)s?\b)|under\s|against\s|if\s|when\s|unless\s|except|only\s|using\s)",
+    r"travis|jenkins|zuul|debian|sid|fedora|upstream)\b|ci\b(?!-)|buildbots?|buildd|autopkgtests?|zuul|jenkins|travis|debci|reproducible|"
+    r"without\s(?!(?:(?:any|a|an|the|further|more|single|test|functional|visible|behaviou?ral)\s){0,2}(?:change|modification|issue|problem|error|failure|failing|fail|warning|trouble|"
+    r"regression|skip)s?\b)|under\s(?!pytest|tox|nox)|against\s(?!this\b|my\b|our\b|the\s(?:current|final|new)\b)|if\s|when\s|unless\s|except|only\s|using\s)",
     re.IGNORECASE,
 )
 PLACED = re.compile(  # a condition that stands before it
-    r"(?:^|[.;(]\s?)\W*(?:with|using|given)\s(?!(?:this|that|these|those|it|my|our|all|the\s(?:fix|patch|change|commit|new|final|code)s?)\b)[^,;]*,\s*$",
+    r"(?:^|[.;(]\s?)\W*(?:with|using|given)\s(?!(?:this|that|these|those|it|my|our|all|the\s(?:fix|patch|change|commit|new|final|code)s?)\b)"
+    r"(?![^,;]*\b(?:\w{2,}ed|gone|in\splace|applied)\s*,\s*$)[^,;]*,\s*$",
     re.IGNORECASE,
 )
 CI_CLAUSE = re.compile(r"[;,]\s(?:(?:and|but|the)\s)*ci\b[^;,]*|^(?:the\s)?ci\b[^;]*(?=;)", re.IGNORECASE)
 IMPERATIVES = ("pass", "run", "add", "test", "let", "do", "try", "allow", "use")
 WISHED = re.compile(  # a label that says what is to be, or who says it
     r"\b(?:acceptance|criteria|criterion|rules?|goals?|requirements?|definition\sof\sdone|policy|condition|expected|expectation|"
-    r"how\sto\s\w+|to\s?do|next(?:\ssteps?)?|wanted|target|template|example|known\s\w+|badge|upstream)(?:\s\w+)?\s?:[^:;]*$"
+    r"how\sto\s\w+|to\s?do|next(?:\ssteps?)?|wanted|target|template|examples?(?:\sof)?|known\s\w+|badge|upstream)(?:\s\w+)?\s?:[^:;]*$"
     r"|\b(?:see|issue|bug|ticket)\s#?[\w-]+\s?:[^:;]*$|\b(?:probably|presumably|possibly|perhaps|maybe|supposedly|apparently|guess|suppose|trust|seems?|looks?\s(?:like|as)|made|"
     r"doubt|confident|sure)\s[^,;:]*$",
     re.IGNORECASE,
 )
 HEDGED = re.compile(
     r"[\s,(\[-]*(?:hopefully|i\s(?:think|hope|believe|guess|suppose|assume)|probably|presumably|supposedly|maybe|perhaps|"
-    r"in\stheory|tbd|todo|wip|to\sbe|before)\b|\s?:\s?(?:no(?!\s(?:failures?|errors?|problems?|issues?|regressions?))|not|n/a|todo|tbd|unknown|pending|false|failed)\b",
+    r"in\stheory|tbd|todo|wip|to\sbe|before(?!\s(?:i|we)\b))\b|\s?:\s?(?:no(?!\s(?:failures?|errors?|problems?|issues?|regressions?))|not|n/a|todo|tbd|unknown|pending|false|failed)\b",
     re.IGNORECASE,
 )
 SAID = re.compile(
@@ -155,7 +179,7 @@ UNKNOWN = re.compile(
 LABELLED = re.compile(r"\b(?P<older>before|previously)\s?:|\b(?:after|now|afterwards)\s?:|;", re.IGNORECASE)
 ARROW = re.compile(r"\s?(?:->|=>|\u2192)\s?\d")
 FILE = re.compile(
-    rf"(?<![\w./-])(?P<file>[\w./-]*(?:test_\w+|\w_test)\.py)\s(?:{NOW}\s)*(?:passes|passed|is\s(?:{NOW}\s)?(?:passing|green)){FOLLOWED}"
+    rf"(?<![\w./-])(?P<file>[\w./-]*(?:test_\w+|\w_test)\.py)\s(?:{NOW}\s)*(?:passes|passed|is\s(?:(?:{NOW}|fully|completely)\s)?(?:passing|green)){FOLLOWED}"
 )
 WORDS = {
     "pass": "passed", "succ": "passed", "gree": "passed", "clea": "passed", "fail": "failed", "red": "failed",
@@ -215,9 +239,9 @@ def _older(plain: str, at: int) -> bool:
 def asserted(sentence: Sentence, claim: Claim) -> bool:
     """Whether it is said of a run that was made here: nothing before it in its clause supposes, nothing places it."""
     plain, start = sentence.plain, claim.start
-    if _older(plain, start) or HEDGED.match(plain, claim.end) or WISHED.search(plain[:start]):
+    if _older(plain, start) or HEDGED.match(plain, claim.end):
         return False
-    if VOUCHED.search(plain[:start]) is None and _supposed(plain, claim):
+    if VOUCHED.search(plain[:start]) is None and (WISHED.search(plain[:start]) or _supposed(plain, claim)):
         return False
     if sentence.subject and claim.kind != "counts" and not _own_clause(plain, start) and _imperative(plain):
         return False
@@ -226,7 +250,7 @@ def asserted(sentence: Sentence, claim: Claim) -> bool:
         return False  # it stands in the clause about CI itself
     if PLACED.search(plain[:start]) or ELSEWHERE.search(ours, claim.end):
         return False
-    return not ELSEWHERE.search(LEAD.sub("", ours[:start]))
+    return not ELSEWHERE.search(_before(LEAD.sub("", ours[:start]), claim))
 
 
 def _supposed(plain: str, claim: Claim) -> bool:
@@ -239,7 +263,14 @@ def _supposed(plain: str, claim: Claim) -> bool:
     lead = LEAD.search(plain[:start])
     stop = start if said is None or (said["because"] and PAST.search(claim.text)) else said.start()
     stop = min(stop, lead.start()) if lead is not None else stop
+    stop = len(_before(plain[:stop], claim))
     return bool(STRONG.search(plain, clause, start) or (not told and WEAK.search(plain, near, stop)))
+
+
+def _before(text: str, claim: Claim) -> str:
+    """What stands before it, without the `only` of `only test_x fails`, which restricts what failed."""
+    failed = claim.outcome == "failed" or "failed" in claim.numbers
+    return ONLY_BEFORE.sub("", text) if failed else text
 
 
 def _own_clause(plain: str, start: int) -> bool:
@@ -291,7 +322,8 @@ def _counts(sentence: Sentence) -> Iterator[Claim]:
         and not (plain[: summary[0].start()] + plain[summary[0].end() :]).strip(" .!")
     )
     both = {"passed", "failed"} <= {word_of(word) for word in words}
-    sure = "passed" in words or both or alone or (about_tests and {"passing", "pass"} & set(words))
+    labelled = bool(summary and ABOUT_TESTS.search(plain) and RESULT_OF.search(plain[: summary[0].start()]))
+    sure = "passed" in words or both or alone or labelled or (about_tests and {"passing", "pass"} & set(words))
     if summary and sure and not any(number(found["n"]) == 0 and found["word"].startswith("pass") for found in summary):
         numbers = {word_of(found["word"]): number(found["n"]) for found in summary}
         yield Claim("counts", sentence, summary[0].start(), summary[-1].end(), numbers=numbers)
@@ -349,13 +381,13 @@ def _greens(sentence: Sentence) -> Iterator[Claim]:
     for found in EVERYTHING.finditer(plain):
         if not (TAIL.match(plain, found.end()) and BOUNDARY.search(plain[: found.start()])):
             continue
-        if ABOUT_TESTS.search(plain) or _is_alone(found, plain):
+        if ABOUT_TESTS.search(sentence.text) or _is_alone(found, plain) or SUMMARY.search(plain):
             yield Claim("green", sentence, *found.span(), full=bool(RAN_ALL.search(plain)))
 
 
 def _is_alone(found: re.Match[str], plain: str) -> bool:
     """Whether it is all that the sentence says."""
-    return not (plain[: found.start()] + plain[found.end() :]).strip(" .!-*%")
+    return not (re.sub(r"\b(?:now|afterwards)\s?:?", "", plain[: found.start()]) + plain[found.end() :]).strip(" .!-*%")
 
 
 def _is_all(found: re.Match[str]) -> bool:
@@ -367,10 +399,22 @@ def _rest(sentence: Sentence) -> Iterator[Claim]:
     plain = sentence.plain
     if ALONE.match(plain):
         yield Claim("counts", sentence, 0, len(plain.rstrip()), numbers={"failed": 0})
+    printed = PRINTED.match(plain)
+    if printed is not None:
+        counted = next(text for text in printed.groups() if text)
+        yield Claim("counts", sentence, *printed.span(), numbers={"selected": number(counted), "failed": 0})
+    for found in FRACTION.finditer(plain):
+        yield Claim("counts", sentence, *found.span(), numbers={"passed": number(found["n"])})
+    for found in PASSING.finditer(plain):
+        yield Claim("counts", sentence, *found.span(), numbers={"passed": number(found["n"])})
+    for found in VERIFIED.finditer(plain):
+        yield Claim("ran", sentence, *found.span(), full=True)
+    for found in ONLY.finditer(sentence.text):
+        yield Claim("counts", sentence, *found.span(), numbers={"failed": 1})
     for found in FILE.finditer(plain):
         yield Claim("file", sentence, *found.span(), test=found["file"])
     for found in NAMED.finditer(sentence.text):
-        outcome = "failed" if "fail" in (found["word"] or found["label"]).lower() else "passed"
+        outcome = "failed" if "fail" in (found["word"] or found["label"] or found["said"]).lower() else "passed"
         yield Claim("test", sentence, *found.span(), test=found["test"], outcome=outcome)
 
 

@@ -16,9 +16,10 @@ SPELLED = [
 OTHER = "X"
 LETTERS = {
     "T": "tests testcases unittests doctests unit-tests specs ut uts",  # things that pass
-    "t": "test testcase testing test-case",
+    "t": "test testcase testing test-case doctest",
     "S": "suite suites testsuite testsuites test-suite test-suites",
-    "r": "run runs",
+    "r": "run runs execution executions",
+    "R": "rest remainder",
     "P": "pytest py.test tox nox ctest jest vitest mocha rspec phpunit nextest",
     "L": "lint linter linters linting mypy ruff flake8 pyright typecheck type-checks typechecks build builds docs"
     " checks",
@@ -30,7 +31,7 @@ LETTERS = {
     "u": "to",
     "K": "unit integration functional regression acceptance smoke e2e end-to-end backend frontend new existing"
     " old added related relevant affected remaining other python pytest doc local previously type cargo jest"
-    " npm javascript rust",
+    " latest newest overall npm javascript rust",
     "V": "pass passes passed passing succeed succeeds succeeded succeeding work works worked working",
     "J": "green ok okay fine good clean successful happy passing success",
     "M": "successfully cleanly well through",
@@ -55,14 +56,14 @@ LETTERS = {
 NUMBER_WORDS = frozenset(SPELLED[1:])
 _LETTER = {word: letter for letter, words in reversed(LETTERS.items()) for word in words.split()}
 _COMMAND = (
-    r"(?:make\s(?:tests?|check|lint)|cargo\s(?:nextest\srun|test)|go\stest(?:\s\./\.\.\.)?|(?:npm|yarn|pnpm|bun)(?:\srun)?\stest|"
-    r"(?:mvn|gradle|\./gradlew|bazel|dotnet|mix|swift|rake|php\sartisan)\stest|python3?\s-m\s(?:pytest|unittest)|"
+    r"(?:(?:uv|poetry|pipenv|hatch|pdm|rye)\srun\s)?(?:make\s(?:tests?|check|lint)|cargo\s(?:nextest\srun|test)|go\stest(?:\s\./\.\.\.)?|(?:npm|yarn|pnpm|bun)(?:\srun)?\stest|"
+    r"(?:mvn|gradle|\./gradlew|bazel|dotnet|mix|swift|rake|php\sartisan)\stest|python3?\s-m\s(?:pytest|unittest(?:\sdiscover)?)|"
     r"(?:pytest|py\.test|tox|nox|ctest|jest|vitest))"
 )
 TOKEN = re.compile(
-    rf"(?P<command>`{_COMMAND}[^`\n]{{0,80}}`|\b{_COMMAND}(?:\s-{{1,2}}[a-z][\w=-]*)*(?![\w-]))"
+    rf"(?P<command>`{_COMMAND}[^`\n]{{0,80}}`|\b{_COMMAND}(?:\s-[emknp]\s[\w./,-]+|\s-{{1,2}}[a-z][\w=-]*)*(?![\w-]))"
     r"|(?P<path>`?(?:[\w.-]+/)+[\w.-]+`?|`?(?:test_\w+|\w+_test)\.py(?:::\w+)*`?)"
-    r"|(?P<percent>\b100\s?(?:%|percent\b))|(?P<none>\bnot\s(?:a\ssingle|one|any|a)\b)|(?P<cases>\btest[\s-]cases\b)|(?P<case>\btest[\s-]case\b)"
+    r"|(?P<percent>\b100\s?(?:%|percent\b))|(?P<none>\bnot\s(?:a\ssingle|one|any|a)\b|\bno\smore\b)|(?P<recent>\bmost\srecent\b)|(?P<cases>\btest[\s-](?:cases|files|modules|classes)\b)|(?P<case>\btest[\s-](?:case|file|module|class)\b)"
     r"|(?P<good>:(?:white_check_mark|heavy_check_mark|green_circle|tada):|[\u2705\u2714\u2713\u2611\U0001f7e2\U0001f389\U0001f44d]\ufe0f?)"
     r"|(?P<number>\d{1,3}(?:,\d{3})+(?![\w]|\.\d)|\d+(?![\w]|\.\d))|(?P<word>\w+(?:['\u2019.-]\w+)*)|(?P<other>\S)",
     re.IGNORECASE,
@@ -70,7 +71,8 @@ TOKEN = re.compile(
 _LEET = str.maketrans("01345$@|", "oleassal")
 
 
-KINDS = {"percent": "Q", "good": "E", "path": OTHER, "none": "N", "cases": "T", "case": "t"}
+OWNED = re.compile(r"\s(?:\w+\s)?(?:tests?|cases|runs?|status|results?|outcome|output|suites?)\b", re.IGNORECASE)
+KINDS = {"percent": "Q", "good": "E", "path": OTHER, "none": "N", "cases": "T", "case": "t", "recent": "K"}
 
 
 class Word(NamedTuple):
@@ -99,7 +101,7 @@ def words(text: str, plain: str) -> tuple[str, list[Word]]:
     for token in TOKEN.finditer(text):
         kind = token.lastgroup or ""
         hidden = not plain[token.start() : token.end()].strip()
-        if hidden and kind != "command":
+        if hidden and not (kind == "command" and token[0].startswith("`")):
             letter = OTHER
         elif kind == "command":
             letter = "P"
@@ -112,14 +114,18 @@ def words(text: str, plain: str) -> tuple[str, list[Word]]:
         else:
             letter = {"\u2013": "-", "\u2014": "-", "&": "c", "+": "c", "!": "."}.get(token[0], token[0])
             letter = letter if letter in ",;:.-=()[]/%c" else "~"
-        parts = _parts(token[0], token.start()) if letter == OTHER and kind == "word" else []
+        parts = _parts(token[0], token.start(), text) if letter == OTHER and kind == "word" else []
         found += parts or [Word(token[0], token.start(), token.end())]
         letters += [_letter(part.text) for part in parts] or [letter]
     return "".join(letters), found
 
 
-def _parts(word: str, at: int) -> list[Word]:
-    """The words of a trailer's name (`Tests-Passed`), if they are all known."""
+def _parts(word: str, at: int, text: str) -> list[Word]:
+    """The words of a trailer's name (`Tests-Passed`), if they are all known; `suite's` is `suite is`."""
+    short = re.fullmatch(r"(\w+)(['\u2019](?:s|re))", word, re.IGNORECASE)
+    if short is not None and _letter(short[1]) in "TSPtp" and not OWNED.match(text, at + len(word)):
+        middle = at + len(short[1])
+        return [Word(short[1], at, middle), Word("is", middle, at + len(word))]
     parts = [Word(part[0], at + part.start(), at + part.end()) for part in re.finditer(r"[^-]+", word)]
     return parts if len(parts) > 1 and all(_letter(part.text) != OTHER for part in parts) else []
 
