@@ -67,6 +67,8 @@ LONG_FUNCTIONS: dict[str, str] = {}
 # Files that came with a new thing of some size.
 NEW_ROOMS = {
     "ktxkit/gates/rules/spelling.py": "the one grammar of names and references",
+    "ktxkit/gates/rules/inline.py": "inline Markdown, with links of all kinds and where they lead",
+    "ktxkit/gates/rules/targets.py": "where Markdown's own links lead",
 }
 LONG_FILES: dict[str, str] = {
     "ktxkit/base/documents.py": "written from schemas/; nobody reads it from top to bottom",

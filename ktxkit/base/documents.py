@@ -619,6 +619,7 @@ class GateConfig(TypedDict):
     root: NotRequired[str]
     advise: NotRequired[bool]
     strictConnections: NotRequired[bool]
+    siteUrls: NotRequired[dict[str, str]]
     baseline: NotRequired[str]
     gates: NotRequired[list[GateConfigGate]]
 

@@ -100,6 +100,7 @@ def options_of(document: Mapping[str, Any]) -> GateOptions:
         strict=bool(document.get("strictConnections", False)),
         raw_current=None if current is None else frozenset(current),
         raw_deleted=frozenset(document.get("rawDeleted", ())),
+        sites=tuple(sorted(document.get("siteUrls", {}).items(), reverse=True)),
     )
 
 

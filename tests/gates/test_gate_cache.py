@@ -387,7 +387,8 @@ def test_marks_are_found_in_the_bytes_and_in_the_values(size: int) -> None:
     pages = {}
     for n, name in enumerate([*names, *names[:3]]):
         pages[b"wiki/global/%d.md" % n] = {
-            "kind": "page", "problems": [], "ignores": [], **{key: [] for key in TEXTS}, "comments": [[name, 1, 1]],
+            "kind": "page", "problems": [], "ignores": [], "targets": [],
+            **{key: [] for key in TEXTS}, "comments": [[name, 1, 1]],
         }  # fmt: skip
     group = Group(list(pages), said_of(pages, b""), marks_of(pages), lambda: list(pages.values()))
     for n, name in enumerate(names):

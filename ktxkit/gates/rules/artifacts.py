@@ -21,6 +21,7 @@ from ktxkit.gates.rules.groups import (
 from ktxkit.gates.rules.model import GateOptions, Layer
 from ktxkit.gates.rules.provenance import RawFacts, artifact, raw_path, raw_path_of
 from ktxkit.gates.rules.references import References, Wrong, is_fine, listed
+from ktxkit.gates.rules.targets import Targets
 
 Facts = dict[str, Any]
 
@@ -68,7 +69,8 @@ def judge(
     keys = model.page_keys(pages_of(facts), options.root)
     references = References(layer, strict=options.strict, former=former)
     known = RawFacts(files, keys[""], layer, options.root, options.raw_current, options.raw_deleted)
-    is_quiet = _Quiet(references, known)
+    leads = Targets(known, options, lambda path: facts[path].get("anchors") if path in facts else None)
+    is_quiet = _Quiet(references, known, leads)
     quiet = [group for group in groups if is_quiet(group.summary)]
     for group in groups:
         if group not in quiet:
@@ -78,7 +80,7 @@ def judge(
         found += sources.judge(layer)
     for path, one in sorted(rest.items()):
         if one["kind"] == "page":
-            found += _page(path, one, references, keys, known, options)
+            found += (*_page(path, one, references, keys, known, options), *_targets(path, one, leads))
         elif one["kind"] == "provenance":
             found += _rows(path, one, known)
     kept = [one for one in grouped(found) if options.advise or one.severity != ADVICE]
@@ -89,10 +91,11 @@ def judge(
 class _Quiet:
     """Whether pages have no finding: every text that they refer with is answered. Each text is asked about once."""
 
-    def __init__(self, references: References, known: RawFacts) -> None:
+    def __init__(self, references: References, known: RawFacts, leads: Targets) -> None:
         self._known = known
+        self._leads = leads
         self._asked = {"spans": references.span, "slRefs": references.sl_ref, "tables": references.table}
-        self._fine: dict[str, set[str]] = {key: set() for key in ("links", "comments", *self._asked)}
+        self._fine: dict[str, set[str]] = {key: set() for key in ("links", "comments", "targets", *self._asked)}
 
     def __call__(self, summary: Facts) -> bool:
         return (
@@ -100,6 +103,7 @@ class _Quiet:
             and all(self._all(summary, key, self._answered(answer)) for key, answer in self._asked.items())
             and self._all(summary, "links", lambda text: key_of(text) in self._known.pages or not key_of(text))
             and self._all(summary, "comments", self._kept)
+            and self._all(summary, "targets", self._leads_on)
         )
 
     def _all(self, summary: Facts, key: str, good: Callable[[str], bool]) -> bool:
@@ -112,6 +116,13 @@ class _Quiet:
     @staticmethod
     def _answered(answer: Callable[[str], Wrong | None]) -> Callable[[str], bool]:
         return lambda text: is_fine(answer(text))
+
+    def _leads_on(self, said: str) -> bool:
+        """Whether a target of `_beside` leads somewhere. Of anchors the page itself is asked."""
+        where, _, text = said.partition("\0")
+        return (
+            not text.startswith("#") and self._leads.broken(text, where.encode("utf-8", "surrogateescape"), ()) is None
+        )
 
     def _kept(self, raw: str) -> bool:
         refused = raw_path(raw, self._known)
@@ -180,6 +191,15 @@ def _links(
         message = f"there is no page {key}"
         hint = f"did you mean {near[0]}?" if near else "add the page, or remove the reference"
         yield Finding(rule, path, message, line, column, key, listed(()), tuple(near), hint, level)
+
+
+def _targets(path: bytes, page: Facts, leads: Targets) -> Iterator[Finding]:
+    """What Markdown's own links and images do not lead to."""
+    for text, line, column in page["targets"]:
+        wrong = leads.broken(text, path, page["anchors"])
+        if wrong is not None:
+            hint = f"did you mean {wrong.near[0]}?" if wrong.near else "add it, or take the link out"
+            yield Finding(wrong.rule, path, wrong.message, line, column, text, (), wrong.near, hint)
 
 
 def _words(path: bytes, page: Facts, layer: Layer) -> Iterator[Finding]:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ktxkit.gates.rules import model
+from ktxkit.gates.rules import model, targets
 from ktxkit.gates.rules.spelling import words_of
 
 Facts = dict[str, Any]
 TEXTS = ("refs", "slRefs", "tables", "links", "spans", "words", "comments")
-COUNTED = ("refs", "slRefs", "tables", "links", "spans")
+COUNTED = ("refs", "slRefs", "tables", "links", "spans", "targets")
 NOTHING = b"{}"
 NAMES = b',"names":'  # in marks
 FEW = 32  # names that are looked for in the bytes of the marks, one by one
@@ -190,7 +190,7 @@ def special_of(facts: Mapping[bytes, Facts]) -> list[bytes]:
 
 def said_of(facts: Mapping[bytes, Facts], root: bytes) -> bytes:
     """What pages hold together, as JSON; nothing where one is not everyone's, or has a problem or a comment."""
-    texts: dict[str, set[str]] = {key: set() for key in TEXTS}
+    texts: dict[str, set[str]] = {key: set() for key in (*TEXTS, "targets")}
     counts = {"pages": len(facts), **dict.fromkeys(COUNTED, 0)}
     for path, page in facts.items():
         where = model.artifact_path(path, root)
@@ -199,9 +199,22 @@ def said_of(facts: Mapping[bytes, Facts], root: bytes) -> bytes:
             return NOTHING
         for key in TEXTS:
             texts[key].update(text for text, _, _ in page[key])
+        texts["targets"].update(_beside(path, page))
         for key in COUNTED:
             counts[key] += len(page[key])
     return _json({**{key: sorted(found) for key, found in texts.items()}, "counts": counts}) if facts else NOTHING
+
+
+def _beside(path: bytes, page: Facts) -> Iterator[str]:
+    """The targets of a page, each behind what it is looked for from: its directory, or the page where its anchors
+    count. What is right by the page alone is left out.
+    """
+    here = path.decode("utf-8", "surrogateescape")
+    for text, _, _ in page["targets"]:
+        if not text.startswith("#"):
+            yield f"{here if '#' in text else here.rpartition('/')[0] + '/'}\0{text}"
+        elif text[1:] not in page["anchors"]:
+            yield f"{here}\0{text}"
 
 
 def marks_of(facts: Mapping[bytes, Facts], known: Sequence[Iterable[str] | None] = ()) -> bytes:
@@ -219,6 +232,7 @@ def mentioned(facts: Facts) -> set[str]:
     """Every name and raw path for the sake of which a change may concern a file."""
     if facts["kind"] == PAGE:
         found = {text for text, _, _ in facts["comments"]}
+        found |= {targets.mentioned(text) for text, _, _ in facts["targets"]} - {""}
         return found.union(*(names_in(text) for key in TEXTS if key != "comments" for text, _, _ in facts[key]))
     if facts["kind"] == ROWS:
         return {row[key] for row, _, _ in facts["rows"] for key in ("rawPath", "sourcePath") if key in row}
@@ -244,13 +258,12 @@ def concerned(facts: Mapping[bytes, Facts], names: Iterable[str], rows: bool) ->
 def looked_at(facts: Mapping[bytes, Facts]) -> dict[str, int]:
     """Counts of what is there to be looked at."""
     pages = [one for one in facts.values() if one["kind"] == "page"]
-    lists = ("refs", "slRefs", "tables", "links", "spans")
     entries = [entry for one in facts.values() if one["kind"] == "sources" for entry in one["sources"]]
     return {
         "files": len(facts),
         "pages": len(pages),
         "sources": len(entries),
-        "references": sum(len(page[key]) for page in pages for key in lists),
+        "references": sum(len(page[key]) for page in pages for key in COUNTED),
         "joins": sum(len(entry["joins"]) for entry in entries),
         "rows": sum(len(one["rows"]) for one in facts.values() if one["kind"] == "provenance"),
     }

@@ -144,13 +144,16 @@ def page_keys(pages: Iterable[bytes], root: bytes) -> dict[str, set[str]]:
 
 
 class GateOptions(NamedTuple):
-    """How a tree is judged. `root`: where the artifacts lie in it, empty or ending in `/`."""
+    """How a tree is judged. `root`: where the artifacts lie in it, empty or ending in `/`. `sites`: what addresses of
+    the web begin with that lead to files of the tree, and the directory these are in.
+    """
 
     root: bytes = b""
     advise: bool = False
     strict: bool = False
     raw_current: Collection[str] | None = None
     raw_deleted: Collection[str] = frozenset()
+    sites: tuple[tuple[str, str], ...] = ()
 
 
 class Source:

@@ -16,7 +16,7 @@ from typing import Any
 from ktxkit.base.rules import strict_yaml
 from ktxkit.base.rules.plain_validity import Violation
 from ktxkit.base.rules.strict_yaml import Node, YamlProblem, lines
-from ktxkit.gates.rules import markdown, source, spelling, suppressions
+from ktxkit.gates.rules import markdown, source, spelling, suppressions, targets
 
 _OPENER = re.compile(r"---[ \t]*\Z")
 _CLOSER = re.compile(r"(?:---|\.\.\.)[ \t]*\Z")
@@ -86,6 +86,7 @@ def read(data: bytes, judge: Judge) -> Facts:
     """The facts of a page. `judge` tells where a value departs from a contract. Never raises."""
     facts: Facts = {"kind": "page", "problems": [], "ignores": []}
     facts |= {"refs": [], "slRefs": [], "tables": [], "spans": [], "words": [], "links": [], "comments": []}
+    facts |= {"targets": [], "anchors": []}
     text, problem = _decode(data)
     if problem is not None:
         facts["problems"].append(_problem(problem))
@@ -149,12 +150,15 @@ def _softened(problem: YamlProblem) -> YamlProblem:
 def _body(facts: Facts, parts: Split) -> None:
     body = markdown.read(parts.body, parts.body_line)
     facts["problems"] += [_problem(problem) for problem in body.problems]
-    for span in body.codes:
+    for span in (*body.codes, *body.html):
         if spelling.could_refer(span.text):
             facts["spans"].append([span.text, span.line, span.column])
         elif _WORD.match(span.text):
             facts["words"].append([span.text, span.line, span.column])
     facts["links"] = [[span.text.strip(), span.line, span.column] for span in body.links]
+    local = [span for span in body.targets if targets.is_kept(span.text)]
+    facts["targets"] = [[span.text.strip(), span.line, span.column] for span in local]
+    facts["anchors"] = list(dict.fromkeys(body.anchors))
     for span in body.comments:
         if found := _FROM.match(span.text):
             facts["comments"].append([_LINES.sub("", found[1]), span.line, span.column])

@@ -18,7 +18,7 @@ from ktxkit.base.rules import strict_yaml
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.strict_yaml import Node, lines
 from ktxkit.base.rules.text import printable
-from ktxkit.gates.rules import markdown, page
+from ktxkit.gates.rules import inline, markdown, page
 from ktxkit.gates.rules.findings import Finding
 
 Edit = tuple[int, int, str]
@@ -131,7 +131,24 @@ def without_link(text: str, at: int) -> Edit | None:
     if not text.startswith("[[", at) or end < 0:
         return None
     label = text[at + 2 : end].partition("|")[2].strip()
-    return (at, end + 2, label) if label else _out_of_line(text, at, end + 2, text[at + 2 : end].strip())
+    start = at - 1 if text[at - 1 : at] == "!" else at  # an embed
+    return (start, end + 2, label) if label else _out_of_line(text, start, end + 2, text[at + 2 : end].strip())
+
+
+def without_target(text: str, at: int) -> tuple[Edit, str] | None:
+    """An edit that leaves of the Markdown link or image at an offset what a reader sees, and where it led. Of a link
+    by reference and of an address in brackets None: what they are written with stands elsewhere, or is all there is.
+    """
+    end = _paragraph_end(text, at)
+    piece = next((one for one in inline.scan(text[at:end]) if one.kind == "target" and one.start == 0), None)
+    if piece is None or text.startswith("<", at):
+        return None
+    return (at, at + piece.end, piece.label), piece.text
+
+
+def _paragraph_end(text: str, at: int) -> int:
+    found = re.compile(r"(?:\r\n|\n|\r)[ \t]*(?:\r\n|\n|\r)").search(text, at)
+    return found.start() if found else len(text)
 
 
 def _out_of_line(text: str, start: int, end: int, words: str) -> Edit:
@@ -318,6 +335,12 @@ def _body(path: bytes, findings: Sequence[Finding], text: str, parts: page.Split
         edit = without_link(text, starts[span.line - 1] + span.column - 1) if hit else None
         if edit is not None:
             found.append((edit, Removal("link", path, f"[[{key}]]", key)))
+    gone = {place for one in findings if one.rule == "broken-link" for place in one.places}
+    for span in read.targets if gone else ():
+        hit = (span.line, span.column) in gone
+        cut = without_target(text, starts[span.line - 1] + span.column - 1) if hit else None
+        if cut is not None:
+            found.append((cut[0], Removal("link", path, f"({span.text})", span.text)))
     return _apart(found)
 
 
@@ -337,15 +360,14 @@ def _body_says(new: str, old: str, removals: Sequence[Removal]) -> bool:
         return False
     said, says = markdown.read(before.body), markdown.read(after.body)
     codes = [span.text for span in said.codes]
-    links = [f"[[{span.text.strip()}]]" for span in said.links]
+    links = [f"[[{span.text.strip()}]]" for span in said.links] + [f"({span.text})" for span in said.targets]
     for removal in removals:
         kept = codes if removal.kind == "inline" else links
         if removal.removed not in kept:
             return False
         kept.remove(removal.removed)
-    return sorted(codes) == sorted(span.text for span in says.codes) and sorted(links) == sorted(
-        f"[[{span.text.strip()}]]" for span in says.links
-    )
+    left = [f"[[{span.text.strip()}]]" for span in says.links] + [f"({span.text})" for span in says.targets]
+    return sorted(codes) == sorted(span.text for span in says.codes) and sorted(links) == sorted(left)
 
 
 def _rows(made: Pruned, path: bytes, findings: Sequence[Finding], data: bytes) -> None:

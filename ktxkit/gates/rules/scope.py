@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.gates.rules import model
+from ktxkit.gates.rules import targets as links
 from ktxkit.gates.rules.groups import concerned, key_of, names_in, special_of
 from ktxkit.gates.rules.model import GateOptions, Layer
 from ktxkit.gates.rules.provenance import RawFacts, raw_path
@@ -55,8 +56,9 @@ def close(touched: Collection[bytes], trees: Collection[Tree], root: bytes = b""
     raw = {_text(path, root) for path in touched}
     folded = {name.casefold() for name in names}
     targets = _targets(touched, trees)
-    near = [concerned(tree, names | folded | targets | raw, bool(names)) for tree in trees]
-    referrers = {path for tree in near for path, facts in tree.items() if _uses(facts, names, folded, raw)}
+    linked = {name for path in touched for name in links.names_of(path)}
+    near = [concerned(tree, names | folded | targets | raw | linked, bool(names)) for tree in trees]
+    referrers = {path for tree in near for path, facts in tree.items() if _uses(facts, names, folded, raw | linked)}
     referrers |= _joined(targets, near)
     if names:
         referrers |= {path for tree in near for path, facts in tree.items() if facts["kind"] == "provenance"}
@@ -86,6 +88,8 @@ def declared(path: bytes, facts: Facts | None, root: bytes) -> Iterator[str]:
 def _uses(facts: Facts, names: set[str], folded: set[str], raw: set[str]) -> bool:
     if facts["kind"] == "page":
         if any(text in raw for text, _, _ in facts["comments"]):
+            return True
+        if any(links.mentioned(text) in raw for text, _, _ in facts["targets"]):
             return True
         lists = ("slRefs", "tables", "spans", "refs", "links", "words")
         return any(names & names_in(text) for key in lists for text, _, _ in facts[key])
@@ -200,6 +204,7 @@ def _is_silent(path: bytes, page: dict[str, Any], is_page: IsPage, known: RawFac
         and all(model.PAGE_KEY.match(key) for key in keys)
         and all(any(is_page(b"%b%b%b.md" % (known.root, home, key.encode())) for home in homes) for key in keys)
         and all(raw_path(text, known) is None for text, _, _ in page["comments"])
+        and not page["targets"]
     )
 
 
