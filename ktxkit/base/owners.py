@@ -3,6 +3,8 @@
 A pid alone is reused, and means nothing in another pid namespace or on another machine. The kernel lets the flock go
 when the process dies, and every namespace of that kernel sees it. What cannot be proven dead is unknown, and unknown is
 not dead. Sources: proc(5), field 22 of /proc/PID/stat; pid_namespaces(7); flock(2).
+
+Whose processes those are that a command of ours started, wherever they went.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ import atexit
 import fcntl
 import os
 import re
+import resource
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -300,3 +305,71 @@ def _marks(root: Path) -> list[str]:
         return sorted(name for name in os.listdir(root / FOLDER) if re.fullmatch(MARK, name))  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+NONCE = "KTX_LEASE_NONCE"  # in the environment of a command whose processes are to be found again
+BRAND = 1 << 44  # microseconds: the least limit that is a brand; nobody waits so long
+_starting = threading.Lock()  # what is started while a brand is on is branded
+
+
+def _unlocked() -> None:
+    global _starting
+    _starting = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_unlocked)
+
+
+def _brand_of(nonce: str) -> int:
+    """A limit of real-time processor time that nobody reaches: a number that names the nonce."""
+    return BRAND | int(digest(os.fsencode(nonce))[3:13], 16)
+
+
+@contextmanager
+def branded(nonce: str) -> Iterator[None]:
+    """For the block, in which a command with this nonce starts: what starts has the brand from its beginning on. For
+    any other command ("") a block in which nobody else's brand is on.
+    """
+    with _starting:
+        limits = resource.getrlimit(resource.RLIMIT_RTTIME) if nonce else None
+        try:
+            if limits is not None:
+                with suppress(OSError, ValueError):  # as in `brand`
+                    resource.setrlimit(resource.RLIMIT_RTTIME, (_brand_of(nonce), limits[1]))
+            yield
+        finally:
+            if limits is not None:
+                resource.setrlimit(resource.RLIMIT_RTTIME, limits)
+
+
+def brand(pid: int, nonce: str) -> None:
+    """Give a command the nonce where it cannot put it off: limits go on to all that it starts, whatever their session,
+    environment, directory and parent are, and without privileges they can only be lowered. Source: getrlimit(2).
+
+    It has the soft limit from its start on (`branded`), and now the hard one.
+    """
+    with suppress(OSError, ValueError):  # it has ended; or what we run in has a lower limit, and the environment tells
+        resource.prlimit(pid, resource.RLIMIT_RTTIME, (_brand_of(nonce),) * 2)
+
+
+def marked(nonce: str) -> list[int]:
+    """Every process that was started by a command with this nonce in its environment, this one left out."""
+    found, number, word = [], _brand_of(nonce), f"{NONCE}={nonce}".encode()
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit() and int(name) != os.getpid() and (_has_brand(int(name), number) or _has_word(name, word)):
+            found.append(int(name))
+    return found
+
+
+def _has_brand(pid: int, number: int) -> bool:
+    try:
+        return number in resource.prlimit(pid, resource.RLIMIT_RTTIME)
+    except (OSError, ValueError):
+        return False  # it has ended, or is another user's
+
+
+def _has_word(pid: str, word: bytes) -> bool:
+    try:
+        return word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False  # it has ended, or is another user's

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Protocol
 
+from ktxkit.base import owners
 from ktxkit.base.errors import CannotRun, of_machinery
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
@@ -222,18 +223,19 @@ def start(
     waits for it keeps its limit.
     """
     try:
-        child = subprocess.Popen(
-            command.argv,
-            cwd=command.cwd,
-            env=command.env,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            process_group=0,
-            close_fds=True,
-            pass_fds=command.pass_fds,
-            pipesize=pipesize,
-        )
+        with owners.branded(command.env.get(owners.NONCE, "")):
+            child = subprocess.Popen(
+                command.argv,
+                cwd=command.cwd,
+                env=command.env,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                process_group=0,
+                close_fds=True,
+                pass_fds=command.pass_fds,
+                pipesize=pipesize,
+            )
     except (OSError, ValueError) as error:
         name = os.fsdecode(command.argv[0])
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -242,6 +244,8 @@ def start(
         raise CannotRun(f"cannot start {name}: {reason}", where=str(command.cwd), hint=hint, machinery=ours) from error
     if command.no_pipes:
         watch(child)
+    if owners.NONCE in command.env:
+        owners.brand(child.pid, command.env[owners.NONCE])
     return child
 
 

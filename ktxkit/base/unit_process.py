@@ -4,8 +4,8 @@ The child writes into a pipe that whoever waits for it reads: neither disk nor m
 
 A unit's command: its own process group, its output in bounded files, a deadline, and nothing of it left behind.
 
-What a command leaves running is ended with its group. What left the group (setsid, a daemon) is found by the lease's
-nonce in its environment, ended, and named: it could still write into the worktree.
+What a command leaves running is ended with its group. What left the group (setsid, a daemon, with an environment of
+its own) is found by the lease's nonce (`owners.marked`), ended, and named: it could still write into the worktree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
-from ktxkit.base import files, process
+from ktxkit.base import files, owners, process
 from ktxkit.base.clock import Clock
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.named import NamedTuple
@@ -105,7 +105,7 @@ class UnitLog:
 
 
 POLL = 0.2  # seconds between looks at the stop flag and the deadline; the end of a child wakes at once
-MARK = "KTX_LEASE_NONCE"
+ROUNDS = 100  # looks for processes that go on starting others
 
 
 class Stop(Protocol):
@@ -141,7 +141,7 @@ def run_unit(
     try:
         child = process.start(command)
         try:
-            reason, strays = _watched(child, logs, clock, command.limit, stop, command.env.get(MARK, ""))
+            reason, strays = _watched(child, logs, clock, command.limit, stop, command.env.get(owners.NONCE, ""))
         except BaseException:
             process.end_group(child)
             raise
@@ -209,28 +209,19 @@ def _wait(child: process.Child, logs: Sequence[UnitLog], clock: Clock, limit: fl
 
 
 def end_strays(nonce: str) -> tuple[str, ...]:
-    """End every process that carries the nonce in its environment; names them (`pid command`)."""
-    found = []
-    wanted = f"{MARK}={nonce}".encode()
-    for pid in _pids():
-        if pid == os.getpid():
-            continue
-        if wanted in _proc(pid, "environ").split(b"\0"):
-            found.append(f"{pid} {printable(_proc(pid, 'cmdline').replace(bytes(1), b' ').strip())[:200]}")
+    """End every process that was started by the command with this nonce (`owners.marked`); names them (`pid command`).
+
+    What they start meanwhile is looked for again.
+    """
+    named: dict[int, str] = {}
+    for _ in range(ROUNDS):
+        found = [pid for pid in owners.marked(nonce) if pid not in named and owners.start_time(pid) is not None]
+        for pid in found:
+            named[pid] = f"{pid} {printable(' '.join(process.words_of(pid)))[:200]}"
             _kill(pid)
-    return tuple(found)
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
-
-
-def _proc(pid: int, name: str) -> bytes:
-    """A file of /proc/PID; empty where the process is gone or is another user's."""
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return b""
+        if not found:
+            break
+    return tuple(named.values())
 
 
 def _kill(pid: int) -> None:

@@ -23,12 +23,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ktxkit.base import files, process
+from ktxkit.base import files, owners, process
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.process import Completed
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import printable, truncated
-from ktxkit.base.unit_process import MARK, end_strays
+from ktxkit.base.unit_process import end_strays
 from ktxkit.gates.plugin import Answer, Finding, Subject
 from ktxkit.git.git import Git
 
@@ -45,7 +45,7 @@ def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], limit: float)
     out, err = (cwd.parent / f"{name}-{nonce[:8]}" for name in ("out", "err"))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(out, flags, files.PRIVATE_FILE), "wb") as one, open(os.open(err, flags, 0o600), "wb") as other:
-        child = process.start(process.Command(argv, cwd, {**env, MARK: nonce}), stdout=one, stderr=other)
+        child = process.start(process.Command(argv, cwd, {**env, owners.NONCE: nonce}), stdout=one, stderr=other)
         in_time = process.wait_or_end(child, limit)
     end_strays(nonce)
     told = tuple(os.fsdecode(word) for word in argv)

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from ktxkit.base import process
 from ktxkit.base import process as pipes
-from ktxkit.base.errors import CannotRun
+from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable, truncated
 
@@ -138,6 +138,10 @@ class GitFailed(CannotRun):
         self.answer = answer
 
 
+class OutOfTime(Refused):
+    """What was to end by some moment did not: whoever set it (`Git.within`) says what for."""
+
+
 def printable_block(stream: bytes) -> str:
     """Foreign output on our terminal: control characters escaped, lines kept, indented."""
     return "\n    ".join(printable(line) for line in stream.strip().split(b"\n"))
@@ -247,12 +251,14 @@ class Git:
         config: Mapping[str, str] | None = None,
         fds: Collection[int] = (),
         names: NameLookup | None = None,
+        until: float | None = None,
     ) -> None:
         self.cwd = cwd
         self.env = dict(env)
         self.config = dict(config or {})
         self.fds = tuple(fds)
         self.names = names
+        self.until = until
 
     @classmethod
     def scrub(cls, cwd: Path, environ: Mapping[str, str]) -> Git:
@@ -266,24 +272,28 @@ class Git:
 
     def at(self, cwd: Path) -> Git:
         """The same runner in another directory."""
-        return type(self)(cwd, self.env, self.config, self.fds, self.names)
+        return type(self)(cwd, self.env, self.config, self.fds, self.names, self.until)
 
     def having(self, **env: str) -> Git:
         """The same runner with more environment."""
-        return type(self)(self.cwd, {**self.env, **env}, self.config, self.fds, self.names)
+        return type(self)(self.cwd, {**self.env, **env}, self.config, self.fds, self.names, self.until)
 
     def configured(self, **config: str) -> Git:
         """The same runner with more configuration; `core_fsync="x"` is `core.fsync=x`."""
         pairs = {key.replace("_", ".", 1): value for key, value in config.items()}
-        return type(self)(self.cwd, self.env, {**self.config, **pairs}, self.fds, self.names)
+        return type(self)(self.cwd, self.env, {**self.config, **pairs}, self.fds, self.names, self.until)
 
     def holding(self, fd: int) -> Git:
         """The same runner, whose children keep a descriptor open: a lock on it lasts until they have ended too."""
-        return type(self)(self.cwd, self.env, self.config, (*self.fds, fd), self.names)
+        return type(self)(self.cwd, self.env, self.config, (*self.fds, fd), self.names, self.until)
 
     def asking(self, names: NameLookup | None) -> Git:
         """The same runner, which asks `names` what refs and ids stand for where that serves its directory."""
-        return type(self)(self.cwd, self.env, self.config, self.fds, names)
+        return type(self)(self.cwd, self.env, self.config, self.fds, names, self.until)
+
+    def within(self, until: float | None) -> Git:
+        """The same runner, whose calls raise OutOfTime at that moment of the monotonic clock (None: they have time)."""
+        return type(self)(self.cwd, self.env, self.config, self.fds, self.names, until)
 
     def environment(self) -> dict[str, str]:
         """The environment of a call: the pinned configuration goes in through GIT_CONFIG_COUNT, argv stays readable."""
@@ -324,8 +334,15 @@ class Git:
         """Run git to its end, once; how it ended is the caller's to judge. Raises GitFailed at `timeout` seconds."""
         full = {**self.environment(), **(env or {})}
         limit = LONGEST if timeout is None else timeout
+        left = limit if self.until is None else self.until - time.monotonic()
+        if left < limit:
+            limit = max(0.0, left)
         done = process.run(process.Command(["git", *args], self.cwd, full, limit, self.fds, no_pipes=True), stdin=stdin)
         answer = GitResult(done.argv, self.cwd, done.status, done.out, done.err, done.pipe)
+        if done.timed_out and left <= limit:
+            raise OutOfTime(
+                f"git {printable(answer.argv[1])} would take longer than there is time", where=str(self.cwd)
+            )
         if done.timed_out:
             raise GitFailed(answer, hint=f"it did not end within {limit:g} seconds")
         return answer

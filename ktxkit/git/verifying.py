@@ -12,7 +12,7 @@ from ktxkit.base import files, owners, process
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.named import NamedTuple
-from ktxkit.base.unit_process import MARK, end_strays
+from ktxkit.base.unit_process import end_strays
 from ktxkit.git.child import read_status
 from ktxkit.git.git import Git, GitFailed
 from ktxkit.git.rules.checkout import CheckoutSnapshot, Signature
@@ -104,7 +104,9 @@ def run_command(
     with open(os.open(log, flags, files.PRIVATE_FILE), "wb", buffering=0) as stream:
         began = clock()
         try:
-            child = process.start(command._replace(env={**command.env, MARK: nonce}), stdout=stream, stderr=stream)
+            child = process.start(
+                command._replace(env={**command.env, owners.NONCE: nonce}), stdout=stream, stderr=stream
+            )
         except CannotRun as error:
             if error.machinery:
                 raise

@@ -21,9 +21,9 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.base.identity import Identity, admin_names, identify, is_private, processes_inside
+from ktxkit.base.owners import marked
 from ktxkit.base.reading import OPEN_DIRECTORY, small_file
 from ktxkit.base.rules.text import path_bytes, path_fields
-from ktxkit.base.unit_process import MARK
 from ktxkit.observer import scan
 from ktxkit.observer.attempt import BASELINE, ObserverAttempt, chain_of
 from ktxkit.observer.manifest_file import Stored
@@ -188,23 +188,9 @@ class Liveness:
 
 def look(nonce: str, root: Path) -> Liveness:
     """The processes of a unit at this moment, this process left out."""
-    found = set(processes_inside(root)) | set(_marked(f"{MARK}={nonce}".encode()))
+    found = set(processes_inside(root)) | set(marked(nonce))
     ticks = sum(_ticks(pid) for pid in found)
     return Liveness(len(found), ticks * 1000 // os.sysconf("SC_CLK_TCK"))
-
-
-def _marked(mark: bytes) -> list[int]:
-    found = []
-    for name in os.listdir("/proc"):  # noqa: PTH208
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            environment = Path(f"/proc/{name}/environ").read_bytes()
-        except OSError:
-            continue  # gate-ok: it ended, or is another user's
-        if mark in environment.split(b"\0"):
-            found.append(int(name))
-    return found
 
 
 def _ticks(pid: int) -> int:

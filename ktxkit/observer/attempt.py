@@ -24,7 +24,7 @@ from ktxkit.base import contracts, files, kinds
 from ktxkit.base.clock import Clock
 from ktxkit.base.errors import Blocked, BrokenContract, Refused
 from ktxkit.base.lock import flocked
-from ktxkit.base.unit_process import MARK
+from ktxkit.base.owners import NONCE
 from ktxkit.observer import manifest_file
 from ktxkit.observer.manifest_file import Stored
 from ktxkit.observer.rules import records as r
@@ -373,7 +373,7 @@ def record_proof(
     """
     place = LeaseLocation.of_unit(job, unit)
     lease = place.lease()
-    _must_be_the_attempt(job.world, place, lease, nonce or job.world.env.get(MARK), fence)
+    _must_be_the_attempt(job.world, place, lease, nonce or job.world.env.get(NONCE), fence)
     assert lease is not None
     attempt = ObserverAttempt.of(place, lease)
     if not attempt.state.seq and not attempt.chain.problem:
@@ -409,7 +409,7 @@ def _must_be_the_attempt(
         raise Refused(
             "this is not the attempt that has the lease",
             where=str(path_of(lease)),
-            hint=f"run it in the unit's own environment ({MARK}) or in its worktree",
+            hint=f"run it in the unit's own environment ({NONCE}) or in its worktree",
         )
     if fence is not None and fence != lease["fence"]:
         raise Refused(

@@ -258,17 +258,18 @@ class Request(NamedTuple):
     identity: UnitIdentity = cast("UnitIdentity", {})
     ref: str = ""
     paths: CandidatePathPolicy | None = None  # of a lease: what could become source was said when it was opened
+    until: float | None = None  # seconds of the monotonic clock: what is not collected by then is refused
     plain: bool = False  # a unit's: neither the user's line-end settings nor a global ignore file decide what is taken
 
 
-def collect_unit(job: ActiveJob, unit: Unit, *, include_uncommitted: bool = True) -> Patch:
+def collect_unit(job: ActiveJob, unit: Unit, *, include_uncommitted: bool = True, until: float | None = None) -> Patch:
     """The unit's patch document, written with its patch. Raises Refused where the child is not in a state to be taken.
 
-    The unit's commit is kept at its ref before the documents are written.
+    The unit's commit is kept at its ref before the documents are written. `until`: as in `Request`.
     """
     lease = leases.at_hand(job, unit)
     leases.must_be_the_one(lease)
-    request = request_of(job, unit, lease, require_clean=not include_uncommitted)
+    request = request_of(job, unit, lease, require_clean=not include_uncommitted)._replace(until=until)
     trace = job.tracer.bound(unitKey=unit.key)
     began = job.world.clock.monotonic()
     try:
@@ -408,7 +409,9 @@ def _require_unchanged(git: Git, before: ChildState, look: Begun | None) -> None
 def runner(world: World, request: Request) -> Git:
     """git in the worktree: no edit hides from it, and in a unit's none of the user's settings decides."""
     git = child.honest(world.git, request.top)
-    return Git(git.cwd, git.env, {**git.config, **PLAIN, "core.excludesFile": os.devnull}) if request.plain else git
+    if request.plain:
+        git = Git(git.cwd, git.env, {**git.config, **PLAIN, "core.excludesFile": os.devnull})
+    return git.within(request.until)
 
 
 def _must_be_there(top: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ktxkit.work.job import unit as job_unit
 from tests.support.commands import Ran, call, script, spawn
 from tests.support.jobs import job_file, outcomes, report, trace, unit
 from tests.support.repos import Repo
@@ -87,6 +88,45 @@ def test_a_daemon_that_left_the_group_is_ended_and_named(repo: Repo) -> None:
     result = json.loads((repo.path / ".ktx/jobs/j1/units/0001-forks/result.json").read_text())
     assert any("sleep 987" in stray for stray in result["strays"])
     assert not subprocess.run(["pgrep", "-f", "sleep 987"], capture_output=True, check=False).stdout
+
+
+ORPHANS = {
+    "971": "env -i setsid sleep 971 &",
+    "972": "(cd /; env -i setsid sleep 972 < /dev/null > /dev/null 2>&1 &)",
+    "973": "setsid sh -c 'cd /; env -i sleep 973 & exit' &",
+    "974": "env -i setsid sh -c 'ulimit -n 20; trap : TERM HUP INT; sleep 974; sleep 974' &",
+    "975": "env -i setsid sh -c 'while :; do (sleep 975 &); sleep 0.01; done' &",
+}
+
+
+def test_processes_that_leave_group_environment_and_directory_are_ended_with_the_unit_and_named(repo: Repo) -> None:
+    """Beside another unit, whose own processes go on."""
+    starts, done = "\n".join(ORPHANS.values()), repo.path.parent / "done"
+    units = [
+        unit("forks", f"{starts}\nsleep 0.3; echo f > f.txt"),
+        unit(
+            "other",
+            f"setsid sh -c 'sleep 1.5; echo o > o.txt; touch {done}' & until test -e {done}; do sleep 0.1; done",
+        ),
+    ]
+    ran = run(repo, {"maxParallel": 2, "units": units})
+    assert ran.status == 0 and repo.show("main", "o.txt") == b"o\n", ran
+    result = json.loads((repo.path / ".ktx/jobs/j1/units/0001-forks/result.json").read_text())
+    assert {number for number in ORPHANS if f"sleep {number}" in " ".join(result["strays"])} == ORPHANS.keys()
+    assert not subprocess.run(["pgrep", "-f", "sleep 97[1-5]"], capture_output=True, check=False).stdout
+    assert "left running, ended" in call("job-report", "--job", "j1", cwd=repo.path).out
+
+
+def test_a_file_that_takes_long_to_read_counts_against_the_units_time(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_unit, "COLLECTING", 0.3)
+    units = [unit("big", "truncate -s 3G big", timeLimit=1), unit("small", "echo s > s")]
+    ran = run(repo, {"units": units})
+    assert outcomes(repo) == {"big": "failed", "small": "accepted"}
+    assert "what it left could not be collected within its 1 seconds" in " ".join(ran.out.split())
+    assert repo.git("ls-tree", "--name-only", "main").split() == ["README", "s"]
+    assert (repo.path / ".ktx/worktrees/j1/0001-big/big").exists(), "what it did is kept"
 
 
 def test_units_with_after_start_from_the_head_that_holds_what_they_name(repo: Repo) -> None:
@@ -361,14 +401,13 @@ def test_a_unit_that_touches_what_is_not_its_own_is_named(repo: Repo) -> None:
 
 @pytest.mark.parametrize("key", ["a", "project"])
 def test_what_is_written_after_collecting_is_kept_and_said(repo: Repo, tmp_path: Path, key: str) -> None:
-    """A process that hid from its lease goes on writing: the patch is what was collected, and the worktree stays."""
-    stop = tmp_path / "stop"
-    loop = f"i=0; while [ ! -e {stop} ]; do i=$((i + 1)); echo $i >> late.txt; sleep 0.05; done"
-    hidden = f"setsid env -i PATH=/usr/bin:/bin sh -c '{loop}'"
-    wait = "while [ ! -s late.txt ]; do sleep 0.05; done"
-    command = f"echo a > a.txt; {hidden} >/dev/null 2>&1 & {wait}"
-    ran = run(repo, {"units": [unit("a", command)]} if key == "a" else {"project": command, "units": []})
-    stop.touch()
+    """Somebody else goes on writing there: the patch is what was collected, and the worktree stays."""
+    stop, late = tmp_path / "stop", repo.path / f".ktx/worktrees/j1/0001-{key}/late.txt"
+    write = f"i=$((i + 1)); (echo $i >> {late}) 2> /dev/null; sleep 0.05"
+    command = "echo a > a.txt; while [ ! -s late.txt ]; do sleep 0.05; done"
+    with subprocess.Popen(["sh", "-c", f"i=0; while [ ! -e {stop} ]; do {write}; done"]):
+        ran = run(repo, {"units": [unit("a", command)]} if key == "a" else {"project": command, "units": []})
+        stop.touch()
     assert ran.status == 0, ran.err + ran.out
     assert outcomes(repo) == {key: "accepted"}
     told = next(event for event in trace(repo) if event["event"] == "work_unit_late_work_kept")

@@ -9,6 +9,7 @@ One unit from lease to collected patch: what a worker thread of a job does.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,12 +19,13 @@ from ktxkit.base import kinds, unit_process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Conflict, KtxError, Refused
+from ktxkit.base.owners import NONCE
 from ktxkit.base.process import Command
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 from ktxkit.base.unit_process import Stop
 from ktxkit.git import merging
-from ktxkit.git.git import for_others
+from ktxkit.git.git import OutOfTime, for_others
 from ktxkit.git.neutral import open_neutral
 from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.leases import LeaseLocation, path_of, presence, worktrees
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 
 TICK = 0.5  # seconds that one look may wait
+COLLECTING = 15.0  # seconds that collecting may take however late the command ended
 
 
 class Watched:
@@ -131,6 +134,7 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
     """Open, run, collect. Every failure of the unit is an answer, kept with its evidence; none ends the job."""
     unit = run.unit(plan)
     tracer = run.tracer.bound(unitKey=plan.key)
+    began = time.monotonic()
     try:
         lease = closing.open_unit(
             run.job, unit, base=base, policy=plan.policy, copy=run.plan.copy, sparse=run.plan.sparse
@@ -150,7 +154,11 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
                 "work_unit", "work_unit_failed", {"reason": ended.problem, "message": ended.message}, level="error"
             )
             return ended
-        patch = collect.collect_unit(run.job, unit, include_uncommitted=True)
+        patch = collect.collect_unit(run.job, unit, include_uncommitted=True, until=_until(plan, began))
+    except OutOfTime as error:
+        tracer.emit("work_unit", "work_unit_failed", {"reason": "timed_out"}, level="error", error=error)
+        late = f"what it left could not be collected within its {plan.step.time_limit:g} seconds"
+        return UnitEnd(plan.key, "failed", f"{late}; its worktree is kept")
     except KtxError as error:
         if error.machinery:  # that is no verdict on the unit: the job is resumed
             raise
@@ -158,6 +166,13 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
         tracer.emit("work_unit", "work_unit_failed", {"reason": error.outcome}, level="error", error=error)
         return UnitEnd(plan.key, problem, error.message)
     return UnitEnd(plan.key, patch=patch, replayed=bool(replayed))
+
+
+def _until(plan: UnitPlan, began: float) -> float | None:
+    """When the unit's work must be collected: a file of many gigabytes counts against its own time. A unit that used up
+    its time still has what any change takes."""
+    limit = plan.step.time_limit
+    return None if limit is None else max(began + limit, time.monotonic() + COLLECTING)
 
 
 def last_work(job: ActiveJob, unit: Unit) -> tuple[str, str]:
@@ -288,7 +303,7 @@ def _environment(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease) -> dict[
         "KTX_LEASE": str(store.path(run.job.unit_doc(unit, "lease"))),
         "KTX_TRACE": str(run.tracer.path),
         **run.hooks.environment(run, plan),
-        unit_process.MARK: lease["nonce"],
+        NONCE: lease["nonce"],
     }
 
 
