@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import secrets
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,11 +26,11 @@ from ktxkit.base import files
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import nearest
-from ktxkit.ledger.index_file import Index
 from ktxkit.store.rules import names
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import LedgerAnswer, RunRecord
+    from ktxkit.ledger.index_file import Index
     from ktxkit.ledger.rules.rows import Row
     from ktxkit.store.world import World
 
@@ -80,11 +79,15 @@ def resolve(world: World) -> str:
 
 def new_run_id(now: datetime) -> str:
     """Sorts by time; unique by its tail."""
+    import secrets
+
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
 
 
 def ensure(world: World, *, settle: bool = True) -> Index:
     """The index, as new as the ledger. Raises BrokenContract where a line is broken, or lines are missing."""
+    from ktxkit.ledger.index_file import Index
+
     place = world.store.path(names.LEDGER_INDEX)
     index = Index(place if place.parent.is_dir() else Path(":memory:"))  # a question makes no store
     if not index.holds(world.store.path(names.LEDGER)) or not _anchored(world, index):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +76,40 @@ def test_a_damaged_store_is_not_taken(suite: Suite, tmp_path: Path) -> None:
     assert not (there.path / ".ktx/ledger/test-runs.ndjson").exists()
     ran = append(there, tmp_path / "nowhere")
     assert ran.status == 2 and "there is no ledger" in ran.err
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "recipes" / "ci.md"
+
+
+def recipe(repo: Repo, number: int) -> subprocess.CompletedProcess[str]:
+    """Run one of the recipe's shell blocks."""
+    script = re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[number]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["sh", "-e"], input=script, cwd=repo.path, env={**os.environ, "PATH": path}, capture_output=True, text=True
+    )
+
+
+def test_the_recipe_with_git_notes(suite: Suite, tmp_path: Path) -> None:
+    """As the page has it: a runner that tests, and another clone that judges the messages of a range."""
+    hub = tmp_path / "hub.git"
+    subprocess.run(["git", "clone", "-q", "--bare", str(suite.repo.path), str(hub)], check=True)
+    places = [tmp_path / name for name in ("tests", "messages")]
+    for place in places:
+        subprocess.run(["git", "clone", "-q", str(hub), str(place)], check=True)
+    runner, judge = map(Repo, places)
+    (runner.path / ".ktx").mkdir()
+    runner.write("test_m.py", "def test_a(): pass\ndef test_b(): pass\n")
+    runner.write("pytest.ini", "[pytest]\naddopts = -p no:xdist -p no:asyncio\n")
+    head = runner.commit("Add test_b\n\nAll tests pass.")
+    ran = recipe(runner, 0)
+    assert ran.returncode == 0, ran.stderr
+    runner.git("push", "-q", "origin", "HEAD:refs/heads/topic")
+    judge.git("fetch", "-q", "origin", "topic")
+    judge.git("checkout", "-q", head)
+    assert call("gate-check", "--messages", "origin/main..HEAD", cwd=judge.path).status == 1, "no ledger yet"
+    judged = recipe(judge, 1)
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+    assert not (judge.path / "handed-over/ledger/key").exists()
+    judge.git("commit", "-q", "--allow-empty", "--amend", "-m", "Add test_b\n\nAll 3 tests pass.")
+    assert call("gate-check", "--messages", "origin/main..HEAD", cwd=judge.path).status == 1
