@@ -123,9 +123,9 @@ def flaky(world: World, ask: LedgerQuery) -> LedgerAnswer:
 
 
 def _one(index: Index, ask: LedgerQuery, least: int) -> LedgerAnswer:
-    (test,) = ask.subject
+    test, none = asking.find_test(index, ask, ask.subject[0])
     ran = executions(index, ask.projects, [test]).get(test, [])
-    said = judge(ran, least) if ran else Said("unknown", "unknown", "no execution of it is recorded", ())
+    said = judge(ran, least) if ran else Said("unknown", "unknown", none or "no execution of it is recorded", ())
     bad = sum(one.side == "bad" for one in ran)
     facts: dict[str, Any] = {"word": said.word, "executions": len(ran), "failed": bad, "repetitions": least}
     if ran and not bad:
@@ -140,6 +140,8 @@ def explain(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The derivation of a goal: `passed RUN`, `full RUN`, `authoritative RUN`, `flaky TEST` and the other words."""
     name, subject = _goal(ask.subject)
     index = ensure(world)
+    if name not in OF_RUN:
+        subject = asking.find_test(index, ask, subject)[0]
     if name in OF_RUN:
         run = find(index, ask, subject)
         if not run["closed"]:
@@ -411,7 +413,8 @@ def history(world: World, ask: LedgerQuery) -> LedgerAnswer:
         f" {EXECUTIONS} WHERE t.project IN ({marks}) AND t.test = ?"
         f" ORDER BY {asking.NEWEST}, r.occurrence, r.attempt LIMIT ?"
     )
-    found = index.rows(sql, *ask.projects, ask.subject[0], ask.limit or 1_000_000)
+    test, none = asking.find_test(index, ask, ask.subject[0])
+    found = index.rows(sql, *ask.projects, test, ask.limit or 1_000_000)
     rows = [
         {"run": row["run"], "started": row["started"], **_test_row(row, names.events_file(row["run"]))}
         | {"message": row["message"], "commit": row["commit_id"], "tree": row["tree"], "scope": row["scope"]}
@@ -420,6 +423,6 @@ def history(world: World, ask: LedgerQuery) -> LedgerAnswer:
     blind = index.rows(f"SELECT run, why FROM runs WHERE project IN ({marks}) AND ingested = 0", *ask.projects)
     reason = f"not known of {len(blind)} runs: {blind[0]['run']} ({blind[0]['why'] or 'running'})" if blind else ""
     if not rows:
-        reason = reason or "no recorded run has executed a test of this id"
+        reason = reason or none or asking.NO_TEST
     facts = {"executions": len(rows), "notIngested": len(blind) or None}
-    return answer("history", rows, subject=ask.subject, project=ask.project, reason=reason, facts=facts)
+    return answer("history", rows, subject=[test], project=ask.project, reason=reason, facts=facts)

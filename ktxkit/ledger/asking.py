@@ -225,6 +225,29 @@ def _of_commit(index: Index, ask: LedgerQuery, name: str) -> Row | None:
     return found
 
 
+NO_TEST = "no recorded run has executed a test of this id"
+NEAR_AMONG = 5000  # ids among which a near one is looked for
+
+
+def find_test(index: Index, ask: LedgerQuery, name: str) -> tuple[str, str]:
+    """The id of a recorded test: whole, or what stands behind its last `::` where it is of one test alone; and, where
+    there is no such test, what is to be said.
+    """
+    marks = ", ".join("?" for _ in ask.projects)
+    sql = f"SELECT test FROM tests WHERE project IN ({marks})"
+    if index.rows(f"{sql} AND test = ? LIMIT 1", *ask.projects, name):
+        return name, ""
+    tail = f"::{name}"
+    found = [
+        row["test"]
+        for row in index.rows(f"{sql} AND substr(test, ?) = ? ORDER BY 1 LIMIT 4", *ask.projects, -len(tail), tail)
+    ]
+    if len(found) == 1:
+        return found[0], ""
+    near = found[:3] or nearest(name, [row["test"] for row in index.rows(f"{sql} LIMIT ?", *ask.projects, NEAR_AMONG)])
+    return name, f"{NO_TEST}{': did you mean ' + ' or '.join(near) + '?' if near else ''}"
+
+
 RUN_COLUMNS = ("what", "run", "started", "scope", "state", "verdict", "tests", "wall", "trigger", "why")
 
 JOB_COLUMNS = ("job", "state", "target", "created", "units", "outcomes")

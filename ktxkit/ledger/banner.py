@@ -91,7 +91,7 @@ def _closing_at_the_end(path: Path) -> Row:
     for line in reversed(found):
         if b'"run-closed"' in line:
             closed = json.loads(line)
-            return run_row(closed["record"], source(closed), "last recorded")
+            return run_row(closed["record"], source(closed), "latest")
     return {}
 
 

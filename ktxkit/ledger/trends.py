@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ktxkit.ledger import event_log, index_file, ledger
 from ktxkit.ledger.answers import asked_run, without_rows
-from ktxkit.ledger.asking import LAST, NEWEST, LedgerQuery, ensure, record_of
+from ktxkit.ledger.asking import LAST, NEWEST, NO_TEST, LedgerQuery, ensure, find_test, record_of
 from ktxkit.ledger.index_file import EXECUTIONS, OUTCOMES, PASSED, Index
 from ktxkit.ledger.rules.rows import BAD, SHIFT, Row, Verdict, answer, not_comparable
 from ktxkit.store.rules import names
@@ -89,17 +89,24 @@ def failing_since(world: World, ask: LedgerQuery) -> LedgerAnswer:
     )
     rows: list[Row] = []
     ran: dict[str, list[Row]] = {}
-    for row in index.rows(sql, *ask.projects, *ask.subject):
+    subject = [find_test(index, ask, name) for name in ask.subject]
+    for row in index.rows(sql, *ask.projects, *(test for test, _ in subject)):
         ran.setdefault(row["test"], []).append(row)
     for test, executions in ran.items():
         rows += _since(test, executions)
     rows.sort(key=lambda row: (row["since"] or "", row["test"]), reverse=True)
     verdict: Verdict = "true" if rows else "false" if ran or not ask.subject else "unknown"
-    reason = "" if ran or not ask.subject else "no recorded run has executed a test of this id"
+    reason = "" if ran or not subject else subject[0][1] or NO_TEST
     shown = rows[: ask.limit or len(rows)]
     facts = {"failing": len(rows)}
     return answer(
-        "failing-since", shown, subject=ask.subject, project=ask.project, verdict=verdict, reason=reason, facts=facts
+        "failing-since",
+        shown,
+        subject=[test for test, _ in subject],
+        project=ask.project,
+        verdict=verdict,
+        reason=reason,
+        facts=facts,
     )
 
 

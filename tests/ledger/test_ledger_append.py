@@ -256,11 +256,11 @@ def test_banner_tells_the_last_line_when_the_time_is_up(suite: Suite, monkeypatc
     monkeypatch.setattr(banner, "_collect", lambda *_: None)  # it did not come to an end
     told = banner.banner(world, LedgerQuery(), budget=0.0)
     first, second = banner.lines(told)
-    assert told["verdict"] == "unknown" and "last recorded run" in first and "scope full" in first
+    assert told["verdict"] == "unknown" and "latest run" in first and "scope full" in first
     assert "the time was up" in second
     path = suite.repo.path / ".ktx/ledger/test-runs.ndjson"
     path.write_bytes(path.read_bytes() + b"\0\n" * 1000)
-    assert "last recorded run" in banner.lines(banner.banner(world, LedgerQuery(), budget=0.0))[0]
+    assert "latest run" in banner.lines(banner.banner(world, LedgerQuery(), budget=0.0))[0]
     path.write_bytes(b"garbage\n")
     assert banner.lines(banner.banner(world, LedgerQuery(), budget=0.0)) == ["ledger: run state unknown"]
 

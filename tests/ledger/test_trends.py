@@ -155,3 +155,13 @@ def test_what_covers(suite: Suite) -> None:
 )
 def test_durations_are_readable(seconds: float, text: str) -> None:
     assert duration(seconds).replace("1e+03 ms", "1 s") == text
+
+
+def test_a_test_is_known_by_its_name_where_it_is_one(past: Past) -> None:
+    past.run({"t.py::a": "passed", "t.py::b": "failed", "u.py::a": "passed"})
+    for question, word in (("history", "executions"), ("flaky", "word"), ("failing-since", "failing")):
+        found = answer(past, question, "b")
+        assert found["subject"] == ["t.py::b"] and found["facts"][word] in (1, "failing")
+        assert "did you mean t.py::a or u.py::a?" in answer(past, question, "a")["reason"]
+        assert "did you mean t.py::b" in answer(past, question, "t.py:b")["reason"]
+    assert answer(past, "explain", "failing(b)")["subject"] == ["failing(t.py::b)"]
