@@ -24,7 +24,7 @@ from ktxkit.affected.runtime import latest
 from ktxkit.affected.trees import AffectedCache, TreeSnapshot
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun
-from ktxkit.base.rules.text import path_fields, printable
+from ktxkit.base.rules.text import path_fields, printable, truncated
 from ktxkit.gates.facts import no_collection
 from ktxkit.git.objects import Objects
 from ktxkit.ledger import asking, running
@@ -97,6 +97,7 @@ def read(path: str, data: bytes) -> Facts:
 
 CACHE = "cache/affected.sqlite"
 CHANGES_SHOWN, STEPS_SHOWN = 2000, 60
+FURNITURE_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,17 @@ def between(
         ran=runtime_audit.running(trace, _ids(base)) if trace is not None else None,
     )
     made = decision.decide(question)
-    return Selection(made, base, target, touched, graph, facts.read, facts.known, [facts.note] if facts.note else [])
+    notes = [note for note in (facts.note, _furniture(made)) if note]
+    return Selection(made, base, target, touched, graph, facts.read, facts.known, notes)
+
+
+def _furniture(made: decision.Decision) -> str:
+    """What was left out for what it is: the answer says so."""
+    if not made.furniture:
+        return ""
+    more = len(made.furniture) - FURNITURE_SHOWN
+    shown = ", ".join(printable(path) for path in made.furniture[:FURNITURE_SHOWN])
+    return truncated(f"no test reads {shown}{f' and {more} more' if more > 0 else ''} (docs/affected.md)", 900)
 
 
 def _trace(world: World, touched: list[Touched], environment: Collection[str]) -> Trace | None:

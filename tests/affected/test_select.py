@@ -152,7 +152,7 @@ UNBOUNDED: dict[str, tuple[dict[Any, str | bytes], str]] = {
     "a lock": ({"uv.lock": "x\n"}, "configuration"),
     "source of an extension": ({"pkg/ext.c": "int other;\n"}, "compiled code"),
     "an extension": ({"pkg/fast.so": b"\x7fELF"}, "compiled code"),
-    "a file that nobody names": ({"README": "changed\n"}, "no string in any program names it"),
+    "a file that nobody names": ({"notes.dat": "changed\n"}, "no string in any program names it"),
     "no UTF-8": ({"pkg/a.py": b"# \xff\xfe\ndef f(): return 1\n"}, "it cannot be read as Python"),
     "no Python": ({"pkg/a.py": "def f(:\n"}, "it cannot be read as Python"),
     "read at start": ({"sitecustomize.py": "print()\n"}, "read when Python starts"),
@@ -200,6 +200,51 @@ def test_what_is_declared_inert_reaches_nothing(made: Repo) -> None:
     made.write("docs/deep/page.md", "new\n")
     document = ask(made)
     assert document["verdict"] == "selected" and document["tests"] == []
+
+
+FURNITURE = {
+    ".github/workflows/ci.yml": "on: push\n",
+    ".pre-commit-config.yaml": "repos: []\n",
+    "CHANGES.md": "# 1\n",
+    "LICENSE": "free\n",
+    "README": "changed\n",
+    "docs/deep/page.rst": "Page\n",
+    "docs/picture.png": "PNG\n",
+    "newsfragments/12.bugfix.md": "mended\n",
+}
+
+
+def test_furniture_reaches_no_test_and_is_named(made: Repo) -> None:
+    for path, text in FURNITURE.items():
+        made.write(path, text)
+    document = ask(made)
+    assert document["verdict"] == "selected" and document["tests"] == []
+    (note,) = document["notes"]
+    assert all(path in note for path in FURNITURE), note
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("docs/requirements.txt", "configuration"),
+        ("docs/conf.py", ""),
+        ("NEWS.py", ""),
+        ("docs/data.json", "no string in any program names it"),
+    ],
+)
+def test_what_only_looks_like_furniture_is_followed(made: Repo, path: str, why: str) -> None:
+    made.write(path, "x = 1\n")
+    document = ask(made)
+    assert document["notes"] == []
+    assert [one["why"].startswith(why) for one in document["unbounded"]] == ([True] if why else [])
+
+
+def test_where_text_files_are_tests_no_text_is_furniture(made: Repo) -> None:
+    made.write("pytest.ini", "[pytest]\naddopts = --doctest-glob=*.md\n")
+    made.commit()
+    made.write("README.md", ">>> 1\n2\n")
+    document = ask(made)
+    assert document["verdict"] == "unknown" and document["tests"] != [] and document["notes"] == []
 
 
 def test_a_data_file_that_is_named(made: Repo) -> None:

@@ -60,6 +60,26 @@ def dump(node: ast.AST) -> str:
     return ast.dump(node)
 
 
+def docstring(node: ast.AST) -> ast.Expr | None:
+    """The statement that is the docstring of a definition; None where it has none, or one with examples (tests)."""
+    body = node.body if isinstance(node, Function | ast.ClassDef | ast.Module) else []
+    first = body[0] if body else None
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        return first if ">>>" not in first.value.value else None
+    return None
+
+
+def without_docstrings(node: ast.AST) -> tuple[str, list[str]]:
+    """A definition as text without the docstrings in it, and these: what they say no call of it notices."""
+    said = []
+    for one in [*ast.walk(node)]:
+        found = docstring(one)
+        if found is not None and isinstance(one, Function | ast.ClassDef):
+            said.append(ast.literal_eval(found.value))
+            one.body = one.body[1:] or [ast.copy_location(ast.Pass(), found)]
+    return dump(node), said
+
+
 class _Reader:
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
@@ -228,10 +248,16 @@ class _Reader:
         """A function or method: a unit; its header is evaluated at import."""
         name = f"{owner}.{node.name}" if owner else node.name
         unit = self.sink.unit(name, "function", node.lineno)
-        self.sink.part(unit, dump(node))
+        examples = ">>>" in (ast.get_docstring(node, clean=False) or "")
+        if all(literals.only_wraps(one, self.aliases) for one in node.decorator_list):
+            text, said = without_docstrings(node)
+            self.sink.part(unit, text)
+            self.sink.documented(name, said)
+        else:  # it may be read by who registers it: the help of a command
+            self.sink.part(unit, dump(node))
         self.visitor.header(node, (unit, EAGER), ())
         self.visitor.body(node, (unit,), ())
-        if ">>>" in (ast.get_docstring(node, clean=False) or ""):
+        if examples:
             self.sink.mark("does", "doctests", (self.zero,))
         self._decorated(node, name, unit)
         self._evaluated(node)
@@ -330,7 +356,9 @@ def read_class(reader: _Reader, node: ast.ClassDef, owner: str) -> None:
         reader.stated(head)
     visitor.all(heads, (unit, EAGER))
     if owner:
-        sink.part(unit, ast.dump(node))
+        text, said = without_docstrings(node)
+        sink.part(unit, text)
+        sink.documented(name, said)
         visitor.aliases_escape(imports_in(node), (unit,))
         visitor.all(node.body, (unit,))
         _runs_at_import(reader, node)
@@ -345,8 +373,12 @@ def read_class(reader: _Reader, node: ast.ClassDef, owner: str) -> None:
         "decorated": decorated,
         "made_by": [ast.unparse(one.value) for one in node.keywords],
     }
+    about = docstring(node) if all(literals.only_wraps(one, reader.aliases) for one in node.decorator_list) else None
+    if about is not None:
+        sink.documented(name, [ast.literal_eval(about.value)])
     for one in node.body:
-        _member(reader, one, name, unit)
+        if one is not about:
+            _member(reader, one, name, unit)
     _made_at_import(reader, node, name)
 
 

@@ -9,11 +9,12 @@ change or the test is of a kind that reading does not bound; it is meant as well
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from ktxkit.affected.rules import scopes
 from ktxkit.affected.rules.graph import Graph, Unit
+from ktxkit.affected.rules.literals import fits
 from ktxkit.affected.rules.project import parts_of
 from ktxkit.affected.rules.reach import Reach, Tests, beyond, tests_of
 from ktxkit.affected.rules.scopes import MAKE, MODULE, Facts
@@ -31,6 +32,7 @@ ADDED: Final = "added"
 REMOVED: Final = "removed"
 CHANGED: Final = "changed"
 OTHER_KIND: Final = "of another kind"
+DOC = "__doc__"
 WORDS = {"": "what runs at import", "<main>": "what runs as a program"}
 
 
@@ -58,7 +60,7 @@ def between(path: str, old: Facts | None, new: Facts | None) -> list[UnitChange]
         elif one[2] != two[2]:
             found.append(UnitChange(path, name, kind, CHANGED))
     moved = {UnitChange(path, owner, after[owner][1], CHANGED) for owner in _moved(before, after) if owner in after}
-    return sorted({*found, *moved})
+    return sorted({*found, *moved, *_docs(path, old, new)})
 
 
 def _moved(before: Iterable[str], after: Iterable[str]) -> set[str]:
@@ -81,6 +83,19 @@ def _by_owner(names: Iterable[str]) -> dict[str, list[str]]:
     for name in names:
         found.setdefault(name.rpartition(".")[0], []).append(name)
     return found
+
+
+def is_doc(change: UnitChange) -> bool:
+    """Whether it is what a docstring says, which matters to who reads docstrings."""
+    return change.unit.rpartition(".")[2] == DOC
+
+
+def _docs(path: str, old: Facts | None, new: Facts | None) -> set[UnitChange]:
+    """The docstrings that differ, of units that are in both."""
+    both = [{unit[0] for unit in (facts or {"units": ()})["units"]} for facts in (old, new)]
+    before, after = ((facts or {}).get("docs", {}) for facts in (old, new))
+    names = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    return {UnitChange(path, f"{name}.{DOC}", "constant", CHANGED) for name in names & both[0] & both[1]}
 
 
 def seed(reach: Reach, change: UnitChange) -> None:
@@ -127,6 +142,7 @@ def _star_importers(graph: Graph, path: str) -> Iterable[Unit]:
 ABSENT = "000000"
 SELECTED: Final = "selected"
 UNKNOWN: Final = "unknown"
+PLACE = "knows the place"
 Ran = Callable[[Unit], Iterable[tuple[Unit, str]]]
 Chain = list[tuple[Unit, str]]
 
@@ -143,6 +159,11 @@ class Touched:
         old, new = self.modes
         return ADDED if old == ABSENT else REMOVED if new == ABSENT else CHANGED
 
+    @property
+    def is_edited(self) -> bool:
+        """Whether only its content differs: who lists names does not notice that."""
+        return self.modes[0] == self.modes[1]
+
 
 @dataclass
 class Picked:
@@ -156,13 +177,16 @@ class Picked:
 
 @dataclass
 class Decision:
-    """`tests`: what is meant, in order. `total`: all tests that were found. `unbounded`: path to why."""
+    """`tests`: what is meant, in order. `total`: all tests that were found. `unbounded`: path to why.
+
+    `furniture`: paths that reach no test because of what they are."""
 
     tests: list[Picked] = field(default_factory=list)
     total: int = 0
     selected: int = 0
     unbounded: dict[str, str] = field(default_factory=dict)
     changes: list[UnitChange] = field(default_factory=list)
+    furniture: list[str] = field(default_factory=list)
 
     @property
     def verdict(self) -> SelectionVerdict:
@@ -192,9 +216,11 @@ def decide(question: ImpactQuestion) -> Decision:
     every = [tests_of(path, graph.versions[path][-1], graph.project) for path in graph.present_tests]
     made = Decision(total=sum(_count(tests) for tests in every), changes=sorted(question.changed))
     made.unbounded = dict(question.unbounded) | _unbounded(question)
+    made.furniture = [one.path for one in question.touched if _furniture(graph, one)]
     spread = Reach(graph)
     for change in question.changed:
-        seed(spread, change)
+        if not is_doc(change):
+            seed(spread, change)
     _seed_files(question, spread)
     for variable in question.environment:
         for unit in (*graph.marked("environment", variable), *graph.marked("environment", "*")):
@@ -203,7 +229,7 @@ def decide(question: ImpactQuestion) -> Decision:
         spread.seed(_there(graph, unit), how)
     spread.run()
     _ran(question, spread)
-    made.tests = _picked(every, spread, SELECTED)
+    made.tests = merged(_picked(every, spread, SELECTED), _picked_by_all(question, every))
     if question.touched or question.environment:
         made.tests = _with_unknown(question, every, made)
     made.selected = _counted(every, made.tests)
@@ -238,7 +264,7 @@ def _unbounded(question: ImpactQuestion) -> dict[str, str]:
     found: dict[str, str] = {}
     graph = question.graph
     for one in question.touched:
-        if graph.project.is_inert(one.path):
+        if graph.project.is_inert(one.path) or _furniture(graph, one):
             continue
         said = scopes.why(one.path, one.modes) or scopes.through_links(one.path, dict(question.links))
         bad = [facts["bad"] for facts in graph.versions.get(one.path, ()) if "bad" in facts]
@@ -250,6 +276,14 @@ def _unbounded(question: ImpactQuestion) -> dict[str, str]:
         if said:
             found[one.path] = said
     return found
+
+
+def _furniture(graph: Graph, one: Touched) -> bool:
+    """Whether a file is there for people, forges or editors, and no program, script or test names it."""
+    if scopes.why(one.path, one.modes) or beyond(graph) or not scopes.is_furniture(one.path):
+        return False
+    plain = ("100644", "100644")
+    return all(scopes.why(user, plain) or scopes.is_furniture(user) for user, _ in graph.naming(one.path))
 
 
 def _anywhere(graph: Graph, one: Touched) -> str:
@@ -269,7 +303,7 @@ def _anywhere(graph: Graph, one: Touched) -> str:
 def _seed_files(question: ImpactQuestion, reach: Reach) -> None:
     """Whoever names a changed file, lists directories, or reads files that are named elsewhere."""
     graph = question.graph
-    touched = [one for one in question.touched if not graph.project.is_inert(one.path)]
+    touched = [one for one in question.touched if not (graph.project.is_inert(one.path) or _furniture(graph, one))]
     for one in touched:
         for other in graph.namesakes(one.path):
             reach.seed((other, MODULE), f"has the file name of {one.path}, which is {one.status}")
@@ -277,9 +311,10 @@ def _seed_files(question: ImpactQuestion, reach: Reach) -> None:
             reach.seed(unit, f"names {one.path}, which is {one.status}")
         for other in hidden(graph, one.path) if one.path.endswith(".py") and one.status != CHANGED else ():
             reach.seed((other, MODULE), f"lies in a namespace package of the name of {one.path}, which is {one.status}")
+    names = [one for one in touched if not one.is_edited]
+    for unit in graph.marked("does", "lists") if names else ():
+        reach.seed(unit, f"looks through directories; {names[0].path} is {names[0].status}")
     if touched:
-        for unit in graph.marked("does", "lists"):
-            reach.seed(unit, f"looks through directories; {touched[0].path} is {touched[0].status}")
         for unit in graph.here:
             reach.seed(unit, f"hands the whole directory to a program; {touched[0].path} is {touched[0].status}")
         for unit in graph.marked("does", "reads source"):
@@ -290,6 +325,66 @@ def _seed_files(question: ImpactQuestion, reach: Reach) -> None:
     data = [one for one in touched if not one.path.endswith(".py")]
     for unit in graph.marked("does", "reads") if data else ():
         reach.seed(unit, f"reads files that it is told of; {data[0].path} is {data[0].status}")
+
+
+def _picked_by_all(question: ImpactQuestion, every: Iterable[Tests]) -> dict[str, Picked]:
+    """Tests that notice a change only through several things together, and reach each of these.
+
+    The content of a file that was edited: who lists directories, and knows where the tree is or names a directory
+    around the file. The place of a line, or its text: who formats a traceback, and looks at a text that may be one. A
+    docstring: who has the definition, and reads docstrings.
+    """
+    graph = question.graph
+    edited = [
+        one
+        for one in question.touched
+        if one.is_edited and not (graph.project.is_inert(one.path) or _furniture(graph, one))
+    ]
+    docs = [one for one in question.changed if is_doc(one)]
+    found: dict[str, Picked] = {}
+    tests = list(every)
+    if edited:
+        around = [unit for one in edited for unit, _ in graph.namers.get(one.path, ())]
+        around += [
+            (path, unit) for word, path, unit, _ in graph.patterns if any(fits(word, one.path) for one in edited)
+        ]
+        said = f"looks through directories; {edited[0].path} is {edited[0].status}"
+        found |= _by_all(graph, tests, said, graph.marked("does", "lists"), [*around, *graph.marked("does", PLACE)])
+    if any(one.path.endswith(".py") for one in edited):
+        said = f"tells lines of a source; {edited[0].path} is {edited[0].status}"
+        found |= _by_all(
+            graph, tests, said, graph.marked("does", "tells where"), graph.marked("does", "looks at a traceback")
+        )
+    if docs:
+        owners = [(one.path, one.unit if one.unit == DOC else one.unit.removesuffix(f".{DOC}")) for one in docs]
+        said = f"{docs[0].unit} of {docs[0].path} is {docs[0].status}"
+        found |= _by_all(graph, tests, said, owners, graph.marked("does", "reads docs"))
+    return found
+
+
+def _by_all(
+    graph: Graph, every: Iterable[Tests], said: str, first: Collection[Unit], second: Collection[Unit]
+) -> dict[str, Picked]:
+    """The tests that reach a unit of both."""
+    if not first or not second:
+        return {}
+    reaches = [Reach(graph), Reach(graph)]
+    for reach, units in zip(reaches, (first, second), strict=True):
+        for unit in units:
+            reach.seed(unit, said)
+        reach.run()
+    found = {}
+    for tests in every:
+        one, two = ({picked.id: picked for picked in _picked([tests], reach, SELECTED)} for reach in reaches)
+        for name in _leaves(tests) or [tests.path]:
+            owner = name.rpartition("::")[0]
+            ways = [
+                next((picks[key] for key in (name, owner, tests.path) if key in picks), None) for picks in (one, two)
+            ]
+            if ways[0] is not None and ways[1] is not None:
+                key = tests.path if tests.coarse else name
+                found[key] = replace(ways[0], id=key)
+    return found
 
 
 def _picked(every: Iterable[Tests], reach: Reach, verdict: SelectionVerdict) -> list[Picked]:

@@ -33,9 +33,34 @@ STARTERS = {
 }  # fmt: skip
 RUNNERS, RUN_BY = {"run", "call", "main", "cmd"}, {"subprocess", "pytest", "invoke", "sh", "pexpect", "plumbum", "nox"}
 OF_SOURCE = {
-    "getsource", "getsourcelines", "findsource", "getsourcefile", "getlines", "tb_lineno", "co_firstlineno", "f_lineno",
-    "extract_stack", "extract_tb", "currentframe", "getframeinfo", "getcomments", "getblock", "getline", "getfile",
-    "getabsfile", "co_filename", "co_lines", "co_positions", "walk_stack", "walk_tb", "format_exc", "format_tb",
+    "getsource", "getsourcelines", "findsource", "getsourcefile", "getlines", "getcomments", "getblock", "getline",
+    "getfile", "getabsfile", "co_filename", "co_code",
+}  # fmt: skip
+# What tells on which line something stands or runs, and with it the text of that line.
+OF_LINES = {
+    "tb_lineno", "co_firstlineno", "f_lineno", "extract_stack", "extract_tb", "currentframe", "getframeinfo",
+    "co_lines", "co_positions", "walk_stack", "walk_tb", "format_exc", "format_tb", "format_exception", "format_stack",
+    "print_exc", "print_exception", "print_stack", "print_tb", "TracebackException", "StackSummary",
+    "getouterframes", "getinnerframes",
+}  # fmt: skip
+NUMBERS = {"lineno", "tb_lineno", "f_lineno", "co_firstlineno", "co_lines", "co_positions"}
+OF_DOCS = {"getdoc", "render_doc"}
+# Packages that make something of the docstrings of what they are given: help, schemas, descriptions.
+DOC_READERS = {
+    "fire", "typer", "click", "docopt", "argh", "plac", "cyclopts", "defopt", "pydantic", "fastapi", "strawberry",
+    "graphene", "apispec", "sphinx", "griffe", "pydoc", "cmd", "cmd2", "mcp", "fastmcp", "langchain", "openai",
+    "doctest", "rich_click", "cloup", "clize", "invoke", "flask_restx", "docstring_parser", "numpydoc", "cappa", "tyro",
+}  # fmt: skip
+# Of these a lone dot is no directory.
+OF_TEXTS = {
+    "split", "rsplit", "join", "partition", "rpartition", "replace", "startswith", "endswith", "strip", "lstrip",
+    "rstrip", "count", "index", "find", "rfind", "append", "add", "removeprefix", "removesuffix", "print", "write",
+}  # fmt: skip
+# What knows where the tree is: listings may begin there.
+PLACES = {
+    "getcwd", "getcwdb", "cwd", "curdir", "pardir", "rootpath", "rootdir", "startpath", "invocation_dir", "fspath",
+    "invocation_params", "__path__", "submodule_search_locations", "files", "resource_listdir", "contents", "inipath",
+    "iter_modules", "walk_packages",
 }  # fmt: skip
 SOURCE_MODULES = {"inspect", "linecache", "traceback"}  # where the names of calls among them are imported from
 FOLDERS = {"dirname", "with_name", "with_suffix"}  # of `__file__` they take no content
@@ -103,6 +128,8 @@ def call(visitor: Walker, node: ast.Call, units: Units, scope: Scope) -> None:
     elif name in ("runsource", "runcode"):
         visitor.sink.mark(OPAQUE, "runs source that it is given", units)
     _named_by_text(visitor, node, units, name)
+    if name in PLACES or _begins_here(visitor, node, name):
+        visitor.sink.mark("does", "knows the place", units)
     if name in STARTERS or name in BY_PATH or (name in RUNNERS and origin_of(visitor, node.func) in RUN_BY):
         visitor.sink.mark("does", "starts", units)
     of_environ = _is_environ(getattr(node.func, "value", None))
@@ -110,6 +137,17 @@ def call(visitor: Walker, node: ast.Call, units: Units, scope: Scope) -> None:
         if isinstance(node.func, ast.Attribute):
             setattr(node.func.value, CONSUMED, True)
         visitor.sink.mark("environment", (_constant(node.args[0]) if node.args else "") or ANYTHING, units)
+
+
+def _begins_here(visitor: Walker, node: ast.Call, name: str) -> bool:
+    """Whether a listing, or a path, begins in the directory that the program runs in."""
+    if name not in LISTERS | GLOBS | {"walk", "Path", "PurePath", "abspath", "realpath", "chdir"}:
+        return False
+    if not node.args:
+        return name in ("Path", "PurePath") or origin_of(visitor, node.func) == "os"
+    written = not any(isinstance(one, ast.Name | ast.Attribute) for one in ast.walk(node.args[0]))
+    of_a_path = isinstance(node.func, ast.Attribute) and origin_of(visitor, node.func) not in ("os", "glob")
+    return written and not (name in GLOBS and of_a_path)
 
 
 def _called(visitor: Walker, node: ast.expr, scope: Scope) -> str:
@@ -176,6 +214,14 @@ def attribute(visitor: Walker, node: ast.Attribute, units: Units) -> None:
         visitor.sink.mark("parameters", ANYTHING, units)
     elif node.attr in OF_SOURCE:
         visitor.sink.mark("does", "reads source", units)
+    elif node.attr in OF_LINES:
+        visitor.sink.mark("does", "tells where", units)
+    elif node.attr == "__doc__" or node.attr in OF_DOCS:
+        visitor.sink.mark("does", "reads docs", units)
+    if node.attr in PLACES or node.attr in ("__file__", "__spec__", "__loader__"):
+        visitor.sink.mark("does", "knows the place", units)
+    if node.attr in NUMBERS:
+        visitor.sink.mark("does", "looks at a traceback", units)
     elif _is_environ(node) and not hasattr(node, CONSUMED):
         visitor.sink.mark("environment", ANYTHING, units)
 

@@ -166,7 +166,7 @@ class Graph:
         return made
 
     @cached_property
-    def _patterns(self) -> list[tuple[str, str, str, bool]]:
+    def patterns(self) -> list[tuple[str, str, str, bool]]:
         """Patterns in strings: pattern, path and unit of who has it, and whether programs are started there."""
         return [
             (word, path, facts["units"][unit][0], starts_programs(path, facts))
@@ -262,7 +262,7 @@ class Graph:
         """Every unit that may name a path; `as_program`: to run it, so that what it uses matters as well."""
         by_pattern = [
             (user, unit)
-            for word, user, unit, starts in self._patterns
+            for word, user, unit, starts in self.patterns
             if (starts or not as_program) and fits(word, path)
         ]
         any_folder = not as_program and not path.endswith(".py")

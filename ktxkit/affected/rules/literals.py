@@ -24,6 +24,9 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_]\w*\Z")
 _ENDING = re.compile(r"\*[\w.]*\.([A-Za-z_]\w*)\Z")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
+_TRACEBACK = re.compile(
+    r"Traceback|\bline\b|\blineno\b|File \"|\w\(|\w\\\(|\s=\s|:\d|\.py\b|\braise\b|\breturn\b", re.I
+)
 _OF_EXPRESSIONS = "\\^$+|({"  # a text with one of these is no pattern of file names
 _SUFFIX = re.compile(r"\.\w{1,12}\Z")
 
@@ -108,6 +111,11 @@ def ending(text: str) -> str:
     """The name behind a part that is only known later: `name` of `*.name`; empty where there is none."""
     found = _ENDING.search(text)
     return found[1] if found else ""
+
+
+def of_a_traceback(text: str) -> bool:
+    """Whether a text may be compared with a traceback, or a place in a file: it has a line, a number or code in it."""
+    return _TRACEBACK.search(text[:LONGEST]) is not None
 
 
 def is_pattern(word: str) -> bool:

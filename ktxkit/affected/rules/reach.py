@@ -14,7 +14,7 @@ from typing import Any
 
 from ktxkit.affected.rules.graph import Graph, Unit
 from ktxkit.affected.rules.project import TestProject, defined
-from ktxkit.affected.rules.scopes import ANYTHING, BASE_ONLY, MAIN, MAKE, MODULE, OWN, Facts
+from ktxkit.affected.rules.scopes import ANYTHING, BASE_ONLY, MAIN, MAKE, MODULE, OWN, Facts, joined
 from ktxkit.base.rules.named import NamedTuple
 
 PLAIN_BASES = {
@@ -356,5 +356,5 @@ class Reach:
                 for hint, units in hints.items():
                     if hint.strip("%?") and node[0] in self.graph.modules.resolve(user, hint.rstrip("%")):
                         bound = any(name in defined(one) for one in self.graph.versions[node[0]])
-                        if not bound:
+                        if not bound and not self.graph.modules.resolve(user, joined(hint.rstrip("%"), name)):
                             self._users(user, facts, units, node, "asks its module")

@@ -151,7 +151,7 @@ MODULE, MAIN = "", "<main>"
 ANYTHING = "*"  # every name of a module
 OWN, BASE_ONLY = "", "%"  # hints of a use: a name of this module; the same, only with an attribute behind it
 MAKE = "!"  # suffix of what runs when a subclass is made
-VERSION = 18  # counted up whenever a reader finds something else in the same bytes
+VERSION = 19  # counted up whenever a reader finds something else in the same bytes
 
 
 class UsageSink:
@@ -165,6 +165,7 @@ class UsageSink:
         self.classes: dict[str, dict[str, Any]] = {}
         self.fixtures: dict[str, list[Any]] = {}
         self.stars: set[str] = set()
+        self.docs: dict[str, list[str]] = defaultdict(list)
 
     def unit(self, name: str, kind: str, line: int) -> int:
         """The number of a unit; the same one where a name is defined twice."""
@@ -179,6 +180,10 @@ class UsageSink:
     def part(self, number: int, text: str) -> None:
         """More of what makes up a unit."""
         self.units[number][2].append(text)
+
+    def documented(self, name: str, said: Iterable[str]) -> None:
+        """What docstrings say of a unit: no part of it."""
+        self.docs[name] += said
 
     def use(self, name: str, hint: str, units: Units) -> None:
         """Units use a name: of a module that `hint` names, or of this one."""
@@ -207,6 +212,7 @@ class UsageSink:
             "classes": self.classes,
             "fixtures": self.fixtures,
             "stars": sorted(self.stars),
+            "docs": {name: digest(said) for name, said in self.docs.items() if said},
         }
 
 
@@ -217,6 +223,32 @@ CONFIGURATION = (
     "environment*.yml", "environment*.yaml", "conda*.yml", ".coveragerc", ".python-version", "MANIFEST.in", ".env",
     ".ktx-config.yaml",
 )  # fmt: skip
+# What a repository has for people, forges and editors, by default: it reaches no test unless a program names it.
+FURNITURE = (
+    ".github/*", ".gitlab/*", ".gitlab-ci.yml", ".circleci/*", ".travis.yml", "azure-pipelines.yml", "*appveyor.yml",
+    ".readthedocs.yml", ".readthedocs.yaml", ".pre-commit-config.yaml", ".editorconfig", ".gitignore", "*/.gitignore",
+    ".mailmap", ".git-blame-ignore-revs", ".vscode/*", ".idea/*", ".devcontainer/*", "codecov.yml", ".codecov.yml",
+    "renovate.json", ".dockerignore", "CODEOWNERS", ".coderabbit.yaml", "CITATION.cff",
+)  # fmt: skip
+FOR_PEOPLE = (
+    "CHANGE*", "HISTORY*", "NEWS*", "RELEASE*", "LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "AUTHORS*", "CONTRIBUT*",
+    "CODE_OF_CONDUCT*", "SECURITY*", "README*", "TODO*", "ROADMAP*", "MAINTAIN*", "GOVERNANCE*", "SUPPORT*",
+    "changelog.d/*", "changelog/*", "changes/*", "news/*", "newsfragments/*", "doc/*", "docs/*",
+)  # fmt: skip
+TEXTS = ("", ".md", ".rst", ".txt", ".adoc")  # suffixes of texts for people
+PICTURES = (".png", ".svg", ".jpg", ".jpeg", ".gif", ".ico", ".webp")
+
+
+def is_furniture(path: str) -> bool:
+    """Whether a file is there for people, forges or editors, by its name."""
+    if any(fnmatchcase(path, one) for one in FURNITURE):
+        return True
+    name = path.rpartition("/")[2]
+    suffix = name[name.rindex(".") :].lower() if "." in name[1:] else ""
+    kinds = (*TEXTS, *PICTURES) if path.startswith(("doc/", "docs/")) else TEXTS
+    return suffix in kinds and any(fnmatchcase(path, one) for one in FOR_PEOPLE)
+
+
 AT_START = ("*.pth", "sitecustomize.py", "usercustomize.py", "*.dist-info/*", "*.egg-info/*")
 COMPILED = (
     "*.so", "*.pyd", "*.dll", "*.dylib", "*.pyx", "*.pxd", "*.pxi", "*.c", "*.h", "*.cc", "*.cpp", "*.cxx", "*.hpp",

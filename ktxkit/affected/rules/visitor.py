@@ -98,6 +98,10 @@ class Visitor:
             return
         if name == "globals":
             self.sink.use(ANYTHING, OWN, units)
+        elif name == "__doc__":
+            self.sink.mark("does", "reads docs", units)
+        elif name == "__file__":
+            self.sink.mark("does", "knows the place", units)
         self.sink.use(name, OWN, units)
 
     def whole(self, alias: Alias, units: Units) -> None:
@@ -111,8 +115,13 @@ class Visitor:
 
     def _source(self, alias: Alias, units: Units) -> None:
         """What reads sources is imported by its name: whoever has it may."""
-        if alias.name in dynamic.OF_SOURCE and alias.module in dynamic.SOURCE_MODULES:
-            self.sink.mark("does", "reads source", units)
+        if alias.module in dynamic.SOURCE_MODULES:
+            if alias.name in dynamic.OF_SOURCE:
+                self.sink.mark("does", "reads source", units)
+            elif alias.name in dynamic.OF_LINES:
+                self.sink.mark("does", "tells where", units)
+            elif alias.name in dynamic.OF_DOCS:
+                self.sink.mark("does", "reads docs", units)
 
     def _attribute(self, node: ast.Attribute, units: Units, scope: Scope) -> None:
         dynamic.attribute(self, node, units)
@@ -158,6 +167,10 @@ class Visitor:
 
     def text(self, text: str, units: Units) -> None:
         """A string: words that may name files, and dotted names that may be imported."""
+        if text == "__doc__":
+            self.sink.mark("does", "reads docs", units)
+        if literals.of_a_traceback(text):
+            self.sink.mark("does", "looks at a traceback", units)
         module, _, name = literals.reference(text)
         if name:  # "module:name"
             self.sink.mark("named", module, units)
@@ -190,7 +203,8 @@ class Visitor:
         if not literals.is_open(made):
             self.text(made, units)
         dynamic.call(self, node, units, scope)
-        dynamic.started_module(self, node.args, units)
+        if dynamic.name_of(node.func) not in dynamic.OF_TEXTS:
+            dynamic.started_module(self, node.args, units)
         self.all([node.func, *node.args, *(one.value for one in node.keywords)], units, scope)
 
     def annotation(self, node: ast.AST | None, units: Units, scope: Scope) -> None:
@@ -227,6 +241,9 @@ class Visitor:
 
     def imported(self, node: ast.Import | ast.ImportFrom, units: Units) -> None:
         """An import, run by these units."""
+        roots = {one.name.partition(".")[0] for one in node.names} if isinstance(node, ast.Import) else {origin(node)}
+        if any(root.partition(".")[0] in dynamic.DOC_READERS for root in roots):
+            self.sink.mark("does", "reads docs", units)
         if isinstance(node, ast.Import):
             for one in node.names:
                 self.sink.mark("imports", one.name, units)
