@@ -128,8 +128,6 @@ def call(visitor: Walker, node: ast.Call, units: Units, scope: Scope) -> None:
     elif name in ("runsource", "runcode"):
         visitor.sink.mark(OPAQUE, "runs source that it is given", units)
     _named_by_text(visitor, node, units, name)
-    if name in PLACES or _begins_here(visitor, node, name):
-        visitor.sink.mark("does", "knows the place", units)
     if name in STARTERS or name in BY_PATH or (name in RUNNERS and origin_of(visitor, node.func) in RUN_BY):
         visitor.sink.mark("does", "starts", units)
     of_environ = _is_environ(getattr(node.func, "value", None))
@@ -160,7 +158,9 @@ def _called(visitor: Walker, node: ast.expr, scope: Scope) -> str:
 
 
 def _named_by_text(visitor: Walker, node: ast.Call, units: Units, name: str) -> None:
-    """What a string names that is put together, and what bytes name."""
+    """What a string names that is put together, what bytes name, and a place that is written nowhere."""
+    if name in PLACES or _begins_here(visitor, node, name):
+        visitor.sink.mark("does", "knows the place", units)
     first = node.args[0] if node.args else next((one.value for one in node.keywords if one.arg == "target"), None)
     root = literals.root_of(node.func)
     origin = origin_of(visitor, node.func)
