@@ -66,6 +66,7 @@ MAY_START = ("ktxkit/git/git.py", "ktxkit/base/process.py")
 LONG_FUNCTIONS: dict[str, str] = {}
 # Files that came with a new thing of some size.
 NEW_ROOMS = {
+    "ktxkit/base/limits.py": "what a command may take of the machine; run by its file, so it loads little",
     "ktxkit/gates/rules/spelling.py": "the one grammar of names and references",
     "ktxkit/gates/rules/inline.py": "inline Markdown, with links of all kinds and where they lead",
     "ktxkit/gates/rules/targets.py": "where Markdown's own links lead",

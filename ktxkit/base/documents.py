@@ -507,6 +507,13 @@ class JobPolicy(TypedDict):
     slDisallowed: NotRequired[bool]
 
 
+class UnitLimits(TypedDict):
+    memory: NotRequired[int | str]
+    processes: NotRequired[int]
+    files: NotRequired[int]
+    disk: NotRequired[int | str]
+
+
 class JobGates(TypedDict):
     strictConnections: NotRequired[bool]
     advise: NotRequired[bool]
@@ -533,6 +540,7 @@ class KtxConfigJob(TypedDict):
     verify: NotRequired[str | list[str] | VerifyCommand]
     policy: NotRequired[JobPolicy]
     timeLimit: NotRequired[float]
+    limits: NotRequired[UnitLimits]
     gates: NotRequired[JobGates]
     maxParallel: NotRequired[int]
     onFailure: NotRequired[OnFailure]
@@ -753,6 +761,7 @@ class JobUnit(TypedDict):
     allowUnpublished: NotRequired[bool]
     slDisallowed: NotRequired[bool]
     timeLimit: NotRequired[float]
+    limits: NotRequired[UnitLimits]
     env: NotRequired[dict[str, str]]
     dependencyPaths: NotRequired[list[str]]
     peerFileIndex: NotRequired[list[str]]
@@ -785,6 +794,7 @@ class JobFile(TypedDict):
     units: NotRequired[list[JobUnit]]
     policy: NotRequired[JobPolicy]
     timeLimit: NotRequired[float]
+    limits: NotRequired[UnitLimits]
     gates: NotRequired[JobGates]
     maxParallel: NotRequired[int]
     onFailure: NotRequired[OnFailure]

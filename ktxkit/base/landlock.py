@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import stat
 import sys
 from collections.abc import Sequence
@@ -77,6 +78,8 @@ def main(argv: Sequence[str]) -> int:
     border = argv.index("--")
     places, command = argv[:border], argv[border + 1 :]
     try:
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would the command
+            signal.signal(number, signal.SIG_DFL)
         restrict(places)
         os.execvp(command[0], [*command])
     except OSError as error:

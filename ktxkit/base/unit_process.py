@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
@@ -25,6 +26,7 @@ from ktxkit.base.rules.text import printable
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import UnitResultOutcome
+    from ktxkit.base.limits import Usage
 
 
 HEAD = 15 * 1024 * 1024  # bytes of the beginning that are kept
@@ -105,6 +107,7 @@ class UnitLog:
 
 
 POLL = 0.2  # seconds between looks at the stop flag and the deadline; the end of a child wakes at once
+LOOKS_APART = 10  # times what a look at a command's usage took: in a large worktree a look is longer
 ROUNDS = 100  # looks for processes that go on starting others
 
 
@@ -135,13 +138,15 @@ def run_unit(
     err: Path,
     clock: Clock,
     stop: Stop,
+    usage: Usage | None = None,
 ) -> CommandEnd:
-    """Run to the end, its limit, or until `stop` is set."""
+    """Run to the end, its limit, until it takes more than `usage` lets it, or until `stop` is set."""
     logs = (UnitLog(out), UnitLog(err))
     try:
         child = process.start(command)
         try:
-            reason, strays = _watched(child, logs, clock, command.limit, stop, command.env.get(owners.NONCE, ""))
+            nonce = command.env.get(owners.NONCE, "")
+            reason, strays = _watched(child, logs, _Ends(clock, command.limit, stop, usage, nonce))
         except BaseException:
             process.end_group(child)
             raise
@@ -163,28 +168,50 @@ def run_unit(
 def _told(reason: str, status: int, limit: float | None) -> CommandEnd:
     if reason == "timed_out":
         return CommandEnd("timed_out", status, f"it did not end within {limit:g} seconds")
-    if reason:
+    if reason == "interrupted":
         return CommandEnd("interrupted", status, "it was stopped with the job")
+    if reason:
+        return CommandEnd("failed", status, reason)
     return CommandEnd("failed", status, f"it {process.ending(status)}") if status != 0 else CommandEnd("finished", 0)
 
 
-def _watched(
-    child: process.Child, logs: Sequence[UnitLog], clock: Clock, limit: float | None, stop: Stop, nonce: str
-) -> tuple[str, tuple[str, ...]]:
+class _Ends:
+    """What ends a command before its own end."""
+
+    def __init__(self, clock: Clock, limit: float | None, stop: Stop, usage: Usage | None, nonce: str) -> None:
+        self.nonce = nonce
+        self._clock, self._limit, self._stop, self._usage = clock, limit, stop, usage
+        self._began = clock.monotonic()
+        self._look_at = 0.0  # of the process's own clock, when what it takes is looked at next
+
+    def reason(self) -> str:
+        """`interrupted`, `timed_out`, or what it takes too much of; empty while it may go on."""
+        if self._stop.is_set():
+            return "interrupted"
+        if self._limit is not None and self._clock.monotonic() - self._began > self._limit:
+            return "timed_out"
+        began = time.monotonic()
+        if self._usage is None or began < self._look_at:
+            return ""
+        found = self._usage.excess(owners.marked(self.nonce))
+        self._look_at = time.monotonic() + LOOKS_APART * (time.monotonic() - began)
+        return found
+
+
+def _watched(child: process.Child, logs: Sequence[UnitLog], ends: _Ends) -> tuple[str, tuple[str, ...]]:
     """Why it had to be ended (`_wait`), and what it had left running."""
     for log, stream in zip(logs, (child.stdout, child.stderr), strict=True):
         log.read_from(stream)
-    reason = _wait(child, logs, clock, limit, stop)
+    reason = _wait(child, logs, ends)
     if reason:
         process.end_group(child)
     else:
         process.signal_group(child.pid, signal.SIGKILL)
-    return reason, end_strays(nonce) if nonce else ()
+    return reason, end_strays(ends.nonce) if ends.nonce else ()
 
 
-def _wait(child: process.Child, logs: Sequence[UnitLog], clock: Clock, limit: float | None, stop: Stop) -> str:
+def _wait(child: process.Child, logs: Sequence[UnitLog], ends: _Ends) -> str:
     """ "" where it ended by itself, else why it must be ended. Takes what it prints meanwhile."""
-    began = clock.monotonic()
     watch = select.poll()
     ended = os.pidfd_open(child.pid)
     by_descriptor = {log.descriptor: log for log in logs}
@@ -198,10 +225,8 @@ def _wait(child: process.Child, logs: Sequence[UnitLog], clock: Clock, limit: fl
                     watch.unregister(descriptor)
             if ended in ready:
                 break
-            if stop.is_set():
-                return "interrupted"
-            if limit is not None and clock.monotonic() - began > limit:
-                return "timed_out"
+            if reason := ends.reason():
+                return reason
     finally:
         os.close(ended)
     child.wait()

@@ -8,9 +8,10 @@ One unit from lease to collected patch: what a worker thread of a job does.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ from ktxkit.work.rules.job_file import UnitPlan
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import Lease, LeaseOutcome, Patch, Receipt, UnitResult
+    from ktxkit.base.limits import Usage
     from ktxkit.observer.observe import UnitObserver
 
 
@@ -224,8 +226,9 @@ def execute(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease, digest: str) 
     since = run.watch.started(unit) if run.watch else 0
     with observed(run, plan, unit, lease) as stop, containment.behind(run, unit, lease) as walls:
         env = {**_environment(run, plan, unit, lease), **walls.env}
-        command = Command([*walls.before, *plan.step.argv], path_of(lease), env, plan.step.time_limit)
-        ended = unit_process.run_unit(command, out=out, err=err, clock=run.world.clock, stop=stop)
+        before, usage = _limited(plan, [path_of(lease), *map(Path, {walls.env[key] for key in walls.env})])
+        command = Command([*before, *walls.before, *plan.step.argv], path_of(lease), env, plan.step.time_limit)
+        ended = unit_process.run_unit(command, out=out, err=err, clock=run.world.clock, stop=stop, usage=usage)
     altered = containment.put_right(run, unit)
     if ended.reason == "interrupted" and not run.stop.is_set():
         ended = ended._replace(message="it was suspect, without proven progress, and the job file says to stop it")
@@ -242,6 +245,16 @@ def execute(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease, digest: str) 
     if altered:
         return UnitEnd(plan.key, "broken_contract", altered)
     return _not_taken(plan, walls.wrong[0]) if walls.wrong else _judged(run, plan, ended)
+
+
+def _limited(plan: UnitPlan, places: Sequence[Path]) -> tuple[Sequence[str], Usage | None]:
+    """What a command with limits is started by, and what looks at what it takes; `places` is where it writes."""
+    if not plan.limits:
+        return (), None
+    from ktxkit.base import limits
+
+    words = [f"{name}={number}" for name, number in plan.limits.items()]
+    return (sys.executable, "-I", "-S", limits.__file__, *words, "--"), limits.Usage(plan.limits, places)
 
 
 def _not_taken(plan: UnitPlan, error: KtxError) -> UnitEnd:

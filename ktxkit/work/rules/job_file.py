@@ -11,13 +11,14 @@ from ktxkit.store.rules.names import check_job, check_key
 from ktxkit.work.rules.schedule import ScheduledUnit, integration_order
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Ingest, JobFile, JobUnit, LeasePolicy, StepCommand, VerifyCommand
+    from ktxkit.base.documents import Ingest, JobFile, JobUnit, LeasePolicy, StepCommand, UnitLimits, VerifyCommand
 
 
 POLICY_KEYS: Final = (
     *("allow", "deny", "allowControl", "textRoots", "deliverables", "leaveOut"),
     *("slDisallowed", "allowUnpublished"),
 )
+LIMITS: Final = ("memory", "processes", "files", "disk")
 INTERVALS: Final = ("silence", "grace", "cap", "interval")  # of the observer, in seconds
 RECONCILE = "reconcile"  # the key of the unit that runs on the integrated tree
 PROJECT = "project"  # the key of the unit that runs before the base is fixed
@@ -46,6 +47,7 @@ class UnitPlan(NamedTuple):
     env: Mapping[str, str] = {}
     document: Mapping[str, Any] = {}
     tolerant: bool = False
+    limits: Mapping[str, int] = {}  # memory, disk (bytes), processes, files
 
     @property
     def node(self) -> ScheduledUnit:
@@ -101,6 +103,24 @@ def isolate_of(document: JobFile | Ingest) -> tuple[str, ...] | None:
     if isinstance(asked, Mapping):
         return tuple(asked.get("write", ()))
     return () if asked else None
+
+
+def limits_of(*said: UnitLimits) -> Mapping[str, int]:
+    """Bytes and numbers, of which a later one says it again."""
+    found: dict[str, int | str] = {}
+    for limits in said:
+        for key in LIMITS:
+            if key in limits:
+                found[key] = limits[key]
+    return {key: _number(value) for key, value in found.items()}
+
+
+def _number(value: int | str) -> int:
+    """`512M` in bytes."""
+    if isinstance(value, int):
+        return value
+    digits = value.rstrip("KMGT")
+    return int(digits) << 10 * (1 + "KMGT".index(value[-1]) if digits != value else 0)
 
 
 def _step(value: str | list[str] | StepCommand | VerifyCommand | None, limit: float | None = None) -> JobCommand | None:
@@ -175,6 +195,7 @@ def _unit(entry: JobUnit, job: JobFile) -> UnitPlan:
         policy=policy,
         env={**job.get("env", {}), **entry.get("env", {})},
         document=entry,
+        limits=limits_of(job.get("limits", {}), entry.get("limits", {})),
     )
 
 
@@ -192,6 +213,7 @@ def _reconcile(step: JobCommand, units: Sequence[UnitPlan], job: JobFile) -> Uni
         env=job.get("env", {}),
         document={"key": RECONCILE},
         tolerant=True,
+        limits=limits_of(job.get("limits", {})),
     )
 
 
