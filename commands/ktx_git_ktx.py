@@ -15,25 +15,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ktxkit.app import cli, git_ktx
-from ktxkit.app.commands import listing, load
-from ktxkit.app.rules.help_text import table
+from ktxkit.app.commands import grouped, grouped_doc, load
 
 if TYPE_CHECKING:
     from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
-    made = cli.Parser("git-ktx", __doc__)
+    made = cli.Parser("git-ktx", grouped_doc(__doc__ or ""))
     made.add_argument("name", nargs="?", metavar="COMMAND", help="the command to run, with its arguments")
     return made
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    own = [(f"git ktx {name}", git_ktx.summary(name)) for name in git_ktx.names()]
-    others = [(name, text) for name, text in listing() if name != "git-ktx"]
-    lines = table((*own, *others), cli.columns(), lead="")
-    rows = [{"name": name, "summary": text} for name, text in (*own, *others)]
-    return cli.Result(lines=lines, notes=["`git ktx COMMAND -h` says more of each"], data={"commands": rows})
+    return grouped()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -38,14 +38,15 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app.rules import report_text
     from ktxkit.store import jobs
     from ktxkit.store.active import ActiveJob
-    from ktxkit.work import report
+    from ktxkit.work import next_step, report
 
     if args.name and args.job and args.name != args.job:
         raise CannotRun(f"two jobs are named: {args.name} and {args.job}", hint="name one")
     wanted = args.name or args.job or jobs.current_unit(world, None, None)[0] or report.latest(world)
     if wanted is None:
         raise CannotRun("there is no job here yet", where=str(world.store.root), hint="job-run JOBFILE makes one")
-    made = report.build(ActiveJob.load(world, wanted))
+    job = ActiveJob.load(world, wanted)
+    made = next_step.with_next(job, report.build(job), running=next_step.is_running(job))
     problems = made.get("problems", ())
     page, written = _page(args, world, made)
     if args.otlp:

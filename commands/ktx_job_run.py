@@ -36,6 +36,7 @@ def parser() -> cli.Parser:
         metavar="KEY",
         help="another attempt, from today's head (-- CMD runs)",
     )
+    again.add_argument("--failed", action="store_true", help="--retry for every unit that is not in")
     again.add_argument("--with-work", action="store_true", help="--retry begins with the last attempt's work")
     made.add_argument("--job", metavar="ID", help="the new job's id (default: the file's, or made from its name)")
     made.add_argument("--target", metavar="BRANCH", help="the branch to land on (default: the file's, or the current)")
@@ -44,30 +45,37 @@ def parser() -> cli.Parser:
     )
     made.add_argument("--on-failure", choices=["continue", "abort"], help="when a unit fails")
     made.add_argument("--on-conflict", choices=["set-aside", "stop", "prune"], help="when a patch is not accepted")
+    made.add_argument("--dry-run", action="store_true", help="show what it would do, run nothing")
     made.add_argument("--rebase", action="store_true", help="replay on the target where it moved meanwhile")
     return made
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import terminal
-    from ktxkit.app.rules.report_text import render
+    from ktxkit.app import running, terminal
     from ktxkit.work.job import prepare, resuming
     from ktxkit.work.job import run as job
     from ktxkit.work.job.state import UnitSelection
 
+    if args.dry_run:
+        args.refuse("with --dry-run", "resume", "rebase")
     if not args.resume and not args.jobfile:
         raise CannotRun("job-run takes a JOBFILE, or --resume JOB", hint="see job-run --help")
     if not args.resume:
-        args.refuse("without --resume", "keys", "retry", "with_work")
-    if not args.retry:
+        args.refuse("without --resume", "keys", "retry", "failed", "with_work")
+    if not args.retry and not args.failed:
         args.refuse("without --retry", "with_work", "command")
     if args.resume and not args.jobfile:
         args.refuse("with --resume: the job says it", "job", "target", "on_failure", "on_conflict")
     progress = terminal.JobProgress(quiet=args.quiet or args.json, live=terminal.on_terminal())
-    chosen = UnitSelection(frozenset(args.keys), frozenset(args.retry), tuple(args.command), args.with_work)
+    chosen = UnitSelection(
+        frozenset(args.keys), frozenset(args.retry), tuple(args.command), args.with_work, failed=args.failed
+    )
     said = {"job": args.job, "target": args.target, "onFailure": args.on_failure, "onConflict": args.on_conflict}
     given = {key: value for key, value in said.items() if value}
     document = prepare.job_file(world, args.jobfile, given) if args.jobfile else None
+    if args.dry_run:
+        assert document is not None
+        return running.planned(world, document, limit=args.max_parallel)
     notes: list[str] = []
     with progress.shown():
         how = job.RunOptions(progress, args.max_parallel, args.rebase, selection=chosen)
@@ -76,9 +84,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         else:
             assert document is not None
             ended = job.start(world, document, args.jobfile, how)
-    if ended.error is not None and not ended.settled:
-        raise ended.error
-    return cli.Result(ended.outcome, ended.report, "report", lines=render(ended.report), notes=[*notes, *ended.notes])
+    return running.told(ended, notes)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

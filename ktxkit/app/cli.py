@@ -199,7 +199,28 @@ class Parser(argparse.ArgumentParser):
             _write(message.removesuffix("\n"))
 
     def error(self, message: str) -> NoReturn:
-        raise CannotRun(f"{self.prog}: {message}", hint=f"see {self.prog} --help")
+        """Wrong usage. Raises CannotRun that names what may have been meant."""
+        message, near = self._meant(message)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        raise CannotRun(f"{self.prog}: {message}", hint=f"{meant}see {self.prog} --help")
+
+    def _meant(self, message: str) -> tuple[str, list[str]]:
+        """What argparse says, shorter where what was meant is known, and the options or words that may be meant."""
+        from ktxkit.base.rules.text import nearest
+
+        _, unknown, words = message.partition("unrecognized arguments: ")
+        if unknown:
+            first = next((word for word in words.split() if word.startswith("-")), "").partition("=")[0]
+            flags = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
+            near = nearest(first, flags, 2, 0.7) if first.startswith("--") else []
+            return (f"there is no option {first}" if first else message), near
+        before, wrong, rest = message.partition("invalid choice: ")
+        if wrong:
+            word = rest.partition(" (choose from")[0]
+            known = [str(choice) for action in self._actions for choice in action.choices or ()]
+            near = nearest(word.strip("'\""), known, 2)
+            return (f"{before}invalid choice: {word}" if near else message), near
+        return message, []
 
 
 def add_keep_ignored(parser: Parser) -> None:

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from ktxkit import __version__
 from ktxkit.app import git_ktx
-from ktxkit.app.cli import Parser
+from ktxkit.app.cli import Parser, Result, columns
 from ktxkit.app.rules import help_text
 from ktxkit.app.rules.help_text import Command, Option, summary_of
 from ktxkit.base.errors import CannotRun
@@ -38,9 +38,46 @@ def scripts() -> dict[str, str]:
     return {entry.name: entry.module for entry in sorted(entries, key=lambda entry: entry.name)}
 
 
-def listing() -> list[tuple[str, str]]:
-    """Each command with the first line of its help, without importing it."""
-    return [(name, _summary(module)) for name, module in scripts().items()]
+GROUPS: dict[str, tuple[str, ...]] = {  # every command once; subcommands of `git ktx` by their own names
+    "every day": ("run", "status", "land", "attic", "clean", "doctor", "init"),
+    "work": ("worktree-open", "worktree-close", "worktree-status", "worktree-watch"),
+    "land": ("job-run", "patch-collect", "patch-apply", "job-preview", "job-verify", "job-land"),
+    "look": ("job-report", "help", "man"),
+    "tests": ("test-run", "test-select", "ledger-query", "ledger-append"),
+    "knowledge": ("ingest-run", "gate-check"),
+    "plumbing": ("trace-append", "install-hooks", "uninstall-hooks", "completions"),
+}
+
+
+def grouped_rows() -> list[tuple[str, list[tuple[str, str]]]]:
+    """Each group with its commands, as they are typed, and the first lines of their help. Nothing is imported."""
+    own = git_ktx.names()
+    return [(group, [_row(name, name in own) for name in members]) for group, members in GROUPS.items()]
+
+
+def _row(name: str, own: bool) -> tuple[str, str]:
+    if own:
+        return f"git ktx {name}", git_ktx.summary(name)
+    return name, _summary(f"ktx_{name.replace('-', '_')}")
+
+
+def grouped() -> Result:
+    """The answer of `git ktx` and of `git ktx help`: every command, in groups."""
+    groups = grouped_rows()
+    wide = max(len(term) for _, rows in groups for term, _ in rows)
+    lines: list[str] = []
+    for group, rows in groups:
+        padded = tuple((f"{term:<{wide}}", text) for term, text in rows)
+        lines += [group, *help_text.table(padded, columns()), ""]
+    named = [{"name": name, "summary": text, "group": group} for group, found in groups for name, text in found]
+    return Result(lines=lines[:-1], notes=["`git ktx help COMMAND` says more of each"], data={"commands": named})
+
+
+def grouped_doc(doc: str) -> str:
+    """A docstring with the commands in groups behind its first line, as tables."""
+    first, _, rest = doc.partition("\n")
+    tables = ("\n".join([group, *(f"  {term}   {text}" for term, text in rows)]) for group, rows in grouped_rows())
+    return "\n\n".join([first, *tables]) + "\n\n" + rest.lstrip("\n")
 
 
 def _summary(module: str) -> str:

@@ -9,14 +9,13 @@ from ktxkit.app import cleaning
 from ktxkit.base import kinds, owners
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
-from ktxkit.base.errors import BrokenContract, Refused
-from ktxkit.base.lock import flocked
+from ktxkit.base.errors import BrokenContract
 from ktxkit.store import active, jobs
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.world import World
+from ktxkit.work import next_step as steps
 from ktxkit.work import report
-from ktxkit.work.recover import landed_up_to
-from ktxkit.work.rules.report import LANDED, WAITING
+from ktxkit.work.rules.report import LANDED
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import (
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
         OverviewSuspect,
         OverviewWorktrees,
         OverviewWorktreesRow,
-        Report,
         ReportFailedWorkUnit,
         WorktreeRow,
     )
@@ -73,10 +71,10 @@ def _job(job: ActiveJob, damaged: list[DamagedDocument]) -> tuple[OverviewJob, l
     told: list[DamagedDocument] = [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
     told += job.damaged_documents()
     damaged += told
-    running = _is_held(job.world, f"locks/run-{job.id}.lock")
+    running = steps.is_running(job)
     words = made["isolatedDiff"]["outcomes"]
     suspect = [unit for unit in made["failedWorkUnits"] if unit["outcome"] in ("suspect_revert", "blocked")]
-    next_step = DAMAGED if told and not running else _next_of_job(job, made, running)
+    next_step = DAMAGED if told and not running else steps.of_job(job, made, running=running)
     row: OverviewJob = {
         "jobId": job.id,
         "state": job.state,
@@ -90,44 +88,6 @@ def _job(job: ActiveJob, damaged: list[DamagedDocument]) -> tuple[OverviewJob, l
     row |= {"endedIn": job.document["failure"]["phase"]} if "failure" in job.document else {}
     row |= {"next": next_step} if next_step else {}
     return row, [{"jobId": job.id, **unit, "next": _next_of_suspect(job, unit)} for unit in suspect]
-
-
-def _next_of_job(job: ActiveJob, made: Report, running: bool) -> str:
-    gone = report.no_longer_in(job)
-    if gone:
-        return f"{gone}: job-land --job {job.id} lands it again"
-    if job.state == "landed" and not running and _waits_to_land(job):
-        return f"job-land --job {job.id}"
-    if job.state != "open" and job.state not in ("failed", "aborted"):
-        return ""
-    if running:
-        return "it is running: wait, or watch its trace"
-    if "supersededBy" in made:
-        return ""
-    waiting = [unit for unit in made["workUnits"] if unit["outcome"] in WAITING]
-    ready = bool(made["workUnits"]) and not waiting
-    moved = ready and job.world.git.resolve(job.target) not in (None, job.document["targetAtStart"])
-    resume = job.next_command()
-    if moved and resume.startswith("ingest"):  # it lands by its own command, which accounts for what it landed
-        return f"{resume} --rebase, or start anew"
-    if moved:
-        return f"job-land --rebase --job {job.id}"
-    if resume and job.state != "open" and not made["workUnits"]:
-        return f"{resume}, or start anew; git ktx clean --yes clears it: no unit of it ran"
-    if resume:
-        return resume
-    if job.state != "open":
-        return f"job-report {job.id}"
-    if not waiting:
-        return f"job-land --job {job.id}" if ready else ""
-    command = {"collected": "patch-apply", "pending": "worktree-open"}.get(waiting[0]["outcome"], "patch-collect")
-    return f"{command} --job {job.id} --unit {waiting[0]['key']}"
-
-
-def _waits_to_land(job: ActiveJob) -> bool:
-    """Whether more was accepted since the job landed."""
-    head = job.git.resolve(job.integration_ref)
-    return head is not None and landed_up_to(job).commit != head
 
 
 def _next_of_suspect(job: ActiveJob, unit: ReportFailedWorkUnit) -> str:
@@ -188,7 +148,7 @@ def _branch(world: World, name: str, document: BranchLock) -> OverviewBranch | N
         "standing": "held",
         "next": "wait for it to end",
     }
-    if _is_held(world, f"locks/{name.removesuffix(LOCK_DOCS)}.lock"):
+    if steps.is_held(world, f"locks/{name.removesuffix(LOCK_DOCS)}.lock"):
         row["pid"] = document["owner"]["pid"]
     elif document["phase"] == "blocked":
         row["standing"] = "blocked"
@@ -202,18 +162,6 @@ def _branch(world: World, name: str, document: BranchLock) -> OverviewBranch | N
     else:
         return None
     return row
-
-
-def _is_held(world: World, lock: str) -> bool:
-    """Whether somebody holds this lock now. Looking makes no lock file."""
-    path = world.store.path(lock)
-    if not path.exists():
-        return False
-    try:
-        with flocked(path, clock=world.clock, wait=0, shared=True):
-            return False
-    except Refused:
-        return True
 
 
 def needs_a_person(overview: Overview) -> bool:

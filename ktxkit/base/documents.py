@@ -778,11 +778,11 @@ class JobFileObserve(TypedDict):
 class JobFile(TypedDict):
     """What a job is to do: target, units and the steps around them."""
 
-    schemaVersion: Literal[1]
+    schemaVersion: NotRequired[Literal[1]]
     job: NotRequired[str]
     target: NotRequired[str]
-    connectionId: str
-    sourceKey: str
+    connectionId: NotRequired[str]
+    sourceKey: NotRequired[str]
     syncId: NotRequired[str]
     message: NotRequired[str]
     isolate: NotRequired[bool | Isolation]
@@ -2470,6 +2470,7 @@ class Report(TypedDict):
     state: JobState
     status: ReportStatus
     outcome: NotRequired[JobOutcome]
+    next: NotRequired[str]
     commitSha: NotRequired[str]
     tracePath: str
     traceEvents: NotRequired[int]

@@ -167,7 +167,7 @@ def run_unit(
 
 def _told(reason: str, status: int, limit: float | None) -> CommandEnd:
     if reason == "timed_out":
-        return CommandEnd("timed_out", status, f"it did not end within {limit:g} seconds")
+        return CommandEnd("timed_out", status, f"it did not end within {limit:g} second{'' if limit == 1 else 's'}")
     if reason == "interrupted":
         return CommandEnd("interrupted", status, "it was stopped with the job")
     if reason:

@@ -177,8 +177,9 @@ def resolved(world: World, revision: str) -> str:
     found = world.git.resolve(revision, "tree")
     if found is None:
         from ktxkit.base.errors import CannotRun
+        from ktxkit.git.repository import missing_revision
 
-        raise CannotRun(f"no commit or tree named {revision!r}", hint="`git rev-parse REV^{tree}` must answer")
+        raise CannotRun(f"no commit or tree named {revision!r}", hint=missing_revision(world.git, revision))
     return found
 
 

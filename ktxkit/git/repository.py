@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ktxkit.base import files
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.named import NamedTuple
-from ktxkit.base.rules.text import printable
+from ktxkit.base.rules.text import nearest, printable
 from ktxkit.git.git import Begun, Git, GitFailed, GitResult
 
 PLAIN_HEAD = re.compile(rb"ref: refs/heads/[^\x00-\x20\x7f~^:?*\[\\]+\n")
@@ -202,3 +202,23 @@ def registrations(common_dir: Path) -> list[Path]:
         return [folder / name for name in sorted(os.listdir(folder))]  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):
         return []  # git removes the directory with the last of them
+
+
+def missing_revision(git: Git, revision: str) -> str:
+    """What to do where a revision names nothing: fetch it, or another was meant. Runners of CI fetch one ref."""
+    remote, _, name = revision.partition("/")
+    if name and remote in git.run("remote").lines:
+        where = f"git fetch {remote} {name}:refs/remotes/{remote}/{name}"
+        return f"it was not fetched, as by a runner of CI that fetches one ref: {where}"
+    known = [
+        line.partition("/")[2]
+        for line in git.run(
+            "for-each-ref", "--format=%(refname:lstrip=1)", "refs/heads/", "refs/remotes/", "refs/tags/"
+        ).lines
+    ]
+    near = nearest(revision, known, 2)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    if git.run("rev-parse", "--is-shallow-repository").text == "true":
+        return "this clone is shallow and may lack it: git fetch --unshallow"
+    return "name an existing commit, or fetch it; an unborn branch has none"

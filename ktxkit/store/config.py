@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ktxkit.base import contracts, files
+from ktxkit.base import contracts, files, kinds
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
 from ktxkit.base.rules.named import NamedTuple
-from ktxkit.base.rules.strict_yaml import Parsed, read
+from ktxkit.base.rules.strict_yaml import Node, Parsed, read
 from ktxkit.base.rules.text import nearest
 from ktxkit.store.world import World
 
@@ -64,36 +64,83 @@ schemaVersion: 1
 """
 
 
+MEANT: Mapping[str, str] = {  # other tools' words for keys of ours
+    "agents": "units", "jobs": "units", "steps": "units", "tasks": "units", "work": "units",
+    "args": "run", "cmd": "run", "command": "run", "exec": "run", "script": "run", "shell": "run",
+    "id": "key", "name": "key", "title": "key",
+    "dependencies": "after", "depends": "after", "depends_on": "after", "dependsOn": "after", "needs": "after",
+    "requires": "after",
+    "concurrency": "maxParallel", "max_workers": "maxParallel", "parallel": "maxParallel", "workers": "maxParallel",
+    "deadline": "timeLimit", "timeout": "timeLimit",
+    "base": "target", "branch": "target", "into": "target", "onto": "target",
+    "check": "verify", "checks": "verify", "test": "verify", "tests": "verify",
+    "environment": "env", "vars": "env", "variables": "env",
+    "exclude": "deny", "forbid": "deny", "include": "allow", "only": "allow", "paths": "allow",
+    "commit": "message", "files": "rawFiles", "inputs": "rawFiles", "version": "schemaVersion",
+}  # fmt: skip
+
+
 class WrongKey(NamedTuple):
     """A key that means nothing where it stands; `parents` is the keys above it."""
 
     parents: tuple[str | int, ...]
     key: str
     near: str
+    elsewhere: str = ""  # where it would mean something
 
     @property
     def message(self) -> str:
         where = ".".join(str(part) for part in (*self.parents, self.key))
-        return f"{where} means nothing here" + (f"; did you mean {self.near}?" if self.near else "")
+        meant = f"; it is a key of {self.elsewhere}" if self.elsewhere else ""
+        return f"{where} means nothing here" + (f"; did you mean {self.near}?" if self.near else meant)
 
 
 def wrong_keys(document: Any, schema: Mapping[str, Any], place: tuple[str | int, ...] = ()) -> Iterator[WrongKey]:
     """Every key that a closed object of the schema does not know, outermost first."""
+    yield from _wrong_keys(document, schema, place, schema)
+
+
+def _wrong_keys(
+    document: Any, schema: Mapping[str, Any], place: tuple[str | int, ...], whole: Mapping[str, Any]
+) -> Iterator[WrongKey]:
     if isinstance(document, list):
         for number, item in enumerate(document):
-            yield from wrong_keys(item, schema.get("items", {}), (*place, number))
-    if not isinstance(document, Mapping) or "properties" not in schema:
+            yield from _wrong_keys(item, schema.get("items", {}), (*place, number), whole)
+    if not isinstance(document, Mapping):
+        return
+    schema = next((way for way in schema.get("anyOf", ()) if "properties" in way), schema)
+    if "properties" not in schema:
         return
     known = schema["properties"]
     for key in document:
         if key not in known and not str(key).startswith("x-"):
-            yield WrongKey(place, str(key), next(iter(nearest(str(key), list(known), 1)), ""))
+            near = next(iter(nearest(str(key), list(known), 1)), "")
+            meant = MEANT.get(str(key), "")
+            above = "the whole, not of a part of it" if place and key in whole.get("properties", {}) else ""
+            yield WrongKey(place, str(key), meant if meant in known else "" if above else near, above)
     for key, value in document.items():
         if key in known:
-            yield from wrong_keys(value, known[key], (*place, key))
+            yield from _wrong_keys(value, known[key], (*place, key), whole)
 
 
-CONTRACT = "config"
+def faults(root: Node, contract: Kind[Any]) -> Iterator[tuple[int, int, str]]:
+    """Line, column and message of what keeps a mapping from being of a contract: wrong keys, else the first value."""
+    keys = list(wrong_keys(root.data(), contracts.schema(contract)))
+    for key in keys:
+        named = root.at([*key.parents, key.key])[1] or root
+        yield named.line, named.column, key.message
+    if keys:
+        return
+    try:
+        contracts.validate(contract, root.data())
+    except BrokenContract as error:
+        path = contracts.violations(contract, root.data())[0].path
+        node, by_key = root.at(list(path))
+        place = by_key or node
+        yield place.line, place.column, error.message.removeprefix(f"{contract}: ").removeprefix("document: ")
+
+
+CONTRACT = kinds.CONFIG
 SIZE_LIMIT = 1024 * 1024  # bytes
 
 
@@ -109,7 +156,7 @@ def load(world: World) -> KtxConfig:
     if found:
         first, rest = found[0], len(found) - 1
         more = f" (and {rest} more)" if rest else ""
-        hint = "`git ktx doctor` lists all of them; docs/formats/config.md the keys"
+        hint = "`git ktx doctor` lists all of them; `git ktx help config` the keys"
         raise CannotRun(f"{first['message']}{more}", where=first["where"], hint=hint)
     path = config_path(world)
     return _read(path) if path is not None else {}
@@ -129,18 +176,8 @@ def problems(world: World) -> list[DamagedDocument]:
         empty = root.kind == "scalar" and root.plain is None
         found = [] if empty else [(root.line, root.column, "a mapping is expected")]
     elif not found and root is not None:
-        found = [
-            (named.line, named.column, key.message)
-            for key in wrong_keys(root.data(), contracts.schema(CONTRACT))
-            for named in [root.at([*key.parents, key.key])[1] or root]
-        ]
-    if found or root is None or root.kind != "map":
-        return [{"where": f"{path}:{line}:{column}", "message": message} for line, column, message in found]
-    try:
-        contracts.validate(CONTRACT, root.data(), str(path))
-    except BrokenContract as error:
-        return [{"where": error.where, "message": error.message.removeprefix(f"{CONTRACT}: ")}]
-    return []
+        found = list(faults(root, CONTRACT))
+    return [{"where": f"{path}:{line}:{column}", "message": message} for line, column, message in found]
 
 
 def _read(path: Path) -> KtxConfig:

@@ -11,7 +11,8 @@ from ktxkit.base import files, kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, CannotRun, Refused
-from ktxkit.base.rules.text import path_bytes
+from ktxkit.base.rules.text import nearest, path_bytes
+from ktxkit.git.repository import missing_revision
 from ktxkit.store.active import ActiveJob, Unit, claim, locked, other_documents, require_not_lost
 from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
@@ -149,9 +150,7 @@ def commit_of(world: World, revision: str) -> str:
     """The id of a commit that somebody named. Raises CannotRun where there is none: what was typed is usage."""
     found = world.git.resolve(revision)
     if found is None:
-        raise CannotRun(
-            f"no commit {revision!r}", hint="name an existing commit, or fetch it; an unborn branch has none"
-        )
+        raise CannotRun(f"no commit {revision!r}", hint=missing_revision(world.git, revision))
     return found
 
 
@@ -167,9 +166,26 @@ def target_ref(world: World, name: str) -> str:
             raise CannotRun("HEAD is detached: which branch is the target?", hint=hint)
     ref = name if name.startswith("refs/") else f"refs/heads/{name}"
     if world.git.resolve(ref) is None:
-        hint = "an unborn branch has none: make a first commit, or name another branch as the target"
-        raise CannotRun(f"no branch {name!r}: target branch {name} has no commit", hint=hint)
+        raise _no_branch(world, ref)
     return ref
+
+
+def _no_branch(world: World, ref: str) -> CannotRun:
+    """What is wrong with a target that is no branch: it has no commit yet, or another was meant."""
+    name = ref.removeprefix("refs/heads/")
+    if world.repository.branch(world.git) == ref:
+        hint = "units start from a commit: make a first one (git add -A; git commit -m start), then run this again"
+        return CannotRun(f"branch {name} has no commit yet", where=str(world.repository.directory), hint=hint)
+    branches = world.git.run("for-each-ref", "--format=%(refname)", "refs/heads/", "refs/remotes/").lines
+    heads = [one.removeprefix("refs/heads/") for one in branches if one.startswith("refs/heads/")]
+    remote = [one.removeprefix("refs/remotes/") for one in branches if one.endswith(f"/{name}")]
+    near = nearest(name, heads, 2)
+    hint = (
+        f"did you mean {' or '.join(near)}?" if near else f"the branches are {', '.join(sorted(heads)[:8]) or 'none'}"
+    )
+    if remote and not near:
+        hint = f"only {remote[0]} has that name: git branch {name} {remote[0]} makes it here"
+    return CannotRun(f"no branch {name!r} to land on", where=str(world.repository.directory), hint=hint)
 
 
 def current_unit(world: World, job: str | None, unit: str | None) -> tuple[str | None, str | None]:

@@ -320,5 +320,5 @@ def _switch(world: World, aim: Aim) -> None:
 def _commit(world: World, revision: str) -> str:
     found = world.git.resolve(revision)
     if found is None:
-        raise CannotRun(f"no commit {revision!r}", hint="name an existing commit; an unborn branch has none")
+        raise CannotRun(f"no commit {revision!r}", hint=remote.missing_revision(world.git, revision))
     return found

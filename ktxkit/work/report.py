@@ -8,11 +8,12 @@ The report of a job, read from its documents and its trace. What cannot be read 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from ktxkit.base import kinds
+from ktxkit.base import files, kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, KtxError
 from ktxkit.base.rules.text import path_fields, printable
@@ -23,12 +24,23 @@ from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
-from ktxkit.work.rules.report import UnitDocs, assemble
+from ktxkit.work.rules.reasons import UnitDocs, UnitOutput, reason_of
+from ktxkit.work.rules.report import assemble
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Intent, Job, JobLanded, Patch, Receipt, Report, ReportProblem, TraceEvent
+    from ktxkit.base.documents import (
+        Intent,
+        Job,
+        JobLanded,
+        Patch,
+        Receipt,
+        Report,
+        ReportProblem,
+        TraceEvent,
+        UnitResult,
+    )
     from ktxkit.base.kinds import D, Kind
-    from ktxkit.work.rules.report import UnitFiles
+    from ktxkit.work.rules.reasons import UnitFiles
 
 
 @contextmanager
@@ -128,6 +140,7 @@ def _told(error: OSError | KtxError, intent: Intent, what: str, again: str) -> K
 
 CONTRACT = "report"
 WARNINGS_KEPT = 10_000
+END_READ = 8192  # bytes of the end of an output
 OF_INGESTION: Final = (
     "diffSummary", "reconciliation", "reconciliationSkipped", "evictionsApplied", "evictionInputs", "snapshotsRemoved",
     "evictionsKept", "provenanceRows", "projectionResult", "supersededBy", "overrideOf",
@@ -212,7 +225,7 @@ def _unit(job: ActiveJob, unit: Unit, problems: list[ReportProblem]) -> UnitDocs
             problems.append({"where": error.where, "message": error.message, "unitKey": unit.key})
             return None
 
-    receipt = read(kinds.RECEIPT, "receipt")
+    receipt, result = read(kinds.RECEIPT, "receipt"), read(kinds.UNIT_RESULT, "result")
     return UnitDocs(
         unit.position,
         unit.key,
@@ -221,10 +234,43 @@ def _unit(job: ActiveJob, unit: Unit, problems: list[ReportProblem]) -> UnitDocs
         patch=_as_received(job, read(kinds.PATCH, "patch"), receipt),
         receipt=receipt,
         sentinel=read(kinds.SENTINEL, "sentinel"),
-        result=read(kinds.UNIT_RESULT, "result"),
+        result=result,
         broken=broken,
         files=_files(job, unit),
+        printed=_printed(job, unit, result, receipt),
     )
+
+
+def why(
+    job: ActiveJob, unit: Unit, outcome: str, message: str, changed_by: Mapping[str, Sequence[str]]
+) -> tuple[str, float | None]:
+    """Why a unit has its outcome, in a sentence, and how long its command ran (milliseconds; None: it did not).
+
+    `message`: what the job knows of it; `changed_by`: of each path the accepted units that changed it.
+    """
+    docs = _unit(job, unit, [])._replace(rivals=changed_by)
+    ran = docs.result.get("durationMs") if docs.result is not None else None
+    return reason_of(docs, outcome, {"message": message}), ran
+
+
+def _printed(job: ActiveJob, unit: Unit, result: UnitResult | None, receipt: Receipt | None) -> UnitOutput:
+    """The ends of what was printed, where a reason may repeat them: by a command without a receipt, by a verification
+    that did not pass."""
+    out = err = told = ""
+    if result is not None and receipt is None and "stdout" in result:
+        out, err = (_end_of(job.world.store.path(f"{job.unit_dir(unit)}/{name}.log")) for name in ("stdout", "stderr"))
+    if receipt is not None and receipt["outcome"] == "verification_failed":
+        log = receipt.get("verification", {}).get("log", "")
+        told = _end_of(Path(log)) if log else ""
+    return UnitOutput(out, err, told)
+
+
+def _end_of(path: Path) -> str:
+    """The end of a log; empty where there is none, or none that can be read."""
+    try:
+        return files.read_part(path, END_READ, from_end=True).content.decode("utf-8", "replace")
+    except (OSError, BrokenContract):
+        return ""  # a reason then says less; the report names no log that is not there
 
 
 CHANGES = {b"A": "added", b"M": "modified", b"D": "deleted", b"T": "typechange"}

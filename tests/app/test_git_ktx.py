@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ktxkit.app import git_ktx
+from ktxkit.app.commands import GROUPS, scripts
 from ktxkit.base import owners
 from ktxkit.store import jobs
 from ktxkit.store.rules import names
@@ -16,6 +17,8 @@ from ktxkit.store.world import World
 from tests.support.commands import Ran, call
 from tests.support.jobs import job_file, unit
 from tests.support.repos import Repo
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def ktx(repo: Repo, *words: str) -> Ran:
@@ -53,11 +56,20 @@ def test_nothing_yet(repo: Repo) -> None:
 
 
 def test_help(repo: Repo) -> None:
-    assert ktx(repo, "help").out.startswith("usage: git-ktx ")
+    everything = ktx(repo, "help").out
+    assert everything.startswith("every day\n  git ktx run ") and everything == ktx(repo).out
+    short = ktx(repo, "-h").out
+    assert all(f"\n{group}\n" in short for group in GROUPS) and all(name in short for name in scripts())
+    assert ktx(repo, "help", "job-file").out == (ROOT / "docs/formats/job-file.md").read_text()
     assert ktx(repo, "help", "status").out == ktx(repo, "status", "--help").out
     assert ktx(repo, "help", "job-run").out == call("job-run", "--help", cwd=repo.path).out
     unknown = ktx(repo, "help", "job-rnu")
     assert unknown.status == 2 and "did you mean job-run?" in unknown.err
+
+
+def test_every_command_is_in_one_group() -> None:
+    named = [name for members in GROUPS.values() for name in members]
+    assert sorted(named) == sorted([*git_ktx.names(), *(name for name in scripts() if name != "git-ktx")])
 
 
 def test_status_names_the_next_step(repo: Repo) -> None:

@@ -87,7 +87,7 @@ def test_a_job_is_sent(job: Repo, collector: Collector, monkeypatch: pytest.Monk
     assert facts(root)["ktx.outcome"] == "partial" and facts(root)["vcs.ref.head.revision"] == job.head
     units = {facts(span)["ktx.unit.key"]: span for span in sent if span["name"].startswith("unit ")}
     assert units["a"]["status"] == {"code": otlp.OK} and units["b"]["status"]["code"] == otlp.ERROR
-    assert units["b"]["status"]["message"] == "it ended with status 3"
+    assert units["b"]["status"]["message"] == "it ended with status 3 and printed nothing"
     assert {span["traceId"] for span in sent} == {root["traceId"]} and len({span["spanId"] for span in sent}) == len(
         sent
     )

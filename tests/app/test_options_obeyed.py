@@ -19,7 +19,8 @@ from tests.test_tidy import SCRIPTS
 UNIT = {"job", "unit"}
 NAMED = {"name", *UNIT}
 ALL = {"*"}  # every option; which exclude each other is the parser's to say
-RESUMED = {"resume", "max_parallel", "rebase", "jobfile", "keys", "retry"}  # of job-run
+RESUMED = {"resume", "max_parallel", "rebase", "jobfile", "keys", "retry", "failed"}  # of job-run
+PLANNED = {"jobfile", "job", "target", "max_parallel", "on_failure", "on_conflict", "dry_run"}
 IMPLIED = {"include_uncommitted"}  # it says what is done where the option that excludes it is not given
 # For each command its modes: the words that choose one, and the options that it obeys. The rest it must refuse.
 MODES: dict[str, list[tuple[list[str], set[str]]]] = {
@@ -41,7 +42,8 @@ MODES: dict[str, list[tuple[list[str], set[str]]]] = {
     "job-preview": [([], ALL)],
     "job-report": [([], ALL)],
     "job-run": [
-        (["f"], {"jobfile", "resume", "job", "target", "max_parallel", "on_failure", "on_conflict", "rebase"}),
+        (["f"], {*PLANNED, "resume", "rebase"}),
+        (["f", "--dry-run"], PLANNED),
         (["--resume", "j"], RESUMED),
         (["--resume", "j", "--retry", "k"], {*RESUMED, "with_work"}),
         (["--resume", "j", "--retry", "k", "f"], ALL),
@@ -109,6 +111,10 @@ MODES: dict[str, list[tuple[list[str], set[str]]]] = {
     "git-ktx install-hooks": [([], ALL)],
     "git-ktx land": [(["--squash"], ALL), ([], {"name", "target", "squash", "allow_control"})],
     "git-ktx man": [([], ALL)],
+    "git-ktx run": [
+        (["true"], ALL),
+        (["--save", "f", "true"], {"units", "verify", "target", "max_parallel", "time_limit", "message", "save"}),
+    ],
     "git-ktx status": [([], ALL)],
     "git-ktx uninstall-hooks": [([], ALL)],
 }  # fmt: skip

@@ -32,4 +32,4 @@ def test_one_word_for_a_target_that_is_none(repo: Repo, name: str) -> None:
     file.write_text('{"schemaVersion": 1, "connectionId": "c", "sourceKey": "s", "target": "nothing", "units": []}')
     args = ["--job", "j1", "--unit", "a", "--target", "nothing"] if name == "worktree-open" else [str(file)]
     ran = call(name, *args, cwd=repo.path)
-    assert (ran.status, "no branch 'nothing': target branch nothing has no commit" in ran.err) == (2, True), ran
+    assert (ran.status, "no branch 'nothing' to land on\n  hint: the branches are main" in ran.err) == (2, True), ran

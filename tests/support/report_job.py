@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from ktxkit.work.rules.report import UnitDocs, assemble
+from ktxkit.work.rules.reasons import UnitDocs
+from ktxkit.work.rules.report import assemble
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import Job, Report, TraceEvent

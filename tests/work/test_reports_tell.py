@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ktxkit.work import closing, report
-from ktxkit.work.rules.report import UnitDocs, outcome_of, reason_of
+from ktxkit.work.rules.reasons import UnitDocs, reason_of
+from ktxkit.work.rules.report import outcome_of
 from tests.support.commands import call
 from tests.support.integration import Job
 from tests.support.jobs import job_file, outcomes, unit
@@ -93,7 +94,7 @@ def interrupted(repo: Repo) -> Repo:
 
 def test_the_totals_make_up_the_number_of_units(interrupted: Repo) -> None:
     said = " ".join(call("job-report", "--job", "j1", cwd=interrupted.path).out.split())
-    found = re.search(r"Isolated diff: (.*?) #", said)
+    found = re.search(r"3 units: (.*?) target", said)
     assert found is not None
     assert sum(int(number) for number in re.findall(r"(\d+) ", found[1])) == 3
 

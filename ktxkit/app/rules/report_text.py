@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.rules.text import counted, plural, printable
-from ktxkit.work.rules.report import COUNTED, WAITING
+from ktxkit.work.rules.report import COUNTED, LANDED, WAITING
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import Report, ReportIsolatedDiff, ReportWorkUnit
@@ -73,7 +73,17 @@ def tail(text: str, limit: int) -> tuple[str, bool]:
 
 WIDTH = 80
 KEY_WIDTH = 24
+PHASES = {  # when a job ended early, by the phase that it was in
+    "recovery": "while an earlier attempt was put right",
+    "snapshot": "before units began",
+    "projection": "in the projection",
+    "units": "while units ran",
+    "integration": "while changes were merged",
+    "gates": "at the final gates",
+    "landing": "at landing",
+}
 NOTICED = 20  # lines
+PATHS_NAMED = 3  # of an accepted unit
 TIE = "\0"  # stands for a space at which no line is broken
 LABELS = (
     ("acceptedPatches", "accepted", "accepted"),
@@ -91,37 +101,57 @@ LABELS = (
     ("skipped", "skipped", "skipped"),
     ("waiting", "waiting", "waiting"),
 )
-ALWAYS = ("acceptedPatches", "textualConflicts", "semanticConflicts", "policyRejected")
+UNKNOWN_SOURCE = ("local", "manual")  # what a job file says by default of where its data is from
 
 
 def render(report: Report, width: int = WIDTH) -> list[str]:
-    """The lines of the report, each at most `width` columns wide, but for those that end in a path."""
-    lines = [*_wrapped(f"Job {report['jobId']}: ", headline(report), width), ""]
+    """The lines of the report, the answer and the next command first; each at most `width` columns wide, but for those
+    that end in a path or a command."""
+    lines = _wrapped(f"Job {report['jobId']}: ", headline(report), width)
+    store = report["tracePath"].partition("/ingest-traces/")[0]  # its spaces are those of a path
+    tied = store.replace(" ", TIE)
+    if "failure" in report:
+        phase = PHASES.get(report["failure"]["phase"], report["failure"]["phase"])
+        lines += _wrapped(f"  {phase}: ", printable(report["failure"]["message"]).replace(store, tied), width)
+    if "next" in report:
+        lines.append(f"next: {printable(report['next'])}")
+    lines += ["", *_table(report["workUnits"], width, (store, tied))]
+    total = plural(len(report["workUnits"]), "unit")
+    lines += ["", *_wrapped(f"{total}: ", _tied(counts(report["isolatedDiff"])), width)] if report["workUnits"] else []
     for name, text in _facts(report):
         lines += _wrapped(f"  {name:<10} ", text, width)
-    lines += ["", *_wrapped("Isolated diff: ", _tied(counts(report["isolatedDiff"])), width), ""]
-    lines += _table(report["workUnits"], width)
     lines += _listed("Warnings", report.get("warnings", ()), width)
     lines += _listed("Projection", report.get("projectionResult", {}).get("warnings", ()), width)
     lines += _listed("Noticed", noticed(report["workUnits"]), width)
     lines += _listed("Damaged", [f"{p['where']}: {p['message']}" for p in report.get("problems", ())], width)
-    return [*lines, *_trailer(report, width)]
+    return [*lines, *_trailer(report)]
 
 
 def headline(report: Report) -> str:
-    """`partial, landed as 1a2b3c4d5e6f`."""
-    word = report.get("outcome", report["status"])
+    """`partial: 5 of 10 units landed on main as 1a2b3c4d5e6f, in 4.2 s`."""
+    word = {"error": "failed"}.get(report.get("outcome", report["status"]), report.get("outcome", report["status"]))
+    units = report["workUnits"]
+    total = plural(len(units), "unit")
+    landed = sum(unit["outcome"] in ("accepted", "subsumed") for unit in units)
+    count = f"all {total}" if landed == len(units) > 1 else f"{landed} of {total}"
+    took = f", in {duration(report['durationMs'])}" if "durationMs" in report else ""
     if "commitSha" in report:
-        return f"{word}, landed as {report['commitSha'][:12]}"
-    return word if word == "open" else f"{word}, nothing landed"
+        target = printable(report["target"].removeprefix("refs/heads/"))
+        return f"{word}: {count} landed on {target} as {report['commitSha'][:12]}{took}"
+    if not units:
+        return f"{word}: nothing landed{took}" if word != "open" else word
+    if all(unit["outcome"] in ("noop", "subsumed") for unit in units):
+        return f"{word}: nothing to land, no unit changed anything{took}"
+    count = count if landed else f"none of {total}"
+    return f"{word}: {count} accepted, nothing landed{'' if word != 'open' else ' yet'}{took}"
 
 
 def counts(isolated: ReportIsolatedDiff) -> str:
-    """`4 accepted, 1 textual conflict, 0 semantic conflicts, ...`; zeros only of what is always looked for."""
+    """`4 accepted, 1 textual conflict, 2 timed out`: every outcome that some unit has, and no other."""
     found = []
     for key, one, many in LABELS:
         number = isolated.get(key, 0)
-        if number or key in ALWAYS:
+        if number:
             found.append(f"{number} {one if number == 1 else many}")
     for word, number in isolated.get("outcomes", {}).items():  # every unit is in one of the numbers
         if word not in COUNTED and word not in WAITING:
@@ -161,19 +191,17 @@ def duration(ms: float) -> str:
 
 def _facts(report: Report) -> list[tuple[str, str]]:
     isolated = report["isolatedDiff"]
-    found = [("target", f"{printable(report['target'])} at {report['targetAtStart'][:12]}")]
-    if "ingestionBaseSha" in isolated:
+    found = [("target", f"{printable(report['target'])}, at {report['targetAtStart'][:12]} before")]
+    if isolated.get("ingestionBaseSha", report["targetAtStart"]) != report["targetAtStart"]:
         projected = ", projected" if "projectionSha" in isolated else ""
         found.append(("base", f"{isolated['ingestionBaseSha'][:12]}{projected}"))
-    found.append(("source", printable(f"{report['connectionId']} / {report['sourceKey']}")))
+    if (report["connectionId"], report["sourceKey"]) != UNKNOWN_SOURCE:
+        found.append(("source", printable(f"{report['connectionId']} / {report['sourceKey']}")))
     if "syncId" in report:
         found.append(("sync", printable(report["syncId"])))
     if "diffSummary" in report:
         found.append(("inputs", ", ".join(f"{_size(n)} {word}" for word, n in report["diffSummary"].items())))
-    took = f", took {duration(report['durationMs'])}" if "durationMs" in report else ""
-    found.append(("started", f"{report.get('startedAt', report['createdAt'])}{took}"))
-    if "failure" in report:
-        found.append(("failed at", f"{report['failure']['phase']}: {printable(report['failure']['message'])}"))
+    found.append(("started", report.get("startedAt", report["createdAt"])))
     return found
 
 
@@ -181,21 +209,33 @@ def _size(value: Any) -> int:
     return len(value) if isinstance(value, list) else int(value)
 
 
-def _table(units: Sequence[ReportWorkUnit], width: int) -> list[str]:
+def _rank(unit: ReportWorkUnit) -> tuple[int, int]:
+    """Failures first, then what waits, then what is in; each in unit order."""
+    word = unit["outcome"]
+    return (2 if word in LANDED else 1 if word in (*WAITING, "skipped") else 0), unit["position"]
+
+
+def _table(units: Sequence[ReportWorkUnit], width: int, tied: tuple[str, str]) -> list[str]:
     if not units:
         return ["No units."]
     keyed = max(4, min(KEY_WIDTH, max(_columns(printable(unit["key"])) for unit in units)))
     word = max(7, *(len(unit["outcome"]) for unit in units))
     lines = [f"{'#':>5}  {'unit':<{keyed}}  {'outcome':<{word}}  reason"]
-    for unit in units:
-        key = printable(unit["key"])
+    for unit in sorted(units, key=_rank):
+        key, said = printable(unit["key"]), unit["outcome"].replace("_", " ")
         shown = key + " " * (keyed - _columns(key)) if _columns(key) <= keyed else key
-        lead = f"{unit['position']:>5}  {shown}  {unit['outcome']:<{word}}  "
+        lead = f"{unit['position']:>5}  {shown}  {said:<{word}}  "
         if _columns(key) > keyed:  # a long key has a line of its own
             lines += _wrapped(f"{unit['position']:>5}  ", key, width)
-            lead = " " * (9 + keyed) + f"{unit['outcome']:<{word}}  "
-        lines += _wrapped(lead, unit["reason"] + _left_out(unit), width)
+            lead = " " * (9 + keyed) + f"{said:<{word}}  "
+        lines += _wrapped(lead, unit["reason"].replace(*tied) + _paths(unit) + _left_out(unit), width)
     return lines
+
+
+def _paths(unit: ReportWorkUnit) -> str:
+    """Which paths an accepted unit changed, where they are few."""
+    few = unit["reason"] == plural(unit["pathCount"], "path") and 0 < unit["pathCount"] <= PATHS_NAMED
+    return f": {', '.join(printable(item['path']) for item in unit['paths'])}" if few else ""
 
 
 def _left_out(unit: ReportWorkUnit) -> str:
@@ -211,7 +251,7 @@ def _listed(title: str, texts: Sequence[str], width: int) -> list[str]:
     return ["", f"{title}: {plural(len(texts), 'line')}", *lines]
 
 
-def _trailer(report: Report, width: int) -> list[str]:
+def _trailer(report: Report) -> list[str]:
     lines = ["", f"Trace: {printable(report['tracePath'])}"]
     kept = [unit["worktreePath"] for unit in report["workUnits"] if "worktreePath" in unit]
     if kept:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from ktxkit.base import kinds
 from ktxkit.base.errors import Blocked, KtxError
 from ktxkit.store.active import Unit
-from ktxkit.work import batch, closing, integrate
+from ktxkit.work import batch, closing, integrate, report
 from ktxkit.work.job import containment
-from ktxkit.work.job.state import JobRun
+from ktxkit.work.job.state import JobRun, silent
 from ktxkit.work.job.unit import UnitEnd, close_or_keep, work
 from ktxkit.work.rules.job_file import UnitPlan, inputs_digest
 from ktxkit.work.rules.schedule import LANDED, Schedule, ScheduledUnit
@@ -89,6 +89,7 @@ class JobLoop:
         self.waiting: dict[str, UnitEnd] = {}
         self.batched: dict[str, Receipt | KtxError] = {}  # decided, not settled yet
         self.papers = containment.JobPapers(run)
+        self.changed_by: dict[str, list[str]] = {}  # of each path: the units that changed it and were accepted
 
     def __call__(self) -> Mapping[str, str]:
         """Outcome word of every unit."""
@@ -113,6 +114,7 @@ class JobLoop:
     def _start(self) -> None:
         if self.run.stop.is_set() and not self.run.aborting:
             self.run.aborting = "interrupted"
+            self.run.notify("job_stopping", {"job": self.run.job.id})
         if self.run.aborting:
             self.schedule.close()
             for node in self.schedule.drop_waiting():
@@ -212,7 +214,7 @@ class JobLoop:
             outcome = self._outcome(node, end)
             self.schedule.settled(node.key, outcome, self._head_after(node.key))
         self.run.hooks.settled(self.run, self.plans[node.key], outcome, replayed=end.replayed)
-        self.run.notify("unit_settled", {"unit": node.key, "outcome": outcome})
+        self._tell(node.key, end, outcome)
         if (
             outcome not in LANDED
             and not end.problem
@@ -222,6 +224,16 @@ class JobLoop:
         ):
             self.run.aborting, self.run.stopped_by = "conflict", outcome
             self.run.stop.set()
+
+    def _tell(self, key: str, end: UnitEnd, outcome: str) -> None:
+        """Whoever listens is told of a unit's outcome: why, and how long its command ran."""
+        if self.run.notify is silent:
+            return
+        unit, facts = self.run.unit(self.plans[key]), {"unit": key, "outcome": outcome}
+        reason, ms = report.why(self.run.job, unit, outcome, end.message, self.changed_by)
+        for item in end.patch["paths"] if end.patch and outcome == "accepted" else ():
+            self.changed_by.setdefault(item["path"], []).append(key)
+        self.run.notify("unit_settled", {**facts, "reason": reason, **({"ms": ms} if ms is not None else {})})
 
     def _decide_batch(self) -> None:
         """Verify all units whose turn it is as one stack."""
@@ -299,6 +311,8 @@ class JobLoop:
             if isinstance(decided, KtxError):
                 raise decided
             if decided is None:
+                if self.run.plan.verify:
+                    self.run.notify("verifying", {"unit": plan.key})
                 decided = integrate.apply_unit(self.run.job, unit, options=self._options())
                 self.batched[plan.key] = decided
             outcome = str(decided["outcome"])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ktxkit.base import contracts, files, kinds, landlock, unit_process
-from ktxkit.base.contracts import Document
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, CannotRun, Conflict, KtxError
 from ktxkit.base.process import Command
 from ktxkit.base.rules.digests import digest
@@ -28,10 +28,14 @@ from ktxkit.work.job.unit import close_or_keep, execute
 from ktxkit.work.rules.job_file import PROJECT, JobCommand, JobPlan, UnitPlan, plan_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ktxkit.base.documents import JobFile, JobFileSource, JobProjectionResult, JobUnit, ProjectionOutput
+    from ktxkit.base.rules.strict_yaml import Node
     from ktxkit.work.job.state import JobChanges
 
 
+KEYS = "`git ktx help job-file` lists the keys"
 SIZE_LIMIT = 1024 * 1024  # bytes; a job with more units has a plan command that prints them
 
 
@@ -49,12 +53,37 @@ def job_file(world: World, name: str, given: Mapping[str, Any]) -> JobFile:
         raise CannotRun("a directory is no job file", where=str(path), hint="name the file in it") from error
     except BrokenContract as error:
         raise CannotRun(error.message, where=error.where, hint="job-run takes the path of a job file") from error
-    usual = {"connectionId": DEFAULT_CONNECTION, "sourceKey": DEFAULT_SOURCE}
-    document = {**usual, **config.load(world).get("job", {}), **_yaml(data, str(path)), **given}
+    root = _yaml(data, str(path))
+    found = list(config.faults(root, kinds.JOB_FILE))
+    if found:
+        line, column, message = found[0]
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise CannotRun(f"{message}{more}", where=f"{path}:{line}:{column}", hint=KEYS)
+    document = completed(world, {**root.data(), **given}, str(path))
     try:
-        return contracts.validate(kinds.JOB_FILE, document, str(path))
+        plan_of(document)
+    except CannotRun as error:  # of a unit: names, circles, no command
+        raise CannotRun(error.message, where=_place(root, error, path), hint=error.hint) from error
+    return document
+
+
+def _place(root: Node, error: KtxError, path: Path) -> str:
+    """Where the unit stands that an error is about; the file where it is about none."""
+    units = root.get("units")
+    for unit in reversed(units.values() if units is not None else []):  # of a key that stands twice the second one
+        key = unit.get("key")
+        if key is not None and key.plain == error.data.get("unit"):
+            return f"{path}:{key.line}:{key.column}"
+    return str(path)
+
+
+def completed(world: World, document: Mapping[str, Any], where: str) -> JobFile:
+    """The valid document of a job file with the repository's defaults, and ours, under it. Raises CannotRun."""
+    usual = {"schemaVersion": SCHEMA_VERSION, "connectionId": DEFAULT_CONNECTION, "sourceKey": DEFAULT_SOURCE}
+    try:
+        return contracts.validate(kinds.JOB_FILE, {**usual, **config.load(world).get("job", {}), **document}, where)
     except BrokenContract as error:
-        raise CannotRun(error.message, where=error.where, hint="docs/formats/job-file.md lists its keys") from error
+        raise CannotRun(error.message, where=error.where, hint=KEYS) from error
 
 
 def source_of(world: World, name: str) -> JobFileSource | None:
@@ -67,7 +96,20 @@ def source_of(world: World, name: str) -> JobFileSource | None:
     return {**path_fields(bytes(path)), "digest": digest(data)}
 
 
-def _yaml(data: bytes, where: str) -> Document:
+def at_key(world: World, name: str, key: str, error: CannotRun) -> CannotRun:
+    """An error about the value of a key, at its place in the job file; as it is where the file has no such key."""
+    try:
+        root = _yaml(files.read(world.cwd / name, SIZE_LIMIT), name)
+    except (OSError, KtxError):
+        return error
+    named = root.at([key])[1]
+    if named is None:
+        return error
+    return CannotRun(error.message, where=f"{world.cwd / name}:{named.line}:{named.column}", hint=error.hint)
+
+
+def _yaml(data: bytes, where: str) -> Node:
+    """The mapping of a job file, with places. Raises CannotRun."""
     from ktxkit.base.rules.strict_yaml import read
 
     parsed = read(data)
@@ -75,11 +117,10 @@ def _yaml(data: bytes, where: str) -> Document:
         first = parsed.problems[0]
         more = f" (and {len(parsed.problems) - 1} more)" if len(parsed.problems) > 1 else ""
         place = f"{where}:{first.line}:{first.column}"
-        raise CannotRun(f"{first.message}{more}", where=place, hint=first.hint or "see docs/formats/job-file.md")
-    value = parsed.root.data() if parsed.root is not None else None
-    if not isinstance(value, dict):
-        raise CannotRun("a job file is a mapping", where=where, hint="see docs/formats/job-file.md")
-    return value
+        raise CannotRun(f"{first.message}{more}", where=place, hint=first.hint or KEYS)
+    if parsed.root is None or parsed.root.kind != "map":
+        raise CannotRun("a job file is a mapping, as in `units: [{key: a, run: make}]`", where=where, hint=KEYS)
+    return parsed.root
 
 
 PLAN_LIMIT = 3600.0  # seconds for a plan command without a limit of its own

@@ -17,7 +17,7 @@ from ktxkit.work.integrate import DONE
 from ktxkit.work.job.prepare import SIZE_LIMIT, source_of
 from ktxkit.work.job.run import JobEnd, RunOptions, execute
 from ktxkit.work.job.state import UnitSelection
-from ktxkit.work.rules.job_file import JobCommand, JobPlan, plan_of
+from ktxkit.work.rules.job_file import PROJECT, JobCommand, JobPlan, plan_of
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -44,7 +44,8 @@ def resume(world: World, job_id: str, how: RunOptions) -> JobEnd:
     """
     job = ActiveJob.load(world, job_id)
     plan = _plan(job)
-    chosen = _checked(job, how.selection)
+    chosen = _checked(job, _with_failed(job, how.selection))
+    how = how.with_selection(chosen)
     if job.state == "landed" and "finishedAt" in job.document and world.store.exists(names.report_doc(job_id)):
         waiting = [unit.key for unit in job.units if _receipt(job, unit.key) is None]
         if not (chosen.again or any(not chosen.keys or key in chosen.keys for key in waiting)):
@@ -65,6 +66,17 @@ def _plan(job: ActiveJob) -> JobPlan:
 
 def _receipt(job: ActiveJob, key: str) -> Receipt | None:
     return job.read(kinds.RECEIPT, "receipt", job.unit(key))
+
+
+def _with_failed(job: ActiveJob, chosen: UnitSelection) -> UnitSelection:
+    """With `failed`, every unit that is not in is one to retry. Raises Refused where all are in."""
+    if not chosen.failed:
+        return chosen
+    receipts = {unit.key: _receipt(job, unit.key) for unit in job.units if unit.key != PROJECT}
+    left = {key for key, receipt in receipts.items() if receipt is None or receipt["outcome"] not in DONE}
+    if not left:
+        raise Refused(f"every unit of job {job.id} is in: there is nothing to retry", hint=f"job-report {job.id}")
+    return chosen._replace(retry=chosen.retry | left)
 
 
 def _checked(job: ActiveJob, chosen: UnitSelection) -> UnitSelection:

@@ -39,6 +39,7 @@ from ktxkit.work.job.loop import JobLoop, Reuse
 from ktxkit.work.job.state import EVERYTHING, Hooks, JobRun, Notify, UnitSelection, silent
 from ktxkit.work.job.unit import last_work
 from ktxkit.work.land import land, landed_before
+from ktxkit.work.next_step import with_next
 from ktxkit.work.recover import catch_up, landed_up_to
 from ktxkit.work.rules.job_file import PROJECT, JobPlan, plan_of
 from ktxkit.work.rules.schedule import LANDED, job_outcome
@@ -193,7 +194,7 @@ def close(run: JobRun, outcome: str, failure: JobFailure | None = None) -> Repor
         )
     for problem in of_job(run.world, made):
         run.tracer.emit("run", "notify_failed", {"message": problem}, level="info")
-    return made
+    return with_next(run.job, made, running=False)
 
 
 FILE = "job-file"
@@ -221,9 +222,11 @@ class RunOptions:
     def with_hooks(self, hooks: Hooks) -> RunOptions:
         return RunOptions(self.notify, self.max_parallel, self.rebase, hooks, self.selection)
 
-    def with_edited(self, edited: frozenset[str]) -> RunOptions:
-        selection = self.selection._replace(edited=edited)
+    def with_selection(self, selection: UnitSelection) -> RunOptions:
         return RunOptions(self.notify, self.max_parallel, self.rebase, self.hooks, selection)
+
+    def with_edited(self, edited: frozenset[str]) -> RunOptions:
+        return self.with_selection(self.selection._replace(edited=edited))
 
 
 class JobEnd(NamedTuple):
@@ -239,11 +242,6 @@ class JobEnd(NamedTuple):
     def settled(self) -> bool:
         """Whether the report says it all; False where the error itself must be shown."""
         return self.error is None or isinstance(self.error, KtxError)
-
-    @property
-    def notes(self) -> list[str]:
-        """What job-run says of an early end, or of a job without units, beside the report."""
-        return self.told("job-run", "the job has no units: nothing was done")
 
     def told(self, command: str, nothing: str) -> list[str]:
         """What a command says of an early end, beside the report; `nothing`, where there was nothing to do."""
@@ -271,7 +269,10 @@ def start(world: World, document: JobFile, name: str, how: RunOptions) -> JobEnd
 def _started(world: World, document: JobFile, name: str, how: RunOptions) -> JobEnd:
     containment.check(world, plan_of(document).isolate)  # names and circles too are refused before anything is made
     job_id = str(document.get("job") or new_job_id(world, Path(name).stem))
-    target = jobs.target_ref(world, document.get("target", ""))
+    try:
+        target = jobs.target_ref(world, document.get("target", ""))
+    except CannotRun as error:
+        raise prepare.at_key(world, name, "target", error) from error
     whole, plan = prepare.with_planned(world, document, job_id)
     if world.store.exists(names.job_doc(job_id)):
         raise Refused(
@@ -378,9 +379,11 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     run.hooks.units_done(run, outcomes)
     remarks.write(run, outcomes)
     run.phase = "gates"
+    run.notify("gates_started", {})
     final_gates(run)
     run.hooks.before_landing(run, outcomes)
     run.phase = "landing"
+    run.notify("landing_started", {})
     outcome = land_job(run, outcomes, rebase=rebase)
     run.hooks.after_landing(run, outcomes)
     return outcome

@@ -108,6 +108,7 @@ class UnitSelection(NamedTuple):
     `only`: no others are started. `retry`: they have another attempt, from the head of today, whatever became of the
     last one; `command`: what they run then, in place of the job file's; `with_work`: in a worktree that begins with
     what the last attempt's had. `edited`: units that have another attempt because their order is another one now.
+    `failed`: every unit that is not in has another attempt.
     """
 
     only: frozenset[str] = frozenset()
@@ -115,6 +116,7 @@ class UnitSelection(NamedTuple):
     command: tuple[str, ...] = ()
     with_work: bool = False
     edited: frozenset[str] = frozenset()
+    failed: bool = False
 
     @property
     def again(self) -> frozenset[str]:

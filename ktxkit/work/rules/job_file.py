@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.store.rules.names import check_job, check_key
+from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.work.rules.schedule import ScheduledUnit, integration_order
 
 if TYPE_CHECKING:
@@ -150,8 +151,8 @@ def plan_of(document: JobFile, planned: Sequence[JobUnit] = ()) -> JobPlan:
     if document.get("job"):
         check_job(document["job"])
     return JobPlan(
-        connection=document["connectionId"],
-        source=document["sourceKey"],
+        connection=document.get("connectionId", DEFAULT_CONNECTION),
+        source=document.get("sourceKey", DEFAULT_SOURCE),
         target=document.get("target", ""),
         units=tuple(ordered),
         job_id=document.get("job", ""),
@@ -181,7 +182,9 @@ def _unit(entry: JobUnit, job: JobFile) -> UnitPlan:
     step = _step(entry.get("run", job.get("run")), job.get("timeLimit"))
     if step is None:
         raise CannotRun(
-            f"unit {entry['key']!r} has no command", hint="give it `run`, or give the job a `run` for all its units"
+            f"unit {entry['key']!r} has no command",
+            hint="give it `run`, or give the job a `run` for all its units",
+            data={"unit": entry["key"]},
         )
     policy = _policy_of(job)
     for key in POLICY_KEYS:

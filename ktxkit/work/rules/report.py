@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from ktxkit.base.rules.named import NamedTuple
-from ktxkit.base.rules.text import path_bytes, path_fields, plural, printable, truncated
+from ktxkit.base.rules.text import path_bytes, path_fields
+from ktxkit.work.rules.reasons import UnitDocs, reason_of
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import LeftOutPaths, PathAccount, ReportPhase, ReportTimelineSpan, TraceEvent
@@ -79,9 +79,8 @@ def phases(events: Iterable[TraceEvent], origin: str) -> list[ReportPhase]:
 
 
 if TYPE_CHECKING:
-    from typing import TypedDict
-
     from ktxkit.base.documents import (
+        Job,
         JobOutcome,
         JobState,
         Lease,
@@ -95,18 +94,9 @@ if TYPE_CHECKING:
         ReportStatus,
         ReportWorkUnit,
         ReportWorkUnitPath,
-        Sentinel,
+        TraceEvent,
         UnitResult,
     )
-
-    class UnitFiles(TypedDict, total=False):
-        """Where the files of a unit are."""
-
-        patchPath: str
-        worktreePath: str
-        sentinelPath: str
-
-    from ktxkit.base.documents import Job, TraceEvent
 
 LANDED = ("accepted", "subsumed", "noop")
 WAITING = ("pending", "open", "collected", "finished")  # neither in nor out yet
@@ -127,7 +117,6 @@ COUNTED = {
 }
 PATHS_KEPT = 1000  # paths of one unit; `pathCount` has them all
 FINDINGS_KEPT = 1000
-REASON_KEPT = 2000  # characters
 STATUS: dict[JobState, ReportStatus] = {
     "open": "open",
     "landed": "completed",
@@ -135,21 +124,6 @@ STATUS: dict[JobState, ReportStatus] = {
     "failed": "failed",
     "aborted": "failed",
 }
-
-
-class UnitDocs(NamedTuple):
-    """The documents of one unit, each None where there is none, and where its files are."""
-
-    position: int
-    key: str
-    after: Sequence[str] = ()
-    lease: Lease | None = None
-    patch: Patch | None = None
-    receipt: Receipt | None = None
-    sentinel: Sentinel | None = None
-    result: UnitResult | None = None
-    broken: str = ""  # a document of it that cannot be read, and why
-    files: UnitFiles = cast("UnitFiles", {})  # those that exist
 
 
 def outcome_of(docs: UnitDocs, left: Mapping[str, str]) -> str:
@@ -173,82 +147,6 @@ def _of_lease(lease: Lease | None) -> str:
     if lease is None or lease.get("state") != "closed":
         return "open" if lease else "pending"
     return str(lease["outcome"]) if lease.get("outcome") in ("crash", "conflict") else "closed"
-
-
-def reason_of(docs: UnitDocs, outcome: str, left: Mapping[str, str]) -> str:
-    """Why, in one sentence."""
-    receipt, patch = docs.receipt, docs.patch
-    said = docs.broken or _of_findings(receipt, outcome) or _of_conflicts(receipt) or _of_breaches(receipt, patch)
-    said = said or (receipt.get("message", "") if receipt else "")
-    if not receipt:  # what stopped an earlier attempt explains nothing once the unit has its receipt
-        said = said or left.get("message", "") or _of_result(docs.result)
-    return truncated(printable(said or _plain_reason(docs, outcome)), REASON_KEPT)
-
-
-def _of_findings(receipt: Receipt | None, outcome: str) -> str:
-    found = receipt.get("findings", ()) if receipt else ()
-    new = [f for f in found if f.get("level") == "error" and not f.get("inherited")]
-    if outcome != "semantic_conflict" or not new:
-        return ""
-    place = ":".join(str(new[0][key]) for key in ("path", "line") if key in new[0])
-    return f"{place}: {new[0].get('message', new[0].get('rule', ''))}{_more(new)}"
-
-
-def _of_conflicts(receipt: Receipt | None) -> str:
-    found = receipt.get("conflicts", ()) if receipt else ()
-    return f"{found[0]['path']}: {found[0]['reason']}{_more(found)}" if found else ""
-
-
-def _of_breaches(receipt: Receipt | None, patch: Patch | None) -> str:
-    found = (receipt.get("breaches") if receipt else None) or (patch.get("breaches") if patch else None) or ()
-    if not found:
-        return ""
-    path, message = found[0]["path"], found[0]["message"]
-    return f"{message if path in message else f'{path}: {message}'}{_more(found)}"
-
-
-def _of_result(result: UnitResult | None) -> str:
-    if not result or result["outcome"] == "finished":
-        return ""
-    if result.get("message"):
-        return str(result["message"])
-    if result["outcome"] == "failed" and "exitStatus" in result:
-        status = result["exitStatus"]
-        return f"its command was ended by signal {-status}" if status < 0 else f"its command ended with status {status}"
-    return ""
-
-
-def _more(found: Sequence[Any]) -> str:
-    return f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-
-
-def _plain_reason(docs: UnitDocs, outcome: str) -> str:
-    count = len(docs.patch["paths"]) if docs.patch else 0
-    known = {
-        "noop": _nothing(docs.result),
-        "subsumed": "what it changed was there already",
-        "pending": "not started",
-        "open": "its worktree is open",
-        **{word: _closed(docs) for word in ("crash", "conflict", "closed")},
-        "finished": "its command ended; not collected yet",
-        "collected": f"{plural(count, 'path')} collected, not applied yet",
-        "accepted": plural(count, "path") if docs.patch else "applied",
-    }
-    return known.get(outcome, outcome.replace("_", " "))
-
-
-def _nothing(result: UnitResult | None) -> str:
-    """A unit without a change; its work may lie in the stash, which all worktrees share."""
-    changes = result.get("touched", ()) if result is not None else ()
-    if any(item["what"].startswith("stash ") for item in changes):
-        return "it changed nothing; the shared stash changed while it ran: `git stash list` shows it"
-    return "it changed nothing"
-
-
-def _closed(docs: UnitDocs) -> str:
-    why = docs.sentinel.get("reason", "") if docs.sentinel else ""
-    outcome = docs.lease.get("outcome", "closed") if docs.lease else "closed"
-    return f"its worktree was closed as {outcome}{f': {why}' if why else ''}"
 
 
 def unit_entry(docs: UnitDocs, left: Mapping[str, str], timed: Mapping[str, float]) -> ReportWorkUnit:
@@ -383,9 +281,23 @@ def _origin(job: Job, events: Sequence[TraceEvent]) -> str:
     return datetime.fromtimestamp(min(begun) / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _with_rivals(units: Sequence[UnitDocs]) -> list[UnitDocs]:
+    """The units, each that conflicted with those before it that changed its paths: whom it lost to."""
+    accepted: dict[str, list[str]] = {}
+    found = []
+    for docs in units:
+        clashed = {item["path"] for item in docs.receipt["conflicts"]} if docs.receipt else set()
+        found.append(docs._replace(rivals={path: [*accepted[path]] for path in clashed if path in accepted}))
+        if docs.receipt and docs.patch and docs.receipt["outcome"] == "accepted":
+            for item in docs.patch["paths"]:
+                accepted.setdefault(item["path"], []).append(docs.key)
+    return found
+
+
 def assemble(job: Job, units: Sequence[UnitDocs], events: Sequence[TraceEvent], *, at: str, trace: str) -> Report:
     """The report, but for what is in none of the documents. `at`: when it is made; `trace`: the path of the trace."""
     origin = _origin(job, events)
+    units = _with_rivals(units)
     made = spans(events, origin)
     timed: dict[str, dict[str, float]] = {}
     for span in made:

@@ -38,14 +38,19 @@ def integration_order(nodes: Sequence[ScheduledUnit]) -> list[ScheduledUnit]:
     known: dict[str, int] = {}
     for index, node in enumerate(nodes):
         if node.key in known:
-            raise CannotRun(f"the unit key {node.key!r} stands twice", hint="give each unit a key of its own")
+            raise CannotRun(
+                f"the unit key {node.key!r} stands twice",
+                hint="give each unit a key of its own",
+                data={"unit": node.key},
+            )
         known[node.key] = index
     for node in nodes:
         for name in node.after:
             if name not in known:
                 near = nearest(name, list(known))
                 hint = f"did you mean {near[0]!r}?" if near else "`after` names keys of units of the same job"
-                raise CannotRun(f"unit {node.key!r} names an unknown unit in `after`: {name!r}", hint=hint)
+                said = f"unit {node.key!r} names an unknown unit in `after`: {name!r}"
+                raise CannotRun(said, hint=hint, data={"unit": node.key})
     return _sorted(nodes, known)
 
 
@@ -70,6 +75,7 @@ def _sorted(nodes: Sequence[ScheduledUnit], known: Mapping[str, int]) -> list[Sc
         raise CannotRun(
             f"`after` goes round in a circle among {', '.join(map(repr, stuck[:8]))}",
             hint="remove one `after` of the circle",
+            data={"unit": stuck[0]},
         )
     return order
 

@@ -8,15 +8,14 @@ import pytest
 
 from ktxkit.app.rules.report_text import WIDTH, duration, render
 from ktxkit.base import contracts
+from ktxkit.work.rules.reasons import UnitDocs, UnitOutput, reason_of
 from ktxkit.work.rules.report import (
-    UnitDocs,
     assemble,
     between,
     derived,
     left_out,
     outcome_of,
     phases,
-    reason_of,
     spans,
     stem,
     unit_entry,
@@ -100,7 +99,7 @@ CASES: list[tuple[str, UnitDocs, dict[str, str], str, str]] = [
         docs_of(1, "u", patch=patch("policy_rejected", "s.yaml", breaches=[BREACH])),
         {},
         "policy_rejected",
-        "slDisallowed: s.yaml",
+        "slDisallowed: s.yaml (rule sl)",
     ),
     (
         "exit 3",
@@ -115,6 +114,110 @@ CASES: list[tuple[str, UnitDocs, dict[str, str], str, str]] = [
         {},
         "failed",
         "its command was ended by signal 9",
+    ),
+    (
+        "said at the end",
+        docs_of(1, "u", result=result("failed", message="it ended with status 3"), printed=UnitOutput(err="a\n\nb\n")),
+        {"message": "it ended with status 3"},
+        "failed",
+        "it ended with status 3: a | b",
+    ),
+    (
+        "a traceback's last line",
+        docs_of(
+            1,
+            "u",
+            result=result("failed", message="it ended with status 1"),
+            printed=UnitOutput(err='Traceback (most recent call last):\n  File "x"\nKeyError: 3\n'),
+        ),
+        {},
+        "failed",
+        "it ended with status 1: KeyError: 3",
+    ),
+    (
+        "no such command",
+        docs_of(
+            1,
+            "u",
+            result=result("failed", message="it ended with status 127", exitStatus=127),
+            printed=UnitOutput(err="bash: line 1: codemodx: command not found\n"),
+        ),
+        {},
+        "failed",
+        "command not found: codemodx",
+    ),
+    (
+        "no such script",
+        docs_of(
+            1, "u", result=result("not_started", message="cannot start ./x: No such file or directory", argv=["./x"])
+        ),
+        {},
+        "not_started",
+        "command not found: ./x (units see what is committed, and nothing else)",
+    ),
+    (
+        "a prompt",
+        docs_of(
+            1,
+            "u",
+            result=result("failed", message="it ended with status 1"),
+            printed=UnitOutput(out="Deleting.\nReally? [y/N] ", err=""),
+        ),
+        {},
+        "failed",
+        "it asked a question of a closed stdin: Really? [y/N]",
+    ),
+    (
+        "input() of Python",
+        docs_of(
+            1,
+            "u",
+            result=result("failed", message="it ended with status 1"),
+            printed=UnitOutput(
+                out="Name: ", err="Traceback (most recent call last):\nEOFError: EOF when reading a line\n"
+            ),
+        ),
+        {},
+        "failed",
+        "it asked a question of a closed stdin: Name:",
+    ),
+    (
+        "asked and gave up",
+        docs_of(1, "u", patch=patch("noop"), result=result("finished"), printed=UnitOutput(out="Go on (y/n)? ")),
+        {},
+        "noop",
+        "it changed nothing; it asked a question of a closed stdin: Go on (y/n)?",
+    ),
+    (
+        "lost to two",
+        docs_of(
+            3,
+            "u",
+            receipt=receipt("textual_conflict", conflicts=[{"path": "f", "reason": "contents"}]),
+            rivals={"f": ["a", "b"]},
+        ),
+        {},
+        "textual_conflict",
+        "f: a and b changed the same lines and were accepted first",
+    ),
+    (
+        "lost to the target",
+        docs_of(1, "u", receipt=receipt("textual_conflict", conflicts=[{"path": "f", "reason": "contents"}])),
+        {},
+        "textual_conflict",
+        "f: the target changed the same lines since this unit began",
+    ),
+    (
+        "not verified",
+        docs_of(
+            1,
+            "u",
+            receipt=receipt("verification_failed", message="the verification ended with status 2; its output is in /l"),
+            printed=UnitOutput(verification="FAILED test_a\n1 failed\n"),
+        ),
+        {},
+        "verification_failed",
+        "the verification ended with status 2: FAILED test_a | 1 failed; its output is in /l",
     ),
     ("late", docs_of(1, "u", result=result("timed_out", message="60 s were over")), {}, "timed_out", "60 s were over"),
     (
@@ -280,9 +383,9 @@ def test_text_fits_80_columns(key: str, reason: str) -> None:
         assert line == line.rstrip() and "\u202e" not in line and "\u0007" not in line
     text = "\n".join(lines)
     assert "Trace: /r/.ktx/ingest-traces/j1/trace.jsonl" in lines
-    assert "Isolated diff: 1 accepted, 0 textual conflicts, 0 semantic conflicts" in text
-    assert "0 policy rejected" in text, "no item is broken over two lines"
-    assert text.startswith("Job j1: partial, landed as cccccccccccc")
+    assert "2 units: 1 accepted, 1 verification failed\n" in text, "every outcome, and no zeros"
+    assert text.startswith("Job j1: partial: 1 of 2 units landed on main as cccccccccccc")
+    assert text.index("verification failed") < text.index("accepted"), "what failed comes first"
 
 
 @pytest.mark.parametrize("where", ["reason", "warning", "failure"])

@@ -1,0 +1,100 @@
+"""The one command that a person runs next on a job, as it stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ktxkit.base.errors import Refused
+from ktxkit.base.lock import flocked
+from ktxkit.store.active import ActiveJob
+from ktxkit.store.rules import names
+from ktxkit.store.world import World
+from ktxkit.work import report
+from ktxkit.work.recover import landed_up_to
+from ktxkit.work.rules.report import LANDED, WAITING
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import Report
+
+RUNNING = "it is running: wait, or watch its trace"
+
+
+def with_next(job: ActiveJob, made: Report, *, running: bool) -> Report:
+    """The report of a job with its `next` where there is one."""
+    step = "" if made.get("problems") else of_job(job, made, running=running) or _again(job, made)
+    if not step and "commitSha" in made:
+        step = f"git show --stat {made['commitSha'][:12]}"
+    return {**made, "next": step} if step else made
+
+
+def of_job(job: ActiveJob, made: Report, *, running: bool) -> str:
+    """The next command; empty where nothing is left to do. Raises BrokenContract for a damaged document."""
+    gone = report.no_longer_in(job)
+    if gone:
+        return f"{gone}: job-land --job {job.id} lands it again"
+    if running:
+        return RUNNING
+    if job.state == "landed" and _waits_to_land(job):
+        return f"job-land --job {job.id}"
+    if job.state not in ("open", "failed", "aborted") or "supersededBy" in made:
+        return ""
+    waiting = [unit for unit in made["workUnits"] if unit["outcome"] in WAITING]
+    ready = bool(made["workUnits"]) and not waiting
+    return _unfinished(job, made, ready) or _by_hand(job, made, ready)
+
+
+def _unfinished(job: ActiveJob, made: Report, ready: bool) -> str:
+    """Of a job that did not come to its end."""
+    moved = ready and job.world.git.resolve(job.target) not in (None, job.document["targetAtStart"])
+    resume = job.next_command()
+    if moved and resume.startswith("ingest"):  # it lands by its own command, which accounts for what it landed
+        return f"{resume} --rebase, or start anew"
+    if moved or (ready and job.document.get("failure", {}).get("outcome") == "dirty_target"):
+        return f"job-land --rebase --job {job.id}"
+    if resume and job.state != "open" and not made["workUnits"]:
+        return f"{resume}, or start anew; git ktx clean --yes clears it: no unit of it ran"
+    return resume
+
+
+def _by_hand(job: ActiveJob, made: Report, ready: bool) -> str:
+    """Of a job that was made unit by unit."""
+    if job.state != "open":
+        return f"job-report {job.id}"
+    if ready:
+        return f"job-land --job {job.id}"
+    waiting = [unit for unit in made["workUnits"] if unit["outcome"] in WAITING]
+    if not waiting:
+        return ""
+    command = {"collected": "patch-apply", "pending": "worktree-open"}.get(waiting[0]["outcome"], "patch-collect")
+    return f"{command} --job {job.id} --unit {waiting[0]['key']}"
+
+
+def _again(job: ActiveJob, made: Report) -> str:
+    """Another attempt for what did not land, of a job that has a job file."""
+    left = [unit["key"] for unit in made["workUnits"] if unit["outcome"] not in LANDED]
+    whole = job.world.store.exists(names.job_part(job.id, "job-file"))
+    planned = job.world.store.exists(names.job_part(job.id, "ingest"))
+    return f"job-run --resume {job.id} --failed" if left and whole and not planned else ""
+
+
+def _waits_to_land(job: ActiveJob) -> bool:
+    """Whether more was accepted since the job landed."""
+    head = job.git.resolve(job.integration_ref)
+    return head is not None and landed_up_to(job).commit != head
+
+
+def is_running(job: ActiveJob) -> bool:
+    """Whether a process runs the job now."""
+    return is_held(job.world, f"locks/run-{job.id}.lock")
+
+
+def is_held(world: World, lock: str) -> bool:
+    """Whether somebody holds this lock now. Looking makes no lock file."""
+    path = world.store.path(lock)
+    if not path.exists():
+        return False
+    try:
+        with flocked(path, clock=world.clock, wait=0, shared=True):
+            return False
+    except Refused:
+        return True
