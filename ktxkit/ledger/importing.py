@@ -192,6 +192,11 @@ def _read(kind: str, data: bytes, where: str, importer: importers.Importer) -> t
         return importers.ctrf_start(document), list(importers.from_ctrf(document, importer))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         said = f"{error.args[0]!r} is missing or no known word" if isinstance(error, KeyError) else str(error)
+        said = (
+            "something in it is of another kind than it must be"
+            if isinstance(error, AttributeError | TypeError)
+            else said
+        )
         raise BrokenContract(
             f"not a {REPORTS[kind]}: {said}",
             where=f"{where}:{at[0]}" if at[0] else where,
@@ -229,7 +234,9 @@ def _junit(data: bytes, where: str) -> Element:
     """The root of a JUnit XML file. A document type is refused: entities can make a small file huge."""
     from xml.etree import ElementTree
 
-    if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
+    if any(
+        word.encode(form) in data for word in ("<!DOCTYPE", "<!ENTITY") for form in ("ascii", "utf-16-le", "utf-16-be")
+    ):
         raise BrokenContract(
             "a document type declaration is not taken",
             where=where,

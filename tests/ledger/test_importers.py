@@ -90,6 +90,12 @@ UNLISTED = {
     "a header above": (f'<testsuites tests="2" failures="1"><testsuite tests="1">{CASE}</testsuite></testsuites>', ""),
     "one suite of two": (f'<testsuites><testsuite tests="1">{CASE}</testsuite><testsuite tests="1"/></testsuites>', ""),
     "a suite that broke": (f'<testsuite tests="1">{CASE}<error message="setup of the suite"/></testsuite>', "failed"),
+    "skipped tests that are not listed": (f'<testsuite tests="1" skipped="1">{CASE}</testsuite>', "incomplete"),
+    "disabled tests that are not listed": (f'<testsuite tests="2" disabled="1">{CASE}<testcase/></testsuite>', ""),
+    "thousands of tests": (f'<testsuite tests="1,234">{CASE}</testsuite>', "incomplete"),
+    "a case that was cancelled by its time": ('<testsuite><testcase name="a" status="timeout"/></testsuite>', "failed"),
+    "a case of no success": ('<testsuite><testcase name="a" success="False"/></testsuite>', "failed"),
+    "a word that nobody knows": ('<testsuite><testcase name="a" status="odd"/></testsuite>', "incomplete"),
     "a case that says failed": ('<testsuite><testcase name="a" status="failed"/></testsuite>', "failed"),
 }
 
@@ -112,9 +118,13 @@ def test_a_junit_header_that_is_no_number_is_told(suite: Suite, tmp_path: Path) 
     assert ran.status == 5 and "tests='many' of s is no number" in ran.out + ran.err
 
 
-@pytest.mark.parametrize("word", ["notrun", "disabled", "suppressed", "skipped"])
-def test_a_case_that_was_not_run_is_skipped(suite: Suite, word: str) -> None:
-    found = junit(suite, f'<testsuite><testcase name="a" status="{word}"/><testcase name="b"/></testsuite>')
+@pytest.mark.parametrize(
+    "said",
+    [*(f'status="{word}"' for word in ("notrun", "disabled", "suppressed", "skipped", "cancelled"))]
+    + ['status="run" result="suppressed"', 'executed="False"'],
+)
+def test_a_case_that_was_not_run_is_skipped(suite: Suite, said: str) -> None:
+    found = junit(suite, f'<testsuite><testcase name="a" {said}/><testcase name="b" status="run"/></testsuite>')
     assert found["counts"] == {"passed": 1, "skipped": 1}
 
 
@@ -125,6 +135,8 @@ TIMES = {
     "commas for thousands": (("1,234.5",), 1234.5),
     "commas for thousands beside points": (("1,234", "0.5"), 1234.5),
     "spaces for thousands": (("1\N{NO-BREAK SPACE}234,5",), 1234.5),
+    "plain spaces for thousands": (("1 234,5",), 1234.5),
+    "apostrophes for thousands": (("1'234.5", "0.5"), 1235.0),
     "points": (("0.25", "1.5"), 1.75),
 }
 
@@ -134,6 +146,38 @@ def test_a_junit_report_has_the_numbers_of_one_locale(suite: Suite, name: str) -
     times, seconds = TIMES[name]
     cases = "".join(f'<testcase name="t{at}" time="{text}"/>' for at, text in enumerate(times))
     assert junit(suite, f"<testsuite>{cases}</testsuite>")["wallSeconds"] == pytest.approx(seconds)
+
+
+def test_cases_without_a_name_have_one(suite: Suite) -> None:
+    junit(suite, '<testsuite tests="3"><testcase/><testcase name=""/><testcase classname="c" name=""/></testsuite>')
+    rows = call("ledger-query", "slowest", "last", "--json", cwd=suite.repo.path).document["rows"]
+    assert sorted(row["test"] for row in rows) == ["(unnamed)", "(unnamed)", "c"]
+
+
+BOMB = '<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE x [<!ENTITY a "aa">]><testsuite><testcase/></testsuite>'
+
+
+def test_a_document_type_is_refused_in_any_encoding(suite: Suite, tmp_path: Path) -> None:
+    path = tmp_path / "r.xml"
+    path.write_text(BOMB, encoding="utf-16")
+    ran = append(suite, "junit", path)
+    assert ran.status == 5 and "document type declaration" in ran.out and suite.lines == []
+
+
+@pytest.mark.parametrize("text", ["[1]", "null", '{"results": []}', '{"results": {"tests": [1]}}'])
+def test_a_ctrf_report_that_is_none_is_told_in_words(suite: Suite, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(text)
+    ran = append(suite, "ctrf", path)
+    assert ran.status == 5 and "object has no attribute" not in ran.out and "subscriptable" not in ran.out
+
+
+def test_retries_without_number_fill_no_ledger(suite: Suite, tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    test = {"name": "a", "status": "passed", "duration": 1, "retries": 10**9}
+    path.write_text(json.dumps({"results": {"tool": {"name": "x"}, "summary": {"tests": 1}, "tests": [test]}}))
+    ran = append(suite, "ctrf", path)
+    assert ran.status == 5 and "1000000000 retries of a" in ran.out
 
 
 def test_the_earliest_stamp_of_a_junit_report_counts(suite: Suite) -> None:

@@ -6,6 +6,7 @@ that an imported run is never full: nobody knows what it left out.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -375,9 +376,9 @@ def _junit_case(importer: Importer, case: Element, comma: bool, *, retried: bool
     problems = {child.tag: child for child in list(case)[::-1] if child.tag in JUNIT_WORDS}
     expected = _expected(problems)
     outcome = expected or next((word for tag, word in JUNIT_WORDS.items() if tag in problems), "")
-    outcome = outcome or JUNIT_STATUS.get((case.get("status") or case.get("result") or "").lower(), "passed")
+    outcome = outcome or _said_outcome(case)
     first = next((problems[tag] for tag in JUNIT_WORDS if tag in problems), None)
-    name = "::".join(part for part in (case.get("file") or case.get("classname"), case.get("name")) if part)
+    name = "::".join(part for part in (case.get("file") or case.get("classname"), case.get("name")) if part) or UNNAMED
     again = [child for child in case if child.tag in FLAKY or child.tag in RERUN]
     last: Event = {"retried": True} if retried else {}
     if first is not None and outcome in ("skipped", "xfailed"):
@@ -393,6 +394,15 @@ def _junit_case(importer: Importer, case: Element, comma: bool, *, retried: bool
     yield from importer.attempts(name, list(zip(words, errors, strict=True)), outcome, spans[-1], spans[:-1], **last)
 
 
+def _said_outcome(case: Element) -> str:
+    """The outcome of a case without an element for one: any of its attributes may say that it did not pass."""
+    said = [(case.get(name) or "").strip().lower() for name in ("status", "result")]
+    said += ["failed"] * ((case.get("success") or "").lower() == "false")
+    said += ["notrun"] * ((case.get("executed") or "").lower() == "false")
+    found = ["passed" if word in JUNIT_GOOD else JUNIT_STATUS.get(word, "unknown") for word in said]
+    return min(found, key=OUTCOMES_WORST_FIRST.index)
+
+
 def _text(problem: Element) -> str:
     """What a failure says; Surefire has it of attempts in an element of its own."""
     return problem.findtext("stackTrace") or problem.text or ""
@@ -404,15 +414,23 @@ def _unlisted(suite: Element) -> tuple[int, int]:
     cases = list(suite.iter("testcase"))
     shown = [child for one in suite.iter() for child in one if child.tag in ("failure", "error")]
     missing = _count(suite, "tests") - len(cases)
+    said = Counter(_said_outcome(case) for case in cases if not any(child.tag in JUNIT_WORDS for child in case))
+    skipped = sum(any(child.tag == "skipped" for child in case) for case in cases) + said["skipped"]
+    if _count(suite, "skipped") + _count(suite, "disabled") > skipped:  # then some that seem to have passed did not
+        missing = max(missing, said["passed"] + _count(suite, "skipped") + _count(suite, "disabled") - len(cases))
     failures = _count(suite, "failures") + _count(suite, "errors") - len(shown)
     return max(missing, sum(one for one, _ in below), 0), max(failures, sum(one for _, one in below), 0)
 
 
 def _count(suite: Element, name: str) -> int:
-    text = (suite.get(name) or "0").strip()
+    text = THOUSANDS.sub("", (suite.get(name) or "0").strip())
     if not text.isdecimal():
         raise ValueError(f"{name}={text[:80]!r} of {suite.get('name') or suite.tag} is no number")
     return int(text)
+
+
+SPACES = re.compile(r"(?<=\d)[\s\u00a0\u202f\u2009'\u2019](?=\d{3})")  # between thousands
+THOUSANDS = re.compile(r"(?<=\d)[\s\u00a0\u202f\u2009'\u2019.,](?=\d{3}(?:\D|$))")
 
 
 def _decimal_comma(times: Sequence[str]) -> bool:
@@ -424,7 +442,7 @@ def _decimal_comma(times: Sequence[str]) -> bool:
 
 
 def _seconds(text: str, comma: bool) -> float:
-    plain = text.strip().replace("\u00a0", "").replace("\u202f", "")
+    plain = SPACES.sub("", text.strip())
     plain = plain.replace(".", "").replace(",", ".") if comma and "," in plain else plain.replace(",", "")
     try:
         return float(plain or "0")
@@ -432,6 +450,8 @@ def _seconds(text: str, comma: bool) -> float:
         raise ValueError(f"{text[:80]!r} is no time in seconds, as in 0.25") from error
 
 
+RETRIES = 1000  # of one test; more would only fill the ledger
+UNNAMED = "(unnamed)"
 SUITES = ("testsuites", "testsuite")
 JUNIT_WORDS = {"error": "error", "failure": "failed", "skipped": "skipped"}  # the worst first
 JUNIT_STATUS = {  # what writers say of a case that has no element for it
@@ -440,7 +460,27 @@ JUNIT_STATUS = {  # what writers say of a case that has no element for it
     "failure": "failed",
     "error": "error",
     "undefined": "error",
+    **dict.fromkeys(("timeout", "timedout", "timed out", "aborted", "crashed", "broken", "killed"), "error"),
+    **dict.fromkeys(("canceled", "cancelled", "disabled", "not_run", "not run", "excluded"), "skipped"),
 }
+JUNIT_GOOD = frozenset(
+    (
+        "",
+        "run",
+        "ran",
+        "passed",
+        "pass",
+        "passing",
+        "success",
+        "successful",
+        "succeeded",
+        "ok",
+        "fixed",
+        "completed",
+        "complete",
+    )
+)
+OUTCOMES_WORST_FIRST = ("error", "failed", "unknown", "skipped", "passed")
 FLAKY = {"flakyFailure": "failed", "flakyError": "error"}  # attempts before one that passed
 RERUN = {"rerunFailure": "failed", "rerunError": "error"}  # attempts after a first that failed
 
@@ -483,12 +523,14 @@ LAST_SECOND = 253402300800  # of the year 9999
 def _ctrf_test(importer: Importer, test: Mapping[str, Any]) -> Iterator[Event]:
     suite = test.get("suite") or ()
     parts = [test.get("filePath"), *(suite if isinstance(suite, list) else [suite]), test["name"]]
-    name = "::".join(str(part) for part in parts if part)
+    name = "::".join(str(part) for part in parts if part) or UNNAMED
     before = test.get("retryAttempts") or ()
     words = [CTRF_WORDS[str(attempt["status"])] for attempt in before]
     errors = [importer.error(str(one.get("message", "")), str(one.get("trace", ""))) for one in before]
     spans = [{"call": float(one.get("duration", 0)) / 1000} for one in before]
     unlisted = max(int(test.get("retries") or 0), int(test.get("flaky") is True)) - len(before)
+    if unlisted > RETRIES:
+        raise ValueError(f"{unlisted} retries of {name[:200]} are none that were made")
     words, errors, spans = words + ["failed"] * unlisted, errors + [{}] * unlisted, spans + [{}] * unlisted
     word = CTRF_WORDS[str(test["status"])]
     more = importer.error(str(test.get("message", "")), str(test.get("trace", ""))) if word == "failed" else {}
