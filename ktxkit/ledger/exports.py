@@ -7,7 +7,8 @@ loading the same thing twice changes nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ktxkit.base.errors import CannotRun
@@ -15,7 +16,6 @@ from ktxkit.base.rules.digests import digest
 from ktxkit.ledger import answers
 from ktxkit.ledger.asking import LedgerQuery, ensure, find
 from ktxkit.ledger.index_file import OUTCOMES, Index
-from ktxkit.ledger.rules import importers
 from ktxkit.ledger.rules.rows import Row, answer
 from ktxkit.store.world import World
 
@@ -32,8 +32,88 @@ def ctrf_report(world: World, ask: LedgerQuery) -> bytes:
             f"the tests of {run['run']} are not known: {run['why'] or 'it is running'}",
             hint="`ledger-query runs` lists others; a run must have ended and have its events",
         )
-    document = importers.report(json.loads(run["record"]), _attempts(index, run["rid"]))
+    document = _ctrf(json.loads(run["record"]), _attempts(index, run["rid"]))
     return (json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False) + "\n").encode("ascii")
+
+
+STATUS = {
+    "passed": "passed", "xpassed": "passed", "failed": "failed", "error": "failed", "crashed": "failed",
+    "skipped": "skipped", "xfailed": "skipped", "interrupted": "other", "unknown": "other",
+}  # fmt: skip
+
+
+def _ctrf(record: RunRecord, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A run of ours as a CTRF report (ctrf-io/ctrf, working draft 0.0.0).
+
+    `rows` are the attempts of the run in order, with the verdict beside each last one.
+
+    Scope, authority and what never ran have no place in CTRF's core: they are in `extra`.
+    """
+    tests = _tests(record, rows)
+    start = _ms(record.get("startedAt"))
+    words = [test["status"] for test in tests]
+    tree = record.get("tree", {})
+    return {
+        "reportFormat": "CTRF",
+        "specVersion": "0.0.0",
+        "runId": record["run"],
+        "generatedBy": "ktxkit",
+        "results": {
+            "tool": {"name": "pytest", "version": record.get("tools", {}).get("pytest", "unknown")},
+            "summary": {
+                "tests": len(tests),
+                **{word: words.count(word) for word in ("passed", "failed", "skipped", "pending", "other")},
+                "start": start,
+                "stop": start + round(record.get("wallSeconds", 0) * 1000),
+            },
+            "tests": tests,
+            "environment": {"commit": tree["commit"]} if "commit" in tree else {},
+            "extra": {
+                key: record[key] for key in ("scope", "state", "verdict", "authoritative", "project") if key in record
+            },
+        },
+    }
+
+
+def _tests(record: RunRecord, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each test once, its earlier attempts inside; then those that never ran."""
+    tests: list[dict[str, Any]] = []
+    before: list[dict[str, Any]] = []
+    for row in rows:
+        if row["verdict"] is None:
+            before.append(_attempt(row))
+            continue
+        made = _test(row)
+        if before:
+            made |= {"retries": len(before), "retryAttempts": before, "flaky": made["status"] == "passed"}
+            before = []
+        tests.append(made)
+    tests += [
+        {"name": test, "status": "pending", "duration": 0, "rawStatus": "never ran"}
+        for test in record.get("notRun", ())
+    ]
+    return tests
+
+
+def _test(row: Mapping[str, Any]) -> dict[str, Any]:
+    made = {
+        "name": row["test"],
+        "status": STATUS[row["verdict"]],
+        "duration": round(row["total"] / 1000),
+        "rawStatus": row["verdict"],
+    }
+    if row["message"] and made["status"] == "failed":
+        made["message"] = row["message"]
+    return made | ({"threadId": row["worker"]} if row["worker"] else {})
+
+
+def _attempt(row: Mapping[str, Any]) -> dict[str, Any]:
+    made = {"attempt": row["attempt"], "status": STATUS[row["outcome"]], "duration": round(row["total"] / 1000)}
+    return made | ({"message": row["message"]} if row["message"] else {})
+
+
+def _ms(at: str | None) -> int:
+    return 0 if at is None else round(datetime.fromisoformat(at).timestamp() * 1000)
 
 
 def graph_lines(world: World, ask: LedgerQuery) -> bytes:
