@@ -168,7 +168,7 @@ class Copy:
         """What the plugin wrote; nothing where pytest did not come to its end."""
         try:
             found: Told = json.loads(files.read(self._beside / "told.json"))
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return {"ran": 0, "failed": 0, "first": ""}
         files.remove(self._beside / "told.json")
         return found

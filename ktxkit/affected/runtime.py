@@ -183,7 +183,7 @@ def _lines(place: Path) -> Iterator[Any]:
             if line.strip():
                 try:
                     yield json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     yield None
 
 

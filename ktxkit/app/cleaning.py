@@ -472,6 +472,6 @@ def _size(place: Path) -> int:
     """Bytes of the files under a directory."""
     return sum(
         os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118
-        for folder, _, found in os.walk(place)
+        for folder, found in files.walk(os.fspath(place))
         for name in found
     )

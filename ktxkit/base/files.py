@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, AnyStr, BinaryIO
 
 from ktxkit.base import owners
 from ktxkit.base.clock import LIMITS
@@ -171,13 +171,30 @@ def _sweep(path: Path) -> None:
             remove(path.with_name(name))
 
 
+def walk(top: AnyStr) -> Iterator[tuple[AnyStr, list[AnyStr]]]:
+    """Each directory below `top`, itself first, with the names of what in it is no directory (links are none).
+
+    However deep they are: os.walk and Path.rglob recurse before Python 3.12 and 3.13. What cannot be read is passed
+    over.
+    """
+    pending = [top]
+    while pending:
+        folder = pending.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            continue  # gate-ok: it is gone, or may not be read
+        yield folder, [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
+        pending += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
 def sweep_asides(top: Path, root: Path | None = None) -> int:
     """Remove, below `top`, the half-written files of processes that are proven dead; returns how many.
 
     `root`: the store that these processes worked on.
     """
     count = 0
-    for folder, _, names in os.walk(top):
+    for folder, names in walk(os.fspath(top)):
         for name in names:
             if name.startswith(".") and name.endswith(".tmp") and owners.is_abandoned(name, root):
                 count += remove(Path(folder) / name)

@@ -130,6 +130,19 @@ def delete(trash: Path | None) -> bool:
         os.close(parent)
 
 
+def delete_own(path: Path) -> None:
+    """Delete a file or directory of ours, however deep. No link at it or in it is followed; what would not go stays."""
+    try:
+        parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return  # gate-ok: its directory is gone, and it too
+    try:
+        if _exists(parent, path.name):
+            _remove(parent, path.name)
+    finally:
+        os.close(parent)
+
+
 def _opened(directory: Path) -> int:
     """A descriptor of a directory, no component of whose absolute path is a link. Raises OSError."""
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ktxkit.base import files, process
+from ktxkit.base.removal import delete_own
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.git import child
 from ktxkit.git.git import Git, GitResult
@@ -122,7 +123,7 @@ def _kind(top: bytes, path: bytes) -> str:
 
 
 def _files(top: bytes, path: bytes) -> Iterable[bytes]:
-    for where, _, names in os.walk(top + b"/" + path):
+    for where, names in files.walk(top + b"/" + path):
         for name in names:
             yield os.path.relpath(where + b"/" + name, top)
 
@@ -180,7 +181,7 @@ def cannot_smudge(git: Git, entries: Sequence[Entry], new: str, scratch: Path) -
     files.make_dirs(out)
     block = b"".join(path + b"\0" for path in wanted)
     answer = private.run("checkout-index", "-f", "-z", "--stdin", f"--prefix={out}/", stdin=block, ok=None)
-    shutil.rmtree(out, ignore_errors=True)
+    delete_own(out)
     return "" if answer.status == 0 else answer.err.decode("utf-8", "replace").strip()
 
 

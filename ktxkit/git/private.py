@@ -124,7 +124,7 @@ class PrivateRepository(NamedTuple):
         for pack in _entries(self.place / "objects/pack", ".pack"):
             self._take_pack(pack)
         lfs = self.place / "lfs/objects"
-        for folder, _, names in os.walk(lfs):
+        for folder, names in files.walk(os.fspath(lfs)):
             for name in names:
                 _take_large(Path(folder) / name, self.repository.common_dir / "lfs/objects", name)
 

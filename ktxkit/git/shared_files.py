@@ -192,7 +192,7 @@ def lock_files(common_dir: Path) -> list[Path]:
     """Every lock of git's that is there: of index, configuration, refs, of the worktrees too."""
     tops = [common_dir, common_dir / "objects", common_dir / "objects/info", common_dir / "reftable"]
     found = [top / name for top in (*tops, *registrations(common_dir)) for name in _names(top) if _is_lock(name)]
-    for folder, _, names in os.walk(common_dir / "refs"):
+    for folder, names in files.walk(os.fspath(common_dir / "refs")):
         found += [Path(folder) / name for name in names if _is_lock(name)]
     return found
 

@@ -23,6 +23,7 @@ from typing import NoReturn
 
 from ktxkit.base import files
 from ktxkit.base.errors import Refused
+from ktxkit.base.removal import delete_own
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
@@ -269,7 +270,7 @@ def take_snapshot(git: Git, scratch: Path, leave_out: Sequence[bytes] = ()) -> W
             reader.having(GIT_INDEX_FILE=str(private)).run("read-tree", "HEAD")
         return _take(reader.having(GIT_INDEX_FILE=str(private)), leave_out)
     finally:
-        shutil.rmtree(own, ignore_errors=True)
+        delete_own(own)
 
 
 def _take(git: Git, leave_out: Sequence[bytes]) -> WorktreeSnapshot:
@@ -356,7 +357,7 @@ def staged(git: Git, scratch: Path, paths: Sequence[bytes], message: str, date: 
         private.run("update-index", "-z", "--index-info", stdin=b"".join(line + b"\0" for line in lines))
         return _commit(git, private.text("write-tree"), (git.text("rev-parse", "HEAD"),), message, date)
     finally:
-        shutil.rmtree(own, ignore_errors=True)
+        delete_own(own)
 
 
 # Where git keeps commits of an operation that is not finished (git-rebase(1), git-merge(1) --autostash; sequencer.c).
@@ -370,7 +371,7 @@ OWN_REFS = ("refs/worktree", "refs/bisect", "refs/rewritten")  # gitrepository-l
 def pending(git: Git, admin: Path, kept: Sequence[str]) -> tuple[str, ...]:
     """Commits that only `admin`, the git directory of a worktree, names. `kept`: revisions that hold what is safe."""
     found = [_object_id(admin / name) for name in PENDING]
-    if any(names for _, _, names in os.walk(admin / "refs")) and os.path.lexists(git.cwd / ".git"):
+    if any(names for _, names in files.walk(os.fspath(admin / "refs"))) and os.path.lexists(git.cwd / ".git"):
         found += git.run("for-each-ref", "--format=%(objectname)", *OWN_REFS).text.split()
     alone: list[str] = []
     for name in dict.fromkeys(one for one in found if one):

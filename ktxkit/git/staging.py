@@ -9,12 +9,12 @@ Few stay loose files, as git writes them. Nothing is repacked, and nothing of th
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from ktxkit.base import files
+from ktxkit.base.removal import delete_own
 from ktxkit.git.git import Git
 
 
@@ -89,7 +89,7 @@ def aside(place: Path, store: Path, *others: Path) -> Iterator[dict[str, str]]:
     try:
         yield stores(place, store, *others)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        delete_own(place)
 
 
 def admit(git: Git, place: Path, store: Path) -> None:

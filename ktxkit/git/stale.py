@@ -9,12 +9,12 @@ repository, and a lock of one of our refs ends every later update of it: both ha
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from pathlib import Path
 
 from ktxkit.base import files, owners, process
 from ktxkit.base.clock import LIMITS
+from ktxkit.base.removal import delete_own
 from ktxkit.git.git import lock_in_the_way
 from ktxkit.git.repository import SMALL, registrations
 
@@ -153,7 +153,7 @@ def clear_registrations(common_dir: Path, age: float = LIMITS.lock_age) -> list[
             continue
         if _is_whole(admin):  # the git that made it ended well while we looked for it
             continue
-        shutil.rmtree(admin)
+        delete_own(admin)
         cleared.append(admin.name)
     return cleared
 

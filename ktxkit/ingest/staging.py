@@ -6,7 +6,6 @@ Staging: a connector's raw files into a directory of the job, and from there int
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from ktxkit.base import files
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.removal import delete_own
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import printable
 from ktxkit.git import merging
@@ -156,7 +156,7 @@ class StagedFiles:
 
 def remove(job: ActiveJob) -> None:
     """What a job staged goes: its snapshot has landed, or nobody resumes it."""
-    shutil.rmtree(job.world.store.path(places.raw_dir(job.id)), ignore_errors=True)
+    delete_own(job.world.store.path(places.raw_dir(job.id)))
 
 
 def carry(world: World, top: Path, snapshot: Document, blobs: Mapping[str, str]) -> Document:
@@ -188,7 +188,7 @@ def fresh(job: ActiveJob) -> Directory:
     """An empty directory for the job's raw files; what an execution that was cut off left of one is removed."""
     top = job.world.writable_store.path(places.raw_dir(job.id))
     if os.path.lexists(top):
-        shutil.rmtree(top)
+        delete_own(top)
     files.make_dirs(top)
     return Directory(top)
 

@@ -107,7 +107,7 @@ def _anchored(world: World, index: Index) -> bool:
         head = json.loads(files.read(world.store.path(names.LEDGER_HEAD)))
         last = index.last() or {}
         return bool(head["lines"] == last.get("seq") and head["hash"] == last.get("hash"))
-    except (BrokenContract, OSError, ValueError, KeyError, TypeError):
+    except (BrokenContract, OSError, ValueError, RecursionError, KeyError, TypeError):
         return False  # then it is read as a document, which says what is wrong with it
 
 

@@ -97,7 +97,7 @@ class StreamSource:
 def _event(line: bytes) -> RunEvent | None:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None  # torn; the fold of the closed run counts it
     return cast("RunEvent", found) if contracts.checker(ledger.EVENT)(found) else None
 

@@ -207,7 +207,7 @@ def guard(data: bytes) -> str:
     try:
         document = json.loads(data)
         command = document["tool_input"]["command"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, RecursionError, KeyError, TypeError):
         return ""  # not a document about a shell command: nothing of ours
     found = bare(command) if isinstance(command, str) else ""
     if not found:

@@ -7,7 +7,6 @@ outside of it. A checkout is let go by one rename, so that its path is free at o
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from ktxkit.base.clock import Clock
 from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.identity import processes_inside
 from ktxkit.base.lock import flocked
-from ktxkit.base.removal import below_by_mount, delete, mounts, nothing_mounted
+from ktxkit.base.removal import below_by_mount, delete, delete_own, mounts, nothing_mounted
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 from ktxkit.git import stale
@@ -256,7 +255,7 @@ class Worktrees(NamedTuple):
                 files.write_atomic(aside / "link", b"gitdir: " + os.fsencode(admin) + b"\n", mode=mode)
                 os.rename(aside / "link", path / ".git")  # noqa: PTH104
             finally:
-                shutil.rmtree(aside, ignore_errors=True)
+                delete_own(aside)
             files.sync_dir(path)
 
     def branch_create(self, ref: str, commit: str, zero: str, note: str) -> None:

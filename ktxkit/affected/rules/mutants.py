@@ -56,7 +56,7 @@ def valid(path: str, data: bytes) -> bool:
         elif path.endswith(".toml"):
             tomllib.loads(data.decode("utf-8"))
         return is_data(path) or parses(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -145,15 +145,22 @@ DIRECTORY = "40000"
 
 def tree_id(files: Mapping[bytes, tuple[str, str]], object_format: str = "sha1") -> str:
     """The id of the tree that holds these files (path to mode and id). Source: gitformat-pack, tree objects."""
-    here: dict[bytes, tuple[str, str]] = {}
-    below: dict[bytes, dict[bytes, tuple[str, str]]] = {}
+    folders: dict[bytes, dict[bytes, tuple[str, str]]] = {b"": {}}
     for path, entry in files.items():
-        name, slash, rest = path.partition(b"/")
-        if slash:
-            below.setdefault(name, {})[rest] = entry
-        else:
-            here[name] = entry
-    here |= {name: (DIRECTORY, tree_id(inside, object_format)) for name, inside in below.items()}
+        folder, _, name = path.rpartition(b"/")
+        while folder not in folders:  # and those above it; trees may be deeper than any stack
+            folders[folder], folder = {}, folder.rpartition(b"/")[0]
+        folders[path.rpartition(b"/")[0]][name] = entry
+    for folder in sorted(folders, key=lambda one: one.count(b"/") + bool(one), reverse=True):
+        made = _tree_of(folders[folder], object_format)
+        if not folder:
+            return made
+        above, _, name = folder.rpartition(b"/")
+        folders[above][name] = (DIRECTORY, made)
+    raise AssertionError("the top is the last")
+
+
+def _tree_of(here: Mapping[bytes, tuple[str, str]], object_format: str) -> str:
     ordered = sorted(here.items(), key=lambda one: one[0] + (b"/" if one[1][0] == DIRECTORY else b""))
     body = b"".join(b"%b %b\0%b" % (mode.encode(), name, bytes.fromhex(oid)) for name, (mode, oid) in ordered)
     return hashlib.new(object_format, b"tree %d\0" % len(body) + body).hexdigest()

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from ktxkit.base import files
 from ktxkit.ingest.rules.artifacts import Artifact, Pair, Text, artifact_of, essence, exact, near
 from ktxkit.ingest.rules.projection import owner_of
 
@@ -55,7 +56,7 @@ def main() -> int:
 def _artifacts() -> Iterator[tuple[str, str]]:
     """Every page and source of the worktree that is a plain UTF-8 file."""
     for top in ("wiki/global", "semantic-layer"):
-        for path in sorted(Path(top).rglob("*")):
+        for path in sorted(Path(place) / name for place, found in files.walk(top) for name in found):
             name = path.as_posix()
             if artifact_of(name) is None or path.is_symlink() or not path.is_file() or "/_schema/" in name:
                 continue
