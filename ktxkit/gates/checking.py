@@ -150,9 +150,9 @@ def _is_plain(world: World, request: GateRequest) -> bool:
 
 def _kept(world: World, request: GateRequest) -> GateAnswer:
     if request.everything:
-        return _answer(world, request, CommitState(inputs.index(world)))
+        return _answer(world, request, CommitState(inputs.committable(inputs.index(world))))
     with Objects(world.git) as objects:  # they are read by it too: one process less
-        listed, head = inputs.index(world), objects.find("HEAD^{tree}")
+        listed, head = inputs.committable(inputs.index(world)), objects.find("HEAD^{tree}")
         heads = inputs.merge_heads(world) if head else []
         trees = tuple(inputs.resolved(world, one) for one in heads)
         return _answer(world, request, CommitState(listed, head[0] if head else None, trees, objects))
@@ -251,6 +251,7 @@ def _check(world: World, request: GateRequest, known: CommitState | None) -> Gat
         load = _load(world, objects, request, now.listed, notes)
         config = configuration.make(request.options, load, trusted_name=which)
         root = config.options.root
+        configuration.check_root(objects, root, now.listed, now.base, "--root" if request.root else request.config)
         others = (inputs.tree(world, tree) for tree in (now.base, *now.heads) if tree)
         inputs.fetch_listed(world, chain([now.listed], others), root)
         kept = judging.reader(world, objects, now.listed, root)
@@ -265,7 +266,10 @@ def _check(world: World, request: GateRequest, known: CommitState | None) -> Gat
             notes[:0] = repair_notes(verdict, request.tree)
         else:
             verdict = judging.verdict(world, objects, asked, config)
-    repeatable = all(entry["gate"] == configuration.ARTIFACTS for entry in config.gates)
+        if now.base is not None and request.tree is None:
+            names = request.config or configuration.NAME, config.debts_file
+            notes[:0] = configuration.changed_judges(objects, now.base, now.listed.files, names, config)
+    repeatable = not notes and all(entry["gate"] == configuration.ARTIFACTS for entry in config.gates)
     return GateAnswer(verdict, content_of(world, after.files), notes, repeatable)
 
 
@@ -343,7 +347,9 @@ def beside(world: World, path: bytes) -> bytes | None:
 
 def _listed(world: World, revision: str | None) -> FileListing:
     """The files of a tree, or of the index that git's environment names."""
-    return inputs.index(world) if revision is None else inputs.tree(world, inputs.resolved(world, revision))
+    if revision is None:
+        return inputs.committable(inputs.index(world))
+    return inputs.tree(world, inputs.resolved(world, revision))
 
 
 def _standing_at(world: World, request: GateRequest) -> CommitState:

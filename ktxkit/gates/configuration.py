@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ from ktxkit.base.rules.text import nearest
 from ktxkit.gates.rules.model import GateOptions
 
 if TYPE_CHECKING:
+    from ktxkit.gates.inputs import FileListing
     from ktxkit.gates.rules.findings import Finding
+    from ktxkit.git.objects import Objects
 
 
 NAME = "ktx-gates.yaml"
@@ -84,6 +87,39 @@ def _plain() -> frozenset[str]:
     from ktxkit.gates.plugin import TREE_GATES
 
     return frozenset(plugin.named(TREE_GATES)) - {ARTIFACTS, "schema", "command"}
+
+
+def check_root(objects: Objects, root: bytes, listed: FileListing, base: str | None, where: str | None) -> None:
+    """Raises CannotRun if a root is named that neither the files nor their base have: nothing would be looked at, ever.
+
+    `base`: a tree id; `where`: who names the root, the configuration of the repository if None.
+    """
+    if not root or listed.files.has_folder(root):
+        return
+    if base is not None and objects.entry(base, root.rstrip(b"/")) is not None:
+        return
+    folders = {path[: path.find(b"/")] for path in listed.files if b"/" in path}
+    name = os.fsdecode(root).rstrip("/")
+    near = nearest(name, sorted(map(os.fsdecode, folders)), 1)
+    hint = f"did you mean {near[0]}?" if near else "name the directory that holds semantic-layer/ and wiki/"
+    raise CannotRun(f"the root {name} is no directory of what is looked at", where=where or NAME, hint=hint)
+
+
+def changed_judges(
+    objects: Objects, base: str, files: Mapping[bytes, tuple[str, str]], names: Iterable[str], config: Config
+) -> list[str]:
+    """What a change makes of the files that it is judged by: a person may, and is told. `base`: a tree id."""
+    kept = [str(entry.get("name") or entry["gate"]) for entry in config.gates]
+    gates = f"gates now: {', '.join(kept)}" if kept else "no gate is left"
+    said = []
+    for name in dict.fromkeys(names):
+        path = os.fsencode(name)
+        before, after = (objects.entry(base, path), files.get(path)) if name else (None, None)
+        if (before.oid if before is not None else None) == (after[1] if after is not None else None):
+            continue
+        what = "takes away" if after is None else "adds" if before is None else "changes"
+        said.append(f"gate-check: this change {what} {name}, by which it is judged; {gates}")
+    return said
 
 
 def _name(entry: Mapping[str, Any]) -> str:

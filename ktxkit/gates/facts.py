@@ -216,7 +216,7 @@ def of_tree(
         kind = artifact_path(path, root).kind
         if not kind:
             continue
-        if mode in NOT_A_FILE:
+        if mode in NOT_A_FILE or kind == model.UNREAD:
             found[path] = other(kind, mode)
             continue
         found[path] = kept(kind, oid, load, cache)
@@ -233,7 +233,7 @@ def remember(
     wanted: dict[str, tuple[str, str]] = {}
     for mode, path, oid in entries:
         kind = artifact_path(path, root).kind
-        if kind and mode not in NOT_A_FILE and f"{kind}:{oid}" not in cache:
+        if kind not in ("", model.UNREAD) and mode not in NOT_A_FILE and f"{kind}:{oid}" not in cache:
             wanted[f"{kind}:{oid}"] = (kind, oid)
     if len(wanted) > FEW:
         from ktxkit.base import contracts
@@ -254,7 +254,9 @@ def kept(kind: str, oid: str, load: Callable[[str], bytes], cache: MutableMappin
 
 
 def other(kind: str, mode: str) -> Facts:
-    """The facts of what is no file: a mode of NOT_A_FILE."""
+    """The facts of what is no file (a mode of NOT_A_FILE), or is not read."""
+    if kind == model.UNREAD:
+        return {"kind": kind, "problems": [], "ignores": []}
     message = f"{NOT_A_FILE[mode]} stands where an artifact is expected"
     facts: Facts = {"problems": [["not-a-file", 0, 0, message, "commit a plain file", ""]], "ignores": []}
     if kind in ("source", "shard"):  # what it declares cannot be known: references to it are not charged
@@ -412,7 +414,7 @@ class FactReader:
 
     def _fact(self, kind: str, entry: inputs.Entry) -> Facts:
         mode, _, oid = entry
-        if mode in NOT_A_FILE:
+        if mode in NOT_A_FILE or kind == model.UNREAD:
             return other(kind, mode)
         return kept(kind, oid, self._objects.read, self._memory)
 

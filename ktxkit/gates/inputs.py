@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ktxkit.base import files
+from ktxkit.base.rules.text import printable
 from ktxkit.gates.rules.model import artifact_path
 from ktxkit.git.objects import Objects, promised
 from ktxkit.store.world import World
@@ -20,6 +21,7 @@ from ktxkit.store.world import World
 if TYPE_CHECKING:
     from ktxkit.gates.rules import suppressions
     from ktxkit.gates.rules.findings import Finding
+    from ktxkit.git.git import Git
 
 
 def fetch_listed(world: World, listings: Iterable[FileListing], root: bytes) -> None:
@@ -51,6 +53,7 @@ def fetch_artifacts(world: World, trees: Sequence[str], entries: Iterable[tuple[
 
 Entry = tuple[str, bytes, str]  # mode, path, object id
 LINE = "--format=%(objectmode) %(objectname) 0%x09%(path)"  # a tree's files as `ls-files --stage` has them
+LISTED = 100  # paths that are named on a command line
 TABLE_FROM = 32  # paths that are looked for in the bytes; then a table is made
 
 
@@ -75,6 +78,15 @@ class FileListing:
         if any(b" %d\t" % stage in self.raw for stage in (1, 2, 3)):
             return [line for line in found if line[line.index(b"\t") - 1 : line.index(b"\t")] == b"0"]
         return found
+
+    @cached_property
+    def unmerged(self) -> list[bytes]:
+        """The paths that a merge left open."""
+        if not any(b" %d\t" % stage in self.raw for stage in (1, 2, 3)):
+            return []
+        return sorted(
+            {path_of(line) for line in self.raw.removesuffix(b"\0").split(b"\0")} - set(map(path_of, self.lines))
+        )
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -149,11 +161,53 @@ class Files(Mapping[bytes, tuple[str, str]]):
 
 
 def index(world: World) -> FileListing:
-    """The index that git's environment names; in a bare repository HEAD's tree. Raises CannotRun without one."""
+    """The index that git's environment names, without what a commit leaves out; in a bare repository HEAD's tree.
+
+    Raises CannotRun without one.
+    """
     top = world.repository.top
     if top is None:
         return tree(world, resolved(world, "HEAD"))
-    return FileListing(world.inherited.at(top).run("ls-files", "-s", "-z", "--full-name").out)
+    git = world.inherited.at(top)
+    return FileListing(_without_intended(git, git.run("ls-files", "-s", "-z", "--full-name").out))
+
+
+def committable(listed: FileListing) -> FileListing:
+    """The same files. Raises CannotRun if a merge left some open: what they will be cannot be judged."""
+    open_paths = listed.unmerged
+    if open_paths:
+        from ktxkit.base.errors import CannotRun
+
+        shown = ", ".join(printable(path) for path in open_paths[:5])
+        more = f" and {len(open_paths) - 5} more" if len(open_paths) > 5 else ""
+        hint = "settle them and git add them, or give --tree REV to look at a commit"
+        raise CannotRun(f"the index has unmerged paths: {shown}{more}", hint=hint)
+    return listed
+
+
+# Empty blob and empty tree, which git knows in every repository, by the length of its ids.
+_EMPTY = {
+    40: (b"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "4b825dc642cb6eb9a060e54bf8d69288fbee4904"),
+    64: (
+        b"473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
+        "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+    ),
+}
+
+
+def _without_intended(git: Git, raw: bytes) -> bytes:
+    """Without what `git add -N` only marked: it is listed as an empty file, and a commit leaves it out."""
+    length = raw.find(b" ", 7) - 7
+    blob, tree_id = _EMPTY.get(length, (b"", ""))
+    if not blob or b" %b 0\t" % blob not in raw:
+        return raw
+    lines = raw.removesuffix(b"\0").split(b"\0")
+    empty = [path_of(line) for line in lines if line[7 : 7 + length] == blob]
+    flags = ("--cached", "--ita-invisible-in-index", "--name-only", "--no-renames", "-z")
+    named = empty if len(empty) <= LISTED else ()
+    staged = set(git.run("--literal-pathspecs", "diff-index", *flags, tree_id, "--", *named).nul)
+    gone = set(empty) - staged
+    return b"".join(line + b"\0" for line in lines if path_of(line) not in gone) if gone else raw
 
 
 def tree(world: World, oid: str) -> FileListing:
@@ -224,8 +278,8 @@ class Comments:
             self._ignores[path] = suppressions.in_text(data.decode("utf-8", "replace")) if marked else []
         return data
 
-    def without(self, found: Iterable[Finding]) -> list[Finding]:
-        """Findings without those that a comment covers."""
+    def split(self, found: Iterable[Finding]) -> suppressions.Suppressed:
+        """Findings without those that a comment covers, and these."""
         from ktxkit.gates.plugin import PLAIN
         from ktxkit.gates.rules import suppressions
 
@@ -236,7 +290,12 @@ class Comments:
         done = suppressions.apply(findings, self._ignores)
         self._used |= done.used
         self.count += done.hidden
-        return done.kept
+        return done
+
+    def refused(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """Findings that a comment covers, and must not: they are not counted as suppressed."""
+        self.count -= sum(len(one.places) for one in findings)
+        return findings
 
     def idle(self, artifacts: Collection[bytes]) -> list[Finding]:
         """Comments that cover nothing, but for files whose comments the gate of artifacts answers for."""

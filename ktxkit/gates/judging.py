@@ -47,14 +47,15 @@ def findings(request: JudgeRequest, touched: Sequence[bytes] | None, options: Ga
     if touched is not None and before is not None and not request.also and request.earlier is None:
         differ = changed(before, after)
         if differ == sorted(touched) and narrow.applies(differ, after.files, before.files, options):
-            return _narrow(after, before, differ, options)
+            return _narrow(request, before, differ, options)
     return _whole(request, touched, options)
 
 
-def _narrow(after: TreeFacts, before: TreeFacts, touched: Sequence[bytes], options: GateOptions) -> GateFindings:
-    kept = after.kept
+def _narrow(request: JudgeRequest, before: TreeFacts, touched: Sequence[bytes], options: GateOptions) -> GateFindings:
+    after, kept = request.after, request.after.kept
     fine = kept.fine(after.facts, options.strict) if kept else None
-    part = narrow.judged((after.facts, after.files), (before.facts, before.files), touched, options, fine)
+    sides = (after.facts, after.files), (before.facts, before.files)
+    part = narrow.judged(*sides, touched, options, fine, own_comments=request.own_comments)
     if kept:
         kept.keep_fine(after.facts, options.strict, part.fine)
     return part.findings, _looked(after, part.scope), part.suppressed
@@ -62,7 +63,8 @@ def _narrow(after: TreeFacts, before: TreeFacts, touched: Sequence[bytes], optio
 
 def _whole(request: JudgeRequest, touched: Sequence[bytes] | None, options: GateOptions) -> GateFindings:
     from ktxkit.gates.rules.artifacts import judge
-    from ktxkit.gates.rules.findings import mark_inherited
+    from ktxkit.gates.rules.findings import grouped, mark_inherited
+    from ktxkit.gates.rules.suppressions import brought
 
     after, before = request.after, request.before
     trees = [one for one in (before, *request.also) if before is not None and one is not None]
@@ -74,17 +76,21 @@ def _whole(request: JudgeRequest, touched: Sequence[bytes] | None, options: Gate
     judged = judge(after.facts, after.files, options, former)
     if after.kept:
         after.kept.keep_fine(after.facts, options.strict, judged.fine)
-    found = list(judged.findings)
+    found, suppressed = list(judged.findings), judged.suppressed
+    if trees and not request.own_comments:
+        before_too = [one for base in bases for one in base.covered]
+        more = brought(judged.covered, before_too, moved(trees[0], after))
+        found, suppressed = grouped([*found, *more]), suppressed - sum(len(one.places) for one in more)
     for one, base in zip(trees, bases, strict=True):
         found = mark_inherited(found, base.findings, moved(one, after))
     if touched is None:
-        return found, dict(judged.looked), judged.suppressed
+        return found, dict(judged.looked), suppressed
     scope = narrow.close(touched, [after.facts, *(one.facts for one in past)], options.root)
     if before is None:
         found = [one for one in found if scope.holds(one)]
     else:
         found = [one for one in found if not one.inherited or one.path in scope.files]
-    return found, _looked(after, scope), judged.suppressed
+    return found, _looked(after, scope), suppressed
 
 
 def hidden(request: JudgeRequest, touched: Sequence[bytes] | None, root: bytes) -> list[Finding]:
@@ -105,6 +111,12 @@ def hidden(request: JudgeRequest, touched: Sequence[bytes] | None, root: bytes) 
         if mode in NOT_A_FILE
         for known in [any(_mode(one, path) in NOT_A_FILE for one in request.also)]
     ]
+
+
+def _with_hidden(found: list[Finding], replaced: list[Finding]) -> list[Finding]:
+    """One finding on what stands in a directory's place; that no gate reads it, is said by that."""
+    places = {one.path for one in replaced}
+    return [*(one for one in found if one.rule != "not-read" or one.path not in places), *replaced]
 
 
 def _mode(read: TreeFacts, path: bytes) -> str:
@@ -153,7 +165,8 @@ class JudgeRequest(NamedTuple):
     """What is to be judged. `before`: whose findings are inherited; `also`: the other sides of a merge, likewise.
 
     `touched` None: what differs from `before`. `everything`: what is inherited elsewhere is told too. `earlier`: what
-    declares the files that are named and gone; nothing of it is inherited.
+    declares the files that are named and gone; nothing of it is inherited. `own_comments`: comments that suppress count
+    although the change brings them, as they do for a person who commits them.
     """
 
     after: TreeFacts
@@ -162,6 +175,7 @@ class JudgeRequest(NamedTuple):
     everything: bool = False
     also: Sequence[TreeFacts] = ()
     earlier: TreeFacts | None = None
+    own_comments: bool = True
 
 
 def check_tree(
@@ -176,9 +190,10 @@ def check_tree(
 ) -> Document:
     """The verdict (contract `verdict`) on a tree.
 
-    `base_tree`: findings that it has too are inherited, never charged; the configuration is the base's, so that no
-    change can loosen its own gates. `touched`: paths of the change; without them they are what differs from the base,
-    and without a base everything is looked at. Raises BrokenContract where an object is missing.
+    `base_tree`: findings that it has too are inherited, never charged; the configuration is the base's, and comments
+    that suppress count for what they suppress there, so that no change can loosen its own gates. `touched`: paths of
+    the change; without them they are what differs from the base, and without a base everything is looked at. Raises
+    BrokenContract where an object is missing.
     """
     with open_objects(world) as objects:
         config = configuration.make({**(options or {}), **more}, lambda path: _file(objects, base_tree or tree, path))
@@ -186,7 +201,8 @@ def check_tree(
         fetch_artifacts(world, trees, (entry for one in trees for entry in artifacts_of(objects, one, root)), root)
         after = read_tree(world, tree, objects, root)
         before = _base(world, base_tree, objects, root) if base_tree else None
-        return verdict(world, objects, JudgeRequest(after, before, touched, everything), config)
+        asked = JudgeRequest(after, before, touched, everything, own_comments=before is None)
+        return verdict(world, objects, asked, config)
 
 
 def _file(objects: Objects, tree: str, path: bytes) -> bytes | None:
@@ -270,7 +286,7 @@ def verdict(world: World, objects: Objects, request: JudgeRequest, config: Confi
     for entry in config.gates:
         if entry["gate"] == ARTIFACTS:
             more, looked, suppressed = findings(request, touched, config.options)
-            more += hidden(request, touched, config.options.root)
+            more = _with_hidden(more, hidden(request, touched, config.options.root))
             name, count, said = ARTIFACTS, looked["files"], ""
         else:
             more, count, said = _other(world, objects, request, touched, config, entry, comments)
@@ -320,14 +336,20 @@ def _other(
     from ktxkit.gates import plugin
     from ktxkit.gates.plugin import TREE_GATES
     from ktxkit.gates.rules.findings import grouped, mark_inherited
+    from ktxkit.gates.rules.suppressions import brought
 
     subject = _subject(world, objects, request.after, request.before, touched, config)
     subject = replace(subject, read=comments.read, read_each=comments.each)
     answer = plugin.ask(TREE_GATES, entry["gate"], subject, entry)
-    found = comments.without(grouped(answer.findings))
-    for one in (request.before, *request.also) if found and request.before is not None else ():
+    done = comments.split(grouped(answer.findings))
+    found = done.kept
+    covered = () if request.own_comments else done.covered
+    for one in (request.before, *request.also) if (found or covered) and request.before is not None else ():
         base = _subject(world, objects, one, None, touched, config, is_base=True)
         known = plugin.ask(TREE_GATES, entry["gate"], base, entry).findings
+        if covered and one is request.before:
+            before = Comments(one.files, objects).split(grouped(known)).covered
+            found = grouped([*found, *comments.refused(brought(covered, before, moved(one, request.after)))])
         found = mark_inherited(found, known, moved(one, request.after))
     return found, answer.looked, answer.message
 
@@ -384,7 +406,7 @@ def prune_tree(
         )
         root = config.options.root
         before = read_tree(world, base_tree, objects, root) if base_tree else None
-        asked = JudgeRequest(read_tree(world, tree, objects, root), before)
+        asked = JudgeRequest(read_tree(world, tree, objects, root), before, own_comments=before is None)
         return mended(world, objects, asked, config)[0]
 
 

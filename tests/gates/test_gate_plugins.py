@@ -120,8 +120,10 @@ def test_a_gate_that_looks_at_nothing_is_named(repo: Repo) -> None:
     assert ran.status == 0 and "looked at 1 page, 1 file by right, nothing by misspelt: " in ran.err
     ran = call("gate-check", "--all", "--require-input", cwd=repo.path)
     assert ran.status == 2 and "nothing was looked at by misspelt" in ran.err
-    ran = call("gate-check", "--all", "--root", "nosuch", "--require-input", cwd=repo.path)
+    ran = call("gate-check", "--all", "--root", "conf", "--require-input", cwd=repo.path)
     assert ran.status == 2 and "nothing was looked at by artifacts, misspelt" in ran.err
+    ran = call("gate-check", "--all", "--root", "cnf", cwd=repo.path)
+    assert ran.status == 2 and "the root cnf is no directory" in ran.err and "did you mean conf?" in ran.err
     repo.write("wiki/global/a.md", "---\nsummary: A\n---\nother\n")
     repo.git("add", "-A")
     ran = call("gate-check", "--require-input", cwd=repo.path)  # a change need not touch what every gate looks at

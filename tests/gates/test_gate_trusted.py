@@ -104,3 +104,81 @@ def test_a_push_and_a_tree_are_held_against_what_is_here(base: Repo) -> None:
     ran = call("gate-check", "--json", "--tree", "foreign", "--changed-since", "main", cwd=base.path)
     here = " (by the schema that stands here)"
     assert (ran.status, told(ran.document["findings"])) == (1, [("conf/x.yaml", WRONG + here, False)])
+
+
+COST = "name: mart\ntable: public.mart\ngrain: [id]\ncolumns:\n  - {name: id, type: string}\nmeasures:\n"
+HEAD = "---\nsummary: A page\n---\n"
+HUSH = "<!-- ktx-gate: ignore=stale-entity -->\n"
+
+
+@pytest.fixture
+def hushed(repo: Repo) -> Repo:
+    """A page with a comment that suppresses what dangles, and one where nothing dangles yet."""
+    write(repo, {
+        "semantic-layer/wh/mart.yaml": COST + "  - {name: total, expr: count(id)}\n",
+        "wiki/global/old.md": f"{HEAD}{HUSH}It is `mart.was`.\n", "wiki/global/p.md": f"{HEAD}It is `mart.total`.\n",
+        "ktx-gates.yaml": json.dumps({"gates": [{"gate": "artifacts"}, *json.loads(CONFIG)["gates"]]}),
+        "s.json": SCHEMA, "conf/x.yaml": "a: 1\n", "conf/known.yaml": "a: b # ktx-gate: ignore=schema-type\n",
+    })  # fmt: skip
+    repo.commit("gates")
+    return repo
+
+
+HIDDEN: dict[str, tuple[dict[str, str], list[str]]] = {
+    "in a page": ({"wiki/global/p.md": f"{HEAD}{HUSH}It is `mart.gone`.\n"}, ["wiki/global/p.md"]),
+    "in a page, with the source": (
+        {
+            "wiki/global/p.md": f"{HEAD}{HUSH}It is `mart.total`.\n",
+            "semantic-layer/wh/mart.yaml": COST + "  - {name: grand, expr: count(id)}\n",
+        },
+        ["wiki/global/p.md"],
+    ),
+    "by a comment that was there": (
+        {"wiki/global/old.md": f"{HEAD}{HUSH}It is `mart.gone`.\n"},
+        ["wiki/global/old.md"],
+    ),
+    "in front of another gate": ({"conf/x.yaml": "a: b # ktx-gate: ignore=schema-type\n"}, ["conf/x.yaml"]),
+    "nothing new": (
+        {
+            "wiki/global/old.md": f"{HEAD}More.\n\n{HUSH}It is `mart.was`.\n",
+            "conf/known.yaml": "# x\na: b # ktx-gate: ignore=schema-type\n",
+        },
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_change_does_not_write_its_own_exemption(hushed: Repo, name: str) -> None:
+    new, wanted = HIDDEN[name]
+    world = World(hushed.path, {"PATH": "/usr/bin:/bin", "HOME": str(hushed.path)})
+    before = hushed.tree
+    write(hushed, new)
+    hushed.git("add", "-A")
+    by_hand = call("gate-check", cwd=hushed.path)
+    assert by_hand.status == 0, by_hand.err  # who commits may
+    hushed.commit("the change")
+    found = check_tree(world, hushed.tree, base_tree=before)
+    charged = [one["path"] for one in found["findings"] if one["level"] == "error" and not one.get("inherited")]
+    assert charged == wanted
+
+
+def test_a_unit_does_not(hushed: Repo) -> None:
+    quiet = f"printf -- '---\\nsummary: A\\n---\\n{HUSH.strip()}\\nIt is `mart.gone`.\\n' > wiki/global/p.md"
+    job = job_file(hushed, {"units": [unit("hush", quiet), unit("other", "echo x > n.txt")]})
+    ran = call("job-run", str(job), "--job", "j1", cwd=hushed.path)
+    assert outcomes(hushed) == {"hush": "semantic_conflict", "other": "accepted"}, ran.out + ran.err
+
+
+def test_a_commit_that_changes_its_gates_is_told(hushed: Repo) -> None:
+    hushed.write("ktx-gates.yaml", "gates: []\n")
+    hushed.git("add", "-A")
+    for _ in range(2):  # a verdict that is kept would have no word of it
+        ran = call("gate-check", "--index", cwd=hushed.path)
+        assert ran.status == 0
+        assert "changes ktx-gates.yaml, by which it is judged; no gate is left" in ran.err
+    hushed.git("rm", "-q", "--cached", "ktx-gates.yaml")
+    assert (
+        "takes away ktx-gates.yaml, by which it is judged; gates now: artifacts"
+        in call("gate-check", cwd=hushed.path).err
+    )

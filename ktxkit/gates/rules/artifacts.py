@@ -29,7 +29,7 @@ Facts = dict[str, Any]
 class TreeFindings:
     """The findings of a tree, in order, and what was looked at."""
 
-    __slots__ = ("findings", "fine", "layer", "looked", "suppressed")
+    __slots__ = ("covered", "findings", "fine", "layer", "looked", "suppressed")
 
     def __init__(
         self,
@@ -38,7 +38,9 @@ class TreeFindings:
         suppressed: int = 0,
         layer: Layer | None = None,
         fine: Mapping[str, Collection[str]] | None = None,
+        covered: tuple[Finding, ...] = (),
     ) -> None:
+        self.covered = covered  # the findings that a comment suppresses, at these places
         self.findings = findings
         self.looked = looked
         self.suppressed = suppressed
@@ -62,20 +64,19 @@ def judge(
     groups = [] if options.advise or only is not None else summarized(facts)
     if only is None:
         rest = loose(facts, groups)
-        layer = model.build(rest, options.root) if layer is None else layer
     else:
         rest = {path: facts[path] for path in (*only, *special_of(facts)) if path in facts}
-        layer = model.build(others_of(facts), options.root) if layer is None else layer
+    if layer is None:
+        layer = model.build(rest if only is None else others_of(facts), options.root)
     keys = model.page_keys(pages_of(facts), options.root)
     references = References(layer, strict=options.strict, former=former)
     known = RawFacts(files, keys[""], layer, options.root, options.raw_current, options.raw_deleted)
     leads = Targets(known, options, lambda path: facts[path].get("anchors") if path in facts else None)
     is_quiet = _Quiet(references, known, leads)
     quiet = [group for group in groups if is_quiet(group.summary)]
-    for group in groups:
-        if group not in quiet:
-            rest.update(group.facts)
-    found = list(_problems(rest))
+    for group in (one for one in groups if one not in quiet):
+        rest.update(group.facts)
+    found = list(_problems(rest, options.root))
     if only is None or any(one["kind"] == "sources" and (one["ignores"] or path in only) for path, one in rest.items()):
         found += sources.judge(layer)
     for path, one in sorted(rest.items()):
@@ -84,8 +85,9 @@ def judge(
         elif one["kind"] == "provenance":
             found += _rows(path, one, known)
     kept = [one for one in grouped(found) if options.advise or one.severity != ADVICE]
-    findings, suppressed = _unsuppressed(kept, rest)
-    return TreeFindings(tuple(findings), _summed(looked_at(rest), quiet), suppressed, layer, references.fine())
+    findings, done = _unsuppressed(kept, rest)
+    said = _summed(looked_at(rest), quiet), done.hidden, layer, references.fine(), done.covered
+    return TreeFindings(tuple(findings), *said)
 
 
 class _Quiet:
@@ -137,8 +139,12 @@ def _summed(looked: dict[str, int], groups: Iterable[Group]) -> dict[str, int]:
     return looked
 
 
-def _problems(facts: Mapping[bytes, Facts]) -> Iterator[Finding]:
+def _problems(facts: Mapping[bytes, Facts], root: bytes) -> Iterator[Finding]:
+    """What each file has by itself."""
     for path, one in facts.items():
+        if one["kind"] == model.UNREAD:
+            message, hint = model.why_unread(path, root)
+            yield Finding("not-read", path, message, hint=hint)
         for rule, line, column, message, hint, level in one["problems"]:
             yield Finding(rule, path, message, line, column, hint=hint, level=level)
 
@@ -229,9 +235,9 @@ def _rows(path: bytes, rows: Facts, known: RawFacts) -> Iterator[Finding]:
             yield Finding("unknown-artifact", path, message, line, column, absent)
 
 
-def _unsuppressed(found: list[Finding], facts: Mapping[bytes, Facts]) -> tuple[list[Finding], int]:
+def _unsuppressed(found: list[Finding], facts: Mapping[bytes, Facts]) -> tuple[list[Finding], suppressions.Suppressed]:
     """Findings without those that a comment suppresses; and what is wrong with the comments."""
     ignores = {path: one["ignores"] for path, one in facts.items()}
     done = suppressions.apply(found, ignores)
     idle = suppressions.idle(ignores, done.used)
-    return sorted([*done.kept, *idle], key=lambda one: one.order), done.hidden
+    return sorted([*done.kept, *idle], key=lambda one: one.order), done

@@ -37,6 +37,7 @@ RULES: dict[str, tuple[str, str]] = {
     "front-matter-unclosed": (ERROR, "front matter is not closed"),
     "front-matter-not-first": (ERROR, "what looks like front matter does not start on the first line"),
     "not-a-file": (ERROR, "a link or a submodule stands where a file that is judged is expected"),
+    "not-read": (WARNING, "a file below semantic-layer/ or wiki/ that no gate reads"),
     # shape
     "schema-type": (ERROR, "a value has the wrong type"),
     "schema-required": (ERROR, "a key that is needed is missing"),

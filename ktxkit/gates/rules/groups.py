@@ -260,7 +260,7 @@ def looked_at(facts: Mapping[bytes, Facts]) -> dict[str, int]:
     pages = [one for one in facts.values() if one["kind"] == "page"]
     entries = [entry for one in facts.values() if one["kind"] == "sources" for entry in one["sources"]]
     return {
-        "files": len(facts),
+        "files": sum(1 for one in facts.values() if one["kind"] != model.UNREAD),
         "pages": len(pages),
         "sources": len(entries),
         "references": sum(len(page[key]) for page in pages for key in COUNTED),

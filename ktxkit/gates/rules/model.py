@@ -81,8 +81,16 @@ _YAML = (b".yaml", b".yml")
 _QUOTES = str.maketrans("", "", "\"`'[]")
 
 
+UNREAD = "unread"  # what stands below a root, and no gate reads
+_DOCUMENTS = frozenset((
+    "md", "markdown", "mdown", "mkd", "mkdn", "mdwn", "mdx", "rst", "adoc", "org", "txt", "yaml", "yml",
+    "bak", "orig", "rej", "tmp", "old",
+))  # fmt: skip
+_README = re.compile(r"(?:readme|license|licence|notice)(?:\.\w+)?\Z", re.IGNORECASE)
+
+
 class ArtifactPath(NamedTuple):
-    """Which artifact a path is. `kind`: source, shard, page, provenance, or nothing. `key`: a page's key."""
+    """Which artifact a path is. `kind`: source, shard, page, provenance, UNREAD, or nothing. `key`: a page's key."""
 
     kind: str = ""
     connection: str = ""
@@ -104,9 +112,38 @@ def artifact_path(path: bytes, root: bytes = b"") -> ArtifactPath:
             return ArtifactPath("source", parts[1])
         if len(parts) > 3 and parts[2] == "_schema":
             return ArtifactPath("shard", parts[1])
-    if inner.startswith(WIKI) and inner.endswith(b".md"):
-        return _page(inner.decode("utf-8", "surrogateescape").split("/"))
-    return ArtifactPath()
+    parts = inner.decode("utf-8", "surrogateescape").split("/")
+    found = _page(parts) if inner.startswith(WIKI) and inner.endswith(b".md") else ArtifactPath()
+    return found if found.kind or not _is_unread(parts) else ArtifactPath(UNREAD)
+
+
+def _is_unread(parts: list[str]) -> bool:
+    """Whether a file looks as if it were to be read: of a wiki what is no attachment, of a semantic layer anything."""
+    if len(parts) < 2 or any(part.startswith(".") for part in parts) or _README.match(parts[-1]):
+        return False
+    stem, dot, extension = parts[-1].rstrip("~").rpartition(".")
+    if parts[0] == "semantic-layer":
+        return True
+    return parts[0] == "wiki" and (not dot or not stem or extension.casefold() in _DOCUMENTS)
+
+
+def why_unread(path: bytes, root: bytes) -> tuple[str, str]:
+    """Why no gate reads a file below a root, and what to do about it."""
+    parts = path[len(root) :].decode("utf-8", "replace").split("/")
+    stem, _, extension = parts[-1].rpartition(".")
+    is_wiki = parts[0] == "wiki"
+    right = {"md", "markdown"} if is_wiki else {"yaml", "yml"}
+    wanted = "md" if is_wiki else "yaml"
+    if extension.casefold() in right and extension not in ("md", "yaml", "yml"):
+        return f"a file that ends in .{extension} is not read", f"rename it to {stem}.{wanted}"
+    if extension not in right or (is_wiki and extension != "md"):
+        return (
+            f"no gate reads a file that ends in {'.' + extension if stem else 'nothing'}",
+            "take it elsewhere, or away",
+        )
+    if is_wiki:
+        return "no gate reads a page here", "pages are wiki/global/KEY.md and wiki/user/NAME/KEY.md"
+    return "no gate reads a source here", "sources are semantic-layer/CONNECTION/NAME.yaml, shards .../_schema/*.yaml"
 
 
 def _page(parts: list[str]) -> ArtifactPath:

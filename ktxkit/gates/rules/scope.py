@@ -160,7 +160,13 @@ def _stand(paths: Sequence[bytes], files: Files) -> bool:
 
 
 def judged(
-    after: Side, before: Side, touched: Collection[bytes], options: GateOptions, fine: Fine | None = None
+    after: Side,
+    before: Side,
+    touched: Collection[bytes],
+    options: GateOptions,
+    fine: Fine | None = None,
+    *,
+    own_comments: bool = True,
 ) -> Narrow:
     """The findings of a change that `applies`, with those in scope that are inherited; how many are suppressed.
 
@@ -170,14 +176,22 @@ def judged(
     if fine is not None and all(_silent(side, scope, options, fine) for side in (after, before)):
         return Narrow([], scope, 0, {})
     from ktxkit.gates.rules.artifacts import judge
-    from ktxkit.gates.rules.findings import mark_inherited
+    from ktxkit.gates.rules.findings import grouped, mark_inherited
+    from ktxkit.gates.rules.suppressions import brought
 
     base = judge(*before, options, only=scope.files)
     layer = base.layer.forgetful()  # the pages' names, which it remembers too, may differ
     new = judge(*after, options, only=scope.files, layer=layer)
-    found = mark_inherited(new.findings, base.findings, moved(before[1], after[1], touched))
+    gone = moved(before[1], after[1], touched)
+    more = [] if own_comments else brought(new.covered, base.covered, gone)
+    found = mark_inherited(grouped([*new.findings, *more]) if more else new.findings, base.findings, gone)
     told = [one for one in found if not one.inherited or one.path in scope.files]
-    return Narrow(told, scope, new.suppressed, {kind: {*base.fine[kind], *new.fine[kind]} for kind in LAYERED})
+    return Narrow(
+        told,
+        scope,
+        new.suppressed - sum(len(one.places) for one in more),
+        {kind: {*base.fine[kind], *new.fine[kind]} for kind in LAYERED},
+    )
 
 
 def _silent(side: Side, scope: ChangeScope, options: GateOptions, fine: Fine) -> bool:

@@ -54,17 +54,22 @@ _COMMENT = r"(?:^|(?<=\s))(?:#|//|--|;|%|/\*|<!--)\s*ktx-gate:\s*ignore=([A-Za-z
 
 
 class Suppressed(NamedTuple):
-    """What is left, how many places were suppressed, and which comments did it: (path, number in its list)."""
+    """What is left, how many places were suppressed, and which comments did it: (path, number in its list).
+
+    `covered`: the findings that were suppressed, at the places where they were.
+    """
 
     kept: list[Finding]
     hidden: int
     used: frozenset[tuple[bytes, int]]
+    covered: tuple[Finding, ...] = ()
 
 
 def apply(findings: Iterable[Finding], ignores: Mapping[bytes, Sequence[Ignore]]) -> Suppressed:
     """Take out what a comment covers. A finding with several places loses those that are covered."""
     used: set[tuple[bytes, int]] = set()
     kept: list[Finding] = []
+    covered: list[Finding] = []
     count = 0
     for finding in findings:
         here = ignores.get(finding.path, ())
@@ -78,7 +83,23 @@ def apply(findings: Iterable[Finding], ignores: Mapping[bytes, Sequence[Ignore]]
                 used.add((finding.path, hit))
                 count += 1
         kept += [finding] if len(places) == len(all_places) else _left(finding, places)
-    return Suppressed(kept, count, frozenset(used))
+        covered += _left(finding, [place for place in all_places if place not in places])
+    return Suppressed(kept, count, frozenset(used), tuple(covered))
+
+
+def brought(covered: Iterable[Finding], before: Iterable[Finding], gone: Mapping[bytes, bytes]) -> list[Finding]:
+    """Findings that a comment suppresses now and none did before: who is judged does not write his own exemption.
+
+    `covered` now, and `before` the change; `gone` maps the new path of a file that moved to its old one.
+    """
+    known = {one.identity for one in before}
+    hint = "a comment that suppresses it has to be landed by a commit of its own, before the change"
+    found = []
+    for one in covered:
+        rule, path, reference = one.identity
+        if one.identity not in known and (rule, gone.get(path, path), reference) not in known:
+            found.append(one._replace(hint=hint))
+    return found
 
 
 def idle(
