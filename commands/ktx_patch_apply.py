@@ -28,6 +28,13 @@ def parser() -> cli.Parser:
     made.add_argument("--allow", action="append", default=[], metavar="PATTERN", help="paths that PATCH may touch")
     made.add_argument("--allow-control", action="append", default=[], metavar="PATTERN", help="control files, by name")
     made.add_argument("--deny", action="append", default=[], metavar="PATTERN", help="paths that PATCH may not touch")
+    made.add_argument(
+        "--text-root",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="plain text only below DIR (wiki, semantic-layer)",
+    )
     made.add_argument("--inside-links", action="store_true", help="symbolic links may not leave the tree")
     made.add_argument("--follow-renames", action="store_true", help="follow an upstream rename the merge has followed")
     made.add_argument("--no-gates", action="store_true", help="do not run the gates")
@@ -51,7 +58,15 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         args.refuse("for a patch file", "job", "unit")
         receipt = bare_patches.apply_file(world, *requests.patch_options(args))
     else:
-        args.refuse("for a unit of a job: the job says it", "base", "allow", "allow_control", "deny", "inside_links")
+        args.refuse(
+            "for a unit of a job: the job says it",
+            "base",
+            "allow",
+            "allow_control",
+            "deny",
+            "text_root",
+            "inside_links",
+        )
         job, unit = jobs.need_unit(world, args.job, args.unit)
         options = integrate.ApplyOptions(
             verify=args.command,

@@ -25,7 +25,7 @@ from ktxkit.base.errors import CannotRun
 from ktxkit.store.world import World
 
 OPENING = ("name", "base", "path", "no_fetch", "copy", "sparse")
-OF_UNIT = ("job", "unit", "target", "connection", "source", "after", "allow", "deny", "sl_disallowed")
+OF_UNIT = ("job", "unit", "target", "connection", "source", "after", "allow", "deny", "text_root", "sl_disallowed")
 
 
 def parser() -> cli.Parser:
@@ -51,6 +51,7 @@ def parser() -> cli.Parser:
     job.add_argument("--after", action="append", default=[], metavar="KEY", help="a unit that comes before this one")
     job.add_argument("--allow", action="append", default=[], metavar="PATTERN", help="paths the unit may touch")
     job.add_argument("--deny", action="append", default=[], metavar="PATTERN", help="paths the unit may not touch")
+    job.add_argument("--text-root", action="append", default=[], metavar="DIR", help="only plain text files below DIR")
     job.add_argument("--sl-disallowed", action="store_true", help="the unit may not touch the semantic layer")
     return made
 

@@ -123,7 +123,7 @@ def collection(args: Namespace) -> BareCollection:
     if not args.output or not args.base:
         raise CannotRun("--base and -o go together", hint="patch-collect -C CHILD --base REV -o FILE")
     policy = _policy(args)
-    lists = {"textRoots": args.text_root, "maxFileBytes": args.max_file_bytes, "maxPatchBytes": args.max_patch_bytes}
+    lists = {"maxFileBytes": args.max_file_bytes, "maxPatchBytes": args.max_patch_bytes}
     policy |= {key: value for key, value in lists.items() if value is not None and value != []}
     policy |= {"slDisallowed": True} if args.sl_disallowed else {}
     return BareCollection(args.output, args.base, args.expect_branch, args.require_clean, args.integration, policy)
@@ -154,7 +154,8 @@ def _policy(args: Namespace) -> dict[str, Any]:
         "foreignLinks": not args.inside_links,
         "allowUnpublished": True,  # by hand it is named, under `unpublished`
     }
-    return made | {key: value for key, value in (("allow", args.allow), ("deny", args.deny)) if value}
+    lists = {"allow": args.allow, "deny": args.deny, "textRoots": args.text_root}
+    return made | {key: value for key, value in lists.items() if value}
 
 
 def prove(args: Namespace, world: World, events: Sequence[TraceEvent] = (), status: int | None = None) -> list[str]:

@@ -203,11 +203,14 @@ class Objects:
         return found
 
     def content(self, oid: str) -> Content:
-        """Size, digest and whether a NUL is in it, a chunk at a time."""
+        """Size, digest, and whether a NUL or what is no UTF-8 is in it, a chunk at a time."""
+        from codecs import getincrementaldecoder
+
         from blake3 import blake3
 
         def hashed() -> Content:
-            hasher, binary = blake3(), False
+            hasher, binary, foreign = blake3(), False, False
+            decoder = getincrementaldecoder("utf-8")()
             _, _, size = self._need(oid, self._ask("contents", oid))
             left = size
             while left:
@@ -215,9 +218,13 @@ class Objects:
                 hasher.update(chunk)
                 binary = binary or b"\0" in chunk
                 left -= len(chunk)
+                try:
+                    foreign = foreign or decoder.decode(chunk, left == 0) is None
+                except UnicodeDecodeError:
+                    foreign = True
             self._body(0)
             self._unread = False
-            return Content(size, binary, f"b3:{hasher.hexdigest()}")
+            return Content(size, binary, f"b3:{hasher.hexdigest()}", foreign)
 
         return self._retried(hashed)
 

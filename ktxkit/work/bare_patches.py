@@ -320,6 +320,7 @@ class UnitRequest:
     after: Sequence[str] = ()
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
+    text_root: Sequence[str] = ()
     sl_disallowed: bool = False
     copy: Sequence[str] = ()
     sparse: Sequence[str] = ()
@@ -338,6 +339,7 @@ def open_by_hand(world: World, asked: UnitRequest) -> Lease:
     unit = job.add_unit(asked.unit, asked.after)
     policy: LeasePolicy = {"allow": list(asked.allow)} if asked.allow else {}
     policy |= {"deny": list(asked.deny)} if asked.deny else {}
+    policy |= {"textRoots": list(asked.text_root)} if asked.text_root else {}
     policy |= {"slDisallowed": True} if asked.sl_disallowed else {}
     return open_unit(job, unit, base=base, policy=policy, copy=asked.copy, sparse=asked.sparse, owned=False)
 

@@ -17,7 +17,7 @@ from ktxkit.git.rules.merge import Clash
 from ktxkit.git.rules.patch import Content, Entry, Side, entries_of
 from ktxkit.store.world import World
 from ktxkit.work.collect import judge_entries
-from ktxkit.work.rules.policy import Breach, Policy
+from ktxkit.work.rules.policy import Breach, Policy, is_below
 
 if TYPE_CHECKING:
     from typing import Literal, TypeAlias
@@ -128,7 +128,10 @@ def by_policy(neutral: Neutral, objects: Objects, offer: Offer) -> list[Breach]:
 def _content(objects: Objects, entries: Sequence[Entry], policy: Policy) -> dict[str, Content]:
     if not policy.text_roots and policy.max_file_bytes is None:
         return {}
-    return {e.new.oid: objects.content(e.new.oid) for e in entries if e.new.kind not in NO_BLOB}
+    blobs = (one for one in entries if one.new.kind not in NO_BLOB)
+    if policy.max_file_bytes is None:
+        blobs = (one for one in blobs if is_below(one.path, policy.text_roots))
+    return {one.new.oid: objects.content(one.new.oid) for one in blobs}
 
 
 def merged(

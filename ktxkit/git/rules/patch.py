@@ -57,11 +57,12 @@ class Entry(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What was seen of a blob: bytes, whether it holds a NUL, the digest of its content."""
+    """What was seen of a blob: bytes, whether it holds a NUL, the digest of its content, and whether it is no UTF-8."""
 
     size: int
     binary: bool
     digest: str
+    foreign: bool = False
 
 
 def parse_raw(data: bytes) -> list[Entry]:

@@ -46,13 +46,16 @@ _FORGE_FOLDERS = frozenset(name.rpartition("/")[0] for name in FORGES if name.st
 _SHORT_GIT = re.compile(r"git(?:att|con|hoo|ign|mod)?~[0-9]+\Z")  # what NTFS calls those in its short form
 
 
+TEXT_ROOTS = ("wiki", "semantic-layer")  # where a policy names none
+
+
 class Policy(NamedTuple):
     """What one unit may do. Empty: anything but control files, foreign links and undeclared submodules."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     allow_control: tuple[str, ...] = ()
-    text_roots: tuple[str, ...] = ()
+    text_roots: tuple[str, ...] = TEXT_ROOTS
     sl_disallowed: bool = False
     foreign_links: bool = False  # symbolic links may leave the tree
     allow_unpublished: bool = False  # a submodule may be at a commit that no remote of it has
@@ -66,13 +69,19 @@ class Policy(NamedTuple):
             allow=tuple(document.get("allow", ())),
             deny=tuple(document.get("deny", ())),
             allow_control=tuple(document.get("allowControl", ())),
-            text_roots=tuple(document.get("textRoots", ())),
+            text_roots=tuple(document.get("textRoots", TEXT_ROOTS)),
             sl_disallowed=bool(document.get("slDisallowed", False)),
             foreign_links=bool(document.get("foreignLinks", False)),
             allow_unpublished=bool(document.get("allowUnpublished", False)),
             max_file_bytes=document.get("maxFileBytes"),
             max_patch_bytes=document.get("maxPatchBytes"),
         )
+
+
+def is_below(path: bytes, roots: Iterable[str]) -> bool:
+    """Whether a path lies below one of these directories, whatever the case of its letters."""
+    named = text(path)
+    return any(matches_folded(root, named) for root in roots)
 
 
 def policy_digest(document: Mapping[str, Any]) -> str:
@@ -186,7 +195,10 @@ def _text_root(path: str, entry: Entry, roots: Iterable[str], facts: TreeContent
     if entry.new.mode != "100644":
         return f"only plain text files may stand under {root}; this is {entry.new.kind} ({entry.new.mode})"
     content = facts.content.get(entry.new.oid)
-    return f"only text may stand under {root}; this holds a NUL byte" if content and content.binary else ""
+    if content is None or not (content.binary or content.foreign):
+        return ""
+    what = "this holds a NUL byte" if content.binary else "this is not UTF-8"
+    return f"only text may stand under {root}; {what} (textRoots in the policy says where)"
 
 
 def _link(entry: Entry, facts: TreeContents) -> str:
