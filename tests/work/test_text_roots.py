@@ -29,7 +29,7 @@ CASES: dict[str, tuple[str, str, Content, dict[str, list[str]], bool]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_policy(name: str) -> None:
     path, mode, content, policy, allowed = CASES[name]
-    entry = Entry(path.encode(), Side("000000", "0" * 40), Side(mode, "1" * 40))
+    entry = Entry(path.encode(), Side("000000", "0" * 40), Side(mode, "1" * 40))  # type: ignore[arg-type]
     facts = TreeContents({path.encode(): b"p.md"}, {"1" * 40: content})
     assert [one.rule for one in judge([entry], Policy.of(policy), facts)] == ([] if allowed else ["text-root"])
 
