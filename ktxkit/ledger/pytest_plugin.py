@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ktxkit.store.world import World
 
 OFF = ("off", "0", "no", "false")
+TELLING = ("help", "version", "markers", "cacheshow")  # options by which pytest tells something and collects nothing
 ON = ("on", "1", "yes", "true")
 
 
@@ -35,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
                 config.pluginmanager.register(WorkerRecorder(config), "ktxkit-recorder")
             return
-        world = _world(config)
+        world = None if any(getattr(config.option, name, None) for name in TELLING) else _world(config)
         if world is not None:
             from ktxkit.ledger.recording.recorder import Recorder
 
@@ -49,13 +50,13 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """A conftest that cannot be imported ends pytest before `pytest_configure`: that run is recorded, too."""
     try:
         return (yield)
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         if not (os.environ.get("PYTEST_XDIST_WORKER") and "execnet" in sys.modules and sys.argv[:1] == ["-c"]):
             _unopened(early_config, error)
         raise
 
 
-def _unopened(config: pytest.Config, error: Exception) -> None:
+def _unopened(config: pytest.Config, error: BaseException) -> None:
     try:
         world = _world(config)
         if world is not None:

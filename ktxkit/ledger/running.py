@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ktxkit.base.documents import LedgerLine, RunnerSelection
 
 
+TELLING = {"-h", "--help", "-V", "--version", "--markers", "--cache-show"}  # pytest tells something and runs nothing
 FAILED = 1  # pytest's status where tests failed
 PRECONDITION_LIMIT = 60.0  # seconds
 PROFILES = "ledger/profiles"
@@ -96,12 +97,21 @@ def run(world: World, wish: RunRequest, *, stdout: int | None = None) -> RunResu
         env |= runtime.environment(world, run_id)
     began = world.clock.monotonic()
     status = process.attached(argv(world, wish, run_id), cwd=world.cwd, env=env, stdout=stdout)
-    ended = status
     line = _close(world, run_id, status, world.clock.monotonic() - began)
     kept = runtime.keep(world, run_id, line) if wish.trace else None
-    if ended == 0 and line is not None and line["record"]["verdict"] == "failed" and not wish.child_status:
-        ended = FAILED  # what ran says so, whatever became of pytest's own status
+    ended = FAILED if status == 0 and not wish.child_status and _did_not_pass(line, wish.pytest) else status
     return RunResult(run_id, 128 - ended if ended < 0 else ended, line, preconditions, kept)
+
+
+def _did_not_pass(line: LedgerLine | None, words: Sequence[str]) -> bool:
+    """Whether what ran says that the suite did not pass, whatever became of pytest's own status.
+
+    A plan runs nothing; neither does what only tells something. Else no record is no pass.
+    """
+    if line is None:
+        return not TELLING & set(words)
+    record = line["record"]
+    return record.get("mode", "run") == "run" and record["verdict"] in ("failed", "incomplete")
 
 
 def argv(world: World, wish: RunRequest, run_id: str) -> list[str]:
@@ -184,6 +194,8 @@ def notes(ran: RunResult) -> list[str]:
     from ktxkit.ledger.rules.rows import tally
 
     broken = [f"test-run: precondition {one['name']} does not hold" for one in ran.preconditions if not one["verified"]]
+    if ran.line is None and ran.status == 0:
+        return [*broken, "test-run: no test was run, and nothing is recorded"]
     if ran.line is None:
         return [*broken, f"test-run: run {ran.run} is NOT recorded: the plugin never started; nothing is known of it"]
     record = ran.line["record"]

@@ -107,7 +107,7 @@ def test_a_precondition_that_cannot_be_started_does_not_hold(suite: Suite) -> No
 @pytest.mark.parametrize(
     ("body", "status", "signal"),
     [
-        ("os._exit(0)", 0, None),
+        ("os._exit(0)", 1, None),
         ("os.kill(os.getpid(), 9)", 137, "SIGKILL"),
         ("import ctypes; ctypes.string_at(0)", 139, "SIGSEGV"),
     ],
@@ -248,3 +248,39 @@ def test_the_guard_lets_foreign_documents_pass(data: bytes) -> None:
     from ktxkit.ledger.running import guard
 
     assert guard(data) == ""
+
+
+QUIET_ENDS = {
+    "leaves in a test": ("", "import os\ndef test_a(): os._exit(0)\n", "killed"),
+    "exits in a test": ("", "import pytest\ndef test_a(): pytest.exit('x', 0)\n", "exited"),
+    "exits before collection": ("import pytest\ndef pytest_sessionstart(): pytest.exit('x', 0)\n", "", "exited"),
+    "exits when its conftest is loaded": ("import sys\nsys.exit(0)\n", "", "exited"),
+    "runs nothing": (
+        "import pytest\n@pytest.hookimpl(tryfirst=True)\ndef pytest_runtestloop(): return True\n",
+        "",
+        "incomplete",
+    ),
+    "says that it ran": ("def pytest_cmdline_main(): return 0\n", "", ""),
+}
+
+
+@pytest.mark.parametrize("name", QUIET_ENDS)
+def test_a_suite_that_ends_with_0_and_did_not_pass_has_another_status(suite: Suite, name: str) -> None:
+    conftest, body, state = QUIET_ENDS[name]
+    suite.repo.write("conftest.py", conftest)
+    suite.repo.write("test_m.py", body or "def test_a(): pass\n")
+    suite.repo.commit()
+    ran = go(suite, "--scope", "full")
+    assert ran.status == 1, ran.err
+    assert [(record["state"], record["verdict"]) for record in suite.records] == (
+        [(state, "incomplete")] if state else []
+    )
+    assert go(suite, "--scope", "full", "--status", "child").status == 0
+
+
+@pytest.mark.parametrize("option", ["--help", "--version", "--markers", "--cache-show"])
+def test_what_pytest_only_tells_is_no_run(suite: Suite, option: str) -> None:
+    words = (option,) if option != "--cache-show" else (option, "-p", "cacheprovider")
+    ran = go(suite, pytest_args=words)
+    assert ran.status == 0 and suite.lines == [], ran.err
+    assert "NOT recorded" not in ran.err

@@ -33,7 +33,7 @@ from ktxkit.ledger.recording.selection import (
     selection,
     workers,
 )
-from ktxkit.ledger.rules.fold import USAGE
+from ktxkit.ledger.rules.fold import INTERRUPTED, USAGE
 from ktxkit.ledger.rules.payload import clean
 from ktxkit.store import config as settings
 from ktxkit.store.rules import names
@@ -296,7 +296,7 @@ def open_run(config: pytest.Config, world: World) -> Opening:
 def unopened(config: pytest.Config, world: World, error: BaseException) -> None:
     """Record a run that ends before pytest is configured: a conftest that cannot be imported, options that are none.
 
-    pytest ends with its status for wrong usage.
+    pytest ends with its status for wrong usage, unless the conftest itself left the process.
     """
     opening = open_run(config, world)
     facts: dict[str, Any] = {
@@ -316,10 +316,22 @@ def unopened(config: pytest.Config, world: World, error: BaseException) -> None:
     said = clean(str(error).strip() or type(error).__name__)[0]
     end = {"event": "run_finished", "t": 0, "at": facts["at"], "exitStatus": USAGE, "stop": said[:500]}
     opening.put(encode(facts))
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        by = "Exit" if isinstance(error, SystemExit) else "KeyboardInterrupt"
+        message = f"it left while it was loaded: {type(error).__name__}({said[:400]})"
+        opening.put(encode({"event": "interrupted", "t": 0, "by": by, "message": message}))
+        end["exitStatus"] = _status_of(error)
     opening.put_last(end)
     told = opening.end(0, "")
     if told:
         sys.stderr.write(told + "\n")
+
+
+def _status_of(error: SystemExit | KeyboardInterrupt) -> int:
+    """The status with which the process ends: as sys.exit has it, or pytest's of an interrupted run."""
+    if not isinstance(error, SystemExit):
+        return INTERRUPTED
+    return error.code & 0xFF if isinstance(error.code, int) else 0 if error.code is None else 1
 
 
 def _said(error: BaseException) -> str:
