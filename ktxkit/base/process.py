@@ -397,9 +397,14 @@ def cpu_count() -> int:
 
 def has_open(path: Path) -> bool:
     """Whether some process that we may look at has the file open."""
+    return bool(opened_by(path))
+
+
+def opened_by(path: Path) -> list[int]:
+    """The processes that we may look at which have a file open."""
     wanted = os.path.realpath(path)
     pids = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
-    return any(wanted in _open_files(pid) for pid in pids)
+    return [int(pid) for pid in pids if wanted in _open_files(pid)]
 
 
 def holders(fd: int) -> list[str]:
@@ -419,8 +424,7 @@ def holders(fd: int) -> list[str]:
     found = found or [int(pid) for pid, place in held if place.endswith(f":{info.st_ino}")]
     path = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115
     alive = [pid for pid in found if os.path.exists(f"/proc/{pid}")]  # noqa: PTH110
-    others = [int(name) for name in os.listdir("/proc") if name.isdigit()] if found and not alive else []  # noqa: PTH208
-    heirs = [pid for pid in others if pid != os.getpid() and path in _open_files(str(pid))]
+    heirs = [pid for pid in opened_by(Path(path)) if pid != os.getpid()] if found and not alive else []
     return [described(pid) for pid in dict.fromkeys(alive or heirs)]
 
 

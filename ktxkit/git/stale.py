@@ -129,6 +129,18 @@ def clear_ref_locks(
     return [path for path in locks if left_behind(path, common_dir, since, age) and files.remove(path)]
 
 
+def holders(path: Path, common_dir: Path) -> list[int]:
+    """Who may hold a lock: the processes that have it open, else the gits of the repository that write and are older.
+
+    git closes the lock of an index while an editor is open.
+    """
+    opened = process.opened_by(path)
+    if opened or not os.path.lexists(path):
+        return opened
+    made = os.lstat(path).st_ctime
+    return [pid for pid in writers(common_dir) if (start := started(pid)) is not None and start <= made + MARGIN]
+
+
 def left_behind(path: Path, common_dir: Path, since: float, age: float = LIMITS.lock_age) -> bool:
     """Whether a lock is there that was made after `since` (seconds since the epoch), that no process has open, and
     that no git lives for. git closes the lock of an index while an editor is open: that nobody has it open proves

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ktxkit.base import files
+from ktxkit.base import files, process
 from ktxkit.base.errors import Blocked, CannotRun, Refused
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_fields, plural, printable, stands
@@ -22,6 +22,7 @@ from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
+PAUSE = 0.1  # seconds between looks at a lock that another git holds
 SHOWN = 10  # obstacles in a message; all of them are in its data
 
 
@@ -99,6 +100,10 @@ def move_checkout(
         )
     began = held.world.clock.now().timestamp()
     answer = checkout.fast_forward(git, new)
+    patience = _Patience(held.world)
+    while answer.status != 0 and patience.outlasts(lock_in_the_way(answer.err)):
+        restore(held, git, entries, before)  # where the branch was locked, the files have moved already
+        answer = checkout.fast_forward(git, new)
     if answer.status != 0 and not answer.no_answer and checkout.make_way(git, entries):
         answer = checkout.fast_forward(git, new)
     if (now := checkout.status_of(git)).head == new:  # however it ended: this is what it was to do
@@ -116,7 +121,7 @@ def move_checkout(
         _clear_index_lock(held, git, began)
     restore(held, git, entries, before)
     if lock := lock_in_the_way(answer.err):
-        raise locked(ref, lock)
+        raise locked(held, ref, lock)
     if answer.no_answer:
         raise GitFailed(answer)
     raise Refused(
@@ -132,14 +137,14 @@ def move_ref(held: HeldBranch, ref: str, new: str, old: str) -> None:
         if ref.startswith("refs/ktx/"):
             leases.worktrees(held.world).on_own(*words, git=held.git)
         else:
-            held.git.run(*words)
+            _moved_in_time(held, words)
     except GitFailed as error:
         answer = error.answer
         there = held.git.resolve(ref) or "nothing"
         if there == new:
             return
         if there == old and (lock := lock_in_the_way(answer.err)):
-            raise locked(ref, lock) from error
+            raise locked(held, ref, lock) from error
         if there == old:
             raise GitFailed(answer, machinery=True) from error
         raise Blocked(
@@ -149,10 +154,37 @@ def move_ref(held: HeldBranch, ref: str, new: str, old: str) -> None:
         ) from error
 
 
-def locked(ref: str, lock: str) -> Refused:
+class _Patience:
+    """What waits for locks of other gits, `obstacle_wait` seconds in all."""
+
+    def __init__(self, world: World) -> None:
+        self._clock, self._until = world.clock, world.clock.monotonic() + world.limits.obstacle_wait
+
+    def outlasts(self, lock: str) -> bool:
+        """Wait until a lock is gone; False where it is there at the end, or there is none to wait for ("")."""
+        while lock and os.path.lexists(lock) and self._clock.monotonic() < self._until:
+            self._clock.sleep(PAUSE)
+        return bool(lock) and self._clock.monotonic() < self._until
+
+
+def _moved_in_time(held: HeldBranch, words: Sequence[str]) -> None:
+    """Move a ref, once no other git has its lock. Raises GitFailed."""
+    patience = _Patience(held.world)
+    while True:
+        try:
+            held.git.run(*words)
+            return
+        except GitFailed as error:
+            if not patience.outlasts(lock_in_the_way(error.answer.err)):
+                raise
+
+
+def locked(held: HeldBranch, ref: str, lock: str) -> Refused:
     """Another git holds the ref. Nothing was moved."""
+    who = stale.holders(Path(lock), held.world.repository.common_dir)
+    by = ": " + " and ".join(map(process.described, who)) if who else ", which cannot be seen"
     return Refused(
-        f"{ref} is locked by another git",
+        f"{ref} is locked by another git{by}",
         where=lock,
         hint="wait for it to end; a lock that no process holds any more is removed by hand",
         data={"ref": ref, "lock": lock},
@@ -183,7 +215,7 @@ def put_back(held: HeldBranch, git: Git, old: str, new: str, ref: str, since: fl
     if not checkout.in_the_way(git, entries, checkout.status_of(git)):
         return
     if os.path.lexists(lock):
-        raise locked(ref, str(lock))
+        raise locked(held, ref, str(lock))
     restore(held, git, entries, None)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ktxkit.base.clock import Limits
 from tests.support.commands import call
 from tests.support.repos import Repo
 
@@ -22,6 +23,9 @@ def repo(tmp_path: Path) -> Repo:
     unit(made, "a", "x")
     assert call("patch-apply", "--job", "j", "--unit", "a", cwd=made.path).status == 0
     return made
+
+
+IMPATIENT = Limits(obstacle_wait=0.3)
 
 
 def unit(repo: Repo, key: str, name: str) -> Path:
@@ -182,8 +186,8 @@ def test_the_lock_of_another_git_is_left_where_it_is(repo: Repo) -> None:
         while not lock.exists() and writer.poll() is None:
             time.sleep(0.01)
         time.sleep(1.1)  # old enough to be taken for one that was left behind
-        refused = call("job-land", "--job", "k", cwd=repo.path)
-        assert refused.status == 1 and "is locked by another git" in refused.err, refused.err
+        refused = call("job-land", "--job", "k", cwd=repo.path, limits=IMPATIENT)
+        assert refused.status == 1 and f"is locked by another git: process {writer.pid} (git commit" in refused.err
         assert lock.exists()
     finally:
         gate.write_text("go\n")
@@ -197,8 +201,20 @@ def test_a_lock_that_a_person_or_tool_made_is_left_where_it_is(repo: Repo) -> No
     lock.touch()
     os.utime(lock, (1, 1))
     time.sleep(1.1)
-    refused = call("job-land", "--job", "k", cwd=repo.path)
-    assert refused.status == 1 and "is locked by another git" in refused.err, refused.err
+    refused = call("job-land", "--job", "k", cwd=repo.path, limits=IMPATIENT)
+    assert refused.status == 1 and "is locked by another git, which cannot be seen" in refused.err, refused.err
     assert lock.exists()
     lock.unlink()
     assert call("job-land", "--job", "k", cwd=repo.path).status == 0
+
+
+@pytest.mark.parametrize("name", ["index.lock", "refs/heads/main.lock", "HEAD.lock"])
+def test_a_lock_that_is_let_go_in_time_is_waited_for(repo: Repo, name: str) -> None:
+    changing_base(repo)
+    hold = f"exec 9> .git/{name}; touch held; sleep 1; rm .git/{name}"
+    with subprocess.Popen(["sh", "-c", hold], cwd=repo.path):
+        while not (repo.path / "held").exists():
+            time.sleep(0.01)
+        landed = call("job-land", "--job", "k", cwd=repo.path)
+    assert landed.status == 0, landed
+    assert (repo.path / "base").read_text() == "changed\n" and repo.git("status", "--porcelain", "-uno") == ""
