@@ -54,10 +54,11 @@ class Identity(NamedTuple):
 
 
 def identify(path: Path) -> Identity | None:
-    """The identity of a real directory; None where there is none at this path (a link to one is none)."""
+    """The identity of a real directory; None where there is none at this path (a link to one is none), or what it lies
+    in is closed to us."""
     try:
         info = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - a link's target is not the directory
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
     if not stat.S_ISDIR(info.st_mode):
         return None

@@ -18,10 +18,12 @@ from ktxkit.base import files
 from ktxkit.base.errors import KtxError, Refused
 from ktxkit.base.identity import git_dir_of
 from ktxkit.base.reading import OPEN_DIRECTORY, small_file
-from ktxkit.git.git import Begun, Git, GitFailed
+from ktxkit.base.rules.text import printable
+from ktxkit.git.git import Begun, Git, GitFailed, GitResult
 from ktxkit.git.rules.child import ChildState, Status, parse_status
 from ktxkit.git.untouched import as_checked_out, settled
 
+UNSEEN = re.compile(rb"^(?:warning|error): could not open directory '(.*)': ", re.MULTILINE)  # git's dir.c
 _ID = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _REF = re.compile(rb"refs/[A-Za-z0-9._/@+-]+\Z")
 
@@ -200,7 +202,7 @@ def read_state(git: Git, copy: Git, here: Here, scratch: Path) -> ChildState:
     """
     with begin_look(copy, ignored="traditional") as look:
         unseen, special = hidden(copy, scratch), special_files(git)
-        status = looked(look)
+        status = looked(look, whole=True)
     return ChildState(
         head=here.head,
         branch=here.branch,
@@ -216,12 +218,15 @@ def _status(ignored: str) -> tuple[str, ...]:
     return ("status", "--porcelain=v2", "-z", "-uall", "--ignore-submodules=none", "--no-renames", *how)
 
 
-def read_status(git: Git, *, ignored: str = "") -> Status:
+def read_status(git: Git, *, ignored: str = "", whole: bool = False) -> Status:
     """git's own view, every file named, but for what is as a checkout writes it (see `untouched`).
 
-    `ignored`: `traditional` names each file, `matching` folds directories.
+    `ignored`: `traditional` names each file, `matching` folds directories. `whole`: as in `looked`.
     """
-    return settled(git, parse_status(git.run(*_status(ignored)).out))
+    answer = git.run(*_status(ignored))
+    if whole:
+        require_seen(answer)
+    return settled(git, parse_status(answer.out))
 
 
 def begin_look(git: Git, *, ignored: str = "") -> Begun:
@@ -229,9 +234,21 @@ def begin_look(git: Git, *, ignored: str = "") -> Begun:
     return git.begin(*_status(ignored), "--branch", "--no-ahead-behind")
 
 
-def looked(look: Begun) -> Status:
-    """What a look saw. Raises GitFailed."""
-    return settled(look.git, parse_status(look.answer().out))
+def looked(look: Begun, *, whole: bool = False) -> Status:
+    """What a look saw. `whole`: raises Refused where git could not look into a directory. Raises GitFailed."""
+    answer = look.answer()
+    if whole:
+        require_seen(answer)
+    return settled(look.git, parse_status(answer.out))
+
+
+def require_seen(answer: GitResult) -> None:
+    """Raises Refused where git answered, and says beside it that it could not look into a directory: what is in there
+    may be work, and is in no list."""
+    found = UNSEEN.search(answer.err)
+    if found is not None:
+        hint = "chmod u+rwx it, or remove it; nothing was touched"
+        raise Refused(f"git cannot look into {printable(found[1])}", where=str(answer.cwd), hint=hint)
 
 
 def in_doubt(git: Git, paths: Collection[bytes]) -> frozenset[bytes]:

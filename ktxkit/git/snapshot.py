@@ -27,6 +27,7 @@ from ktxkit.base.removal import delete_own
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
+from ktxkit.git.child import require_seen
 from ktxkit.git.git import Git, GitFailed, GitResult
 from ktxkit.git.neutral import owned_dir
 from ktxkit.git.repository import Repository
@@ -277,7 +278,9 @@ def _take(git: Git, leave_out: Sequence[bytes]) -> WorktreeSnapshot:
     head, head_tree = git.text("rev-parse", "HEAD", "HEAD^{tree}").split("\n")
     _unhide(git)
     as_they_were = _untouched(git)
-    others = git.run("ls-files", "-z", "--others", "--exclude-standard").nul
+    told = git.run("ls-files", "-z", "--others", "--exclude-standard")
+    require_seen(told)
+    others = told.nul
     nested = tuple(path for path in others if path.endswith(b"/"))
     # git refuses to be told to leave out what it ignores anyway
     out = [path for path in leave_out if any(_is_at(other, path.rstrip(b"/")) for other in others)]

@@ -97,12 +97,12 @@ def _content(place: LeaseLocation, lease: Lease, git: Git, head: str) -> Worktre
     with scratch_dir(place.world) as scratch:
         if lease["mode"] != "unit" or child.hidden(git, scratch):
             found = snapshot.take_snapshot(git, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ())))
-            status = child.read_status(git, ignored="traditional")
+            status = child.read_status(git, ignored="traditional", whole=True)
             inside = {*found.nested, *_ignored_repositories(git, status, found.nested)}
             ignored = _ignored_files(status, lease)
             return WorktreeContents(found.tree, tuple(sorted(inside)), (), status.staged_only, ignored)
         reader = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
-        status = child.read_status(reader, ignored="traditional")
+        status = child.read_status(reader, ignored="traditional", whole=True)
         policy = of_lease(place.world, lease)
         opened = as_opened(place.world, lease["base"], policy)
         chosen = selection.choose(status, {}, (), policy, as_opened=opened)

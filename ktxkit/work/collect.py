@@ -399,9 +399,10 @@ def _touched(
 
 def _require_unchanged(git: Git, before: ChildState, look: Begun | None) -> None:
     """Raises Refused where the second look saw something else; where nothing was read but commits, HEAD is enough."""
-    same = (
-        child.looked(look).unignored == before.status.unignored if look else git.resolve("HEAD") == before.status.head
-    )
+    if look is None:
+        same = git.resolve("HEAD") == before.status.head
+    else:
+        same = child.looked(look, whole=True).unignored == before.status.unignored
     if not same or before.status.head != before.head:
         raise Refused("the worktree changed while it was collected", where=str(git.cwd), hint="end its command")
 

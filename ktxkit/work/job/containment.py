@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import files, kinds, landlock
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
+from ktxkit.base.identity import identify
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git.neutral import scratch_dir
@@ -206,6 +207,9 @@ def put_right(run: JobRun, unit: Unit) -> str:
     """
     place = run.job.unit_dir(unit)
     aside = _Aside(run, unit)
+    worktree = run.world.store.path(names.worktree_dir(run.job.id, unit.position, unit.key))
+    if identify(worktree) is not None and not os.access(worktree, os.R_OK | os.W_OK | os.X_OK):
+        worktree.chmod(files.PRIVATE_DIR)  # it is ours; what is in it is the unit's
     aside.other_than_directory(place)
     patch = run.world.store.path(run.job.patch_file(unit))
     if os.path.lexists(patch) and not stat.S_ISREG(os.lstat(patch).st_mode):
@@ -346,6 +350,9 @@ class _Aside:
         if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
             self.move(path, "it is no directory any more")
             files.make_dirs(path)
+        elif path.is_dir() and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            self.wrong.append(f"{path.name}: its folder was closed")
+            path.chmod(files.PRIVATE_DIR)
 
     def move(self, path: Path, why: str) -> None:
         self.wrong.append(f"{path.name}: {why}"[:1000])

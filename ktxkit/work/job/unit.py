@@ -8,6 +8,7 @@ One unit from lease to collected patch: what a worker thread of a job does.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from ktxkit.base import kinds, unit_process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
-from ktxkit.base.errors import Conflict, KtxError, Refused
+from ktxkit.base.errors import Conflict, KtxError, Refused, of_machinery
 from ktxkit.base.owners import NONCE
 from ktxkit.base.process import Command
 from ktxkit.base.rules.named import NamedTuple
@@ -167,6 +168,12 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
         problem = "failed" if error.outcome in ("cannot_run", "refused") else error.outcome
         tracer.emit("work_unit", "work_unit_failed", {"reason": error.outcome}, level="error", error=error)
         return UnitEnd(plan.key, problem, error.message)
+    except OSError as error:
+        if of_machinery(error):
+            raise
+        said = f"{printable(os.fsdecode(error.filename or ''))}: {error.strerror or error}"
+        tracer.emit("work_unit", "work_unit_failed", {"reason": "failed"}, level="error", error=error)
+        return UnitEnd(plan.key, "failed", f"what it left cannot be read: {said}")
     return UnitEnd(plan.key, patch=patch, replayed=bool(replayed))
 
 
