@@ -158,23 +158,26 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
             )
             return ended
         patch = collect.collect_unit(run.job, unit, include_uncommitted=True, until=_until(plan, began))
-    except OutOfTime as error:
-        tracer.emit("work_unit", "work_unit_failed", {"reason": "timed_out"}, level="error", error=error)
-        late = f"what it left could not be collected within its {plan.step.time_limit:g} seconds"
-        return UnitEnd(plan.key, "failed", f"{late}; its worktree is kept")
-    except KtxError as error:
-        if error.machinery:  # that is no verdict on the unit: the job is resumed
-            raise
-        problem = "failed" if error.outcome in ("cannot_run", "refused") else error.outcome
-        tracer.emit("work_unit", "work_unit_failed", {"reason": error.outcome}, level="error", error=error)
-        return UnitEnd(plan.key, problem, error.message)
-    except OSError as error:
-        if of_machinery(error):
-            raise
-        said = f"{printable(os.fsdecode(error.filename or ''))}: {error.strerror or error}"
-        tracer.emit("work_unit", "work_unit_failed", {"reason": "failed"}, level="error", error=error)
-        return UnitEnd(plan.key, "failed", f"what it left cannot be read: {said}")
+    except (KtxError, OSError) as error:
+        return _failed(plan, tracer, error)
     return UnitEnd(plan.key, patch=patch, replayed=bool(replayed))
+
+
+def _failed(plan: UnitPlan, tracer: Tracer, error: KtxError | OSError) -> UnitEnd:
+    """What stopped a unit, as its outcome. Raises it where our own machinery failed: then the job is resumed."""
+    if of_machinery(error):
+        raise error
+    word, problem = "failed", "failed"
+    if isinstance(error, OutOfTime):
+        word = "timed_out"
+        said = f"what it left could not be collected within its {plan.step.time_limit:g} seconds; its worktree is kept"
+    elif isinstance(error, OSError):
+        said = f"what it left cannot be read: {printable(os.fsdecode(error.filename or ''))}: {error.strerror or error}"
+    else:
+        word, said = error.outcome, error.message
+        problem = "failed" if word in ("cannot_run", "refused") else word
+    tracer.emit("work_unit", "work_unit_failed", {"reason": word}, level="error", error=error)
+    return UnitEnd(plan.key, problem, said)
 
 
 def _until(plan: UnitPlan, began: float) -> float | None:
