@@ -88,6 +88,8 @@ def _evidence(world: World, unit: ReportWorkUnit, share: int, conflicts_left: in
     found |= _text("stdout", unit.get("stdoutPath"), min(OUTPUT_LIMIT, share // 3), tail)
     found |= _text("stderr", unit.get("stderrPath"), min(OUTPUT_LIMIT, share // 3), tail)
     found |= _text("patch", unit.get("patchPath"), min(PATCH_LIMIT, share // 3), head)
+    log = unit.get("verification", {}).get("log")
+    found |= _text("verification", log, min(OUTPUT_LIMIT, share // 3), tail)
     conflicts = unit.get("conflicts", ())
     if conflicts and conflicts_left:
         found["conflicts"] = [

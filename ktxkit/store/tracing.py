@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ktxkit.store.store import Store
 
 
+RUN_VARIABLE = "KTX_RUN"  # names the execution of a job, in its environment and in that of its units
+RUN_LENGTH = 256  # characters that the contract takes
 CHUNK = 64 * 1024  # bytes read at once when looking for the last newline
 RECORD_LIMIT = 8 * 1024 * 1024  # bytes of one record
 
@@ -160,7 +162,8 @@ class Tracer(NamedTuple):
         """The tracer of a job document. `trace` overrides the file."""
         from ktxkit.store.rules import names
 
-        context = TraceContext(job["jobId"], job["connectionId"], job["sourceKey"], sync_id=job.get("syncId", ""))
+        run = env.get(RUN_VARIABLE, "")[:RUN_LENGTH]
+        context = TraceContext(job["jobId"], job["connectionId"], job["sourceKey"], run, job.get("syncId", ""))
         level = env.get("KTX_TRACE_LEVEL", DEFAULT_LEVEL)
         if trace is not None:
             return cls(Journal(trace, kinds.TRACE_EVENT, clock), context, clock, level)
@@ -193,12 +196,14 @@ class Tracer(NamedTuple):
         self.journal.append([event(self.context, now, level, phase, name, full, duration_ms=duration_ms, error=error)])
 
     @contextmanager
-    def timed(self, phase: str, name: str, data: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+    def timed(
+        self, phase: str, name: str, data: Mapping[str, Any] | None = None, *, level: TraceEventLevel = "debug"
+    ) -> Iterator[dict[str, Any]]:
         """`name_started`, then `name_finished` with its duration, or `name_failed` with the error, which goes on.
 
-        What the block puts into the yielded dict is in the data of the last event.
+        What the block puts into the yielded dict is in the data of the last event. `level`: of the first two.
         """
-        self.emit(phase, f"{name}_started", data)
+        self.emit(phase, f"{name}_started", data, level=level)
         began = self.clock.monotonic()
         more: dict[str, Any] = {}
         try:
@@ -208,4 +213,4 @@ class Tracer(NamedTuple):
             self.emit(phase, f"{name}_failed", {**(data or {}), **more}, level="error", duration_ms=spent, error=error)
             raise
         spent = (self.clock.monotonic() - began) * 1000
-        self.emit(phase, f"{name}_finished", {**(data or {}), **more}, duration_ms=spent)
+        self.emit(phase, f"{name}_finished", {**(data or {}), **more}, level=level, duration_ms=spent)

@@ -22,7 +22,6 @@ from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, CannotRun, KtxError, Refused
 from ktxkit.base.identity import git_dir_of, identify, processes_inside
 from ktxkit.base.removal import delete
-from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_fields
 from ktxkit.git import repository
@@ -53,12 +52,11 @@ from ktxkit.store.rules.worktrees import (
 )
 from ktxkit.store.world import World
 from ktxkit.work.attic import NAMED, landing_in, to_attic, work_in
-from ktxkit.work.opening import Wanted, copy_out, make, matching, recover_opening
+from ktxkit.work.opening import Wanted, copy_out, make, matching, recover_opening, unit_facts
 from ktxkit.work.report import is_in
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import Lease, LeaseOutcome, LeasePolicy
-    from ktxkit.store.leases import LeaseHolder
 
 
 if TYPE_CHECKING:
@@ -211,8 +209,27 @@ def close(
     discard: bool = False,
     reason: str = "",
     options: RemovalOptions = PLAIN,
+    job: ActiveJob | None = None,
 ) -> Lease:
-    """End the lease of a place; returns it as it is now. Closing again with the same outcome changes nothing."""
+    """End the lease of a place; returns it as it is now. Closing again with the same outcome changes nothing.
+
+    `job`: that of the place, where it is at hand; the trace of a job tells of the closing.
+    """
+    lease = place.lease()
+    done = lease is None or lease.get("outcome") == outcome or "unitKey" not in lease
+    job = None if done else job or ActiveJob.find(place.world, place.job)
+    if job is None or lease is None:
+        return _close(place, outcome, discard=discard, reason=reason, options=options)
+    facts = {"outcome": outcome, "path": lease["path"], "reason": reason or None}
+    with job.tracer.bound(unitKey=lease["unitKey"]).timed("work_unit", "close_worktree", facts) as told:
+        ended = _close(place, outcome, discard=discard, reason=reason, options=options)
+        told |= {"state": ended["state"], "atticRef": ended.get("atticRef")}
+    return ended
+
+
+def _close(
+    place: LeaseLocation, outcome: LeaseOutcome, *, discard: bool, reason: str, options: RemovalOptions
+) -> Lease:
     with place.locked():
         recover_opening(place)
         lease = place.lease()
@@ -431,22 +448,14 @@ def open_unit(
             return old
         if what is Open.BESIDE and old is not None and _was_interrupted(place, old):
             what = Open.LEFTOVER
-        path = make_way(place, what, old, usual)
-        facts = _facts(job, unit, policy)
-        if owned:
-            facts["owner"] = owners.hold(job.world.writable_store.root, named=True).document()
-        return make(place, Wanted(path, "unit", base, facts, copy=copy, sparse=sparse), old)
-
-
-def _facts(job: ActiveJob, unit: Unit, policy: LeasePolicy | None) -> LeaseHolder:
-    facts: LeaseHolder = {
-        "jobId": job.id,
-        "unitKey": unit.key,
-        "position": unit.position,
-        "target": job.target,
-    }
-    facts |= {"policy": policy, "policyDigest": digest_of(policy)} if policy else {}
-    return facts
+        with job.tracer.bound(unitKey=unit.key).timed("work_unit", "open_worktree", {"base": base}) as told:
+            path = make_way(place, what, old, usual)
+            facts = unit_facts(job, unit, policy)
+            if owned:
+                facts["owner"] = owners.hold(job.world.writable_store.root, named=True).document()
+            lease = make(place, Wanted(path, "unit", base, facts, copy=copy, sparse=sparse), old)
+            told |= {"path": lease["path"], "attempt": lease["attempt"]}
+        return lease
 
 
 def make_way(place: LeaseLocation, what: Open, old: Lease | None, usual: Path) -> Path:
@@ -488,4 +497,4 @@ def close_unit(job: ActiveJob, unit: Unit, outcome: LeaseOutcome, *, discard: bo
     place = LeaseLocation.of_unit(job, unit)
     if place.lease() is None:
         raise CannotRun(f"unit {unit.key!r} of {job.id} has no worktree", hint="open it with worktree-open")
-    return close(place, outcome, discard=discard, reason=reason)
+    return close(place, outcome, discard=discard, reason=reason, job=job)

@@ -284,6 +284,7 @@ def collect_unit(job: ActiveJob, unit: Unit, *, include_uncommitted: bool = True
         "paths": [item["path"] for item in document["paths"]],
         "patchDigest": document.get("patchDigest"),
         "patchBytes": document.get("patchBytes"),
+        "patch": str(job.world.store.path(job.patch_file(unit))) if "patchDigest" in document else None,
         "reasons": [item["message"] for item in document.get("breaches", ())] or None,
     }
     spent = (job.world.clock.monotonic() - began) * 1000

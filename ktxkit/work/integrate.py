@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
-from ktxkit.base.errors import CannotRun, Refused
+from ktxkit.base.errors import CannotRun, Conflict, Refused
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_bytes, path_fields
@@ -34,6 +34,7 @@ from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.collect import policy_of
 from ktxkit.work.recover import IntegrationBranch
 from ktxkit.work.report import naming_what_moved
+from ktxkit.work.rules.reasons import first_obstacle
 from ktxkit.work.verification import Check
 
 if TYPE_CHECKING:
@@ -359,8 +360,12 @@ def tell(step: Application, receipt: Receipt) -> None:
         "gates": receipt.get("gates"),
         "pruned": receipt.get("pruned"),
     }
-    name = f"patch_{receipt['outcome']}"
-    step.trace.emit("integration", name, facts, level="info", duration_ms=receipt["durationMs"])
+    name, took = f"patch_{receipt['outcome']}", receipt["durationMs"]
+    if receipt["outcome"] in DONE:
+        step.trace.emit("integration", name, facts, level="info", duration_ms=took)
+        return
+    error = Conflict(receipt.get("message") or first_obstacle(receipt))
+    step.trace.emit("integration", name, facts, level="error", duration_ms=took, error=error)
 
 
 def _told(paths: Sequence[PathEntry]) -> list[str]:
@@ -419,7 +424,9 @@ def judge(step: Application, neutral: Neutral, objects: Objects, offer: Offer, o
         return judged
     step.lock.note(phase="gates")
     base = neutral.need_tree(str(step.job.document.get("base", step.job.document["targetAtStart"])))
-    done = candidate.gated(step.world, judged, base, step.options.gate_options)
+    with step.trace.timed("gates", "patch_gates") as told:
+        done = candidate.gated(step.world, judged, base, step.options.gate_options)
+        told |= {"outcome": done.outcome, **(done.gates or {}), "errors": len(done.findings)}
     if not done.pruned:
         return done
     return done._replace(entries=tuple(merging.changes(neutral, tree, done.tree)))

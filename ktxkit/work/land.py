@@ -266,7 +266,7 @@ def land(job: ActiveJob, *, message: str = "", rebase: bool = False, series: Ser
         intent, again = job.part("landing-intent"), f"job-land --job {job.id}"
         with (
             naming_what_moved(held, intent, f"job {job.id} has landed", again),
-            job.tracer.timed("landing", "landing", {"target": job.target, "head": branch.head}) as told,
+            job.tracer.timed("landing", "landing", {"target": job.target, "head": branch.head}, level="info") as told,
         ):
             made = _land(branch, held, message, began, rebase=rebase, series=series)
             told |= {"outcome": made["outcome"], "commit": made.get("commit"), "before": made["before"]}

@@ -23,9 +23,11 @@ from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.identity import identify
 from ktxkit.base.lock import nonce
 from ktxkit.base.removal import delete
+from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_b64, path_fields, path_text, printable
 from ktxkit.git.git import Git
+from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of, placed, worktrees
 from ktxkit.store.path_policy import opening_facts
 from ktxkit.store.rules import names
@@ -33,7 +35,7 @@ from ktxkit.store.store import ensure_ignored
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Lease, WorktreeMode, WorktreeOpening
+    from ktxkit.base.documents import Lease, LeasePolicy, WorktreeMode, WorktreeOpening
     from ktxkit.store.leases import LeaseHolder
 
 
@@ -300,3 +302,15 @@ def lease_existing(place: LeaseLocation, wanted: Wanted, admin: Path, old: Lease
     lease = {**lease, **opening_facts(place.world, lease, old)}
     place.write(kinds.LEASE, lease)
     return lease
+
+
+def unit_facts(job: ActiveJob, unit: Unit, policy: LeasePolicy | None) -> LeaseHolder:
+    """Whose a unit's lease is, and what it may touch."""
+    facts: LeaseHolder = {
+        "jobId": job.id,
+        "unitKey": unit.key,
+        "position": unit.position,
+        "target": job.target,
+    }
+    facts |= {"policy": policy, "policyDigest": digest_of(policy)} if policy else {}
+    return facts

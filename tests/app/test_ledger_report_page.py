@@ -10,7 +10,7 @@ import pytest
 
 from ktxkit.base import contracts
 from tests.app.test_job_report_page import opened, shown
-from tests.support.browser import violations
+from tests.support.browser import looks_right, violations
 from tests.support.commands import Ran, call
 from tests.support.ledgers import PROJECT, Past
 
@@ -90,6 +90,13 @@ def test_runs_scope_authority_and_words(chromium: Any, past: Past, page: Path) -
     outcomes = flaky.locator("tbody tr").all_inner_texts()
     assert any("failed" in one for one in outcomes) and any("passed" in one for one in outcomes)
     assert "From run" in drawn.inner_text("#movers-note") and "takes longer" in drawn.inner_text("#movers")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_cut_or_overlaps(chromium: Any, page: Path, tmp_path: Path, width: int, scheme: str) -> None:
+    drawn = opened(chromium, page, scheme, width)
+    assert looks_right(drawn, tmp_path / "ledger.png") == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -176,4 +176,5 @@ def test_landing_on_a_branch_nobody_has_checked_out(repo: Repo) -> None:
 def test_the_trace_tells_each_application(job: Job) -> None:
     job.unit("a", lambda w: w.write("a", "new\n"))
     events = [event["event"] for event in job.active.tracer.journal.records()]
-    assert events[-3:] == ["work_unit_patch_collected", "patch_apply_started", "patch_accepted"]
+    kept = [name for name in events if not name.startswith("patch_gates_")]
+    assert kept[-3:] == ["work_unit_patch_collected", "patch_apply_started", "patch_accepted"]

@@ -46,8 +46,7 @@ const ktx = (() => {
     const name = THEMES[theme];
     document.documentElement.dataset.theme = name === "auto" ? (system.matches ? "dark" : "light") : name;
     const shown = { auto: "Auto", dark: "Dark", light: "Light" }[name];
-    $("theme").textContent = shown;
-    $("theme").setAttribute("aria-label", `${shown} colours`);
+    $("theme").textContent = `Colours: ${shown.toLowerCase()}`;
   };
   system.addEventListener("change", paint);
   window.addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; });

@@ -8,6 +8,8 @@
   const WAITING = new Set(["pending", "open", "collected", "finished"]);
   const tone = (word) => GOOD.has(word) ? "good" : WAITING.has(word) || word === "skipped" ? "" : word === "policy_rejected" ? "warn" : "bad";
 
+  const order = (word) => ({ bad: 0, warn: 1, "": 2, good: 3 })[tone(word)];
+
   // ---- time: one scale for the phases and for every row
   const PHASES = { run: 0, recovery: 0, snapshot: 0, routing: 0, projection: 1, work_unit: 2, collect: 3, integration: 4, gates: 5, landing: 6 };
   const colour = (phase) => `var(--p${PHASES[phase] ?? 7})`;
@@ -22,6 +24,7 @@
     if (!unit.startedAt || !unit.endedAt) continue;
     const startMs = Math.max(0, Date.parse(unit.startedAt) - origin);
     const list = byUnit.get(unit.key) || [];
+    if (list.some((span) => span.name === "work_unit_command")) continue; // the trace has it already
     list.unshift({ phase: "work_unit", name: "run", startMs, durationMs: Date.parse(unit.endedAt) - origin - startMs, ok: unit.exitStatus === 0 });
     byUnit.set(unit.key, list);
   }
@@ -60,20 +63,24 @@
   // ---- head
   const outcome = report.outcome || report.status;
   $("job").textContent = report.jobId;
-  $("badge").textContent = outcome;
+  $("badge").textContent = outcome === "error" ? "failed" : outcome;
   $("badge").classList.add({ done: "good", partial: "warn", error: "bad" }[outcome] || "calm");
   const isolated = report.isolatedDiff;
-  const landed = isolated.acceptedPatches + isolated.subsumed + isolated.noops;
+  const landed = isolated.acceptedPatches + isolated.subsumed;
   $("lead").textContent = [
-    `${landed} of ${plural(report.workUnits.length, "unit")} in`,
-    report.failedWorkUnits.length ? `${report.failedWorkUnits.length} left out` : "",
-    report.commitSha ? `landed on ${report.target.replace("refs/heads/", "")} as ${short(report.commitSha)}` : "nothing landed",
+    `${landed} of ${plural(report.workUnits.length, "unit")} ${report.commitSha ? `landed on ${report.target.replace("refs/heads/", "")} as ${short(report.commitSha)}` : "accepted, nothing landed"}`,
+    isolated.noops ? `${isolated.noops} changed nothing` : "",
+    report.failedWorkUnits.length ? `${report.failedWorkUnits.length} did not land` : "",
     report.durationMs !== undefined ? `in ${took(report.durationMs)}` : "",
   ].filter(Boolean).join(", ") + ".";
+  if (report.next) put($("next"), "Next: ", make("code", "", report.next));
+  else $("next").hidden = true;
+  const ENDED = { recovery: "while an earlier attempt was put right", snapshot: "before units began", projection: "in the projection",
+    units: "while units ran", integration: "while changes were merged", gates: "at the final gates", landing: "at landing" };
   if (report.failure) {
     const box = $("failure");
     box.hidden = false;
-    put(box, make("h2", "", `Ended in phase ${report.failure.phase}`), make("p", "", report.failure.message));
+    put(box, make("h2", "", `Ended ${ENDED[report.failure.phase] || `in ${report.failure.phase}`}`), make("p", "", report.failure.message));
   }
   if (report.problems) {
     const box = $("problems");
@@ -88,9 +95,9 @@
   fact("Target", report.target.replace("refs/heads/", ""));
   fact("Target before", short(report.targetAtStart), true);
   fact("Landed as", short(report.commitSha), true);
-  fact("Base of the units", short(isolated.ingestionBaseSha), true);
+  if (isolated.ingestionBaseSha !== report.targetAtStart) fact("Base of the units", short(isolated.ingestionBaseSha), true);
   fact("Projection", short(isolated.projectionSha), true);
-  fact("Source", `${report.connectionId} / ${report.sourceKey}`);
+  if (report.connectionId !== "local" || report.sourceKey !== "manual") fact("Source", `${report.connectionId} / ${report.sourceKey}`);
   fact("Sync", report.syncId);
   if (report.diffSummary) {
     const size = (value) => Array.isArray(value) ? value.length : value;
@@ -113,7 +120,7 @@
       const span = { phase: phase.phase, name: phase.phase, startMs: phase.startMs, durationMs: phase.endMs - phase.startMs, ok: phase.errors === 0 };
       $("phases").append(row(words(phase.phase), [span], took(span.durationMs)));
     }
-    $("phases").append(put(make("div", "phase"), make("span"), axis(window.innerWidth > 700 ? 6 : 3), make("span")));
+    $("phases").append(put(make("div", "phase"), make("span"), axis(window.innerWidth > 700 ? 6 : 2), make("span")));
   } else {
     $("phases").append(make("p", "soft", "The trace has no events."));
   }
@@ -124,11 +131,19 @@
     ["reason", "Reason", (u) => u.reason], ["paths", "Paths", (u) => u.pathCount], ["took", "Took", (u) => spent(u)],
     ["time", "When", (u) => firstAt(u)],
   ];
-  const spent = (u) => (byUnit.get(u.key) || []).reduce((sum, s) => sum + s.durationMs, 0);
+  const spent = (u) => { // steps stand within others: each moment counts once
+    let sum = 0, end = 0;
+    for (const span of [...(byUnit.get(u.key) || [])].sort((a, b) => a.startMs - b.startMs)) {
+      const last = span.startMs + span.durationMs;
+      sum += Math.max(0, last - Math.max(end, span.startMs));
+      end = Math.max(end, last);
+    }
+    return sum;
+  };
   const firstAt = (u) => (byUnit.get(u.key) || []).reduce((low, s) => Math.min(low, s.startMs), Infinity);
   const cells = (cls) => { const node = make("div", cls); node.setAttribute("role", "row"); return node; };
   const cell = (cls, text) => { const node = make("div", `cell ${cls}`, text); node.setAttribute("role", "cell"); return node; };
-  const state = { outcome: new Set(), query: "", sort: "number", down: false, current: -1 };
+  const state = { outcome: new Set(), query: "", sort: "", down: false, current: -1 };
   const items = report.workUnits.map((unit) => {
     const tr = cells("unit cells");
     const open = make("button", "open", unit.key);
@@ -141,7 +156,9 @@
       put(cell("c-reason"), make("span", "reason", unit.reason)), cell("number paths", unit.pathCount ? String(unit.pathCount) : ""),
       cell("number took", spans.length ? took(all) : ""),
       put(cell("time"), spans.length ? track(spans, `${plural(spans.length, "step")}, ${took(all)}`) : null));
-    const text = [unit.key, unit.outcome, words(unit.outcome), unit.reason, ...unit.paths.map((p) => p.path)].join("\n").toLowerCase();
+    const printed = evidence[unit.position] || {};
+    const text = [unit.key, unit.outcome, words(unit.outcome), unit.reason, ...unit.paths.map((p) => p.path),
+      printed.stdout, printed.stderr, printed.verification].filter(Boolean).join("\n").toLowerCase();
     return { unit, tr, open, text, detail: null, shown: true };
   });
 
@@ -163,7 +180,7 @@
   }
 
   const arrange = () => {
-    const key = COLUMNS.find(([name]) => name === state.sort)[2];
+    const key = state.sort ? COLUMNS.find(([name]) => name === state.sort)[2] : (u) => order(u.outcome);
     const compare = (a, b) => {
       const x = key(a.unit), y = key(b.unit);
       const order = typeof x === "number" ? x - y || 0 : x < y ? -1 : x > y ? 1 : 0;
@@ -209,7 +226,6 @@
     $("outcomes").append(node);
   };
   chip("", "All", items.length);
-  const order = (word) => ({ bad: 0, warn: 1, "": 2, good: 3 })[tone(word)];
   for (const [word, count] of Object.entries(isolated.outcomes).sort((a, b) => order(a[0]) - order(b[0]) || b[1] - a[1])) chip(word, words(word), count);
 
   // ---- evidence of one unit, made when it is opened
@@ -250,7 +266,8 @@
   };
   const conflict = (found) => {
     const node = make("div");
-    put(node, put(make("p"), make("code", "", found.path), found.reason ? `: ${found.reason}` : ""));
+    const reason = { contents: "both sides changed the same lines" }[found.reason] || found.reason;
+    put(node, put(make("p"), make("code", "", found.path), reason ? `: ${reason}` : ""));
     if (found.base !== undefined || found.ours !== undefined || found.theirs !== undefined) {
       put(node, put(make("div", "three"), side("Base", found.base, undefined, "not there"),
         side("Ours: the integration branch", found.ours, found.base, "deleted"), side("Theirs: this unit", found.theirs, found.base, "deleted")));
@@ -280,7 +297,7 @@
       found.length ? pane(plural(found.length, "finding"), true, ...found.map(finding)) : null,
       pane("Conflicts", true, ...(more.conflicts || unit.conflicts || []).map(conflict)),
       unit.verification ? pane("Verification", true, pairs([["Command", (unit.verification.argv || []).join(" "), true], ["Status", unit.verification.status], ["Took", took(unit.verification.durationMs)]]),
-        unit.verification.stdout ? block(unit.verification.stdout, "Verification stdout") : null, unit.verification.stderr ? block(unit.verification.stderr, "Verification stderr") : null) : null,
+        more.verification ? block(more.verification, "What the verification printed") : null) : null,
       more.patch ? pane("Patch", true, diff(more.patch, "Patch"), more.patchCut ? make("p", "soft", `cut here; all of it is in ${unit.patchPath}`) : null) : null,
       more.stdout ? pane("Standard output", true, block(more.stdout, "Standard output"), more.stdoutCut ? make("p", "soft", `the last part of ${bytes(unit.stdoutBytes)}; all of it is in ${unit.stdoutPath}`) : null) : null,
       more.stderr ? pane("Standard error", true, block(more.stderr, "Standard error"), more.stderrCut ? make("p", "soft", `the last part of ${bytes(unit.stderrBytes)}; all of it is in ${unit.stderrPath}`) : null) : null,

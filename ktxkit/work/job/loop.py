@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ktxkit.base import kinds
-from ktxkit.base.errors import Blocked, KtxError
+from ktxkit.base.errors import Blocked, Conflict, KtxError
 from ktxkit.store.active import Unit
 from ktxkit.work import batch, closing, integrate, report
 from ktxkit.work.job import containment
@@ -21,7 +21,7 @@ from ktxkit.work.rules.job_file import UnitPlan, inputs_digest
 from ktxkit.work.rules.schedule import LANDED, Schedule, ScheduledUnit
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import LeaseOutcome, Patch, Receipt
+    from ktxkit.base.documents import LeaseOutcome, Patch, Receipt, TraceEventLevel
 
 
 PATHS_AT_ONCE = 500  # arguments of one ls-tree
@@ -290,7 +290,10 @@ class JobLoop:
         """A unit that is not integrated: worktree and output are kept, and the reason is on record."""
         unit = self.run.unit(plan)
         facts = {"unitKey": plan.key, "reason": end.problem, "message": end.message}
-        self.run.tracer.emit("work_unit", "work_unit_not_integrated", facts, level="info")
+        quiet = end.problem in ("skipped", "interrupted")  # nothing of it went wrong
+        error = None if quiet else Conflict(end.message or end.problem)
+        level: TraceEventLevel = "info" if quiet else "error"
+        self.run.tracer.emit("work_unit", "work_unit_not_integrated", facts, level=level, error=error)
         containment.put_right(self.run, unit)
         lease = self.run.job.unit_doc(unit, "lease")
         if self.run.world.store.exists(lease):

@@ -29,6 +29,7 @@ from ktxkit.store import config, jobs, leases
 from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.rules import names
 from ktxkit.store.store import ensure_ignored
+from ktxkit.store.tracing import RUN_VARIABLE
 from ktxkit.store.world import World
 from ktxkit.work import recover, report
 from ktxkit.work.fingerprint import Fingerprinter
@@ -190,7 +191,10 @@ def close(run: JobRun, outcome: str, failure: JobFailure | None = None) -> Repor
         run.tracer.emit("run", "ingest_failed", {**facts, **failure}, level="error")
     else:
         run.tracer.emit(
-            "run", "ingest_finished", {**facts, "commitSha": run.job.document.get("landed", {}).get("commit")}
+            "run",
+            "ingest_finished",
+            {**facts, "commitSha": run.job.document.get("landed", {}).get("commit")},
+            level="info",
         )
     for problem in of_job(run.world, made):
         run.tracer.emit("run", "notify_failed", {"message": problem}, level="info")
@@ -319,6 +323,9 @@ def _executed(plan: JobPlan, job: ActiveJob, how: RunOptions, *, resumed: bool) 
     containment.check(world, plan.isolate)
     job.file()  # held from here on, whatever units do to it
     world.shared(Passes).hold(world, job.id)
+    world.env[RUN_VARIABLE] = (
+        f"run-{world.clock.now():%Y%m%d-%H%M%S}-{os.urandom(3).hex()}"  # in each event from here on
+    )
     lock = world.writable_store.path(f"locks/run-{run.job.id}.lock")
     with flocked(lock, clock=world.clock, wait=0, what=f"job {run.job.id}"), stopping(run.stop), watch.guarding():
         facts = {"resumed": resumed, "units": len(plan.units), "target": job.target, "maxParallel": limit}

@@ -32,7 +32,7 @@ from ktxkit.git.neutral import open_neutral
 from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.leases import LeaseLocation, path_of, presence, worktrees
 from ktxkit.store.rules import names
-from ktxkit.store.tracing import Tracer
+from ktxkit.store.tracing import RUN_VARIABLE, Tracer
 from ktxkit.work import attic, closing, collect
 from ktxkit.work.job import containment
 from ktxkit.work.job.state import JobRun
@@ -120,6 +120,7 @@ def _look(run: JobRun, plan: UnitPlan, observer: UnitObserver, flag: Watched) ->
 
 
 RESULT = "unit-result"
+COMMAND = "work_unit_command"
 
 
 class UnitEnd(NamedTuple):
@@ -233,6 +234,8 @@ def execute(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease, digest: str) 
     began, started = run.world.clock.monotonic(), timestamp(run.world.clock.now())
     run.leases[unit.key] = lease
     run.notify("unit_started", {"unit": plan.key})
+    tracer = run.tracer.bound(unitKey=plan.key)
+    tracer.emit("work_unit", f"{COMMAND}_started", {"argv": [_plain(word) for word in plan.step.argv]})
     since = run.watch.started(unit) if run.watch else 0
     with observed(run, plan, unit, lease) as stop, containment.behind(run, unit, lease) as walls:
         env = {**_environment(run, plan, unit, lease), **walls.env}
@@ -251,6 +254,7 @@ def execute(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease, digest: str) 
     }
     document |= {"touched": touched} if touched else {}
     _add_output(document, ended, out, err)
+    _tell_of_command(tracer, document)
     store.write(kinds.UNIT_RESULT, run.job.unit_doc(unit, "result"), document)
     if altered:
         return UnitEnd(plan.key, "broken_contract", altered)
@@ -269,6 +273,15 @@ def _limited(plan: UnitPlan, places: Sequence[Path]) -> tuple[Sequence[str], Usa
 
 def _not_taken(plan: UnitPlan, error: KtxError) -> UnitEnd:
     return UnitEnd(plan.key, "failed" if error.outcome in ("cannot_run", "refused") else error.outcome, error.message)
+
+
+def _tell_of_command(tracer: Tracer, document: UnitResult) -> None:
+    """The trace says how the command ended: its status, how long it ran, where its output is."""
+    well, took = document["outcome"] == "finished", document.get("durationMs")
+    facts = {key: document.get(key) for key in ("outcome", "exitStatus", "message", "stdout", "stderr", "strays")}
+    error = None if well else Conflict(document.get("message", document["outcome"]))
+    name = f"{COMMAND}_{'finished' if well else 'failed'}"
+    tracer.emit("work_unit", name, facts, level="debug" if well else "error", duration_ms=took, error=error)
 
 
 def _add_output(document: UnitResult, ended: unit_process.CommandEnd, out: Path, err: Path) -> None:
@@ -323,6 +336,7 @@ def _environment(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease) -> dict[
         "KTX_DIR": str(store.root),
         "KTX_JOB": run.job.id,
         "KTX_UNIT": unit.key,
+        RUN_VARIABLE: run.world.env[RUN_VARIABLE],
         "KTX_LEASE": str(store.path(run.job.unit_doc(unit, "lease"))),
         "KTX_TRACE": str(run.tracer.path),
         **run.hooks.environment(run, plan),

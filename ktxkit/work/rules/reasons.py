@@ -211,3 +211,14 @@ def _closed(docs: UnitDocs) -> str:
     why = docs.sentinel.get("reason", "") if docs.sentinel else ""
     outcome = docs.lease.get("outcome", "closed") if docs.lease else "closed"
     return f"its worktree was closed as {outcome}{f': {why}' if why else ''}"
+
+
+def first_obstacle(receipt: Receipt) -> str:
+    """The first thing that kept a patch out, and where."""
+    for clash in receipt["conflicts"]:
+        return f"{clash['path']}: {clash['reason']}"
+    for breach in receipt.get("breaches", ()):
+        return f"{breach['path']}: {breach['message']} ({breach['rule']})"
+    for found in receipt["findings"]:
+        return f"{found.get('path', '')}: {found.get('message', '')}"
+    return receipt["outcome"].replace("_", " ")
