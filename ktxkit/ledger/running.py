@@ -200,7 +200,9 @@ def notes(ran: RunResult) -> list[str]:
         return [*broken, f"test-run: run {ran.run} is NOT recorded: the plugin never started; nothing is known of it"]
     record = ran.line["record"]
     scope = " ".join([record["scope"]["kind"], *record["scope"].get("why", [])])
-    word = "authoritative" if record["authoritative"] else "not authoritative"
+    against = [why for why in record.get("against", ()) if not why.startswith("its scope is")]
+    reasons = f": {'; '.join(against)}" if against else ""
+    word = "authoritative" if record["authoritative"] else f"not authoritative{reasons}"
     told = [f"test-run: {ran.run} {record['state']}, {tally(record['counts'])}; scope {scope}; {word}"]
     if ran.kept is not None and ran.kept.path is None:
         told.append(f"test-run: no trace is kept: {ran.kept.why}")

@@ -65,8 +65,12 @@ def test_an_untracked_file_is_part_of_the_tree(suite: Suite) -> None:
 
 def test_a_tree_that_changes_meanwhile_is_not_relied_upon(suite: Suite) -> None:
     suite.repo.write("test_w.py", "def test_w(): open('written.txt', 'w').close()\n")
-    go(suite, "--scope", "full")
+    ran = go(suite, "--scope", "full")
     assert suite.record["against"] == ["the tree changed while it ran: written.txt"]
+    assert "not authoritative: the tree changed while it ran: written.txt" in ran.err
+    message = suite.repo.write("message", "All tests pass")
+    judged = spawn("gate-check", "--message", message, cwd=suite.repo.path)
+    assert judged.status == 1 and "not known: the tree changed while it ran: written.txt" in judged.out
 
 
 def test_paths_are_a_scope(suite: Suite) -> None:

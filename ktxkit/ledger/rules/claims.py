@@ -21,6 +21,7 @@ from ktxkit.ledger.rules.claim_grammar import Claim, asserted, claims, quotes
 from ktxkit.ledger.rules.claim_text import Sentence, sentences
 from ktxkit.ledger.rules.lexicon import all_forms, rule
 from ktxkit.ledger.rules.rows import BAD, tally
+from ktxkit.ledger.rules.scope import changed_meanwhile
 
 NAME = r"(?:[\w./-]+\.py::)?(?:\w+::)*test_\w+(?:\[[^\]\s]*\])?"
 THING = r"(?:tests?|test\s?cases?|test\s?suite|suite|test\srun|run|failures?|pytest|it|this|they)"
@@ -274,7 +275,9 @@ def _stale(claim: Claim, run: Record, facts: ClaimEvidence) -> ClaimRuling:
     changed = None if tree is None or facts.tree is None else facts.changed(tree)
     row = (_row(run),)
     if changed is None:
-        message = f"run {run['run']} was as claimed, but on which content is not known"
+        after = run.get("treeAfter", {})
+        why = f": {changed_meanwhile(run.get('tree', {}), after)}" if after.get("tree") and tree is None else ""
+        message = f"run {run['run']} was as claimed, but on which content is not known{why}"
         return ClaimRuling(claim, "unknown", "claim-unknown", "error", message, "run the tests again", row)
     shown = ", ".join(changed[:PATHS_SHOWN]) + (
         f" and {len(changed) - PATHS_SHOWN} more" if len(changed) > PATHS_SHOWN else ""

@@ -123,12 +123,12 @@ def against_authority(record: RunRecord) -> list[str]:
     if not tree.get("tree"):
         why.append(f"the tree it ran on is not known{': ' + tree['why'] if tree.get('why') else ''}")
     elif tree["tree"] != after.get("tree"):
-        why.append(_changed_meanwhile(tree, after) if after.get("tree") else "the tree at its end is not known")
+        why.append(changed_meanwhile(tree, after) if after.get("tree") else "the tree at its end is not known")
     why += [f"precondition {one['name']} failed" for one in record.get("preconditions", ()) if not one["verified"]]
     return why
 
 
-def _changed_meanwhile(tree: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def changed_meanwhile(tree: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """That a tree changed, with the paths that only its end or only its beginning has as changed ones."""
     paths = sorted({*tree.get("changed", ())} ^ {*after.get("changed", ())})
     text = ": " + ", ".join(paths[:PATHS_SHOWN]) if paths else ""
