@@ -28,6 +28,7 @@ Facts = dict[tuple[str, str], str]
 ConfigEntries = list[tuple[Path | None, str, bytes]]  # the file of a setting (resolved), its key, its value
 ONCE = ("patch", "receipt", "verdict")  # documents of a unit that are written once per attempt
 MOVES = ("state", "closedAt", "outcome", "atticRef")  # what a closing changes of a lease
+CLOSED = "closed"  # the signature of what cannot be looked at
 IN_TURN = 50  # units whose documents are looked at beside those that are at work
 IN_PROGRESS = (
     "MERGE_HEAD",
@@ -289,6 +290,8 @@ class Fingerprinter:
         sign = _signature(path)
         if sign == "absent":
             return {}
+        if sign == CLOSED:
+            return {"unreadable": sign}
         if path not in self._memory or self._memory[path][0] != sign:
             try:
                 self._memory[path] = (sign, read(path))
@@ -311,13 +314,18 @@ def _content(path: Path) -> dict[str, str]:
 def _lstat(path: Path) -> os.stat_result | None:
     try:
         return os.stat(path, follow_symlinks=False)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
 
 
 def _signature(path: Path) -> str:
-    info = _lstat(path)
-    return "absent" if info is None else _sign(info)
+    """Of a file; `absent` where there is none, `closed` where what it lies in may not be looked into."""
+    try:
+        return _sign(os.stat(path, follow_symlinks=False))  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        return "absent"
+    except PermissionError:
+        return CLOSED
 
 
 def _sign(info: os.stat_result) -> str:
