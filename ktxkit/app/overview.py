@@ -12,6 +12,7 @@ from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract
 from ktxkit.store import active, jobs
 from ktxkit.store.active import ActiveJob
+from ktxkit.store.rules.worktrees import is_evidence
 from ktxkit.store.world import World
 from ktxkit.work import next_step as steps
 from ktxkit.work import report
@@ -101,9 +102,11 @@ def _worktrees(world: World, damaged: list[DamagedDocument]) -> OverviewWorktree
     damaged += listed.get("damaged", ()) if listed is not None else ()
     rows = listed["worktrees"] if listed is not None else []
     ours = [row for row in rows if row["kind"] not in ("main", "linked")]
-    dead = [row for row in ours if "dead" in row]
+    evidence = [row for row in ours if is_evidence(row)]  # clearing it is somebody's decision, not a repair
+    dead = [row for row in ours if "dead" in row and row not in evidence]
     opened = [row for row in ours if row.get("state") in ("open", "opening") and "dead" not in row]
-    kept = [row for row in ours if row.get("state") == "closed" and row["present"] and "dead" not in row]
+    rest = [row for row in ours if row.get("state") == "closed" and row["present"] and "dead" not in row]
+    kept = [*evidence, *(row for row in rest if row not in evidence)]
     made: OverviewWorktrees = {
         "open": len(opened),
         "kept": len(kept),
@@ -119,7 +122,9 @@ def _worktree(row: WorktreeRow) -> OverviewWorktreesRow:
     for key in OF_ROW:
         if key in row:
             shown[key] = row[key]
-    shown |= {"why": row["dead"]} if "dead" in row else {}
+    why = [f"closed as {row.get('outcome', 'crash')}"] if is_evidence(row) else []
+    why += [row["dead"]] if "dead" in row else []
+    shown |= {"why": "; ".join(why)} if why else {}
     return shown
 
 

@@ -26,6 +26,7 @@ from ktxkit.base.rules.text import counted, plural, printable
 from ktxkit.store import jobs
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.leases import LeaseLocation, all_locations, lease_here
+from ktxkit.store.rules.worktrees import is_evidence
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def lines(document: WorktreeList) -> list[str]:
     """Path, what it is, how it stands; the last line counts what is dead and what was cleared."""
     rows = document["worktrees"]
     said = [f"{printable(row['path'])}  {_what(row)}  {_how(row)}" for row in rows]
-    dead = [row for row in rows if "dead" in row]
+    dead = [row for row in rows if "dead" in row and not is_evidence(row)]
     pruned = sum(1 for row in rows if row.get("pruned"))
     total = f"{plural(len(rows), 'worktree')}, {len(dead)} dead" + (f", {pruned} cleared" if pruned else "")
     return [*said, total, *damaged_lines(document)]
@@ -140,7 +141,8 @@ def _how(row: WorktreeRow) -> str:
     parts = [row.get("state", "present" if row["present"] else "gone")]
     parts += [f"as {row['outcome']}"] if "outcome" in row else []
     parts += [f"in use by {', '.join(map(str, row['busy'][:5]))}"] if "busy" in row else []
-    parts += [f"dead: {row['dead']}"] if "dead" in row else []
+    word = "kept as evidence" if is_evidence(row) else "dead"
+    parts += [f"{word}: {row['dead']}"] if "dead" in row else []
     parts += ["cleared"] if row.get("pruned") else []
     went = "gone" if row.get("pruned") else "goes"
     parts += [f"{went} with it: {counted(row['ignored'], 'ignored file')}"] if "ignored" in row else []

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ktxkit.store.world import World
 
 JOBS_SHOWN = 20
+KEPT_SHOWN = 5  # worktrees
 
 
 def parser() -> cli.Parser:
@@ -58,6 +59,9 @@ def _lines(overview: Overview) -> list[str]:
         lines += [f"{plural(len(ended), 'job')} ended without landing:", *_jobs(ended)]
     trees = overview["worktrees"]
     lines.append(f"Worktrees: {trees['open']} open, {trees['kept']} kept as evidence, {trees['dead']} dead.")
+    kept = [row for row in trees["rows"] if row.get("why", "").startswith("closed as ")]
+    lines += [f"  kept: {printable(row['path'])} ({printable(row['why'])})" for row in kept[:KEPT_SHOWN]]
+    lines += [f"  kept: {len(kept) - KEPT_SHOWN} more: worktree-open --list"] if len(kept) > KEPT_SHOWN else []
     lines += [f"  next: {trees['next']}"] if "next" in trees else []
     for row in overview["branches"]:
         why = f": {printable(row['why'])}" if "why" in row else ""

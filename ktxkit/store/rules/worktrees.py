@@ -9,7 +9,7 @@ from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Lease
+    from ktxkit.base.documents import Lease, WorktreeRow
 
 
 NAMED = 3  # names in one hint
@@ -125,6 +125,11 @@ def way_out(work: HeldWork) -> str:
 def can_be_kept(work: HeldWork) -> bool:
     """Whether a commit can hold all of the work."""
     return not work.nested and not work.submodules
+
+
+def is_evidence(row: WorktreeRow) -> bool:
+    """Whether it was closed as one that is kept; an earlier attempt's has no outcome of its own, and is."""
+    return row.get("state") == "closed" and row["present"] and row.get("outcome", "crash") in KEPT
 
 
 class LeaseFacts(NamedTuple):
