@@ -660,9 +660,14 @@ class ArtifactResolution(TypedDict):
     unitKey: NotRequired[str]
 
 
+class ProjectionCountsTouchedSource(TypedDict):
+    connectionId: str
+    sourceName: str
+
+
 class ProjectionCounts(TypedDict):
     warnings: NotRequired[list[str]]
-    touchedSources: NotRequired[list[str]]
+    touchedSources: NotRequired[list[ProjectionCountsTouchedSource | str]]
     kept: NotRequired[list[str]]
     unresolved: NotRequired[dict[str, str]]
 
@@ -841,9 +846,14 @@ class JobFailure(TypedDict):
     details: NotRequired[Mapping[str, Any]]
 
 
+class JobProjectionResultTouchedSource(TypedDict):
+    connectionId: str
+    sourceName: str
+
+
 class JobProjectionResult(TypedDict):
     warnings: NotRequired[list[str]]
-    touchedSources: NotRequired[list[str]]
+    touchedSources: NotRequired[list[JobProjectionResultTouchedSource | str]]
     changedWikiPageKeys: NotRequired[list[str]]
 
 
@@ -878,6 +888,7 @@ class Job(TypedDict):
     warnings: NotRequired[list[str]]
     head: NotRequired[str]
     unitBase: NotRequired[str]
+    pruned: NotRequired[list[Mapping[str, Any]]]
 
 
 class KnowledgeIndexPage(TypedDict):
@@ -2137,14 +2148,22 @@ class Preview(TypedDict):
     durationMs: NotRequired[float]
 
 
-ActionType = Literal["source_created", "measure_added", "join_added", "merged", "subsumed", "wiki_written", "skipped"]
+ProjectionRecordChangeActionType = Literal[
+    "source_created",
+    "measure_added",
+    "join_added",
+    "merged",
+    "subsumed",
+    "wiki_written",
+    "skipped",
+]
 
 
 class ProjectionRecordChange(TypedDict):
     path: str
     artifactKey: str
     targetConnectionId: NotRequired[str]
-    actionType: ActionType
+    actionType: ProjectionRecordChangeActionType
     rawPaths: list[str]
 
 
@@ -2161,16 +2180,33 @@ class ProjectionRecord(TypedDict):
     unresolved: NotRequired[dict[str, str]]
 
 
+class ProjectionOutputTouchedSource(TypedDict):
+    connectionId: str
+    sourceName: str
+
+
 class ProjectionOutput(TypedDict):
     """What a projection command prints: what it noticed and what it touched."""
 
     warnings: NotRequired[list[str]]
     errors: NotRequired[list[str]]
-    touchedSources: NotRequired[list[str]]
+    touchedSources: NotRequired[list[ProjectionOutputTouchedSource | str]]
     changedWikiPageKeys: NotRequired[list[str]]
 
 
 ArtifactKind = Literal["sl", "wiki", "other"]
+
+
+ActionType = Literal[
+    "removed",
+    "source_created",
+    "measure_added",
+    "join_added",
+    "merged",
+    "subsumed",
+    "wiki_written",
+    "skipped",
+]
 
 
 class ProvenanceRow(TypedDict):
@@ -2418,6 +2454,8 @@ class ReportWorkUnit(TypedDict):
     worktreePath: NotRequired[str]
     sentinelPath: NotRequired[str]
     durations: NotRequired[Mapping[str, Any]]
+    why: NotRequired[list[str]]
+    actions: NotRequired[list[Mapping[str, Any]]]
 
 
 class ReportFailedWorkUnit(TypedDict):

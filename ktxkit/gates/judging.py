@@ -8,7 +8,7 @@ Repair: what cannot be loaded is dropped, what dangles is taken out, twice; then
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,7 +80,8 @@ def _whole(request: JudgeRequest, touched: Sequence[bytes] | None, options: Gate
     if trees and not request.own_comments:
         before_too = [one for base in bases for one in base.covered]
         more = brought(judged.covered, before_too, moved(trees[0], after))
-        found, suppressed = grouped([*found, *more]), suppressed - sum(len(one.places) for one in more)
+        found = grouped([*found, *more])
+        suppressed -= sum(len(one.places) for one in more)
     for one, base in zip(trees, bases, strict=True):
         found = mark_inherited(found, base.findings, moved(one, after))
     if touched is None:
@@ -144,7 +145,7 @@ def moved(before: TreeFacts, after: TreeFacts) -> dict[bytes, bytes]:
 
 __all__ = [
     "CONTRACT", "JudgeRequest", "TreeFacts", "changed", "check_tree",
-    "entries_of", "options_of", "read_beside", "read_entries",
+    "options_of", "read_beside", "read_entries",
     "read_listed", "read_tree", "reader", "verdict",
 ]  # fmt: skip
 
@@ -227,11 +228,6 @@ def reader(world: World, objects: Objects, listed: FileListing, root: bytes) -> 
     """A reader that keeps the facts of a repository with many artifacts on the disk; None where they are few."""
     cache = open_cache(world, listed, root)
     return FactReader(cache, objects, world.shared(GateCache).facts, root) if cache is not None else None
-
-
-def entries_of(objects: Objects, tree: str) -> Entries:
-    """The files of a tree."""
-    return objects.tree(tree)
 
 
 def artifacts_of(objects: Objects, tree: str, root: bytes) -> Entries:
@@ -392,31 +388,35 @@ def prune_tree(
     *,
     base_tree: str | None = None,
     options: Mapping[str, Any] | None = None,
+    kept: Collection[bytes] = (),
     **more: Any,
 ) -> Document:
-    """The verdict on the tree after repair. `prunedTree` is its id (the tree's own where nothing was taken out),
-    `pruned` has a record for each thing that was. Findings that the base has too are left alone.
+    """The verdict on the tree after repair; files in `kept` are left as they are. `prunedTree` is its id (the tree's
+    own where nothing was taken out), `pruned` has a record for each thing that was. Findings that the base has too are
+    left alone.
 
     Writes objects and nothing else; no stored patch is touched. Raises BrokenContract where an object is missing.
     """
     with Objects(world.git) as objects:
-        trusted = {path: oid for _, path, oid in entries_of(objects, base_tree or tree)}
+        trusted = {path: oid for _, path, oid in objects.tree(base_tree or tree)}
         config = configuration.make(
             {**(options or {}), **more}, lambda path: objects.read(trusted[path]) if path in trusted else None
         )
         root = config.options.root
         before = read_tree(world, base_tree, objects, root) if base_tree else None
         asked = JudgeRequest(read_tree(world, tree, objects, root), before, own_comments=before is None)
-        return mended(world, objects, asked, config)[0]
+        return mended(world, objects, asked, config, kept)[0]
 
 
-def mended(world: World, objects: Objects, request: JudgeRequest, config: Config) -> tuple[Document, TreeFacts]:
+def mended(
+    world: World, objects: Objects, request: JudgeRequest, config: Config, left: Collection[bytes] = ()
+) -> tuple[Document, TreeFacts]:
     """The confirming verdict, and the files after repair (their tree written to the object store)."""
     from ktxkit.gates.rules.prune import prune  # with the readers of Markdown
 
     current, removals = request.after, []
     for _ in range(PASSES):
-        found = charged(request._replace(after=current), config)
+        found = [one for one in charged(request._replace(after=current), config) if one.path not in left]
         made = prune(found, current.facts, _reader(objects, current), drop=True)
         if not made.files:
             break

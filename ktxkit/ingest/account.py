@@ -22,6 +22,7 @@ from ktxkit.gates import facts as gate_facts
 from ktxkit.git.objects import Objects
 from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.artifacts import (
+    REMOVED,
     SOURCE,
     WIKI,
     Artifact,
@@ -162,7 +163,7 @@ class Account:
         before = {str(row.get("artifactPath", "")): row for known in self.baseline.last.values() for row in known}
         states = self.states()
         settled = [raw for raw, state in states.items() if state["outcome"] in SETTLED]
-        works = [self._projection(), *self._units(objects)]
+        works = [self._projection(), *self._units(objects), *self._removed()]
         rows = rows_of([*works, self._carried(works, settled)], settled, digests, self.difference.deleted)
         return [self._whole(row, objects, before) for row in rows]
 
@@ -185,6 +186,19 @@ class Account:
 
     def _shared(self) -> Document:
         return {**{key: self.job.document[key] for key in SHARED}, "at": timestamp(self.job.world.clock.now())}
+
+    def _removed(self) -> Iterator[UnitProvenance]:
+        """What went with deleted raw files: by the unit of evictions, or as a projected source."""
+        projected = set(self.projected.get("removed", ()))
+        for raw in self.difference.deleted:
+            for row in self.baseline.last.get(raw, ()):
+                path = row.get("artifactPath", "")
+                if path and path not in self.tree:
+                    artifact = Artifact(
+                        row["artifactKind"], row["artifactKey"], path, row.get("targetConnectionId", "")
+                    )
+                    unit = PROJECT if path in projected else EVICTIONS
+                    yield UnitProvenance(unit, (), (ArtifactChange(path, artifact, REMOVED, (raw,)),))
 
     def _projection(self) -> UnitProvenance:
         """What the projection did: each artifact with the raw files that it comes from."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
@@ -186,6 +186,8 @@ def close(run: JobRun, request: IngestRequest, override: str, notes: ReportNotes
 
 def _document(run: JobRun, request: IngestRequest, override: str, notes: ReportNotes) -> Document:
     evicted = list(notes.evictions.paths) if notes.outcomes.get(EVICTIONS) in LANDED else []
+    projected = run.world.store.read_optional("projected", places.projected_doc(run.job.id)) or {}
+    evicted += projected.get("removed", ()) if notes.rows is not None else ()
     deleted = list(notes.difference.deleted) if notes.difference else []
     facts = {
         "diffSummary": notes.difference.summary() if notes.difference else None,
@@ -208,7 +210,7 @@ def _document(run: JobRun, request: IngestRequest, override: str, notes: ReportN
         **({"provenanceRows": notes.rows} if notes.rows is not None else {}),
         **({"reconciliation": {"outcome": reconciled, **_removed(notes)}} if reconciled else {}),
         **({} if reconciled else {"reconciliationSkipped": _why_skipped(run, request)}),
-        **_projected(run),
+        **_projected(projected),
     }
 
 
@@ -223,13 +225,14 @@ def _why_skipped(run: JobRun, request: IngestRequest) -> str:
     return "the job ended before it" if run.plan.units else "no unit ran"
 
 
-def _projected(run: JobRun) -> Document:
-    document = run.world.store.read_optional("projected", places.projected_doc(run.job.id))
-    if document is None:
+def _projected(document: Mapping[str, Any]) -> Document:
+    """What the projection has to say in the report; nothing of a job that ended before it."""
+    if not document:
         return {}
     keys = {"warnings": "warnings", "kept": "kept", "unresolved": "unresolved"}
     found = {new: document[old] for new, old in keys.items() if document.get(old)}
-    touched = sorted({one["artifactKey"] for one in document["changes"]})
+    keyed = sorted({(one["targetConnectionId"], one["artifactKey"]) for one in document["changes"]})
+    touched = [{"connectionId": home, "sourceName": key.removeprefix(f"{home}/")} for home, key in keyed]
     return {"projectionResult": {**found, **({"touchedSources": touched} if touched else {})}}
 
 

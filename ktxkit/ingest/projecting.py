@@ -27,6 +27,7 @@ from ktxkit.ingest.request import IngestRequest
 from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.projection import Projected
 from ktxkit.work import land, recover
+from ktxkit.work.job.prepare import pruned
 from ktxkit.work.job.state import JobRun
 
 
@@ -86,6 +87,7 @@ def project(
             )
         message = f"Projection of {request.owner}\n"
         made = staging.commit(run.world, parent, applied.changes, message, texts=True)
+        made = pruned(run, made, due)
         facts |= {"commit": made, "kept": list(applied.kept)[:100], "warnings": len(projection.warnings)}
         _gated(run, made, due)
     run.world.writable_store.write("projected", places.projected_doc(run.job.id), _document(run, planned, known))

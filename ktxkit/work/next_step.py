@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ktxkit.base.errors import Refused
 from ktxkit.base.lock import flocked
+from ktxkit.base.rules.text import truncated
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -16,6 +17,8 @@ from ktxkit.work.rules.report import LANDED, WAITING
 if TYPE_CHECKING:
     from ktxkit.base.documents import Report
 
+JUDGED = ("projection", "gates")  # phases in which the gates judge the whole
+TOLD = 400  # characters of a failure in the next step
 RUNNING = "it is running: wait, or watch its trace"
 
 
@@ -45,6 +48,9 @@ def of_job(job: ActiveJob, made: Report, *, running: bool) -> str:
 
 def _unfinished(job: ActiveJob, made: Report, ready: bool) -> str:
     """Of a job that did not come to its end."""
+    failure = job.document.get("failure")
+    if failure is not None and failure.get("outcome") == "semantic_conflict" and failure["phase"] in JUDGED:
+        return f"mend what dangles and commit it, then start anew: {truncated(failure['message'], TOLD)}"
     moved = ready and job.world.git.resolve(job.target) not in (None, job.document["targetAtStart"])
     resume = job.next_command()
     if moved and resume.startswith("ingest"):  # it lands by its own command, which accounts for what it landed

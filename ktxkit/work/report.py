@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Report,
         ReportProblem,
         TraceEvent,
+        UnitActions,
         UnitResult,
     )
     from ktxkit.base.kinds import D, Kind
@@ -165,8 +166,9 @@ def build(job: ActiveJob) -> Report:
     report |= {"reportPath": str(job.world.store.path(stored))} if job.world.store.exists(stored) else {}
     _add_difference(report, events)
     _add_ingestion(report, job, problems)
-    pruned = [one for unit in units if unit.receipt for one in unit.receipt.get("pruned", ())]
-    report |= {"prunedReferences": [*pruned]} if pruned else {}
+    cut = [one for unit in units if unit.receipt for one in unit.receipt.get("pruned", ())]
+    pruned = [*document.get("pruned", ()), *cut]
+    report |= {"prunedReferences": pruned} if pruned else {}
     gone = _gone(job, problems)
     if gone:
         earlier = report.get("warnings", job.document.get("warnings", []))
@@ -238,7 +240,17 @@ def _unit(job: ActiveJob, unit: Unit, problems: list[ReportProblem]) -> UnitDocs
         broken=broken,
         files=_files(job, unit),
         printed=_printed(job, unit, result, receipt),
+        work=read(kinds.WORK_UNIT, "work-unit"),
+        actions=_actions(job, unit),
     )
+
+
+def _actions(job: ActiveJob, unit: Unit) -> UnitActions | None:
+    """What the unit's worker says it did. One that is damaged is a claim that nobody can read, and no problem here."""
+    try:
+        return job.read(kinds.UNIT_ACTIONS, "actions", unit)
+    except BrokenContract:
+        return None
 
 
 def why(

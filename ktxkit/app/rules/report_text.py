@@ -84,6 +84,7 @@ PHASES = {  # when a job ended early, by the phase that it was in
 }
 NOTICED = 20  # lines
 PATHS_NAMED = 3  # of an accepted unit
+WHYS_NAMED = 3  # reasons why a unit ran
 TIE = "\0"  # stands for a space at which no line is broken
 LABELS = (
     ("acceptedPatches", "accepted", "accepted"),
@@ -122,6 +123,7 @@ def render(report: Report, width: int = WIDTH) -> list[str]:
         lines += _wrapped(f"  {name:<10} ", text, width)
     lines += _listed("Warnings", report.get("warnings", ()), width)
     lines += _listed("Projection", report.get("projectionResult", {}).get("warnings", ()), width)
+    lines += _listed("Taken out as dangling", [_cut(one) for one in report.get("prunedReferences", ())], width)
     lines += _listed("Noticed", noticed(report["workUnits"]), width)
     lines += _listed("Damaged", [f"{p['where']}: {p['message']}" for p in report.get("problems", ())], width)
     return [*lines, *_trailer(report)]
@@ -228,7 +230,7 @@ def _table(units: Sequence[ReportWorkUnit], width: int, tied: tuple[str, str]) -
         if _columns(key) > keyed:  # a long key has a line of its own
             lines += _wrapped(f"{unit['position']:>5}  ", key, width)
             lead = " " * (9 + keyed) + f"{said:<{word}}  "
-        lines += _wrapped(lead, unit["reason"].replace(*tied) + _paths(unit) + _left_out(unit), width)
+        lines += _wrapped(lead, unit["reason"].replace(*tied) + _paths(unit) + _why(unit) + _left_out(unit), width)
     return lines
 
 
@@ -236,6 +238,19 @@ def _paths(unit: ReportWorkUnit) -> str:
     """Which paths an accepted unit changed, where they are few."""
     few = unit["reason"] == plural(unit["pathCount"], "path") and 0 < unit["pathCount"] <= PATHS_NAMED
     return f": {', '.join(printable(item['path']) for item in unit['paths'])}" if few else ""
+
+
+def _why(unit: ReportWorkUnit) -> str:
+    """Why an ingestion ran the unit: the raw files that changed."""
+    reasons = unit.get("why", ())
+    more = f" and {len(reasons) - WHYS_NAMED} more" if len(reasons) > WHYS_NAMED else ""
+    return f" ({', '.join(map(printable, reasons[:WHYS_NAMED]))}{more})" if reasons else ""
+
+
+def _cut(one: Mapping[str, Any]) -> str:
+    """`wiki/global/p.md: code span mart.gone`: what `onConflict: prune` took out of somebody's text."""
+    what = {"inline": "code span", "sl_ref": "sl_refs entry", "ref": "refs entry", "table": "tables entry"}
+    return f"{one.get('artifact')}: {what.get(str(one.get('kind')), one.get('kind'))} {one.get('removedRef')}"
 
 
 def _left_out(unit: ReportWorkUnit) -> str:

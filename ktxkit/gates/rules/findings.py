@@ -178,7 +178,7 @@ def grouped(findings: Iterable[Finding]) -> list[Finding]:
         groups.setdefault(finding.identity, []).append(finding)
     merged = []
     for group in groups.values():
-        places = sorted({(one.line, one.column) for one in group})
+        places = sorted({place for one in group for place in one.places or ((one.line, one.column),)})
         first = min(group, key=lambda one: (one.line, one.column))
         merged.append(first._replace(places=tuple(places)))
     return sorted(merged, key=lambda one: one.order)

@@ -163,6 +163,7 @@ def _similarity(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 SKIPPED = "skipped"
+REMOVED = "removed"  # the artifact that a deleted raw file had led to went with it
 
 
 @dataclass(frozen=True)
@@ -254,6 +255,8 @@ def _raw_problem(row: Mapping[str, Any], allowed: Collection[bytes]) -> Provenan
 
 def _artifact_problem(row: Mapping[str, Any], tree: Collection[str]) -> ProvenanceProblem | None:
     path = row.get("artifactPath")
+    if row["actionType"] == REMOVED and path is not None and path not in tree:
+        return None
     if row["actionType"] == SKIPPED:
         if path is None and "artifactKey" not in row:
             return None
@@ -300,5 +303,6 @@ def last_artifacts(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[
         if sync != row["jobId"]:
             sync, found = row["jobId"], []
             last[row["rawPath"]] = (sync, found)
-        found.append(row)
+        if row.get("actionType") != REMOVED:
+            found.append(row)
     return {raw: rows for raw, (_, rows) in sorted(last.items(), key=lambda item: sort_key(item[0]))}

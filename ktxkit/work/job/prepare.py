@@ -6,7 +6,7 @@ The beginning of a job: the snapshot, the projection, the base, the plan.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ktxkit.base import contracts, files, kinds, landlock, unit_process
@@ -15,6 +15,7 @@ from ktxkit.base.errors import BrokenContract, CannotRun, Conflict, KtxError
 from ktxkit.base.process import Command
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import path_fields
+from ktxkit.git import merging, neutral
 from ktxkit.git.git import for_others
 from ktxkit.git.neutral import scratch_dir
 from ktxkit.store import config, leases
@@ -246,8 +247,40 @@ def _project(run: JobRun, start: str) -> str:
     for key in RESULT_KEPT:
         if key in result:
             kept[key] = result[key]
+    if "touchedSources" in result:
+        kept["touchedSources"] = [_touched(one) for one in result["touchedSources"]]
     run.update(projectionResult=kept)
-    return run.head()
+    return pruned(run, run.head())
+
+
+def pruned(run: JobRun, commit: str, due: Collection[str] = ()) -> str:
+    """The projection's commit, or one on it without what it left dangling, if the job prunes and that mends all.
+
+    `due`: paths that units make anew; what dangles there is left to them. What is cut is in the job's document.
+    """
+    if run.plan.on_conflict != "prune":
+        return commit
+    from ktxkit.gates import judging
+
+    tree, start = run.tree_of(commit), run.tree_of(run.job.document["targetAtStart"])
+    kept = {path.encode("utf-8", "surrogateescape") for path in due}
+    mended = judging.prune_tree(run.world, tree, base_tree=start, options=run.plan.gates, kept=kept)
+    errors = [one for one in mended["findings"] if one["level"] == "error" and not one.get("inherited")]
+    if mended["prunedTree"] == tree or any(one["path"] not in due for one in errors):
+        return commit
+    run.tracer.emit("projection", "projection_pruned", {"pruned": mended["pruned"][:1000]}, level="info")
+    message = "What the projection left dangling is taken out\n"
+    with neutral.open_neutral(run.world) as scratch:
+        at = int(run.world.clock.now().timestamp())
+        made = merging.commit_tree(scratch, mended["prunedTree"], commit, message, at)
+    run.update(pruned=mended["pruned"])
+    return made
+
+
+def _touched(said: Any) -> Any:
+    """`connection/source` as the object that says the same."""
+    home, slash, name = said.partition("/") if isinstance(said, str) else ("", "", "")
+    return {"connectionId": home, "sourceName": name} if slash and home and name else said
 
 
 def _unjudged(plan: JobPlan) -> integrate.ApplyOptions:

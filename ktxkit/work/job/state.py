@@ -100,6 +100,7 @@ if TYPE_CHECKING:
         failure: JobFailure | None
         warnings: list[str]
         projectionResult: JobProjectionResult
+        pruned: Sequence[Mapping[str, Any]]
 
 
 class UnitSelection(NamedTuple):

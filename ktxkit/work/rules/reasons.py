@@ -15,7 +15,7 @@ from ktxkit.base.rules.text import plural, printable, truncated
 if TYPE_CHECKING:
     from typing import TypedDict
 
-    from ktxkit.base.documents import Lease, Patch, Receipt, Sentinel, UnitResult
+    from ktxkit.base.documents import Lease, Patch, Receipt, Sentinel, UnitActions, UnitResult, WorkUnit
 
     class UnitFiles(TypedDict, total=False):
         """Where the files of a unit are."""
@@ -65,6 +65,8 @@ class UnitDocs(NamedTuple):
     broken: str = ""  # a document of it that cannot be read, and why
     files: UnitFiles = cast("UnitFiles", {})  # those that exist
     printed: UnitOutput = UnitOutput()
+    work: WorkUnit | None = None  # what its worker was told, of an ingestion
+    actions: UnitActions | None = None  # and what it says that it did
     rivals: Mapping[str, Sequence[str]] = {}  # by path: the units before it that changed the path and were accepted
 
 

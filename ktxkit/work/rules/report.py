@@ -117,6 +117,7 @@ COUNTED = {
 }
 PATHS_KEPT = 1000  # paths of one unit; `pathCount` has them all
 FINDINGS_KEPT = 1000
+WHY_KEPT = ACTIONS_KEPT = 1000
 STATUS: dict[JobState, ReportStatus] = {
     "open": "open",
     "landed": "completed",
@@ -169,9 +170,20 @@ def unit_entry(docs: UnitDocs, left: Mapping[str, str], timed: Mapping[str, floa
         _add_receipt(entry, docs.receipt)
     if docs.result is not None:
         _add_result(entry, docs.result)
+    if docs.work is not None and docs.work.get("reasons"):
+        entry["why"] = [_said_why(one) for one in docs.work["reasons"][:WHY_KEPT]]
+    if docs.actions is not None and docs.actions.get("actions"):
+        entry["actions"] = [{**one} for one in docs.actions["actions"][:ACTIONS_KEPT]]
     durations = _durations(docs, timed)
     entry |= {"durations": durations} if durations else {}
     return {**entry, **docs.files}
+
+
+def _said_why(reason: str) -> str:
+    """`cards/1.json changed`: a reason of the plan, the file first."""
+    word, colon, path = reason.partition(": ")
+    said = {"changed": "changed", "dependency": "changed, on which it builds"}.get(word)
+    return f"{path} {said}" if colon and said else reason
 
 
 def _durations(docs: UnitDocs, timed: Mapping[str, float]) -> dict[str, float]:
