@@ -1,0 +1,96 @@
+"""What an ingestion tells: why units ran, what went with a deleted card, what was cut, and what to mend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import Ran, call
+from tests.support.jobs import job_file, unit
+from tests.support.repos import Repo
+
+COLUMNS = [{"name": name, "display_name": name, "base_type": "type/Integer"} for name in ("id", "cost")]
+
+
+def card(bundle: Path, number: int, name: str, about: str = "") -> None:
+    document = {
+        "metabaseId": number, "name": name, "description": f"About {about or name}", "type": "model", "databaseId": 1,
+        "archived": False, "resolvedSql": f"select id, cost from shop.t{number}", "templateTags": [],
+        "resultMetadata": COLUMNS, "referencedCardIds": [], "resolutionStatus": "resolved",
+    }  # fmt: skip
+    (bundle / "cards").mkdir(parents=True, exist_ok=True)
+    (bundle / f"cards/{number}.json").write_text(json.dumps(document))
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, repo: Repo) -> Path:
+    """Two cards that are ingested."""
+    place = tmp_path / "bundle"
+    (place / "databases").mkdir(parents=True)
+    database = {"metabaseDatabaseId": 1, "metabaseDatabaseName": "Shop", "metabaseEngine": "postgres"}
+    (place / "databases/1.json").write_text(json.dumps(database))
+    card(place, 1, "Orders")
+    card(place, 2, "Returns")
+    assert ingest(repo, place).status == 0
+    repo.git("reset", "-q", "--hard")
+    return place
+
+
+def ingest(repo: Repo, bundle: Path, *args: str) -> Ran:
+    return call("ingest-run", "metabase", str(bundle), "--connection", "shop", *args, cwd=repo.path)
+
+
+def test_why_a_unit_ran(repo: Repo, bundle: Path) -> None:
+    card(bundle, 1, "Orders", "orders of today")
+    ran = ingest(repo, bundle, "--json")
+    (entry,) = [one for one in ran.document["workUnits"] if one["key"] == "card-1"]
+    assert entry["why"] == ["cards/1.json changed"]
+    assert entry["actions"] and all(one["path"].startswith("wiki/") for one in entry["actions"])
+    text = call("job-report", "--job", ran.document["jobId"], cwd=repo.path).out
+    assert "(cards/1.json changed)" in " ".join(text.split())
+
+
+def test_what_went_with_a_card(repo: Repo, bundle: Path) -> None:
+    (bundle / "cards/2.json").unlink()
+    report: dict[str, Any] = ingest(repo, bundle, "--json").document
+    gone = {"wiki/global/returns-card-2.md": "evictions", "semantic-layer/shop/returns.yaml": "projection"}
+    assert set(report["evictionsApplied"]) == set(gone)
+    told = call("ledger-query", "--json", "provenance", "cards/2.json", cwd=repo.path).document["rows"]
+    removed = {(one["path"], one["job"]) for one in told if one["action"] == "removed"}
+    assert removed == {(path, report["jobId"]) for path in gone}
+    card(bundle, 2, "Returns")  # it comes back, and nothing that was removed is carried on
+    again = ingest(repo, bundle, "--json").document
+    rows = call("ledger-query", "--json", "provenance", "cards/2.json", cwd=repo.path).document["rows"]
+    assert {one["action"] for one in rows if one["job"] == again["jobId"]} <= {"source_created", "wiki_written"}
+
+
+def page(repo: Repo) -> None:
+    repo.write("wiki/global/mine.md", "---\nsummary: Mine\n---\n\nI use `source:returns` and `source:orders`.\n")
+    repo.commit("mine")
+
+
+def test_what_to_mend(repo: Repo, bundle: Path) -> None:
+    page(repo)
+    (bundle / "cards/2.json").unlink()
+    failed = ingest(repo, bundle)
+    assert failed.status == 3
+    status = call("git-ktx", "status", cwd=repo.path).out
+    assert "--resume" not in status and "wiki/global/mine.md" in status
+    pruned = ingest(repo, bundle, "--on-conflict", "prune")
+    assert pruned.status == 0, pruned.out + pruned.err
+    assert repo.show("main", "wiki/global/mine.md").decode().endswith("\n\nI use and `source:orders`.\n")
+    said = " ".join((pruned.out + pruned.err).split())
+    assert "Taken out as dangling: 1 line - wiki/global/mine.md: code span source:returns" in said
+
+
+@pytest.mark.parametrize("touched", ['"c/mart"', '{"connectionId": "c", "sourceName": "mart"}'])
+def test_touched_sources_are_objects(repo: Repo, touched: str) -> None:
+    printed = f"echo '{{\"touchedSources\": [{touched}]}}'"
+    job = job_file(repo, {"project": ["sh", "-c", printed], "units": [unit("a", "echo x > n.txt")]})
+    ran = call("job-run", str(job), "--job", "j1", "--json", cwd=repo.path)
+    assert ran.status == 0, ran.err
+    told = ran.document["projectionResult"]["touchedSources"]
+    assert told == [{"connectionId": "c", "sourceName": "mart"}]
