@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 SYSTEM := $(VENV)/.system
-JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2)
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-full system docs documents lint format bench clean help

@@ -85,6 +85,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PRE_COMMIT_HOME", str(place / "pre-commit"))
     monkeypatch.setenv("PREK_HOME", str(place / "prek"))
     monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
+    monkeypatch.setenv("PIP_NO_COMPILE", "1")  # what an environment does not import need not be compiled
 
 
 @pytest.fixture
