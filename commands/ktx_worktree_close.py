@@ -4,7 +4,8 @@ reads    the lease of the unit, of NAME, or of the worktree that this is
 writes   lease.json, sentinel.json (conflict, crash), refs/ktx/attic/... for what is closed without landing; with
          --keep-ignored .ktx/kept-ignored/...
 exits    0 closed, 1 refused: work would be lost, 2 no such worktree, 4 another directory stands there, 5 damaged
-example  worktree-close --job j1 --unit orders --outcome success
+example  worktree-close fix-orders
+         worktree-close --job j1 --unit orders --outcome crash --reason "the API was down"
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from ktxkit.store.world import World
 def parser() -> cli.Parser:
     made = cli.Parser("worktree-close", __doc__, unit=True)
     made.add_argument("name", nargs="?", default="", metavar="NAME", help="a worktree that has no job, by its name")
-    made.add_argument("--outcome", choices=OUTCOMES, required=True, help="success and empty remove, the others keep")
+    text = "success (default) and empty remove, the others keep"
+    made.add_argument("--outcome", choices=OUTCOMES, default="success", help=text)
     made.add_argument("--discard", action="store_true", help="remove although work is nowhere else (attic first)")
     made.add_argument("--reason", default="", metavar="TEXT", help="why it is kept, for the sentinel")
     made.add_argument("--force", action="store_true", help="also where processes stand in it; it names them")

@@ -5,7 +5,6 @@
     worktree-open --pr N                  the head of a pull request on a local branch pr-N
     worktree-open --detach [--base REV]   no branch
     worktree-open --job JOB --unit KEY    a unit of a job at the job's base, under .ktx/
-    worktree-open --list | --prune        every worktree; clear those that are provably dead
     worktree-open ... -- CMD              run CMD there; its status is the answer, and no path is printed
 
 reads    the repository, .ktx/jobs/JOB/job.json, leases
@@ -69,7 +68,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         args.refuse("without --prune", *(() if args.prune else ("force", "keep_ignored")))
         options = RemovalOptions(tuple(args.keep_ignored), args.force)
         rows = cleaning.listing(world, prune=options if args.prune else None, ignored=args.list)
-        return cli.Result(views.outcome(rows), rows, "worktrees", lines=views.lines(rows))
+        now = "git ktx prune" if args.prune else "git ktx list"
+        notes = [f"note: `{now}` is the command for this; this spelling goes on working"]
+        return cli.Result(views.outcome(rows), rows, "worktrees", lines=views.lines(rows), notes=notes)
     if args.unit:
         if not args.job or args.name or args.ref or args.pr or args.detach or args.path:
             raise CannotRun(

@@ -39,13 +39,13 @@ def scripts() -> dict[str, str]:
 
 
 GROUPS: dict[str, tuple[str, ...]] = {  # every command once; subcommands of `git ktx` by their own names
-    "every day": ("run", "status", "land", "attic", "clean", "doctor", "init"),
-    "work": ("worktree-open", "worktree-close", "worktree-status", "worktree-watch"),
+    "every day": ("run", "list", "status", "land", "attic", "clean", "doctor", "init"),
+    "work": ("worktree-open", "worktree-close", "worktree-status", "worktree-watch", "shell-init"),
     "land": ("job-run", "patch-collect", "patch-apply", "job-preview", "job-verify", "job-land"),
     "look": ("job-report", "help", "man"),
     "tests": ("test-run", "test-select", "ledger-query", "ledger-append"),
     "knowledge": ("ingest-run", "gate-check"),
-    "plumbing": ("trace-append", "install-hooks", "uninstall-hooks", "completions"),
+    "plumbing": ("prune", "trace-append", "install-hooks", "uninstall-hooks", "completions"),
 }
 
 

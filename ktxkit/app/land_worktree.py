@@ -94,7 +94,7 @@ def land_worktree(world: World, place: LeaseLocation, asked: LandRequest) -> Lan
 def _open_lease(world: World, place: LeaseLocation) -> Lease:
     lease = place.lease()
     if lease is None or lease["state"] != "open":
-        raise CannotRun(f"{place.name} is not open", hint="`worktree-open --list` shows what is")
+        raise CannotRun(f"{place.name} is not open", hint="`git ktx list` shows what is")
     if "jobId" in lease:
         hint = f"patch-collect, patch-apply and job-land --job {lease['jobId']} do it for a unit"
         raise CannotRun(f"{place.name} is a unit of job {lease['jobId']}", where=lease["path"], hint=hint)

@@ -72,7 +72,7 @@ def _named(world: World, name: str) -> LeaseLocation:
             continue
         if found.directory == LeaseLocation.adhoc(world, name).directory or lease.get("branch") == f"refs/heads/{name}":
             return found
-    raise CannotRun(f"no worktree named {name!r}", hint="`worktree-open --list` shows those there are")
+    raise CannotRun(f"no worktree named {name!r}", hint="`git ktx list` shows those there are")
 
 
 def notes(lease: Lease) -> list[str]:

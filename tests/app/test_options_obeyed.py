@@ -110,11 +110,14 @@ MODES: dict[str, list[tuple[list[str], set[str]]]] = {
     "git-ktx init": [([], ALL)],
     "git-ktx install-hooks": [([], ALL)],
     "git-ktx land": [(["--squash"], ALL), ([], {"name", "target", "squash", "allow_control"})],
+    "git-ktx list": [([], ALL)],
     "git-ktx man": [([], ALL)],
+    "git-ktx prune": [([], ALL)],
     "git-ktx run": [
         (["true"], ALL),
         (["--save", "f", "true"], {"units", "verify", "target", "max_parallel", "time_limit", "message", "save"}),
     ],
+    "git-ktx shell-init": [(["bash"], ALL)],
     "git-ktx status": [([], ALL)],
     "git-ktx uninstall-hooks": [([], ALL)],
 }  # fmt: skip

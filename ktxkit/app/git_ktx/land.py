@@ -45,6 +45,6 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     ended = land_worktree.land_worktree(world, place, asked)
     if ended.landing is None:
         return views.applied(ended.receipt)
-    lines = [f"next: worktree-close {place.name} --outcome success"] if "commit" in ended.landing else []
+    lines = [f"next: worktree-close {place.name}"] if "commit" in ended.landing else []
     result = views.landed(ended.landing)
     return result._replace(notes=[*result.notes, *lines])

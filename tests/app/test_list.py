@@ -1,0 +1,84 @@
+"""`git ktx list`, `prune` and `shell-init`: where one's worktrees are, what is in them, and how to get there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktxkit.app.worktree_list import age_text
+from tests.support.commands import BIN, call
+from tests.support.jobs import job_file, unit
+from tests.support.repos import Repo
+
+
+def rows(repo: Repo) -> dict[str, dict[str, Any]]:
+    listed: list[dict[str, Any]] = call("git-ktx", "list", "--json", cwd=repo.path).json["data"]["worktrees"]
+    return {row["name"]: row for row in listed}
+
+
+def opened(repo: Repo, name: str) -> Repo:
+    return Repo(Path(call("worktree-open", name, cwd=repo.path).out.strip()))
+
+
+def test_what_is_in_each_and_what_next(repo: Repo) -> None:
+    repo.write("f", "0\n")
+    repo.commit()
+    ahead, dirty, fresh = opened(repo, "ahead"), opened(repo, "dirty"), opened(repo, "fresh")
+    ahead.write("g", "1\n")
+    ahead.commit()
+    repo.write("h", "1\n")
+    repo.commit()
+    dirty.write("f", "0\n1\n2\n")
+    dirty.write("new", "1\n")
+    found = rows(repo)
+    assert (found["ahead"]["ahead"], found["ahead"]["behind"], found["ahead"]["next"]) == (1, 1, "git ktx land ahead")
+    assert (found["dirty"]["changed"], found["dirty"]["added"]) == (2, 2) and "ahead" not in found["dirty"]
+    assert found["dirty"]["next"] == "git ktx land dirty --squash"
+    assert found["fresh"]["next"] == "worktree-close fresh" and found["main"]["what"] == "main checkout"
+    with subprocess.Popen(["sleep", "60"], cwd=fresh.path) as child:
+        text = call("git-ktx", "list", cwd=repo.path).out
+        child.kill()
+    assert f"sleep {child.pid}" in text and f"\n    {fresh.path}\n" in text
+    assert call("worktree-close", "fresh", cwd=repo.path).status == 0 and "fresh" not in rows(repo)
+
+
+def test_units_and_what_is_left_over(repo: Repo) -> None:
+    file = job_file(repo, {"units": [unit("a", "echo 1 > a"), unit("b", "echo 2 > b; exit 1")]})
+    assert call("job-run", file, "--job", "j1", "-q", cwd=repo.path).status == 3
+    found = rows(repo)["j1/b"]
+    assert found["what"] == "unit, kept as crash" and "left over" in found["state"] and found["next"] == "git ktx clean"
+    assert call("worktree-open", "--job", "j2", "--unit", "u", cwd=repo.path).status == 0
+    assert rows(repo)["j2/u"]["next"] == "patch-collect --job j2 --unit u"
+    done = call("git-ktx", "prune", cwd=repo.path)
+    assert done.status == 0 and "1 cleared" in done.out and "j1/b" not in rows(repo)
+
+
+def test_old_spellings_work_and_say_the_new_one(repo: Repo) -> None:
+    done = call("worktree-open", "--list", cwd=repo.path)
+    assert done.status == 0 and "note: `git ktx list` is the command for this" in done.err
+    done = call("worktree-open", "--prune", cwd=repo.path)
+    assert done.status == 0 and "note: `git ktx prune` is the command for this" in done.err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_function_goes_there_or_stays(repo: Repo, shell: str, tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed; `make system` as root installs it")
+    file = tmp_path / "init"
+    file.write_text(call("git-ktx", "shell-init", shell, cwd=repo.path).out)
+    status = "$status" if shell == "fish" else "$?"
+    line = f"source {file}; ktx topic; pwd; ktx; pwd; ktx 'no name'; echo {status}; pwd"
+    env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = subprocess.run([shell, "-c", line], cwd=repo.path, env=env, capture_output=True, text=True, check=False)
+    there, home, failed, stayed = done.stdout.splitlines()
+    assert there.endswith("/topic") and home == stayed == str(repo.path) and failed == "2", done
+
+
+def test_ages() -> None:
+    ages = [None, 3, 65, 7300, 200_000]
+    assert [age_text(age) for age in ages] == ["", "now", "1 min", "2 h", "2 d"]
