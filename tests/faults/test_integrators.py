@@ -158,7 +158,7 @@ def test_one_waits_for_the_other_and_goes_on_from_it(repo: Repo, tmp_path: Path)
     ):
         raise AssertionError("two hold one branch")
     assert "is being worked on by another process" in caught.value.message
-    assert caught.value.hint.startswith("wait for it to end")
+    assert "wait for it to end" in caught.value.hint and "patch-apply" in caught.value.hint
     second = forked(lambda: waiting(repo), tmp_path / "log")
     time.sleep(0.3)
     assert os.waitpid(second, os.WNOHANG) == (0, 0), "it waits"
