@@ -24,7 +24,8 @@ from ktxkit.base.errors import CannotRun
 from ktxkit.store.world import World
 
 OPENING = ("name", "base", "path", "no_fetch", "copy", "sparse")
-OF_UNIT = ("job", "unit", "target", "connection", "source", "after", "allow", "deny", "text_root", "sl_disallowed")
+POLICY = ("allow", "deny", "text_root", "sl_disallowed", "leave_out")
+OF_UNIT = ("job", "unit", "target", "connection", "source", "after", *POLICY)
 
 
 def parser() -> cli.Parser:
@@ -52,6 +53,7 @@ def parser() -> cli.Parser:
     job.add_argument("--deny", action="append", default=[], metavar="PATTERN", help="paths the unit may not touch")
     job.add_argument("--text-root", action="append", default=[], metavar="DIR", help="only plain text files below DIR")
     job.add_argument("--sl-disallowed", action="store_true", help="the unit may not touch the semantic layer")
+    job.add_argument("--leave-out", action="append", default=[], metavar="PATTERN", help="paths not to be collected")
     return made
 
 

@@ -165,6 +165,7 @@ def _described(
     for key in OF_LEASE:
         if lease is not None and key in lease:
             row[key] = lease[key]
+    row |= {"leftOut": lease["leftOut"]["count"]} if lease is not None and "leftOut" in lease else {}
     row |= {"head": entry.head} if entry is not None and entry.head.strip("0") else {}
     row |= {"branch": entry.branch} if entry is not None and entry.branch else {}
     return row

@@ -122,7 +122,8 @@ def _worktree(row: WorktreeRow) -> OverviewWorktreesRow:
     for key in OF_ROW:
         if key in row:
             shown[key] = row[key]
-    why = [f"closed as {row.get('outcome', 'crash')}"] if is_evidence(row) else []
+    left = f", with {row['leftOut']} not collected" if "leftOut" in row else ""
+    why = [f"closed as {row.get('outcome', 'crash')}{left}"] if is_evidence(row) else []
     why += [row["dead"]] if "dead" in row else []
     shown |= {"why": "; ".join(why)} if why else {}
     return shown

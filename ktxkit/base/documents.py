@@ -3205,6 +3205,7 @@ class WorktreeRow(TypedDict):
     ignored: NotRequired[PathAccount]
     ignoredKept: NotRequired[KeptFiles]
     kept: NotRequired[str]
+    leftOut: NotRequired[int]
 
 
 class WorktreeList(TypedDict):

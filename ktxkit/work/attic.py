@@ -115,6 +115,10 @@ def _content(place: LeaseLocation, lease: Lease, git: Git, head: str) -> Worktre
         tree = tree or selection.tree_of_worktree(reader, scratch / "index", taken, head)
         if patch is not None and tree != patch["tree"]:
             tree, _ = touched(reader, scratch, merging.changed(reader, patch["base"], tree), tree)
+        if policy.generated:
+            changed = merging.changed(reader, lease["base"], tree)
+            tree, out = selection.without_left_out(reader, scratch, changed, tree, policy)
+            left_out = tuple(sorted({*left_out, *(path for path, _ in out)}))
         inside = {*nested, *_ignored_repositories(git, status, nested)}
         ignored = _ignored_files(status, lease)
         return WorktreeContents(tree, tuple(sorted(inside)), left_out, status.staged_only, ignored)

@@ -143,6 +143,7 @@ def apply_file(world: World, patch: Path, how: BarePatchOptions) -> Receipt:
                 f"HEAD is {before}, expected {how.expect_head}", where=str(top), hint=MOVED, outcome="target_moved"
             )
         offer, document = offer_from(world, neutral, neutral.objects, patch, how)
+        offer = _without_what_is_in(world, neutral, offer, document, before)
         work = PatchApplication(held, neutral, neutral.objects, top, ref, before, how, patch, began)
         return _applied(work, offer, document)
 
@@ -187,6 +188,19 @@ def offer_from(
             f"there is no {beside.name} beside the patch", where=str(patch), hint="name its base commit with --base REV"
         )
     return candidate.offer_of(world, neutral, document, patch, how.policy), document
+
+
+def _without_what_is_in(world: World, neutral: Neutral, offer: Offer, document: Patch, before: str) -> Offer:
+    """The offer, counted from the commit of the branch that the change has merged in, where it has: what came from
+    there is none of its own (as in a job)."""
+    head, base = document.get("head", ""), document.get("mergedFrom", document["base"])
+    if not head or world.git.resolve(head) is None:
+        return offer
+    found = world.git.run("merge-base", "--all", before, head, ok=(0, 1)).lines
+    if len(found) != 1 or found[0] == base or not world.git.is_ancestor(base, found[0]):
+        return offer
+    base_tree = neutral.need_tree(found[0])
+    return offer._replace(base_tree=base_tree, entries=tuple(merging.changes(neutral, base_tree, offer.tree)))
 
 
 def bare_document(world: World, neutral: Neutral, patch: Path, revision: str) -> Patch:
@@ -322,6 +336,7 @@ class UnitRequest:
     deny: Sequence[str] = ()
     text_root: Sequence[str] = ()
     sl_disallowed: bool = False
+    leave_out: Sequence[str] = ()
     copy: Sequence[str] = ()
     sparse: Sequence[str] = ()
 
@@ -341,6 +356,7 @@ def open_by_hand(world: World, asked: UnitRequest) -> Lease:
     policy |= {"deny": list(asked.deny)} if asked.deny else {}
     policy |= {"textRoots": list(asked.text_root)} if asked.text_root else {}
     policy |= {"slDisallowed": True} if asked.sl_disallowed else {}
+    policy |= {"leaveOut": list(asked.leave_out)} if asked.leave_out else {}
     return open_unit(job, unit, base=base, policy=policy, copy=asked.copy, sparse=asked.sparse, owned=False)
 
 

@@ -384,6 +384,10 @@ def collect(world: World, request: Request, patch: Path) -> Patch:
         with child.begin_look(git) if chosen.take else nullcontext() as look:
             tree = staging.tree(state.head)
             tree, chosen = _touched(git, neutral, scratch, base, tree, chosen)
+            if request.paths is not None:
+                entries = merging.changes(neutral, neutral.need_tree(base), tree)
+                tree, out = selection.without_left_out(git, scratch, entries, tree, request.paths)
+                chosen = chosen._replace(excluded=tuple(sorted({**dict(out), **dict(chosen.excluded)}.items())))
             taken = CollectedTree(world, request, neutral, state, chosen, base, tree)
             return record(taken, patch, lambda: _require_unchanged(git, state, look))
 

@@ -15,7 +15,7 @@ from ktxkit.git import merging, staging
 from ktxkit.git.git import Git, GitFailed
 from ktxkit.git.neutral import Neutral
 from ktxkit.git.rules.child import Status
-from ktxkit.git.rules.patch import entries_of, parse_staged, staged
+from ktxkit.git.rules.patch import Entry, entries_of, index_info, parse_staged, staged
 from ktxkit.git.staging import is_plain_directory, stage
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy, PathClass
 
@@ -184,6 +184,22 @@ def _require_taken(git: Git, absent: Sequence[bytes]) -> None:
             where=str(git.cwd),
             hint="rename them, or remove them; nothing was touched",
         )
+
+
+def without_left_out(
+    git: Git, scratch: Path, entries: Sequence[Entry], tree: str, rules: CandidatePathPolicy
+) -> tuple[str, list[tuple[bytes, str]]]:
+    """The tree, which the entries lead to, without what the policy's patterns leave out, and those paths with the
+    reason: what a unit committed or staged is left out as what it left is."""
+    found = [(entry, rules.work(entry.path, tracked=True, ignored=False)) for entry in entries if rules.generated]
+    out = [(entry, verdict.reason) for entry, verdict in found if verdict.path_class is PathClass.GENERATED]
+    if not out:
+        return tree, []
+    private = git.having(GIT_INDEX_FILE=str(scratch / "index-left-out"))
+    private.run("read-tree", tree)
+    new = b"".join(b"0 %s\t%s\0" % (b"0" * len(tree), entry.path) for entry, _ in out if entry.old.kind == "absent")
+    private.run("update-index", "-z", "--index-info", stdin=new + index_info([entry for entry, _ in out]))
+    return private.text("write-tree"), [(entry.path, reason) for entry, reason in out]
 
 
 def is_as(git: Git, scratch: Path, paths: Sequence[bytes], patch: Patch) -> bool:

@@ -63,7 +63,7 @@ MODES: dict[str, list[tuple[list[str], set[str]]]] = {
         (["--job", "j", "--unit", "u"],
          {*UNIT, "expect_head", "message", "follow_renames", "no_gates", "verify", "patch"}),
         (["p"], {"patch", "base", "expect_head", "message", "allow", "allow_control", "deny", "inside_links"}
-         | {"follow_renames", "no_gates", "verify"}),
+         | {"follow_renames", "no_gates", "verify", "text_root"}),
     ],
     "patch-collect": [
         (["--job", "j", "--unit", "u"], {*UNIT, "include_uncommitted", "require_clean", "output", "base"}),

@@ -41,3 +41,26 @@ def test_what_is_no_file(repo: Repo, tmp_path: Path, args: tuple[str, ...]) -> N
         assert (ran.status, f"{place}: a patch is a regular file" in ran.err) == (2, True), ran.err
     ran = applied(repo, tmp_path / "absent", *args)
     assert (ran.status, "absent: no such patch file" in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.parametrize("how", ["committed", "left"])
+def test_a_change_that_merged_the_branch_in_is_its_own_part_alone(repo: Repo, tmp_path: Path, how: str) -> None:
+    """As in a job. Otherwise what came from the branch is a conflict where the branch has moved on."""
+    repo.write("up", "a\nb\nc\n")
+    base = repo.commit()
+    repo.git("branch", "integ")
+    repo.git("worktree", "add", "-q", str(tmp_path / "i"), "integ")
+    repo.git("worktree", "add", "-q", "-b", "unit", str(tmp_path / "u"), "main")
+    integ, unit = repo.at(tmp_path / "i"), repo.at(tmp_path / "u")
+    integ.write("up", "a\nB\nc\n")
+    integ.commit()
+    unit.git("merge", "-q", "--no-edit", "integ")
+    unit.write("own", "mine\n")
+    if how == "committed":
+        unit.commit()
+    assert call("patch-collect", "--base", base, "-o", tmp_path / "p", cwd=unit.path).status == 0
+    integ.write("up", "a\nBB\nc\n")
+    integ.commit()
+    applied = call("patch-apply", tmp_path / "p", "--json", cwd=integ.path)
+    assert applied.status == 0 and [item["path"] for item in applied.document["paths"]] == ["own"], applied
+    assert (integ.show("integ", "own"), integ.show("integ", "up")) == (b"mine\n", b"a\nBB\nc\n")

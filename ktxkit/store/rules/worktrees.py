@@ -128,8 +128,10 @@ def can_be_kept(work: HeldWork) -> bool:
 
 
 def is_evidence(row: WorktreeRow) -> bool:
-    """Whether it was closed as one that is kept; an earlier attempt's has no outcome of its own, and is."""
-    return row.get("state") == "closed" and row["present"] and row.get("outcome", "crash") in KEPT
+    """Whether it was closed as one that is kept, or because something of it was not collected; an earlier attempt's has
+    no outcome of its own, and is."""
+    kept = row.get("outcome", "crash") in KEPT or "leftOut" in row
+    return row.get("state") == "closed" and row["present"] and kept
 
 
 class LeaseFacts(NamedTuple):

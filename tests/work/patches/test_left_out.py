@@ -84,6 +84,49 @@ def test_what_the_job_leaves_out_by_pattern_is_listed_and_keeps_the_worktree(rep
     assert again.path != tree.path and tree.path.is_dir(), "a later attempt is made beside it"
 
 
+@pytest.mark.parametrize("how", ["left", "staged", "committed", "committed and changed"])
+def test_what_is_left_out_is_so_however_it_was_handed_over(repo: Repo, how: str) -> None:
+    repo.write("old.log", "of the base\n")
+    repo.commit()
+    job = Job.begin(repo)
+    tree = job.open("u", policy={"leaveOut": ["build/", "*.log"]})
+    for name in ("page.md", "build/out.js", "run.log", "old.log"):
+        tree.write(name, "x\n")
+    if how != "left":
+        tree.git("add", "-A")
+    if how.startswith("committed"):
+        tree.git("commit", "-qm", "all of it")
+    if how == "committed and changed":
+        tree.write("run.log", "y\n")
+    document = job.collect("u")
+    assert [item["path"] for item in document["paths"]] == ["page.md"]
+    assert [item["path"] for item in document["excluded"]["sample"]] == ["build/out.js", "old.log", "run.log"]
+    assert job.apply("u")["outcome"] == "accepted"
+    assert repo.show(job.head, "old.log") == b"of the base\n"
+    lease = close(job, "u")
+    assert lease["state"] == "closed" and lease["leftOut"]["count"] == 3 and tree.path.exists()
+    assert (
+        "(closed as success, with 3 not collected; its lease is closed)" in call("git-ktx", "status", cwd=repo.path).out
+    )
+    assert call("job-land", "--job", "j1", cwd=repo.path).status == 0
+    assert call("git-ktx", "clean", "--yes", cwd=repo.path).status == 0
+    refs = repo.git("for-each-ref", "--format=%(refname)", "refs/ktx/attic").split()
+    last = b"y\n" if how == "committed and changed" else b"x\n"
+    assert [(repo.show(ref, "run.log"), repo.show(ref, "build/out.js")) for ref in refs] == [(last, b"x\n")]
+    assert not tree.path.exists()
+
+
+def test_by_hand_a_unit_is_opened_with_what_it_leaves_out(repo: Repo) -> None:
+    opened = call("worktree-open", "--job", "j", "--unit", "u", "--leave-out", "*.log", cwd=repo.path)
+    place = repo.at(Path(opened.out.strip()))
+    place.write("run.log", "x")
+    place.write("page.md", "x")
+    place.commit()
+    said = call("patch-collect", "--job", "j", "--unit", "u", "--json", cwd=repo.path)
+    assert [item["path"] for item in said.document["paths"]] == ["page.md"]
+    assert said.document["excluded"]["sample"][0]["path"] == "run.log"
+
+
 def _raw(item: LeftOutPath) -> dict[str, str]:
     return {key: item[key] for key in ("pathB64",) if key in item}
 
