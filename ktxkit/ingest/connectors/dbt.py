@@ -19,6 +19,7 @@ from ktxkit.ingest.rules.planning import Proposal
 from ktxkit.ingest.rules.projection import Projection
 
 MANIFEST, SEMANTIC, PROJECT = "manifest.json", "semantic_manifest.json", "dbt_project.yml"
+CATALOG = "catalog.json"  # beside a manifest: what `dbt docs generate` found in the warehouse
 IGNORED = ("dbt_packages/", "dbt_modules/", "target/", "logs/", "venv/", ".venv/", "node_modules/")
 KEYS = ("models", "sources", "seeds", "snapshots", "semantic_models", "metrics")
 NOT_READ_KEPT = 100
@@ -51,9 +52,10 @@ class Dbt:
         manifest = whole or semantic
         if manifest is None:
             return _stage_yaml(origin.path, sink)
-        split = dbt.files if whole is not None else dbt.semantic_files
+        catalog = manifest.parent / CATALOG
+        types = _parsed(catalog) if whole is not None and catalog.is_file() else None
         try:
-            found = dict(split(_parsed(manifest)))
+            found = dict(dbt.semantic_files(_parsed(manifest)) if whole is None else dbt.files(_parsed(whole), types))
         except (AttributeError, TypeError, KeyError, ValueError) as error:
             raise CannotRun(
                 f"it has not the shape of a dbt manifest: {error}",

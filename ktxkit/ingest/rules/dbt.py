@@ -37,9 +37,12 @@ LONGEST = 190  # characters of an id in a file name
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-def files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def files(manifest: Mapping[str, Any], catalog: Mapping[str, Any] | None = None) -> Iterator[tuple[str, Any]]:
     """Raw path and content of each node of a `manifest.json`, sorted by path. Raises ValueError where it has no nodes:
-    taken for an empty one, everything would have been deleted."""
+    taken for an empty one, everything would have been deleted.
+
+    `catalog`: what `dbt docs generate` found in the warehouse: columns and types that the manifest does not have.
+    """
     _required(manifest, "nodes", Mapping)
     found: dict[str, Any] = {}
     tests = _tests(manifest)
@@ -47,7 +50,8 @@ def files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for unique, node in _nodes(manifest, group):
             prefix = PREFIXES.get(str(node.get("resource_type", "")))
             if prefix:
-                found[f"{prefix}/{plain(unique)}.json"] = _node(node) | {"tests": tests.get(unique, [])}
+                columns = _columns(node, _mapping(_mapping((catalog or {}).get(group)).get(unique)))
+                found[f"{prefix}/{plain(unique)}.json"] = _node(node, columns) | {"tests": tests.get(unique, [])}
     found |= dict(semantic_files(manifest))
     yield from sorted(found.items())
 
@@ -109,9 +113,21 @@ def _only(value: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     return {key: value[key] for key in keys if key in value}
 
 
-def _node(node: Mapping[str, Any]) -> dict[str, Any]:
-    columns = [_only(one, COLUMN_KEYS) for one in _several(node.get("columns"))]
+def _node(node: Mapping[str, Any], columns: list[dict[str, Any]]) -> dict[str, Any]:
     return {**_only(node, NODE_KEYS), "columns": columns}
+
+
+def _columns(node: Mapping[str, Any], found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The columns that the manifest has, with the types of the catalog where it has none; then those that only the
+    catalog has, in the order of the table. Names are compared as warehouses do: case does not count."""
+    there = {str(one.get("name", "")).casefold(): one for one in _several(found.get("columns"))}
+    columns = []
+    for one in _several(node.get("columns")):
+        known = there.pop(str(one.get("name", "")).casefold(), {})
+        types = {} if one.get("data_type") or not known.get("type") else {"data_type": known["type"]}
+        columns.append(_only(one, COLUMN_KEYS) | types)
+    rest = sorted(there.values(), key=lambda one: (one.get("index") or 0, str(one.get("name"))))
+    return [*columns, *({"name": one.get("name"), "data_type": one.get("type")} for one in rest)]
 
 
 def _tests(manifest: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -68,6 +68,7 @@ def project_sources(
         _types(making, semantic)
     files = []
     unresolved: dict[str, str] = {}
+    making.warnings += _untyped(own)
     for key in sorted(own, key=lambda one: names[one]):
         made = _source(making, key, own[key])
         if made is None:
@@ -75,6 +76,18 @@ def project_sources(
         else:
             files.append(made)
     return Projection(tuple(files), (*project.warnings, *making.warnings), (), unresolved)
+
+
+def _untyped(own: Mapping[str, Model]) -> list[str]:
+    """How many columns have no type that anything says: they stand as text, and the source names them."""
+    counts = {key: sum(not one.type for one in model.columns.values()) for key, model in sorted(own.items())}
+    without = {key: count for key, count in counts.items() if count}
+    if not without:
+        return []
+    shown = ", ".join(f"{key} ({count})" for key, count in list(without.items())[:10])
+    more = f" and {len(without) - 10} more" if len(without) > 10 else ""
+    said = f"the types of {sum(without.values())} columns are not known and stand as string: {shown}{more}"
+    return [f"{said}; `dbt docs generate` writes catalog.json, which has them"]
 
 
 def _source(making: DbtProjection, key: str, model: Model) -> Projected | None:
@@ -88,12 +101,14 @@ def _source(making: DbtProjection, key: str, model: Model) -> Projected | None:
     measures = _measures(making, semantics, {one.name for one in columns})
     time = next((text(_defaults(one).get("agg_time_dimension")) for one in semantics if _defaults(one)), "")
     times = [one.name for one in columns if one.type == "time"]
+    untyped = [one.name for one in columns if not one.type]
     body = {
         "name": name,
         **({"descriptions": {"dbt": _short(model.description)}} if model.description else {}),
         "table": model.table,
         "grain": keys,
         "columns": [_column(one) for one in columns],
+        **({"x-unknown-types": untyped} if untyped else {}),
         "joins": _joins(making, key, columns),
         **({"measures": measures} if measures else {}),
         **({"default_time_dimension": {"dbt": time}} if time in times else {}),

@@ -1,0 +1,1 @@
+select room_id, room_name from {{ ref('raw_rooms') }}
