@@ -9,7 +9,7 @@ A dbt project as values, read from the raw files of a snapshot: manifest nodes, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,11 +113,11 @@ def _only(value: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     return {key: value[key] for key in keys if key in value}
 
 
-def _node(node: Mapping[str, Any], columns: list[dict[str, Any]]) -> dict[str, Any]:
+def _node(node: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**_only(node, NODE_KEYS), "columns": columns}
 
 
-def _columns(node: Mapping[str, Any], found: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _columns(node: Mapping[str, Any], found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The columns that the manifest has, with the types of the catalog where it has none; then those that only the
     catalog has, in the order of the table. Names are compared as warehouses do: case does not count."""
     there = {str(one.get("name", "")).casefold(): one for one in _several(found.get("columns"))}
