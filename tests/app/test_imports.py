@@ -79,7 +79,7 @@ def test_help(command: str, tmp_path: Path) -> None:
     assert "argparse" in modules
     for wing in ("git", "work", "observer", "affected", "ingest"):
         assert of_wing(wing, modules) == set()
-    assert modules & {"subprocess", "ruamel", "jsonschema_rs", "sqlite3"} == set()
+    assert modules & {"dataclasses", "inspect", "subprocess", "ruamel", "jsonschema_rs", "sqlite3"} == set()
     questions = {"ktxkit.ledger.asking"} if command == "ledger-query" else set()  # its help lists them
     assert of_wing("ledger", modules) - {"ktxkit.ledger"} == questions
 

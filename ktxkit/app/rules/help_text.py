@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ktxkit.base.rules.named import NamedTuple
 
@@ -123,8 +122,7 @@ def _filled(text: str, width: int) -> str:
     return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """One option, or (without `flags`) one positional argument. `value` is its metavar; empty for a switch."""
 
     flags: tuple[str, ...]
@@ -149,8 +147,7 @@ class Option:
         return "file" if kind in ("FILE", "PATH", "PATCH", "JOBFILE") else ""
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command: its docstring, its options in order, and whether it takes a command after `--`."""
 
     name: str
