@@ -20,15 +20,20 @@ def parser() -> cli.Parser:
     made.add_argument("--job", metavar="JOB", help="the job (KTX_JOB, or the lease of this worktree)")
     made.add_argument("--message", metavar="TEXT", default="", help="the commit's message")
     made.add_argument("--rebase", action="store_true", help="replay the accepted patches where the target has moved")
+    made.add_argument("--dry-run", action="store_true", help="show what would land, move nothing")
     return made
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import views
     from ktxkit.store import jobs
-    from ktxkit.work import land
+    from ktxkit.work import land, next_step
 
+    if args.dry_run:
+        args.refuse("with --dry-run", "message")
     job = jobs.need_job(world, args.job)
+    if args.dry_run:
+        return views.to_land(job.target, next_step.preview(job, rebase=args.rebase))
     made = land.land(job, message=args.message, rebase=args.rebase)
     return views.landed(made, [unit.key for unit in job.units if unit.key not in land.units_in(made)])
 

@@ -6,6 +6,7 @@ writes   nothing, or with --html the page; with --otlp spans go to a collector
 exits    0 shown (whatever the job's outcome), 2 no such job, 5 a document of the job is damaged: it is named, the rest
          is shown
 example  job-report
+         job-report --list
          job-report nightly-20260517-020000-ab12 --json
          job-report --html report.html
          job-report --otlp http://localhost:4318
@@ -29,6 +30,7 @@ def parser() -> cli.Parser:
     made = cli.Parser("job-report", __doc__)
     made.add_argument("name", metavar="JOB", nargs="?", help="the job; default: KTX_JOB, the worktree's, or the latest")
     made.add_argument("--job", metavar="JOB", help="the same")
+    made.add_argument("--list", action="store_true", help="every job, newest first, each with what is next")
     made.add_argument("--html", metavar="FILE", help="write one page that needs no network; - for stdout")
     made.add_argument("--otlp", metavar="URL", help="send its spans to an OpenTelemetry collector (OTLP over HTTP)")
     return made
@@ -40,6 +42,11 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.store.active import ActiveJob
     from ktxkit.work import next_step, report
 
+    if args.list:
+        from ktxkit.app import overview
+
+        args.only("with --list", "list")
+        return overview.job_list(world)
     if args.name and args.job and args.name != args.job:
         raise CannotRun(f"two jobs are named: {args.name} and {args.job}", hint="name one")
     wanted = args.name or args.job or jobs.current_unit(world, None, None)[0] or report.latest(world)

@@ -23,7 +23,8 @@ from ktxkit.app.cli import count
 from ktxkit.base.errors import CannotRun
 from ktxkit.store.world import World
 
-OPENING = ("name", "base", "path", "no_fetch", "copy", "sparse")
+OPENING = ("name", "base", "path", "no_fetch", "copy", "sparse", "setup")
+OF_ADHOC = ("name", "base", "ref", "pr", "detach", "copy", "sparse", "setup")
 POLICY = ("allow", "deny", "text_root", "sl_disallowed", "leave_out")
 OF_UNIT = ("job", "unit", "target", "connection", "source", "after", *POLICY)
 
@@ -42,6 +43,7 @@ def parser() -> cli.Parser:
     made.add_argument("--no-fetch", action="store_true", help="do not try to fetch the base first")
     made.add_argument("--copy", action="append", default=[], metavar="PATTERN", help="bring ignored files along")
     made.add_argument("--sparse", action="append", default=[], metavar="DIR", help="check out only these directories")
+    made.add_argument("--setup", default="", metavar="CMD", help="run it there first (default: the configured one)")
     made.add_argument("--force", action="store_true", help="prune also where processes stand inside")
     cli.add_keep_ignored(made)
     job = made.add_argument_group("a unit of a job")
@@ -67,11 +69,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         args.refuse("without --prune", "force", "keep_ignored")
     if args.list or args.prune:
         args.refuse("with --list or --prune", *OPENING, *OF_UNIT, "command")
-        args.refuse("without --prune", *(() if args.prune else ("force", "keep_ignored")))
         options = RemovalOptions(tuple(args.keep_ignored), args.force)
         rows = cleaning.listing(world, prune=options if args.prune else None, ignored=args.list)
-        now = "git ktx prune" if args.prune else "git ktx list"
-        notes = [f"note: `{now}` is the command for this; this spelling goes on working"]
+        notes = [f"note: `git ktx {'prune' if args.prune else 'list'}` is the command for this; this goes on working"]
         return cli.Result(views.outcome(rows), rows, "worktrees", lines=views.lines(rows), notes=notes)
     if args.unit:
         if not args.job or args.name or args.ref or args.pr or args.detach or args.path:
@@ -79,13 +79,13 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
                 "a unit is opened by --job JOB --unit KEY, at --base REV, and by nothing else",
                 hint="worktree-open --job j1 --unit orders; without a job: worktree-open NAME",
             )
-        args.refuse("for a unit of a job", "no_fetch")
+        args.refuse("for a unit of a job", "no_fetch", "setup")
         chosen = {name: getattr(args, name) for name in (*OF_UNIT, "base", "copy", "sparse")}
         lease = bare_patches.open_by_hand(world, bare_patches.UnitRequest(**chosen))
         notes = [f"nothing to copy is named {pattern}" for pattern in lease.get("copyUnmatched", ())]
     else:
         args.refuse("without --unit KEY", *OF_UNIT)
-        chosen = {name: getattr(args, name) for name in ("name", "base", "ref", "pr", "detach", "copy", "sparse")}
+        chosen = {name: getattr(args, name) for name in OF_ADHOC}
         path = world.cwd / args.path if args.path else None
         lease, notes = adhoc.open_adhoc(world, adhoc.WorktreeRequest(**chosen, path=path, fetch=not args.no_fetch))
     result = cli.Result(document=lease, contract="lease", lines=[lease["path"]], notes=notes)

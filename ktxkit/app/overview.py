@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ktxkit.app import cleaning
+from ktxkit.app.cli import Result
 from ktxkit.base import kinds, owners
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract
+from ktxkit.base.rules.text import plural, printable
 from ktxkit.store import active, jobs
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.rules.worktrees import is_evidence
@@ -168,6 +170,22 @@ def _branch(world: World, name: str, document: BranchLock) -> OverviewBranch | N
     else:
         return None
     return row
+
+
+def job_list(world: World) -> Result:
+    """The answer of `job-report --list`: a line for each job, newest first."""
+    damaged: list[DamagedDocument] = []
+    rows = [row for row, _ in _jobs(world, damaged)]
+    lines = [f"{row['createdAt'][:19]}Z  {_line(row)}" for row in rows] or ["no job has run here yet"]
+    lines += [f"Damaged: {printable(one['where'])}: {printable(one['message'])}" for one in damaged]
+    return Result("broken_contract" if damaged else "done", lines=lines, data={"jobs": rows})
+
+
+def _line(row: OverviewJob) -> str:
+    """Its id, how it stands, how many of its units are in, and what is next."""
+    word = "running" if row["running"] else row.get("outcome", row["state"])
+    next_step = f"; next: {printable(row['next'])}" if "next" in row else ""
+    return f"{row['jobId']}  {word}, {went_in(row)} of {plural(row['units'], 'unit')} in{next_step}"
 
 
 def needs_a_person(overview: Overview) -> bool:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         WorktreeList,
         WorktreeRow,
     )
+    from ktxkit.work.next_step import LandPreview
 
 
 def location(world: World, name: str, job: str | None, unit: str | None) -> LeaseLocation:
@@ -388,6 +389,16 @@ def landed(landing: LandingReceipt, left: Sequence[str] = ()) -> Result:
     lines = [f"{landing['outcome']}: {where}, {plural(count, 'unit')}, {plural(len(landing.get('paths', ())), 'path')}"]
     notes = [f"{plural(len(left), 'unit')} of the job not in it: {', '.join(left[:SHOWN])}"] if left else []
     return Result(outcome=landing["outcome"], document=landing, contract="landing", lines=lines, notes=notes)
+
+
+def to_land(target: str, found: LandPreview) -> Result:
+    """The answer of job-land --dry-run."""
+    where = f"{target.removeprefix('refs/heads/')} (now at {found.before[:12]})"
+    count = f"{plural(len(found.units), 'unit')}, {plural(found.paths, 'path')}"
+    lines = [f"would land on {where}: {count}" if found.paths else "nothing to land"]
+    lines += [f"  {printable(key)}" for key in found.units]
+    lines += ["the target has moved: the patches would be replayed on it, gated and verified"] if found.replays else []
+    return Result(lines=[*lines, "Nothing was moved."], data={"target": target, **found._asdict()})
 
 
 def verified(verification: Verification) -> Result:

@@ -538,6 +538,7 @@ class KtxConfigJob(TypedDict):
     plan: NotRequired[str | list[str] | StepCommand]
     reconcile: NotRequired[str | list[str] | StepCommand]
     verify: NotRequired[str | list[str] | VerifyCommand]
+    setup: NotRequired[str | list[str]]
     policy: NotRequired[JobPolicy]
     timeLimit: NotRequired[float]
     limits: NotRequired[UnitLimits]
@@ -582,6 +583,7 @@ class KtxConfig(TypedDict):
 
     schemaVersion: NotRequired[Literal[1]]
     job: NotRequired[KtxConfigJob]
+    setup: NotRequired[str | list[str]]
     notify: NotRequired[str]
     ingest: NotRequired[KtxConfigIngest]
     claims: NotRequired[KtxConfigClaims]
@@ -796,6 +798,7 @@ class JobFile(TypedDict):
     reconcile: NotRequired[str | list[str] | StepCommand]
     verify: NotRequired[str | list[str] | VerifyCommand]
     run: NotRequired[str | list[str]]
+    setup: NotRequired[str | list[str]]
     units: NotRequired[list[JobUnit]]
     policy: NotRequired[JobPolicy]
     timeLimit: NotRequired[float]

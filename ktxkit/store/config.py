@@ -44,6 +44,9 @@ schemaVersion: 1
 #     allow: ["wiki/**"]    # what a unit may touch
 #     deny: ["**/*.lock"]
 
+# What each new worktree needs before anybody works in it; its output is kept.
+# setup: npm ci
+
 # A command that is told of the end of each job, of suspects and of blocked branches, as JSON on its stdin.
 # notify: ./tools/notify.sh
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktxkit.base import kinds, process
-from ktxkit.base.errors import Blocked, CannotRun, Refused
+from ktxkit.base import files, kinds, process
+from ktxkit.base.errors import Blocked, CannotRun, Conflict, Refused
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import printable
 from ktxkit.git import repository as remote
 from ktxkit.git.checkout import CHECKED_OUT, checkouts, homes
 from ktxkit.git.git import for_others
+from ktxkit.store import config
 from ktxkit.store.leases import LeaseLocation, lease_here, path_of, presence, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import base_candidates, isolated
@@ -25,6 +26,8 @@ from ktxkit.store.world import World
 from ktxkit.work.attic import head_to_attic
 from ktxkit.work.closing import free_path
 from ktxkit.work.opening import Wanted, lease_existing, make, recover_opening
+from ktxkit.work.rules.job_file import argv_of
+from ktxkit.work.rules.reasons import last_lines
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import Lease, WorktreeMode
@@ -46,6 +49,7 @@ class WorktreeRequest:
     fetch: bool = True
     copy: Sequence[str] = ()
     sparse: Sequence[str] = ()
+    setup: str = ""  # a command for the shell; empty: the configured one
 
 
 @dataclass
@@ -86,7 +90,24 @@ def open_adhoc(world: World, asked: WorktreeRequest) -> tuple[Lease, list[str]]:
             worktrees(world).forget(path_of(old))
         wanted = Wanted(path, aim.mode, aim.base, {}, aim.branch, aim.creates, asked.copy, asked.sparse)
         lease = make(place, wanted, old)
+        setup = asked.setup or config.load(world).get("setup")
+        if setup:
+            _set_up(place, lease, argv_of(setup))
         return lease, aim.notes + [f"nothing to copy is named {name}" for name in lease.get("copyUnmatched", ())]
+
+
+def _set_up(place: LeaseLocation, lease: Lease, argv: Sequence[str]) -> None:
+    """Run the setup of a new worktree; what it prints is kept beside the lease. Raises Conflict where it fails: the
+    worktree is open."""
+    world, path = place.world, path_of(lease)
+    log = world.writable_store.path(f"{place.directory}/setup.log")
+    done = process.run(process.Command(argv, path, {**for_others(world.env), "PWD": str(path)}))
+    files.write_atomic(log, done.out + done.err)
+    if done.status != 0:
+        last = last_lines((done.out + done.err).decode("utf-8", "replace"))
+        said = f"its setup {process.ending(done.status)}{f': {last}' if last else ''}"
+        hint = f"the worktree is open; all that the setup printed is in {log}"
+        raise Conflict(said, where=str(path), hint=hint, outcome="failed")
 
 
 def run_inside(world: World, lease: Lease, argv: Sequence[str], *, stdout: int | None = None) -> int:

@@ -31,7 +31,7 @@ from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import candidate, integrate, recover, target, verification
 from ktxkit.work.candidate import CandidateVerdict, Offer
-from ktxkit.work.recover import IntegrationBranch, landed_up_to
+from ktxkit.work.recover import IntegrationBranch, LandedUpTo, landed_up_to
 from ktxkit.work.report import naming_what_moved, no_longer_in
 from ktxkit.work.rules.job_file import JobCommand, plan_of
 from ktxkit.work.target import FreeCheckout
@@ -329,13 +329,7 @@ def _land(
     done = landed_up_to(job)
     moved = before != done.target
     if moved and not rebase:
-        since = "the job began" if done.target == job.document["targetAtStart"] else "what it landed before"
-        raise Refused(
-            f"{job.target} moved from {done.target[:12]} to {before[:12]} since {since}",
-            outcome="target_moved",
-            hint="job-land --rebase replays the accepted patches on it, gates and verification included",
-            data={"expected": done.target, "found": before},
-        )
+        raise target_moved(job, done, before)
     with open_neutral(job.world) as neutral:
         tree, replayed = neutral.need_tree(branch.head), dict[str, str]()
         moved = moved or neutral.need_tree(done.commit) != neutral.need_tree(done.target)
@@ -343,6 +337,17 @@ def _land(
             tree, replayed = replay(branch, neutral, done.commit, before)
         landing = Landing(branch, held, message, before, tree, began, replayed, moved, series)
         return _moved(landing, neutral)
+
+
+def target_moved(job: ActiveJob, done: LandedUpTo, now: str) -> Refused:
+    """The refusal of a landing whose target is not where the job left it."""
+    since = "the job began" if done.target == job.document["targetAtStart"] else "what it landed before"
+    return Refused(
+        f"{job.target} moved from {done.target[:12]} to {now[:12]} since {since}",
+        outcome="target_moved",
+        hint="job-land --rebase replays the accepted patches on it, gates and verification included",
+        data={"expected": done.target, "found": now},
+    )
 
 
 def _moved(landing: Landing, neutral: Neutral) -> LandingReceipt:

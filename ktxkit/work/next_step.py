@@ -1,16 +1,21 @@
-"""The one command that a person runs next on a job, as it stands."""
+"""What is next for a job as it stands: the one command that a person runs, and what a landing would do."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ktxkit.base import kinds
 from ktxkit.base.errors import Refused
 from ktxkit.base.lock import flocked
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import truncated
+from ktxkit.git import child, merging
+from ktxkit.git.neutral import open_neutral
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
-from ktxkit.work import report
+from ktxkit.work import report, target
+from ktxkit.work.land import landed_before, target_moved
 from ktxkit.work.recover import landed_up_to
 from ktxkit.work.rules.report import LANDED, WAITING
 
@@ -104,3 +109,33 @@ def is_held(world: World, lock: str) -> bool:
             return False
     except Refused:
         return True
+
+
+class LandPreview(NamedTuple):
+    """What a landing would be: keys of the units that it adds, paths, the target's commit now, and whether the accepted
+    patches would be replayed on it."""
+
+    units: list[str]
+    paths: int
+    before: str
+    replays: bool
+
+
+def preview(job: ActiveJob, *, rebase: bool) -> LandPreview:
+    """What `land` would do; nothing is moved, merged or verified. Raises Refused where it would before that."""
+    git, done = job.git, landed_up_to(job)
+    head, before = git.resolve(job.integration_ref), git.resolve(job.target)
+    if head is None or before is None:
+        raise Refused(f"job {job.id} has nothing to land", where=job.target, hint=f"job-report {job.id}")
+    if before != done.target and not rebase:
+        raise target_moved(job, done, before)
+    with open_neutral(job.world) as neutral:
+        tree = neutral.need_tree(head)
+        entries = merging.changes(neutral, neutral.need_tree(done.commit), tree)
+    top = target.checked_out_at(job.world, job.target)
+    if top and entries:
+        target.require_free(job.world, child.honest_to_owner(git, top).at(top), entries, tree)
+    receipts = {unit.key: job.read(kinds.RECEIPT, "receipt", unit) for unit in job.units}
+    accepted = [key for key, receipt in receipts.items() if receipt is not None and receipt["outcome"] == "accepted"]
+    earlier = landed_before(job)
+    return LandPreview([key for key in accepted if key not in earlier], len(entries), before, before != done.target)

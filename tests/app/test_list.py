@@ -82,3 +82,55 @@ def test_the_function_goes_there_or_stays(repo: Repo, shell: str, tmp_path: Path
 def test_ages() -> None:
     ages = [None, 3, 65, 7300, 200_000]
     assert [age_text(age) for age in ages] == ["", "now", "1 min", "2 h", "2 d"]
+
+
+def test_the_setup_runs_once_in_a_new_worktree(repo: Repo) -> None:
+    repo.write(".gitignore", "deps\n")
+    repo.commit()
+    done = call("worktree-open", "one", "--setup", "echo installing; pwd > deps", cwd=repo.path)
+    place = Path(done.out.strip())
+    assert done.status == 0 and (place / "deps").read_text() == f"{place}\n"
+    assert (repo.path / ".ktx/leases/one/setup.log").read_text() == "installing\n"
+    (place / "deps").unlink()
+    assert call("worktree-open", "one", cwd=repo.path).status == 0 and not (place / "deps").exists()
+    failed = call("worktree-open", "two", "--setup", "echo no network >&2; exit 7", "--", "touch", "ran", cwd=repo.path)
+    assert failed.status == 3 and "its setup ended with status 7: no network" in failed.err
+    assert "two" in rows(repo) and not (repo.path / ".ktx/worktrees/adhoc/two/ran").exists()
+
+
+def test_the_configured_setup_is_that_of_units_too(repo: Repo) -> None:
+    repo.write(".ktx-config.yaml", "setup: 'echo dep > deps'\n")
+    repo.write(".gitignore", "deps\n")
+    repo.commit()
+    done = call("git-ktx", "run", "cat deps > a", "cp deps b", cwd=repo.path)
+    assert done.status == 0 and repo.show("main", "a") == repo.show("main", "b") == b"dep\n", done
+    planned = call("git-ktx", "run", "cat deps > a", "--dry-run", cwd=repo.path)
+    assert "set up, each worktree: echo dep > deps" in planned.out and "    1  cat  cat deps > a" in planned.out
+    failed = call("git-ktx", "run", "true", "--setup", "echo no network; exit 7", cwd=repo.path)
+    assert failed.status == 3 and "status 7: no network | setup ended with status 7" in " ".join(failed.out.split())
+
+
+def test_jobs_and_what_would_land(repo: Repo) -> None:
+    assert call("job-report", "--list", cwd=repo.path).out == "no job has run here yet\n"
+    opened = call("worktree-open", "--job", "j1", "--unit", "u", cwd=repo.path)
+    (Path(opened.out.strip()) / "new").write_text("1\n")
+    for command in ("patch-collect", "patch-apply"):
+        assert call(command, "--job", "j1", "--unit", "u", cwd=repo.path).status == 0
+    assert call("job-report", "--list", cwd=repo.path).out.endswith(
+        "j1  open, 1 of 1 unit in; next: job-land --job j1\n"
+    )
+    before = repo.git("for-each-ref")
+    shown = call("job-land", "--job", "j1", "--dry-run", cwd=repo.path)
+    assert shown.out.splitlines() == [
+        f"would land on main (now at {repo.head[:12]}): 1 unit, 1 path", "  u", "Nothing was moved.",
+    ]  # fmt: skip
+    repo.write("new", "in the way\n")
+    assert "in the way: new" in call("job-land", "--job", "j1", "--dry-run", cwd=repo.path).err
+    (repo.path / "new").unlink()
+    assert repo.git("for-each-ref") == before
+    repo.write("other", "1\n")
+    repo.commit()
+    assert call("job-land", "--job", "j1", "--dry-run", cwd=repo.path).status == 1
+    assert "would be replayed" in call("job-land", "--job", "j1", "--dry-run", "--rebase", cwd=repo.path).out
+    assert call("job-land", "--job", "j1", "--rebase", cwd=repo.path).status == 0
+    assert "nothing to land" in call("job-land", "--job", "j1", "--dry-run", "--rebase", cwd=repo.path).out

@@ -38,9 +38,9 @@ MODES: dict[str, list[tuple[list[str], set[str]]]] = {
         (["dbt", "p"], ALL),
         (["--resume", "j"], {"resume", "max_parallel", "rebase", "wait", "connector", "place"}),
     ],
-    "job-land": [([], ALL)],
+    "job-land": [([], ALL), (["--dry-run"], {"job", "rebase", "dry_run"})],
     "job-preview": [([], ALL)],
-    "job-report": [([], ALL)],
+    "job-report": [([], ALL), (["--list"], {"list"})],
     "job-run": [
         (["f"], {*PLANNED, "resume", "rebase"}),
         (["f", "--dry-run"], PLANNED),
@@ -94,7 +94,7 @@ MODES: dict[str, list[tuple[list[str], set[str]]]] = {
         (["--list"], {"ref", "pr", "detach", "list", "prune"}),
         (["--prune"], {"ref", "pr", "detach", "list", "prune", "force", "keep_ignored"}),
         (["new"], {"name", "ref", "pr", "detach", "list", "prune"}
-         | {"base", "path", "no_fetch", "copy", "sparse", "unit"}),
+         | {"base", "path", "no_fetch", "copy", "sparse", "unit", "setup"}),
     ],
     "worktree-status": [([], ALL)],
     "worktree-watch": [
@@ -115,7 +115,8 @@ MODES: dict[str, list[tuple[list[str], set[str]]]] = {
     "git-ktx prune": [([], ALL)],
     "git-ktx run": [
         (["true"], ALL),
-        (["--save", "f", "true"], {"units", "verify", "target", "max_parallel", "time_limit", "message", "save"}),
+        (["--save", "f", "true"],
+         {"units", "verify", "setup", "target", "max_parallel", "time_limit", "message", "save"}),
     ],
     "git-ktx shell-init": [(["bash"], ALL)],
     "git-ktx status": [([], ALL)],

@@ -34,6 +34,7 @@ def parser() -> cli.Parser:
     made.add_argument("words", nargs="*", metavar="WORD", help="a script or a shell command: one unit each")
     made.add_argument("-n", "--units", type=count, metavar="N", help="so many units of one command (-- CMD)")
     made.add_argument("--verify", metavar="CMD", help="what each change, and all of them together, must pass")
+    made.add_argument("--setup", metavar="CMD", help="what each new worktree needs first, as in 'npm ci'")
     made.add_argument("--target", metavar="BRANCH", help="the branch to land on (default: the one checked out)")
     made.add_argument("-j", "--max-parallel", type=count, metavar="N", help="units at once (default: processors)")
     made.add_argument("--time-limit", type=seconds, metavar="S", help="seconds for each unit")
@@ -89,6 +90,7 @@ def _around(args: argparse.Namespace) -> dict[str, object]:
     return {
         "target": args.target,
         "message": args.message,
+        "setup": args.setup,
         "verify": args.verify,
         "maxParallel": args.max_parallel,
         "timeLimit": args.time_limit,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ktxkit.base.rules.text import plural, printable
-from ktxkit.work.rules.job_file import PROJECT, RECONCILE
+from ktxkit.work.rules.job_file import PROJECT, RECONCILE, SET_UP
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import JobFile, JobUnit
@@ -92,6 +92,12 @@ def keys_of(commands: Sequence[Sequence[str]]) -> list[str]:
 def shown_command(command: str | Sequence[str] | JobCommand) -> str:
     """A command as it would be typed, in one line."""
     words = [command] if isinstance(command, str) else list(getattr(command, "argv", command))
+    if (
+        words[:2] == ["/bin/sh", "-c"]
+        and words[3:4] == ["sh"]
+        and words[2].endswith(SET_UP.partition("\n")[2].format())
+    ):
+        words = words[4:]  # behind the setup
     if tuple(words[: len(IN_DIRECTORY)]) == IN_DIRECTORY:
         words = [f"cd {shlex.quote(words[4])} && {shlex.join(words[5:])}"]
     if words[:2] == ["/bin/sh", "-c"] and len(words) == 3:
@@ -110,6 +116,8 @@ def plan_lines(plan: JobPlan, target: str, commit: str, limit: int) -> list[str]
     for number, unit in enumerate(plan.units, start=1):
         after = f"  (after {', '.join(unit.after)})" if unit.after and unit.key != RECONCILE else ""
         lines.append(f"{number:>5}  {printable(unit.key):<{wide}}  {shown_command(unit.step)}{printable(after)}")
+    setup = plan.document.get("setup")
+    lines += [f"set up, each worktree: {shown_command(setup)}"] if setup else []
     lines += [f"verified, each and all: {shown_command(plan.verify)}"] if plan.verify else []
     return [*lines, "Nothing was run."]
 

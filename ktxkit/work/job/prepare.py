@@ -81,8 +81,10 @@ def _place(root: Node, error: KtxError, path: Path) -> str:
 def completed(world: World, document: Mapping[str, Any], where: str) -> JobFile:
     """The valid document of a job file with the repository's defaults, and ours, under it. Raises CannotRun."""
     usual = {"schemaVersion": SCHEMA_VERSION, "connectionId": DEFAULT_CONNECTION, "sourceKey": DEFAULT_SOURCE}
+    settings = config.load(world)
+    usual |= {"setup": settings["setup"]} if "setup" in settings else {}
     try:
-        return contracts.validate(kinds.JOB_FILE, {**usual, **config.load(world).get("job", {}), **document}, where)
+        return contracts.validate(kinds.JOB_FILE, {**usual, **settings.get("job", {}), **document}, where)
     except BrokenContract as error:
         raise CannotRun(error.message, where=error.where, hint=KEYS) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -83,6 +84,20 @@ class JobPlan(NamedTuple):
     @property
     def digest(self) -> str:
         return digest_of(self.document)
+
+
+SET_UP = """( {0}
+) >&2 || {{ status=$?; echo "setup ended with status $status" >&2; exit "$status"; }}
+exec "$@"
+"""
+
+
+def behind(setup: str | Sequence[str] | None, step: JobCommand) -> JobCommand:
+    """The command behind the setup of its worktree: in one process group, with one output, limit and isolation."""
+    if setup is None:
+        return step
+    text = setup if isinstance(setup, str) else shlex.join(setup)
+    return step._replace(argv=("/bin/sh", "-c", SET_UP.format(text), "sh", *step.argv))
 
 
 def argv_of(run: str | Sequence[str]) -> tuple[str, ...]:
@@ -192,7 +207,7 @@ def _unit(entry: JobUnit, job: JobFile) -> UnitPlan:
             policy[key] = entry[key]
     return UnitPlan(
         key=entry["key"],
-        step=JobCommand(step.argv, entry.get("timeLimit", step.time_limit)),
+        step=behind(job.get("setup"), step._replace(time_limit=entry.get("timeLimit", step.time_limit))),
         after=tuple(entry.get("after", ())),
         raw_files=tuple(entry.get("rawFiles", ())),
         policy=policy,
@@ -210,7 +225,7 @@ def _reconcile(step: JobCommand, units: Sequence[UnitPlan], job: JobFile) -> Uni
     """Reconciliation is a unit after all others: its change is collected, judged and gated like theirs."""
     return UnitPlan(
         key=RECONCILE,
-        step=step,
+        step=behind(job.get("setup"), step),
         after=tuple(unit.key for unit in units),
         policy=_policy_of(job),
         env=job.get("env", {}),
