@@ -39,7 +39,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     else:
         args.refuse("where the worktree is removed", "reason")
     place = views.location(world, args.name, args.job, args.unit)
-    options = closing.RemovalOptions(tuple(args.keep_ignored), args.force)
+    options = closing.RemovalOptions(tuple(args.keep_ignored), args.force, views.going(args))
     lease = closing.close(place, args.outcome, discard=args.discard, reason=args.reason, options=options)
     line = f"{lease['path']}  {lease['state']} as {args.outcome}"
     return cli.Result(document=lease, contract="lease", lines=[line], notes=views.notes(lease))

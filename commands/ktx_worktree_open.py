@@ -69,7 +69,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         args.refuse("without --prune", "force", "keep_ignored")
     if args.list or args.prune:
         args.refuse("with --list or --prune", *OPENING, *OF_UNIT, "command")
-        options = RemovalOptions(tuple(args.keep_ignored), args.force)
+        options = RemovalOptions(tuple(args.keep_ignored), args.force, views.going(args))
         rows = cleaning.listing(world, prune=options if args.prune else None, ignored=args.list)
         notes = [f"note: `git ktx {'prune' if args.prune else 'list'}` is the command for this; this goes on working"]
         return cli.Result(views.outcome(rows), rows, "worktrees", lines=views.lines(rows), notes=notes)

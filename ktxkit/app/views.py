@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,12 +30,15 @@ from ktxkit.store.rules.worktrees import is_evidence
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ktxkit.base.documents import (
         KeptFiles,
         LandingReceipt,
         Lease,
         ObserverStatus,
         Patch,
+        PathAccount,
         Preview,
         PreviewClash,
         PreviewUnit,
@@ -81,12 +84,20 @@ def notes(lease: Lease) -> list[str]:
     said = [f"kept at {lease['atticRef']}"] if "atticRef" in lease else []
     if "leftOut" in lease:
         said.append(f"the worktree stays, with what is not collected: {counted(lease['leftOut'], 'untracked file')}")
-    elif "ignored" in lease:
-        said.append(f"gone with it: {counted(lease['ignored'], 'ignored file')}")
     said += [kept_files(lease["ignoredKept"])] if "ignoredKept" in lease else []
     said += [f"taken from under {_processes(lease['busy'])}"] if "busy" in lease else []
     branch = lease.get("branch", "").removeprefix("refs/heads/")
     return said + ([f"branch {branch} stays: it has commits that nothing else has"] if lease.get("branchKept") else [])
+
+
+def going(args: argparse.Namespace) -> Callable[[Path, PathAccount], None] | None:
+    """What says on stderr which ignored files go with a worktree, before they do; nothing with -q."""
+
+    def tell(path: Path, account: PathAccount) -> None:
+        sys.stderr.write(f"{printable(str(path))} goes, with {counted(account, 'ignored file')}\n")
+        sys.stderr.flush()
+
+    return None if args.quiet else tell
 
 
 def run_inside(args: argparse.Namespace, world: World, opened: Result) -> Result:

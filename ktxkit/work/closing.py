@@ -56,6 +56,8 @@ from ktxkit.work.opening import Wanted, copy_out, make, matching, recover_openin
 from ktxkit.work.report import is_in
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ktxkit.base.documents import Lease, LeaseOutcome, LeasePolicy
 
 
@@ -81,10 +83,12 @@ _NAME = re.compile(r"(?P<unit>(?P<position>[0-9]{4,})-.+?)(?:\.attempt-(?P<attem
 
 class RemovalOptions(NamedTuple):
     """How worktrees are removed. `keep_ignored`: patterns, as in .gitignore, of ignored files that are copied out
-    first. `force`: also where processes stand inside, which are named then."""
+    first. `force`: also where processes stand inside, which are named then. `going` is told of a worktree whose ignored
+    files go with it, before they do."""
 
     keep_ignored: tuple[str, ...] = ()
     force: bool = False
+    going: Callable[[Path, PathAccount], None] | None = None
 
 
 PLAIN: Final = RemovalOptions()
@@ -353,6 +357,8 @@ def remove(
     gone, copied = _ignored_files(place, lease, work, options)
     facts: ClosedFacts = {"ignored": gone} if gone else {}
     facts |= {"ignoredKept": copied} if copied else {}
+    if gone is not None and options.going is not None:
+        options.going(path, gone)
     busy = _others_inside(path) if options.force else []
     facts |= {"busy": busy} if busy else {}
     trash = made.let_go(path)

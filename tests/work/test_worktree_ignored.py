@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from ktxkit.app import views
+from ktxkit.store.world import World
+from ktxkit.work.closing import RemovalOptions
+from ktxkit.work.closing import close as close_worktree
 from tests.support.commands import Ran, call, spawn
 from tests.support.repos import Repo
+
+if TYPE_CHECKING:
+    from ktxkit.base.documents import PathAccount
 
 
 @pytest.fixture
@@ -141,3 +150,28 @@ def test_a_file_that_cannot_be_copied_removes_nothing(repo: Repo, monkeypatch: p
     blocked.write_text("a file in the way of the directory\n")
     done = close(repo, "--keep-ignored", ".env")
     assert done.status != 0 and (path / ".env").read_text() == ".env\n", done.out
+
+
+def test_what_goes_with_a_worktree_is_named_before_it_goes(repo: Repo) -> None:
+    path, seen = opened(repo, "topic"), []
+
+    def going(place: Path, account: PathAccount) -> None:
+        seen.append((place, place.exists(), account["count"]))
+
+    with closing(World(repo.path, os.environ)) as world:
+        where = views.location(world, "topic", None, None)
+        close_worktree(where, "success", options=RemovalOptions(going=going))
+    assert seen == [(path, True, 4)] and not path.exists()
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+@pytest.mark.parametrize(
+    "command", [["worktree-close", "topic"], ["worktree-open", "--prune"], ["git-ktx", "clean", "--yes"]]
+)
+def test_each_command_that_removes_names_them(repo: Repo, command: list[str], quiet: bool) -> None:
+    path = opened(repo, *(["topic"] if command[0] == "worktree-close" else ["--job", "j1", "--unit", "a"]))
+    if command[0] != "worktree-close":
+        aborted(repo)
+    done = call(*command, *(["-q"] if quiet else []), cwd=repo.path)
+    said = f"{path} goes, with 4 ignored files (.env, results/a, results/deep/b, x.log)"
+    assert done.status == 0 and not path.exists() and (said in done.err) is not quiet, done

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import cleaning, views
     from ktxkit.work.closing import RemovalOptions
 
-    options = RemovalOptions(tuple(args.keep_ignored), args.force)
+    options = RemovalOptions(tuple(args.keep_ignored), args.force, views.going(args))
     made = cleaning.clean(world, do=args.yes, records=args.records, options=options)
     lines = []
     for item in made["items"]:

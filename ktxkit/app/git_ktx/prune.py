@@ -32,5 +32,5 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import cleaning, views
     from ktxkit.work.closing import RemovalOptions
 
-    rows = cleaning.listing(world, prune=RemovalOptions(tuple(args.keep_ignored), args.force))
+    rows = cleaning.listing(world, prune=RemovalOptions(tuple(args.keep_ignored), args.force, views.going(args)))
     return cli.Result(views.outcome(rows), rows, "worktrees", lines=views.lines(rows))
