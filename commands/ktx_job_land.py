@@ -35,7 +35,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if args.dry_run:
         return views.to_land(job.target, next_step.preview(job, rebase=args.rebase))
     made = land.land(job, message=args.message, rebase=args.rebase)
-    return views.landed(made, [unit.key for unit in job.units if unit.key not in land.units_in(made)])
+    left = [unit.key for unit in job.units if unit.key not in land.units_in(made)]
+    return views.landed(made, left, land.remarks(job))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -390,15 +390,17 @@ def applied(receipt: Receipt) -> Result:
         lines.append(f"  {place}: {item['level']} {item['rule']} {item['message']}")
     if "message" in receipt:
         lines.append(f"  {receipt['message']}")
-    return Result(outcome=receipt["outcome"], document=receipt, contract="receipt", lines=lines)
+    notes = receipt.get("remarks", [])[:SHOWN]
+    return Result(outcome=receipt["outcome"], document=receipt, contract="receipt", lines=lines, notes=notes)
 
 
-def landed(landing: LandingReceipt, left: Sequence[str] = ()) -> Result:
+def landed(landing: LandingReceipt, left: Sequence[str] = (), remarks: Sequence[str] = ()) -> Result:
     """The answer of job-land. `left`: keys of units that are not in it."""
     where = f"{landing['commit']} on {landing['target']}" if "commit" in landing else "nothing to land"
     count = sum(1 for unit in landing["units"] if unit["outcome"] == "accepted")
     lines = [f"{landing['outcome']}: {where}, {plural(count, 'unit')}, {plural(len(landing.get('paths', ())), 'path')}"]
     notes = [f"{plural(len(left), 'unit')} of the job not in it: {', '.join(left[:SHOWN])}"] if left else []
+    notes += remarks[:SHOWN]
     return Result(outcome=landing["outcome"], document=landing, contract="landing", lines=lines, notes=notes)
 
 

@@ -2365,6 +2365,7 @@ class Receipt(TypedDict):
     gates: NotRequired[ReceiptGates]
     verification: NotRequired[VerificationRun]
     message: NotRequired[str]
+    remarks: NotRequired[list[str]]
     durationMs: float
     blame: NotRequired[ReceiptBlame]
     pruned: NotRequired[list[PrunedReference]]

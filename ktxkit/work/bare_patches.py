@@ -34,7 +34,7 @@ from ktxkit.work import candidate, integrate, recover, target, verification
 from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.closing import open_unit
 from ktxkit.work.collect import Request, collect
-from ktxkit.work.report import naming_what_moved
+from ktxkit.work.report import naming_what_moved, put_back, restored
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import Intent, Lease, LeasePolicy, Patch, Receipt, VerificationRun
@@ -246,6 +246,8 @@ def _applied(work: PatchApplication, offer: Offer, document: Patch) -> Receipt:
             receipt |= {"outcome": "verification_failed", "message": verification.why_not(run)}
             return receipt
     receipt |= {"after": commit, "commit": commit, "tree": judged.tree}
+    back = restored(git, work.before, ((None, entry) for entry in judged.entries))
+    receipt |= {"remarks": told} if (told := [put_back(entry, by) for _, entry, by in back]) else {}
     work.world.writable_store.write(kinds.INTENT, place, _following(work, receipt))
     with naming_what_moved(work.held, place, "the patch is applied", "any command on that branch"):
         target.move_checkout(work.held, git, work.ref, work.before, commit, judged.entries, free.status)

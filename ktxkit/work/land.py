@@ -32,7 +32,7 @@ from ktxkit.store.world import World
 from ktxkit.work import candidate, integrate, recover, target, verification
 from ktxkit.work.candidate import CandidateVerdict, Offer
 from ktxkit.work.recover import IntegrationBranch, LandedUpTo, landed_up_to
-from ktxkit.work.report import naming_what_moved, no_longer_in
+from ktxkit.work.report import REMARKS, naming_what_moved, no_longer_in, remark
 from ktxkit.work.rules.job_file import JobCommand, plan_of
 from ktxkit.work.target import FreeCheckout
 
@@ -263,6 +263,7 @@ def land(job: ActiveJob, *, message: str = "", rebase: bool = False, series: Ser
         if old is not None:
             _put_by(job, old)
         _require_not_failed(branch)
+        _remark(job)
         intent, again = job.part("landing-intent"), f"job-land --job {job.id}"
         with (
             naming_what_moved(held, intent, f"job {job.id} has landed", again),
@@ -418,6 +419,19 @@ def _message(landing: Landing) -> str:
     before = landed_before(landing.job)
     accepted = [key for key, outcome in _outcomes(landing) if outcome == "accepted" and key not in before]
     return f"Job {landing.job.id}: {plural(len(accepted), 'unit')}"
+
+
+def _remark(job: ActiveJob) -> None:
+    """What a person should know of the units that land now is in the job's warnings."""
+    before = landed_before(job)
+    receipts = [(unit, job.read(kinds.RECEIPT, "receipt", unit)) for unit in job.units if unit.key not in before]
+    remark(job, [unit for unit, receipt in receipts if receipt is not None and receipt["outcome"] == "accepted"])
+
+
+def remarks(job: ActiveJob) -> list[str]:
+    """What was remarked of the job's units."""
+    marks = tuple(f"({word})" for word in REMARKS)
+    return [line for line in job.document.get("warnings", ()) if line.endswith(marks)]
 
 
 def landed_before(job: ActiveJob) -> set[str]:

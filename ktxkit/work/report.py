@@ -2,22 +2,25 @@
 
 What could not be written then is written by the next command on that branch (`flows.recover`), exactly once.
 
+What a person should know of a change that lands, and no reason to refuse it.
+
 The report of a job, read from its documents and its trace. What cannot be read is named in it, never fatal.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from ktxkit.base import files, kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, KtxError
 from ktxkit.base.rules.text import path_fields, printable
 from ktxkit.git.git import Git
+from ktxkit.git.rules.patch import Entry, entries_of
 from ktxkit.store import jobs
 from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.branch_lock import HeldBranch
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
     )
     from ktxkit.base.kinds import D, Kind
     from ktxkit.work.rules.reasons import UnitFiles
+
+
+Whose = TypeVar("Whose")
 
 
 @contextmanager
@@ -337,3 +343,77 @@ def _add_difference(report: Report, events: list[TraceEvent]) -> None:
         if event["event"] in ("input_snapshot", "compute_diff_set_finished") and isinstance(found, dict):
             report["diffSummary"] = found
             return
+
+
+RESTORES = "restores_old_content"
+UNPUBLISHED = "unpublished_submodule"
+REMARKS = (RESTORES, UNPUBLISHED)
+PATHS_LOOKED_AT = 500  # of one change or job: the history of each is walked
+KEPT = 10_000
+
+
+def remark(job: ActiveJob, units: Sequence[Unit]) -> list[str]:
+    """What a person should know of units that are about to land, said in the job's warnings and its trace.
+
+    An old blob that comes back: a unit that was made from a stale copy takes a fix back, and looks like any other
+    change. A submodule at a commit that no remote of it has, where the job allows that. Raises GitFailed.
+    """
+    told = [*_unpublished(job, units), *_restored(job, units)]
+    known = job.document.get("warnings", [])
+    if set(told) - set(known):
+        said = list(dict.fromkeys([*known, *told]))[:KEPT]
+        job.change(lambda document: document.update({"warnings": said}))
+    return told
+
+
+def _unpublished(job: ActiveJob, units: Sequence[Unit]) -> Iterator[str]:
+    for unit in units:
+        patch = job.read(kinds.PATCH, "patch", unit)
+        for item in patch.get("unpublished", ()) if patch is not None else ():
+            facts = {"unitKey": unit.key, "path": item["path"]}
+            job.tracer.emit("integration", UNPUBLISHED, facts, level="info")
+            yield f"{unit.key}: submodule {item['path']} is at a commit that no remote of it has ({UNPUBLISHED})"
+
+
+def _restored(job: ActiveJob, units: Sequence[Unit]) -> Iterator[str]:
+    patches = [(unit, job.read(kinds.PATCH, "patch", unit)) for unit in units]
+    changed = [(unit, entry) for unit, patch in patches if patch is not None for entry in entries_of(patch)]
+    for unit, entry, commit in restored(job.git, job.document["targetAtStart"], changed):
+        path = printable(entry.path)
+        facts = {"unitKey": unit.key, "path": path, "blob": entry.new.oid, "replacedBy": commit}
+        job.tracer.emit("integration", RESTORES, facts, level="info")
+        yield f"{unit.key}: {put_back(entry, commit)}"
+
+
+def put_back(entry: Entry, commit: str) -> str:
+    """That a change makes a file again what it was, for people."""
+    return f"{printable(entry.path)} is again as it was before commit {commit[:12]} changed it ({RESTORES})"
+
+
+def restored(git: Git, commit: str, changed: Iterable[tuple[Whose, Entry]]) -> Iterator[tuple[Whose, Entry, str]]:
+    """The entries whose new blob stood at their path before some commit of a branch replaced it, and that commit."""
+    found = [(w, e) for w, e in changed if e.new.kind in ("regular", "executable") and e.new.oid != e.old.oid]
+    earlier = replaced(git, commit, [entry.path for _, entry in found[:PATHS_LOOKED_AT]])
+    for whose, entry in found:
+        if by := earlier.get((entry.path, entry.new.oid)):
+            yield whose, entry, by
+
+
+def replaced(git: Git, commit: str, paths: Sequence[bytes]) -> dict[tuple[bytes, str], str]:
+    """For each path and blob that a branch once had there and has no more: the newest commit that replaced it.
+
+    By first parents: what came in by a merge is the merge's. Raises GitFailed.
+    """
+    found: dict[tuple[bytes, str], str] = {}
+    if not paths:
+        return found
+    how = ("--first-parent", "-m", "--raw", "-z", "--no-renames", "--no-abbrev", "--format=commit %H")
+    at, fields = "", iter(git.run("log", *how, commit, "--", *sorted(set(paths))).nul)
+    for field in fields:
+        line = field.lstrip(b"\n")
+        if line.startswith(b"commit "):
+            at = line[7:].decode("ascii")
+        elif line.startswith(b":"):
+            old = line.split(b" ")[2].decode("ascii")
+            found.setdefault((next(fields), old), at)
+    return found

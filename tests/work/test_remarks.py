@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ktxkit.git.git import Git
-from ktxkit.work.job.state import replaced
-from tests.support.commands import spawn
+from ktxkit.work.report import replaced
+from tests.support.commands import call, spawn
 from tests.support.jobs import job_file, outcomes, report, trace, unit
 from tests.support.repos import Repo
 
@@ -47,6 +49,23 @@ def test_a_file_that_was_removed_and_comes_back_is_told(fixed: Repo) -> None:
 @pytest.mark.parametrize("command", ["echo new > f", "echo wrong > other", "chmod +x f", "rm f", "ln -s wrong f2"])
 def test_other_changes_are_not(fixed: Repo, command: str) -> None:
     assert told(fixed, command) == []
+
+
+def test_by_hand_it_is_told_by_the_command_that_lands(fixed: Repo, tmp_path: Path) -> None:
+    fix = fixed.head
+    note = f"f is again as it was before commit {fix[:12]} changed it (restores_old_content)"
+    place = Path(call("worktree-open", "--job", "j", "--unit", "u", "--target", "main", cwd=fixed.path).out.strip())
+    (place / "f").write_text("wrong\n")
+    for command in ("patch-collect", "patch-apply"):
+        assert call(command, "--job", "j", "--unit", "u", cwd=fixed.path).status == 0
+    assert call("patch-collect", "--base", "main", "-o", tmp_path / "p", cwd=place).status == 0
+    landed = call("job-land", "--job", "j", cwd=fixed.path)
+    assert landed.status == 0 and f"u: {note}" in landed.err, landed
+    assert f"u: {note}" in call("job-report", "--job", "j", "--json", cwd=fixed.path).document["warnings"]
+    fixed.git("branch", "other", fix)
+    fixed.git("switch", "-q", "other")
+    applied = call("patch-apply", tmp_path / "p", "--json", cwd=fixed.path)
+    assert applied.status == 0 and applied.document["remarks"] == [note], applied
 
 
 def test_history_by_first_parents(fixed: Repo) -> None:

@@ -34,7 +34,6 @@ from ktxkit.store.world import World
 from ktxkit.work import recover, report
 from ktxkit.work.fingerprint import Fingerprinter
 from ktxkit.work.job import containment, prepare
-from ktxkit.work.job import state as remarks
 from ktxkit.work.job.guard import Guard, Watch
 from ktxkit.work.job.loop import JobLoop, Reuse
 from ktxkit.work.job.state import EVERYTHING, Hooks, JobRun, Notify, UnitSelection, silent
@@ -384,7 +383,6 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     containment.note(run)
     _refuse_stopped(run)
     run.hooks.units_done(run, outcomes)
-    remarks.write(run, outcomes)
     run.phase = "gates"
     run.notify("gates_started", {})
     final_gates(run)
