@@ -57,14 +57,18 @@ from ktxkit.work.report import is_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypedDict, Unpack
 
-    from ktxkit.base.documents import Lease, LeaseOutcome, LeasePolicy
-
-
-if TYPE_CHECKING:
-    from typing import TypedDict
-
-    from ktxkit.base.documents import WorktreeRow
+    from ktxkit.base.documents import (
+        KeptFiles,
+        Lease,
+        LeaseOutcome,
+        LeasePolicy,
+        PathAccount,
+        Sentinel,
+        SentinelOutcome,
+        WorktreeRow,
+    )
 
     class Pruning(TypedDict, total=False):
         """What became of a worktree that was to be cleared."""
@@ -75,7 +79,16 @@ if TYPE_CHECKING:
         ignored: PathAccount
         ignoredKept: KeptFiles
 
-    from ktxkit.base.documents import Lease
+    class ClosedFacts(TypedDict, total=False):
+        """What the closing adds to a lease beside its outcome."""
+
+        atticRef: str
+        branchKept: bool
+        leftOut: PathAccount
+        ignored: PathAccount
+        ignoredKept: KeptFiles
+        busy: list[int]
+
 
 OF_LEASE: Final = ("pathB64", "jobId", "unitKey")
 _NAME = re.compile(r"(?P<unit>(?P<position>[0-9]{4,})-.+?)(?:\.attempt-(?P<attempt>[0-9]+))?")
@@ -184,22 +197,6 @@ def _cleared(place: LeaseLocation, lease: Lease, options: RemovalOptions) -> Pru
     return pruned
 
 
-if TYPE_CHECKING:
-    from typing import TypedDict, Unpack
-
-    from ktxkit.base.documents import KeptFiles, Lease, LeaseOutcome, PathAccount, Sentinel, SentinelOutcome
-
-    class ClosedFacts(TypedDict, total=False):
-        """What the closing adds to a lease beside its outcome."""
-
-        atticRef: str
-        branchKept: bool
-        leftOut: PathAccount
-        ignored: PathAccount
-        ignoredKept: KeptFiles
-        busy: list[int]
-
-
 INTERRUPTED = "the job was interrupted"  # why a worktree is kept that nothing went wrong in
 WOULD_LOSE = "closing would lose"
 SAMPLE = 20  # names of an account that a lease shows
@@ -280,10 +277,9 @@ def _account(paths: Sequence[bytes]) -> PathAccount:
 
 def _was_interrupted(place: LeaseLocation, lease: Lease) -> bool:
     """Whether a closed worktree is kept for an interruption only: who resumes the job needs it, nobody after that."""
-    sentinel = place.read(kinds.SENTINEL)
-    if sentinel is None or sentinel.get("reason") != INTERRUPTED:
-        return False
-    return bool(sentinel.get("attempt") == lease["attempt"] and lease.get("outcome") in KEPT)
+    found = place.read(kinds.SENTINEL)
+    of_this = found is not None and (found.get("reason"), found.get("attempt")) == (INTERRUPTED, lease["attempt"])
+    return of_this and lease.get("outcome") in KEPT
 
 
 def _others_inside(path: Path) -> list[int]:
@@ -294,11 +290,9 @@ def _others_inside(path: Path) -> list[int]:
 
 def _must_be_left(path: Path, options: RemovalOptions) -> None:
     """Nobody works there but whoever closes it. Raises Refused that names the processes."""
-    others = [] if options.force else _others_inside(path)
-    if others:
-        shown = ", ".join(map(str, others[:SAMPLE]))
+    if others := [] if options.force else _others_inside(path):
         hint = "end them, then close again; --force takes the directory from under them"
-        raise Refused(f"processes stand in it: {shown}", where=str(path), hint=hint)
+        raise Refused(f"processes stand in it: {', '.join(map(str, others[:SAMPLE]))}", where=str(path), hint=hint)
 
 
 def _ignored_files(
