@@ -33,7 +33,6 @@ class Project(NamedTuple):
     args: tuple[str, ...] = ()
     kind: str = ""
     plugins: tuple[str, ...] = ()
-    release: str = ""  # for pip, where the newest cannot be built here
     spread: tuple[str, ...] = ()  # further arguments with `-n 2`
 
     @property
@@ -61,8 +60,7 @@ PROJECTS = (
     Project("packaging"),
     Project("tomlkit"),
     Project("httpx", kind="asyncio and trio", spread=tuple(f"--ignore=tests/{name}" for name in PORT_8000)),
-    Project("hypothesis", kind="what its sdist has of it", plugins=("asyncio",), release="hypothesis<6.150"),
-    Project("more-itertools", kind="unittest only"),
+    Project("more-itertools", kind="unittest only", plugins=("subtests",)),
     Project("pluggy"),
     Project("iniconfig"),
     Project("pytest-asyncio", kind="asyncio; runs pytest inside", plugins=("asyncio",)),
@@ -89,14 +87,14 @@ def environment(place: Path) -> Path:
     return python
 
 
-def unpack(place: Path, name: str, release: str = "") -> Path:
+def unpack(place: Path, name: str) -> Path:
     """The source distribution, committed. Raises FileNotFoundError where pip cannot get it."""
     folder = place / "sd"
     folder.mkdir(exist_ok=True)
     stem = name.replace("-", "_")
     found = [one for one in folder.glob("*.tar.gz") if one.name.lower().replace("-", "_").startswith(stem + "_")]
     if not found:
-        argv = ["pip", "download", "-q", "--no-deps", "--no-binary", name, "-d", str(folder), release or name]
+        argv = ["pip", "download", "-q", "--no-deps", "--no-binary", name, "-d", str(folder), name]
         subprocess.run([sys.executable, "-m", *argv], check=False)
         found = [one for one in folder.glob("*.tar.gz") if one.name.lower().replace("-", "_").startswith(stem + "_")]
     if not found:
@@ -225,7 +223,7 @@ def overhead(python: Path, root: Path, project: Project, rounds: int) -> float:
 
 def row(python: Path, place: Path, project: Project, rounds: int) -> tuple[str, bool]:
     """The project's row, and whether all agrees."""
-    root = unpack(place, project.name, project.release)
+    root = unpack(place, project.name)
     plain, differ = compare(python, root, project)
     spread, more = compare(python, root, project, "-n", "2", *project.spread)
     differ += [f"-n 2: {one}" for one in more]

@@ -42,7 +42,7 @@ from ktxkit.store.world import World
 
 
 def parser() -> cli.Parser:
-    made = cli.Parser("ledger-query", __doc__)
+    made = cli.Parser("ledger-query", __doc__, intermixed=True)
     made.add_argument("question", choices=asking.PUBLIC_QUESTIONS, metavar="QUESTION", help="see the list above")
     made.add_argument("subject", nargs="*", metavar="SUBJECT", help="what is asked about")
     made.add_argument("--project", action="append", default=[], metavar="P", help="another project's; repeatable")

@@ -128,9 +128,14 @@ COMMON = frozenset({"help", "version", "directory", "ktx_dir", "json", "quiet"})
 
 
 class Parser(argparse.ArgumentParser):
-    """The options that every command has. `takes_command`: what follows `--` becomes `args.command`."""
+    """The options that every command has. `takes_command`: what follows `--` becomes `args.command`.
 
-    def __init__(self, prog: str, doc: str, *, takes_command: bool = False, unit: bool = False) -> None:
+    `intermixed`: options may stand between positional arguments, also where some of these may be left out.
+    """
+
+    def __init__(
+        self, prog: str, doc: str, *, takes_command: bool = False, unit: bool = False, intermixed: bool = False
+    ) -> None:
         super().__init__(
             prog=prog,
             description=doc,
@@ -140,6 +145,7 @@ class Parser(argparse.ArgumentParser):
         )
         self.doc = doc
         self.takes_command = takes_command
+        self.intermixed = intermixed
         common = self.add_argument_group("common options")
         common.add_argument("-h", "--help", action="help", help="show this text and exit")
         common.add_argument("--version", action=_Version, help="show the version and exit")
@@ -159,7 +165,7 @@ class Parser(argparse.ArgumentParser):
             words, command = words[:cut], words[cut + 1 :]
             if not command:
                 self.error("no command follows --")
-        args = self.parse_args(words)
+        args = self.parse_intermixed_args(words) if self.intermixed else self.parse_args(words)
         if self.takes_command:
             args.command = command
         args.refuse = partial(self._refuse, args)

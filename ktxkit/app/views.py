@@ -297,8 +297,15 @@ def follow(args: argparse.Namespace, world: World) -> cli.Result:
 
     if args.question != "live" or args.json:
         raise CannotRun("--follow is of `live`, and prints as it goes", hint="without --json")
-    rows = following.follow(world, asking.query_of(world, "live", args.subject, args.project), redis=args.redis)
+    query = asking.query_of(world, "live", args.subject, args.project)
+    waiting = None if sys.stdout.isatty() else _tell_waiting
+    rows = following.follow(world, query, redis=args.redis, waiting=waiting)
     return cli.Result(lines=[show(rows)])
+
+
+def _tell_waiting() -> None:
+    sys.stderr.write("ledger-query: no run is going on: waiting for one (Ctrl-C ends it)\n")
+    sys.stderr.flush()
 
 
 def show(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -337,7 +337,8 @@ def query_of(world: World, name: str, subject: Sequence[str], projects: Sequence
     question = QUESTIONS[name]
     if not question.least <= len(subject) <= question.most:
         need = str(question.most) if question.least == question.most else f"{question.least} to {question.most}"
-        raise CannotRun(f"{name} takes {need} subjects, not {len(subject)}", hint="see ledger-query --help")
+        text = f"{name} takes {need} subject{'' if need == '1' else 's'}, not {len(subject)}"
+        raise CannotRun(text, hint="see ledger-query --help")
     named: tuple[str, ...] = tuple(projects)
     if question.project and not named:
         named = (resolve(world),)

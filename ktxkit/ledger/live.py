@@ -6,7 +6,7 @@ What is going on now: runs that were opened and not closed, folded as far as the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
@@ -102,9 +102,13 @@ def _event(line: bytes) -> RunEvent | None:
     return cast("RunEvent", found) if contracts.checker(ledger.EVENT)(found) else None
 
 
-def follow(world: World, ask: LedgerQuery, *, redis: bool = False) -> Iterator[Row]:
-    """A row whenever something has changed, until the run has ended. Waits for a run where none is going on."""
-    source = _wait(world, ask, redis)
+def follow(
+    world: World, ask: LedgerQuery, *, redis: bool = False, waiting: Callable[[], object] | None = None
+) -> Iterator[Row]:
+    """A row whenever something has changed, until the run has ended. Waits for a run where none is going on: then
+    `waiting` is called, once. Raises CannotRun for a run that has ended.
+    """
+    source = _wait(world, ask, redis, waiting)
     try:
         yield from _rows(world, source)
     finally:
@@ -126,11 +130,16 @@ def _rows(world: World, source: EventSource) -> Iterator[Row]:
         world.clock.sleep(TICK)
 
 
-def _wait(world: World, ask: LedgerQuery, redis: bool) -> EventSource:
+def _wait(world: World, ask: LedgerQuery, redis: bool, waiting: Callable[[], object] | None) -> EventSource:
     while True:
         source = _of_redis(world, ask) if redis else _of_store(world, ask)
         if source is not None:
             return source
+        if ask.subject and not redis and (run := find(ensure(world), ask, ask.subject[0]))["closed"]:
+            raise CannotRun(f"run {run['run']} has ended", hint=f"ledger-query run {run['run']}")
+        if waiting is not None:
+            waiting()
+            waiting = None
         world.clock.sleep(TICK)
 
 

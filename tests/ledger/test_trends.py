@@ -165,3 +165,16 @@ def test_a_test_is_known_by_its_name_where_it_is_one(past: Past) -> None:
         assert "did you mean t.py::a or u.py::a?" in answer(past, question, "a")["reason"]
         assert "did you mean t.py::b" in answer(past, question, "t.py:b")["reason"]
     assert answer(past, "explain", "failing(b)")["subject"] == ["failing(t.py::b)"]
+
+
+def test_options_stand_anywhere(past: Past) -> None:
+    past.run(AB)
+    for words in (("slowest", "--limit", "1", "last"), ("--json", "slowest", "last"), ("run", "--json", "last")):
+        assert ask(past, *words).status == 0
+
+
+def test_a_run_that_has_ended_is_not_waited_for(suite: Suite) -> None:
+    suite.run()
+    ran = call("ledger-query", "live", "--follow", "last", cwd=suite.repo.path)
+    run = suite.record["run"]
+    assert ran.status == 2 and f"run {run} has ended" in ran.err and f"ledger-query run {run}" in ran.err
