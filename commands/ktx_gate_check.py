@@ -41,6 +41,13 @@ def parser() -> cli.Parser:
     how.add_argument("--write-baseline", metavar="FILE", help="write every finding there, and succeed")
     how.add_argument("--update-baseline", metavar="FILE", help="take debts that are paid out of it (with --all)")
     how.add_argument("--require-input", action="store_true", help="status 2 where nothing was looked at")
+    how.add_argument(
+        "--require",
+        action="append",
+        default=[],
+        choices=("any", "expressions"),
+        help="status 2 where nothing was looked at, or where expressions of SQL were not read",
+    )
     how.add_argument("--prune", action="store_true", help="take out what dangles; with --tree name the repaired tree")
     out = made.add_argument_group("output")
     out.add_argument("--format", choices=FORMATS, default="text", help="how findings are printed (default: text)")

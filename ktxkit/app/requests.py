@@ -24,7 +24,7 @@ def check_gates(args: Namespace) -> None:
     if args.explain:
         args.only("with --explain", "explain")
     if args.message is not None or args.messages is not None:
-        args.only("for messages", "message", "messages", "gate", "format", "require_input")
+        args.only("for messages", "message", "messages", "gate", "format", "require_input", "require")
     if args.pushed is not None:
         args.refuse("with --pushed", "all", "index", "tree", "changed_since", "files", "prune")
     if args.tree is not None:
@@ -59,7 +59,8 @@ def gate_request(args: Namespace) -> GateRequest:
         baseline=args.baseline,
         write_baseline=args.write_baseline,
         update_baseline=args.update_baseline,
-        require_input=args.require_input,
+        require_input=args.require_input or "any" in args.require,
+        require_expressions="expressions" in args.require,
         prune=args.prune,
     )
 

@@ -629,6 +629,7 @@ class GateConfig(TypedDict):
     root: NotRequired[str]
     advise: NotRequired[bool]
     strictConnections: NotRequired[bool]
+    dialect: NotRequired[str | dict[str, str]]
     siteUrls: NotRequired[dict[str, str]]
     baseline: NotRequired[str]
     gates: NotRequired[list[GateConfigGate]]
@@ -3109,6 +3110,7 @@ class Verdict(TypedDict):
     baseTree: NotRequired[str]
     scope: str
     looked: dict[str, int]
+    unread: NotRequired[dict[str, int]]
     counts: VerdictCounts
     gates: list[VerdictGate]
     findings: list[VerdictFinding]

@@ -70,6 +70,7 @@ class GateRequest:
     write_baseline: str | None = None
     update_baseline: str | None = None
     require_input: bool = False
+    require_expressions: bool = False
     prune: bool = False
 
     @property
@@ -137,6 +138,11 @@ def check(world: World, request: GateRequest) -> GateAnswer:
     verdict = answer.verdict
     if request.require_input and not any(gate.get("looked") for gate in verdict["gates"]):
         raise CannotRun("nothing was looked at", hint="no semantic-layer/ or wiki/ here? --root names their place")
+    if request.require_expressions and verdict.get("unread", {}).get("expressions"):
+        hint = "pip install 'ktxkit[sql]' brings sqlglot, which reads them"
+        raise CannotRun(
+            f"{plural(verdict['unread']['expressions'], 'expression')} of SQL cannot be read here", hint=hint
+        )
     if request.require_input and idle(verdict):
         hint = "its `files` in ktx-gates.yaml match nothing, or --root names another place"
         raise CannotRun(f"nothing was looked at by {', '.join(idle(verdict))}", hint=hint)

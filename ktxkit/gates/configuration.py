@@ -136,8 +136,22 @@ def options_of(document: Mapping[str, Any]) -> GateOptions:
         strict=bool(document.get("strictConnections", False)),
         raw_current=None if current is None else frozenset(current),
         raw_deleted=frozenset(document.get("rawDeleted", ())),
+        dialects=_dialects(document.get("dialect")),
         sites=tuple(sorted(document.get("siteUrls", {}).items(), reverse=True)),
     )
+
+
+def _dialects(said: Any) -> tuple[tuple[str, str], ...]:
+    """By connection; of all others under an empty name. Raises CannotRun for a name that is none."""
+    from ktxkit.gates.rules import expressions
+
+    named = said if isinstance(said, Mapping) else {"": said} if said else {}
+    for name in named.values():
+        if not expressions.dialect_of(name):
+            near = nearest(name, sorted(expressions.DIALECTS), 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(expressions.DIALECTS))}"
+            raise CannotRun(f"there is no dialect of SQL named {name!r}", where=NAME, hint=hint)
+    return tuple(sorted((key if key != "*" else "", expressions.dialect_of(name)) for key, name in named.items()))
 
 
 def _read(data: bytes, where: str) -> Document:

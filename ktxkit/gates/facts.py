@@ -30,7 +30,7 @@ from ktxkit.gates import inputs
 from ktxkit.gates import version as gate_version
 from ktxkit.gates.inputs import FileListing, parsed, path_of
 from ktxkit.gates.rules import model
-from ktxkit.gates.rules.groups import Group, Grouped, marks_of, said_of
+from ktxkit.gates.rules.groups import Group, Grouped, marks_of, others_of, said_of
 from ktxkit.gates.rules.model import artifact_path, kind_of
 from ktxkit.git.objects import Objects
 from ktxkit.store.rules import names
@@ -241,6 +241,16 @@ def remember(
         contracts.expect_many()
     for (key, (kind, _)), data in zip(wanted.items(), each([oid for _, oid in wanted.values()]), strict=True):
         cache[key] = read(kind, data)
+
+
+def unread_expressions(facts: Mapping[bytes, Facts]) -> int:
+    """How many expressions of a tree's sources were not read, since what reads them is not installed."""
+    from ktxkit.gates.rules.expressions import available
+
+    if available():
+        return 0
+    entries = (entry for one in others_of(facts).values() for entry in one.get("sources", ()))
+    return sum(len(entry["expressions"]) for entry in entries)
 
 
 def kept(kind: str, oid: str, load: Callable[[str], bytes], cache: MutableMapping[str, Facts]) -> Facts:

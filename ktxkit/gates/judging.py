@@ -305,6 +305,7 @@ def verdict(world: World, objects: Objects, request: JudgeRequest, config: Confi
         gates=gates,
         suppressed=suppressed + comments.count,
         baselined=known,
+        unread=gate_facts.unread_expressions(request.after.facts) if looked else 0,
     )
 
 

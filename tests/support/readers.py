@@ -12,7 +12,7 @@ from ktxkit.base.rules import strict_yaml
 from ktxkit.gates import command, configuration, schema
 from ktxkit.gates import facts as gate_facts
 from ktxkit.gates.plugin import Finding
-from ktxkit.gates.rules import findings, hooks, markdown, page, source, suppressions, swallow
+from ktxkit.gates.rules import expressions, findings, hooks, markdown, page, suppressions, swallow
 from ktxkit.gates.rules.findings import LEVELS, RULES
 from tests.support.gates import judged
 
@@ -69,7 +69,7 @@ def front(data: bytes) -> None:
 
 
 def sql(data: bytes) -> None:
-    read = source.read(data.decode("utf-8", "surrogateescape"))
+    read = expressions.read(data.decode("utf-8", "surrogateescape"))
     assert read.rule in ("", "expr-not-expression", "expr-template", "expr-nesting")
 
 

@@ -60,11 +60,13 @@ RULES: dict[str, tuple[str, str]] = {
     # joins
     "unknown-join-target": (ERROR, "a join to a source that its connection does not have"),
     "join-case": (ERROR, "a join whose target differs from a source in upper and lower case only"),
+    "join-ambiguous": (ERROR, "an expression uses a source that is joined twice under one name"),
     # expressions
     "expr-not-expression": (ERROR, "text that is not exactly one SQL expression"),
     "expr-template": (ERROR, "a template in a SQL expression"),
     "expr-nesting": (ERROR, "a SQL expression that is nested or long beyond what is read"),
     "expr-unknown-column": (ERROR, "a SQL expression names a column that is not there"),
+    "measure-cycle": (ERROR, "a measure that is computed from itself"),
     # references
     "unknown-sl-ref": (ERROR, "an sl_refs entry names a source that is not there"),
     "stale-entity": (ERROR, "a reference names a measure, column or segment that its source does not have"),
@@ -251,8 +253,11 @@ def build(
     gates: Iterable[Mapping[str, Any]] = (),
     suppressed: int = 0,
     baselined: int = 0,
+    unread: int = 0,
 ) -> dict[str, Any]:
-    """The document. Its outcome is `findings` where an error is not inherited, else `done`."""
+    """The document. Its outcome is `findings` where an error is not inherited, else `done`. `unread`: expressions of
+    SQL that nothing here could read.
+    """
     charged = [one for one in findings if not one.inherited]
     counts = {level: sum(1 for one in charged if one.severity == level) for level in LEVELS}
     return {
@@ -270,6 +275,7 @@ def build(
             "baselined": baselined,
         },
         "gates": [dict(gate) for gate in gates],
+        **({"unread": {"expressions": unread}} if unread else {}),
         "findings": _documents(findings[:FINDINGS_LIMIT]),
     }
 
@@ -294,6 +300,8 @@ def summary(verdict: Mapping[str, Any]) -> str:
     said = [plural(counts[level], level) for level in LEVELS[:2] if counts[level]]
     said += [f"{counts['advice']} advice"] if counts["advice"] else []
     said += [f"{counts[word]} {word}" for word in ("inherited", "suppressed", "baselined") if counts.get(word)]
+    unread = verdict.get("unread", {}).get("expressions", 0)
+    said += [f"{plural(unread, 'expression')} not read (pip install 'ktxkit[sql]')"] if unread else []
     told = f"looked at {', '.join(seen) if seen else 'nothing'}: {', '.join(said) if said else 'nothing found'}"
     as_before = failing_as_before(verdict)
     return f"{told}; {' and '.join(as_before)} failed as on the base" if as_before else told

@@ -182,7 +182,8 @@ def page_keys(pages: Iterable[bytes], root: bytes) -> dict[str, set[str]]:
 
 class GateOptions(NamedTuple):
     """How a tree is judged. `root`: where the artifacts lie in it, empty or ending in `/`. `sites`: what addresses of
-    the web begin with that lead to files of the tree, and the directory these are in.
+    the web begin with that lead to files of the tree, and the directory these are in. `dialects`: of the SQL of each
+    connection, of all others under an empty name.
     """
 
     root: bytes = b""
@@ -191,6 +192,7 @@ class GateOptions(NamedTuple):
     raw_current: Collection[str] | None = None
     raw_deleted: Collection[str] = frozenset()
     sites: tuple[tuple[str, str], ...] = ()
+    dialects: tuple[tuple[str, str], ...] = ()
 
 
 class Source:

@@ -1,9 +1,4 @@
-"""SQL expressions: exactly one, no template, bounded; and the columns it names. sqlglot (extra `sql`) reads them.
-
-sqlglot is a translator, no judge: it takes `THIS IS NOT VALID SQL` for an alias and `1; drop table x` for a block. So
-the text is bounded before it, and what it makes of it is looked at. Without it only templates and bounds are checked.
-
-The shape of an artifact: what its JSON Schema says about it, told with the places that the YAML reader knows.
+"""The shape of an artifact: what its JSON Schema says about it, told with the places that the YAML reader knows.
 
 A semantic-layer file: standalone source, overlay, or `_schema` shard. Facts are plain JSON values.
 """
@@ -12,123 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from ktxkit.base.rules import strict_yaml
 from ktxkit.base.rules.plain_validity import Violation
 from ktxkit.base.rules.strict_yaml import Node, YamlProblem
 from ktxkit.base.rules.text import nearest
-from ktxkit.gates.rules import spelling, suppressions
-
-LENGTH_LIMIT = 4096  # characters
-PAREN_LIMIT = 40  # sqlglot's own recursion ends above 48
-OPERATOR_LIMIT = 400  # words and operators: a flat chain recurses too
-FILE_LIMIT = 15_000  # words and signs of all expressions of one file: a third of a second
-
-_TEMPLATE = re.compile(r"\$\{|\{\{|\{%|<%")
-_LITERAL = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
-_TOKEN = re.compile(r"\w+|[^\w\s]")
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[-+*/|<>=!%]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Expression:
-    """What an expression is. `rule` is empty where nothing is wrong; `columns` are (qualifier or "", name)."""
-
-    rule: str = ""
-    message: str = ""
-    columns: tuple[tuple[str, str], ...] = ()
-    checked: bool = False
-
-
-@cache
-def available() -> str:
-    """sqlglot's version, or nothing where it is not installed."""
-    try:
-        import sqlglot
-    except ImportError:
-        return ""
-    return str(getattr(sqlglot, "__version__", "unknown"))
-
-
-def size(text: str) -> int:
-    """Words and signs of an expression: what reading it takes grows with them."""
-    return len(_TOKEN.findall(_LITERAL.sub("''", text))) if len(text) <= LENGTH_LIMIT else 1
-
-
-def read(text: str) -> Expression:
-    """Judge one expression. Never raises."""
-    found = _bounded(text)
-    if found is not None:
-        return found
-    if not available():
-        return Expression()
-    import sqlglot
-    from sqlglot import exp
-    from sqlglot.errors import SqlglotError
-
-    sqlglot.logger.setLevel("CRITICAL")  # it talks of statements that are refused anyway
-    try:
-        parsed = [tree for tree in sqlglot.parse(text, error_level=sqlglot.ErrorLevel.IMMEDIATE) if tree is not None]
-    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
-        # The errors that are not its own are its faults on broken text; the text is no expression either way.
-        return Expression("expr-not-expression", _reason(error), checked=True)
-    if len(parsed) != 1:
-        return Expression(
-            "expr-not-expression", f"{len(parsed)} statements where one expression is expected", checked=True
-        )
-    tree = parsed[0]
-    if not isinstance(tree, exp.Expression) or not _is_expression(tree, exp):
-        return Expression("expr-not-expression", f"{_name(tree)} where an expression is expected", checked=True)
-    return Expression(columns=tuple(dict.fromkeys(_columns(tree, exp))), checked=True)
-
-
-def _bounded(text: str) -> Expression | None:
-    """What can be told without a parser."""
-    bare = _LITERAL.sub("''", text)
-    if _TEMPLATE.search(bare):
-        return Expression("expr-template", "a template stands where SQL is expected")
-    if "\0" in text:
-        return Expression("expr-not-expression", "a NUL character")
-    if not text.strip():
-        return Expression("expr-not-expression", "nothing stands where an expression is expected")
-    if len(text) > LENGTH_LIMIT:
-        return Expression("expr-nesting", f"{len(text)} characters are more than {LENGTH_LIMIT}")
-    if bare.count("(") > PAREN_LIMIT or bare.count("[") > PAREN_LIMIT or bare.lower().count("case") > PAREN_LIMIT:
-        return Expression("expr-nesting", f"more than {PAREN_LIMIT} parentheses")
-    if len(_WORD.findall(bare)) > OPERATOR_LIMIT:
-        return Expression("expr-nesting", f"more than {OPERATOR_LIMIT} words and operators")
-    return None
-
-
-_EXPRESSIONS = ("Condition", "Func", "Star", "Distinct", "Interval", "Filter", "WithinGroup", "IgnoreNulls")
-_STATEMENTS = ("Query", "DDL", "DML", "Command", "Alias", "Aliases", "Block", "Drop", "Set", "Use")
-
-
-def _is_expression(tree: Any, exp: Any) -> bool:
-    def any_of(names: tuple[str, ...]) -> bool:
-        return isinstance(tree, tuple(getattr(exp, name) for name in names if hasattr(exp, name)))
-
-    return any_of(_EXPRESSIONS) and not any_of(_STATEMENTS)
-
-
-def _name(tree: Any) -> str:
-    return f"a{'n' if type(tree).__name__[0] in 'AEIOU' else ''} {type(tree).__name__.lower()}"
-
-
-def _reason(error: Exception) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", str(error)).partition("\n")[0][:200] or type(error).__name__
-
-
-def _columns(tree: Any, exp: Any) -> Iterator[tuple[str, str]]:
-    """The columns named outside subqueries, which have columns of their own."""
-    for node in tree.walk(prune=lambda one: isinstance(one, exp.Query | exp.Subquery | exp.Lambda)):
-        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
-            qualifier = ".".join(part.name for part in node.parts[:-1])
-            yield qualifier, node.name
-
+from ktxkit.gates.rules import expressions, spelling, suppressions
+from ktxkit.gates.rules.expressions import Expression
 
 PAGE_DATES = frozenset({"stale_since", "archived_since", "usage", "fingerprints", "external_refs"})
 SOURCE_DATES = frozenset({"usage", "freshness", "tests", "enum_values"})
@@ -270,6 +156,7 @@ Facts = dict[str, Any]
 
 STANDALONE, OVERLAY, SHARD = "artifact-source", "artifact-overlay", "artifact-shard"
 FORMS = {STANDALONE: "standalone", OVERLAY: "overlay", SHARD: "shard"}
+DIALECT = "x-dialect"  # of a source: the dialect of its SQL
 KINDS = ("columns", "measures", "segments")
 _NAME_LINE = re.compile(r"(?m)^name:[ \t]*(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s#'\"][^\n#]*?))[ \t]*(?:#.*)?\r?$")
 
@@ -306,7 +193,11 @@ def _identity(text: str) -> list[str]:
 
 
 def _contract(root: Node) -> str:
-    return STANDALONE if root.kind != "map" or root.get("table") or root.get("sql") else OVERLAY
+    """A source of its own names a table or SQL, or says what its columns are: then its table has its name."""
+    if root.kind != "map" or root.get("table") or root.get("sql"):
+        return STANDALONE
+    typed = any(item.get("type") is not None and item.get("expr") is None for _, item in _items(root, "columns"))
+    return STANDALONE if typed and root.get("grain") is not None else OVERLAY
 
 
 def _both(root: Node) -> list[YamlProblem]:
@@ -328,6 +219,9 @@ def _source(node: Node, name: Node | None, budget: _Budget) -> Facts | None:
     if name is None or not isinstance(name.plain, str) or node.kind != "map":
         return None
     found: Facts = {"name": name.plain, "line": name.line, "column": name.column}
+    dialect = _text(node.get(DIALECT))
+    if dialect is not None:
+        found["dialect"] = expressions.dialect_of(dialect.plain)
     for key in ("table", "inherits_columns_from"):
         value = _text(node.get(key))
         if value is not None:
@@ -340,7 +234,7 @@ def _source(node: Node, name: Node | None, budget: _Budget) -> Facts | None:
     found["overridden"] = _overridden(node)
     found["times"] = [[n.plain, n.line, n.column] for n in _times(node)]
     found["disabled"] = [text for text, _, _ in _texts(node, "disable_joins")]
-    found["expressions"] = list(_expressions(node, budget))
+    found["expressions"] = list(_expressions(node, budget, found.get("dialect", "")))
     found["uses"] = [use for _, item in _items(node, "measures") for use in _texts(item, "segments")]
     return found
 
@@ -349,15 +243,15 @@ class _Budget:
     """The expressions of one file, read until they are more than is read; that is told once."""
 
     def __init__(self) -> None:
-        self.left = FILE_LIMIT
+        self.left = expressions.FILE_LIMIT
 
-    def read(self, text: str) -> Expression:
+    def read(self, text: str, dialect: str) -> Expression:
         if self.left <= 0:
             return Expression()
-        self.left -= size(text) + 4  # what each takes however short it is
+        self.left -= expressions.size(text) + 4  # what each takes however short it is
         if self.left > 0:
-            return read(text)
-        message = f"the file's expressions have more than {FILE_LIMIT} words and signs; here the reading ends"
+            return expressions.read(text, dialect)
+        message = f"the file's expressions have more than {expressions.FILE_LIMIT} words and signs; the reading ends"
         return Expression("expr-nesting", message)
 
 
@@ -415,7 +309,7 @@ def _joins(node: Node) -> Iterator[Facts]:
         yield found
 
 
-def _expressions(node: Node, budget: _Budget) -> Iterator[list[Any]]:
+def _expressions(node: Node, budget: _Budget, dialect: str) -> Iterator[list[Any]]:
     """[what it is, text, line, column, rule, message, columns]: each expression, read once."""
     for kind, keys in (
         ("columns", ("expr",)),
@@ -428,7 +322,7 @@ def _expressions(node: Node, budget: _Budget) -> Iterator[list[Any]]:
             for key in keys:
                 text = _text(item.get(key))
                 if text is not None:
-                    read = budget.read(text.plain)
+                    read = budget.read(text.plain, dialect)
                     what = f"{kind}[{name.plain if name is not None else index}].{key}"
                     columns = [list(column) for column in read.columns]
                     yield [what, text.plain, text.line, text.column, read.rule, read.message, columns]

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ktxkit.gates.rules import expressions
 from ktxkit.gates.rules.findings import Finding
 from ktxkit.gates.rules.model import FILE_NAME, RESERVED, Layer, Source, entries, plain_table
 
 Facts = dict[str, Any]
 # What to say, what was searched, and the group of names there with what gives them.
 _Absent = tuple[str, str, tuple[str, ...], Callable[[], Iterable[str]]]
+NO_DIALECTS: Mapping[str, str] = {}
 _SLUG = re.compile(r"[^a-z0-9]+")
 
 
-def judge(layer: Layer) -> Iterator[Finding]:
-    """Every finding of the semantic layer but those that a single file has by itself."""
+def judge(layer: Layer, dialects: Mapping[str, str] = NO_DIALECTS) -> Iterator[Finding]:
+    """Every finding of the semantic layer but those that a single file has by itself. `dialects`: by connection."""
+    yield from _circles(layer, dialects)
     for source, path, form, entry in entries(layer):
         yield from _names(source, path, form, entry)
         yield from _joins(layer, source, path, entry)
         yield from _columns(layer, source, path, entry)
-        yield from _expressions(layer, source, path, entry)
+        yield from _expressions(layer, source, path, entry, dialects)
     for connection in sorted(layer.connections):
         for source in layer.connections[connection].values():
             yield from _declared(layer, source)
@@ -82,7 +85,19 @@ def _names(source: Source, path: bytes, form: str, entry: Facts) -> Iterator[Fin
 
 def _joins(layer: Layer, source: Source, path: bytes, entry: Facts) -> Iterator[Finding]:
     siblings = layer.connections[source.connection]
+    used = {
+        qualifier
+        for what, *_, columns in entry["expressions"]
+        if not what.startswith("joins")
+        for qualifier, _ in columns
+    }
+    ways: dict[str, str] = {}
     for join in entry["joins"]:
+        name = join.get("alias", join["to"])
+        if ways.setdefault(name, join.get("on", "")) != join.get("on", "") and name in used - {source.name}:
+            message = f"{source.name} joins {name} by two conditions: which way its expressions mean cannot be told"
+            place = (join["line"], join["column"], f"{source.name} -> {name}: {join.get('on', '')}")
+            yield Finding("join-ambiguous", path, message, *place, hint="give each of them an alias of its own")
         target = join["to"]
         if target in siblings or layer.is_unreadable(target, source.connection):
             continue
@@ -119,19 +134,114 @@ def _columns(layer: Layer, source: Source, path: bytes, entry: Facts) -> Iterato
             yield Finding("unknown-segment", path, message, line, column, name, (source.name,), tuple(near))
 
 
-def _expressions(layer: Layer, source: Source, path: bytes, entry: Facts) -> Iterator[Finding]:
-    for what, text, line, column, rule, message, columns in entry["expressions"]:
+def _expressions(
+    layer: Layer, source: Source, path: bytes, entry: Facts, dialects: Mapping[str, str]
+) -> Iterator[Finding]:
+    for what, text, line, column, rule, message, columns in _read(source, entry, dialects):
+        wrong = [] if rule else [(*one, _column(layer, source, *one)) for one in columns]
+        hint = ""
+        if (rule or any(problem for _, _, problem in wrong)) and not _dialect(source, entry, dialects):
+            hint = _of_other_dialects(layer, source, text)
         if rule:
-            yield Finding(rule, path, f"{what}: {message}", line, column, f"{source.name}.{what}: {text[:200]}")
-            continue
-        for qualifier, name in columns:
-            problem = _column(layer, source, qualifier, name)
+            reference = f"{source.name}.{what}: {text[:200]}"
+            yield Finding(rule, path, f"{what}: {message}", line, column, reference, hint=hint)
+        for qualifier, name, problem in wrong:
             if problem is not None:
                 said, searched, group, known = problem
                 near = tuple(layer.near.names(name, (source.connection, *group), known))
                 reference = f"{source.name}.{what}: {f'{qualifier}.' if qualifier else ''}{name}"
-                where = (line, column, reference, (searched,), near)
+                where = (line, column, reference, (searched,), near, hint)
                 yield Finding("expr-unknown-column", path, f"{what}: {said}", *where)
+
+
+def _dialect(source: Source, entry: Facts, dialects: Mapping[str, str]) -> str:
+    """The dialect that a source's SQL is of: its own word, else the connection's, else that of all."""
+    return entry.get("dialect") or dialects.get(source.connection) or dialects.get("", "")
+
+
+def _read(source: Source, entry: Facts, dialects: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
+    """The expressions as facts have them, read in the dialect of the connection where the source says none."""
+    dialect = "" if entry.get("dialect") else _dialect(source, entry, dialects)
+    for what, text, line, column, rule, message, columns in entry["expressions"]:
+        if dialect and rule not in ("expr-nesting", "expr-template"):
+            again = expressions.read(text, dialect)
+            rule, message, columns = again.rule, again.message, again.columns
+        yield what, text, line, column, rule, message, columns
+
+
+DIALECTS_ASKED = 20_000  # of the budget of near names, for a text that is read in eight dialects
+
+
+def _of_other_dialects(layer: Layer, source: Source, text: str) -> str:
+    """Which dialects take an expression that the general one does not; nothing where none does."""
+    if layer.near.budget <= 0:
+        return ""
+    layer.near.budget -= DIALECTS_ASKED
+    found = []
+    for dialect in expressions.USUAL:
+        read = expressions.read(text, dialect)
+        if not read.rule and read.checked and all(_column(layer, source, *one) is None for one in read.columns):
+            found.append(dialect)
+    return f"right in {', '.join(found)}: `dialect:` in ktx-gates.yaml names the warehouse's" if found else ""
+
+
+Node = tuple[str, str, str]  # connection, source, measure
+
+
+def _circles(layer: Layer, dialects: Mapping[str, str]) -> Iterator[Finding]:
+    """Measures that are computed from themselves, by way of others or not."""
+    edges: dict[Node, list[Node]] = {}
+    places: dict[Node, tuple[bytes, int, int]] = {}
+    for source, path, _, entry in entries(layer):
+        for what, _, line, column, _, _, columns in _read(source, entry, dialects):
+            if what.startswith("measures["):
+                node = (source.connection, source.name, what[len("measures[") : what.rindex("].")])
+                places.setdefault(node, (path, line, column))
+                edges.setdefault(node, []).extend(_measures_in(layer, source, columns))
+    for node in sorted(_in_circles(edges)):
+        path, line, column = places[node]
+        way = " -> ".join(f"{name}.{measure}" if name != node[1] else measure for _, name, measure in _way(edges, node))
+        message = f"the measure {node[2]} is computed from itself: {way}"
+        reference = f"{node[1]}.{node[2]}"
+        yield Finding("measure-cycle", path, message, line, column, reference, hint="define one of them anew")
+
+
+def _measures_in(layer: Layer, source: Source, columns: Iterable[Sequence[str]]) -> Iterator[Node]:
+    """The measures that an expression names; where a column has the name too, the column is meant."""
+    siblings = layer.connections[source.connection]
+    own = {"", source.name, plain_table(source.table).rpartition(".")[2], plain_table(source.table)}
+    for qualifier, name in columns:
+        target = source if qualifier in own else siblings.get(source.aliases.get(qualifier, qualifier))
+        if target is not None and name in target.measures and name not in target.columns:
+            yield (target.connection, target.name, name)
+
+
+def _in_circles(edges: Mapping[Node, Sequence[Node]]) -> set[Node]:
+    """The nodes that lead back to themselves."""
+    left = {node: {to for to in targets if to in edges} for node, targets in edges.items()}
+    while ends := {node for node, targets in left.items() if not targets}:
+        left = {node: targets - ends for node, targets in left.items() if node not in ends}
+    return {node for node in left if _way(left, node)}
+
+
+def _way(edges: Mapping[Node, Iterable[Node]], start: Node) -> list[Node]:
+    """The shortest way from a node back to it; empty where there is none."""
+    came: dict[Node, Node] = {}
+    found = [start]
+    while found:
+        step = []
+        for node in found:
+            for to in edges.get(node, ()):
+                if to == start:
+                    way = [node]
+                    while way[-1] != start:
+                        way.append(came[way[-1]])
+                    return [*reversed(way), start]
+                if to not in came:
+                    came[to] = node
+                    step.append(to)
+        found = step
+    return []
 
 
 def _column(layer: Layer, source: Source, qualifier: str, name: str) -> _Absent | None:

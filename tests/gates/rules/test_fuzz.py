@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ktxkit.base.rules import strict_yaml
-from ktxkit.gates.rules import source
+from ktxkit.gates.rules import expressions
 from tests.support.gates import judged
 from tests.support.readers import READERS, told
 
@@ -102,4 +102,4 @@ def usable(parsed: strict_yaml.Parsed) -> bool:
     "text", ["(" * 40 + "a" + ")" * 40, "not " * 300 + "a", "-" * 300 + "a", "a" + "[0]" * 41, "case " * 41]
 )
 def test_deep_expressions_end(text: str) -> None:
-    assert source.read(text).rule in ("", "expr-nesting", "expr-not-expression")
+    assert expressions.read(text).rule in ("", "expr-nesting", "expr-not-expression")
