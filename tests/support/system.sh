@@ -16,7 +16,7 @@ done
 if [ -n "$missing" ]; then
   if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
     failed "not root, or not Debian: the tests that need$missing will skip"
-  elif ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+  elif echo "system: as root, apt-get installs$missing fonts-dejavu-core" >&2 && ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends $missing fonts-dejavu-core >/dev/null; }; then
     failed "apt-get could not install$missing"
   fi
