@@ -186,7 +186,7 @@ def compare(python: Path, root: Path, project: Project, *options: str) -> tuple[
     ours = outcomes_of(python, root, record["run"])
     theirs, counts = of_reportlog(log)
     differ = [f"id {test}: {ours.get(test)} here, {theirs.get(test)} in reportlog" for test in sorted({*ours, *theirs})
-              if ours.get(test) != theirs.get(test)]  # fmt: skip
+              if ours.get(test) != theirs.get(test, "never ran")]  # fmt: skip
     reported = Counter(record.get("reported", {}))
     if +reported != counts:
         differ.append(f"counts {dict(reported)} here, {dict(counts)} in reportlog")

@@ -28,7 +28,7 @@ FORMATS = ("events", "reportlog", "junit", "ctrf", "store")
 
 
 def parser() -> cli.Parser:
-    made = cli.Parser("ledger-append", __doc__)
+    made = cli.Parser("ledger-append", __doc__, intermixed=True)
     made.add_argument("files", metavar="FILE", nargs="*", help="what is taken in")
     made.add_argument("--from", dest="kind", choices=FORMATS, help="what it is")
     made.add_argument("--run", default="", metavar="ID", help="the files are parts of one run, which gets this id")

@@ -4,8 +4,8 @@ reads    .ktx-config.yaml (ledger.preconditions: commands that must hold before 
 writes   .ktx/ledger/events/RUN.ndjson, .ktx/ledger/test-runs.ndjson; with --cprofile .ktx/ledger/profiles/RUN.prof,
          with --trace .ktx/affected/traces/RUN.ndjson
 exits    the status of pytest (128 + N where signal N ended it; 0 where no test is affected; 1 where pytest says 0 and
-         a test is recorded as failed, but for --status child), 2 usage; with --guard 2 where the command is refused;
-         under --json pytest's stdout goes to stderr
+         the record is no pass, but for --status child), 2 usage; with --guard 2 where the command is refused; under
+         --json pytest's stdout goes to stderr
 example  test-run pytest -q
          test-run --scope full -- -q -n 4
          test-run --scope affected --base main -- -q

@@ -208,6 +208,8 @@ class Parser(argparse.ArgumentParser):
         """Wrong usage. Raises CannotRun that names what may have been meant."""
         message, near = self._meant(message)
         meant = f"did you mean {' or '.join(near)}? " if near else ""
+        if self.takes_command and not near and (message.startswith(("unrecognized", "there is no option"))):
+            meant = f"what the command itself takes goes behind `--`: {self.prog} -- ...; "
         raise CannotRun(f"{self.prog}: {message}", hint=f"{meant}see {self.prog} --help")
 
     def _meant(self, message: str) -> tuple[str, list[str]]:

@@ -172,6 +172,12 @@ def test_usage(suite: Suite, args: list[str], status: int) -> None:
     assert go(suite, *args).status == status
 
 
+@pytest.mark.parametrize("words", [["tests/test_a.py"], ["-k", "x"], ["--maxfail=1"]])
+def test_what_is_pytests_is_said_to_go_behind_two_dashes(suite: Suite, words: list[str]) -> None:
+    ran = spawn("test-run", *words, cwd=suite.repo.path)
+    assert ran.status == 2 and "goes behind `--`: test-run -- ..." in ran.err and suite.lines == []
+
+
 def test_declared_variables_are_part_of_the_environment_by_digest(suite: Suite) -> None:
     config(suite, "ledger: {environment: [DB_URL]}\n")
     go(suite, DB_URL="postgres://secret")
