@@ -476,6 +476,13 @@ def read(rule: str) -> str | None:
     return path.read_text("utf-8") if path.is_file() else None
 
 
+def next_step(world: World) -> list[str]:
+    """What to say where nothing was looked at and no gate applies to the repository."""
+    from ktxkit.gates import ordinary
+
+    return [f"gate-check: {one}" for one in ordinary.next_step(world)]
+
+
 def explain(rule: str) -> list[str]:
     """A rule's page; of `list`, every rule in a line. Raises CannotRun for a rule that is none."""
     if rule == "list":

@@ -232,35 +232,37 @@ def read_document(data: bytes) -> Parsed:
 
 def read_text(text: str) -> Parsed:
     """Read text that was decoded elsewhere. Never raises; whatever is wrong is a problem."""
-    return read_with(_events, text)
+    return read_with(events, text)
 
 
-def read_with(events: Callable[[str], Iterator[Any]], text: str) -> Parsed:
+def read_with(parser: Callable[[str], Iterator[Any]], text: str) -> Parsed:
     """Read by another source of events than the fastest (two that disagree would be two verdicts)."""
     problem = _refused(text)
     if problem is not None:
         return Parsed(None, (problem,), text)
     builder = _Builder()
     try:
-        for event in events(text):
+        for event in parser(text):
             builder.take(event)
     except _Stop:
         return Parsed(None, tuple(builder.problems), text)
-    except _syntax_errors() as error:
-        builder.problems.append(_syntax(error, text))
+    except syntax_errors() as error:
+        builder.problems.append(syntax_problem(error, text))
         return Parsed(None, tuple(builder.problems), text)
     return Parsed(builder.root, tuple(builder.problems), text)
 
 
 @cache
-def _syntax_errors() -> tuple[type[Exception], ...]:
+def syntax_errors() -> tuple[type[Exception], ...]:
+    """What reading events raises on text that is no YAML."""
     from ruamel.yaml.error import YAMLError
 
     # The pure parser lets a few others out on broken input (an escape beyond Unicode, an unfinished number).
     return (YAMLError, ValueError, IndexError, AttributeError, AssertionError, OverflowError, RecursionError)
 
 
-def _events(text: str) -> Iterator[Any]:
+def events(text: str) -> Iterator[Any]:
+    """The events of the fastest parser. Raises one of `syntax_errors`."""
     parser = fast_parser()
     if parser is None:
         yield from pure_events(text)
@@ -298,7 +300,8 @@ def pure_events(text: str) -> Iterator[Any]:
     yield from yaml.parse(text)
 
 
-def _syntax(error: Exception, text: str) -> YamlProblem:
+def syntax_problem(error: Exception, text: str) -> YamlProblem:
+    """What such an error says, and where."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     said = getattr(error, "problem", None) or str(error).partition("\n")[0] or type(error).__name__
     context = getattr(error, "context", None)

@@ -1,0 +1,96 @@
+"""A repository without knowledge gates something: the gates for any repository, and the file that names them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import call
+from tests.support.repos import Repo
+
+ALL = "gates: [{gate: syntax}, {gate: links}, {gate: markers}, {gate: large}]\n"
+MERGE = "<<<<<<< ours\na\n=======\nb\n>>>>>>> theirs\n"
+SCHEMA = json.dumps({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}})
+FILES: dict[str, tuple[dict[str, str], list[tuple[str, str, int]]]] = {
+    "right": (
+        {
+            "a.json": "{}", "b.yaml": "a: &x 1\n---\nb: !t 2\n", "c.toml": "a = 1\n", "tsconfig.json": "{// c\n}",
+            "chart/t.yaml": "a: {{ .Values.b }}\n", "docs/a.md": "# A b\n\n[x](../c.toml) [y](#a-b) [z](b.md#c)\n",
+            "docs/b.md": "# C\n", "rst.txt": "Title\n=======\n<<<<<<< only one\n",
+        },
+        [],
+    ),
+    "JSON": ({"a.json": '{"a": 1,}\n'}, [("syntax", "a.json", 1)]),
+    "empty JSON": ({"a.json": ""}, [("syntax", "a.json", 1)]),
+    "YAML": ({"a.yml": "a: 1\nb: [\n"}, [("syntax", "a.yml", 3)]),
+    "TOML": ({"a.toml": "a = \n"}, [("syntax", "a.toml", 0)]),
+    "no UTF-8 told": ({"a.toml": "a = '\udcff'\n"}, [("syntax", "a.toml", 0)]),
+    "a link": ({"a.md": "[x](b.md)\n"}, [("broken-link", "a.md", 1)]),
+    "an anchor": ({"a.md": "[x](b.md#no)\n", "b.md": "# Yes\n"}, [("unknown-anchor", "a.md", 1)]),
+    "a merge": ({"a.py": "x = 1\n" + MERGE}, [("merge-marker", "a.py", 2)]),
+    "large": ({"big.txt": "x" * 1_000_001}, [("large-file", "big.txt", 0)]),
+    "a schema of SchemaStore's name": (
+        {"package.json": '{"version": "1"}', "schemas/package.json": SCHEMA}, [("schema-required", "package.json", 1)],
+    ),
+}  # fmt: skip
+
+
+def findings(repo: Repo, *args: str) -> list[tuple[str, str, int]]:
+    found = call("gate-check", *args, "--json", cwd=repo.path).document["findings"]
+    return [(one["rule"], one["path"], one.get("line", 0)) for one in found if not one.get("inherited")]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_found(tmp_path: Path, name: str) -> None:
+    files, wanted = FILES[name]
+    repo = Repo.init(tmp_path / "r")
+    for path, text in {**files, "ktx-gates.yaml": ALL}.items():
+        repo.write(path, text.encode("utf-8", "surrogateescape"))
+    repo.git("add", "-A")
+    assert findings(repo, "--all") == wanted
+
+
+def test_what_a_change_breaks(tmp_path: Path) -> None:
+    """What was there is inherited; a page that was not touched is looked at where its target goes."""
+    repo = Repo.init(tmp_path / "r")
+    for path, text in {
+        "ktx-gates.yaml": ALL,
+        "a.md": "[x](b.md) [old](c.md)\n",
+        "b.md": "# B\n",
+        "x.py": "x\n",
+    }.items():
+        repo.write(path, text)
+    repo.commit("the files")
+    repo.write("x.py", "y\n")
+    repo.git("add", "-A")
+    assert findings(repo) == []
+    repo.git("rm", "-q", "b.md")
+    assert findings(repo) == [("broken-link", "a.md", 1)]
+
+
+def test_the_starter(tmp_path: Path) -> None:
+    repo = Repo.init(tmp_path / "r")
+    repo.write("m.py", "x = 1\n")
+    repo.commit("code")
+    told = call("git-ktx", "install-hooks", cwd=repo.path)
+    assert told.status == 0 and "no gate applies here yet" in told.err and "--starter" in told.err
+    looked = call("gate-check", "--all", cwd=repo.path)
+    assert looked.status == 0 and "git ktx install-hooks --starter" in looked.err
+    assert call("gate-check", "--all", "--require", "any", cwd=repo.path).status == 2
+    repo.write(".pre-commit-config.yaml", "repos: []\n")
+    repo.git("add", "-A")
+    written = call("git-ktx", "install-hooks", "--starter", cwd=repo.path)
+    assert written.status == 0, written.err
+    text = (repo.path / "ktx-gates.yaml").read_text()
+    assert [line.split()[2] for line in text.splitlines() if line.startswith("  - gate:")] == [
+        "syntax", "links", "markers", "large", "pre-commit",
+    ]  # fmt: skip
+    assert call("git-ktx", "install-hooks", "--starter", cwd=repo.path).status == 1
+    repo.write("ktx-gates.yaml", text.replace("  - gate: pre-commit\n", ""))
+    repo.write("bad.json", "{")
+    repo.git("add", "-A")
+    refused = call("gate-check", "--index", cwd=repo.path)
+    assert refused.status == 1 and "bad.json:1:2: error syntax" in refused.out
+    assert "no gate applies" not in call("git-ktx", "install-hooks", cwd=repo.path).err
