@@ -12,8 +12,9 @@ import hashlib
 import os
 import re
 import stat
+import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,9 @@ OWN = ("HEAD", "index", "config.worktree", "info/sparse-checkout")
 KEPT = ("modules",)  # submodules' checkouts name it
 INDEX_LIMIT = 1 << 30  # bytes
 CHUNK = 1 << 16  # bytes
-HEADER = re.compile(rb"(?:blob|tree|commit|tag) ([0-9]{1,20})\0")
+HEADER = re.compile(rb"(blob|tree|commit|tag) ([0-9]{1,20})\0")
+TYPES = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}  # in a pack
+FEW = 20  # loose objects that are copied one by one; one pack of many costs less than as many files
 
 
 class PrivateRepository(NamedTuple):
@@ -117,16 +120,33 @@ class PrivateRepository(NamedTuple):
         Raises BrokenContract for an object that is not what its name says: it could stand for another one later.
         """
         shared = self.repository.objects
-        for path, name in _loose_objects(self.place / "objects"):
-            goal = shared / name[:2] / name[2:]
-            if not os.path.lexists(goal):
-                _take(path, goal, name)
+        loose = list(_loose_objects(self.place / "objects"))
+        wanted = [(path, name) for path, name in loose if not os.path.lexists(shared / name[:2] / name[2:])]
+        if len(wanted) > FEW:
+            self._take_together(wanted)
+        else:
+            for path, name in wanted:
+                _take(path, shared / name[:2] / name[2:], name)
         for pack in _entries(self.place / "objects/pack", ".pack"):
             self._take_pack(pack)
         lfs = self.place / "lfs/objects"
         for folder, names in files.walk(os.fspath(lfs)):
             for name in names:
                 _take_large(Path(folder) / name, self.repository.common_dir / "lfs/objects", name)
+
+    def _take_together(self, loose: Sequence[tuple[Path, str]]) -> None:
+        """Take many loose objects as one pack. Source: gitformat-pack(5)."""
+        pack = self.admin / f"ktx-taken-{os.urandom(6).hex()}.pack"
+        whole = hashlib.sha1() if len(loose[0][1]) == 40 else hashlib.sha256()
+        try:
+            with files.written_aside(pack, durable=False) as fd, open(fd, "wb", CHUNK, closefd=False) as stream:
+                for data in _packed(loose):
+                    whole.update(data)
+                    stream.write(data)
+                stream.write(whole.digest())
+            self._take_pack(pack)
+        finally:
+            files.remove(pack)
 
     def _take_pack(self, pack: Path) -> None:
         words = ("index-pack", "--stdin", "--fix-thin")
@@ -213,6 +233,55 @@ def _loose_refs(place: Path) -> Iterator[tuple[str, str]]:
                 yield str(path.relative_to(place)), said.decode("ascii")
 
 
+def _packed(loose: Sequence[tuple[Path, str]]) -> Iterator[bytes]:
+    """The bytes of a pack of loose objects, but for its checksum."""
+    yield b"PACK" + struct.pack(">II", 2, len(loose))
+    for path, name in loose:
+        contents = _contents(path, name)
+        kind, _, length = next(contents).partition(b" ")
+        size, first = int(length) >> 4, TYPES[kind] << 4 | int(length) & 15
+        head = bytearray()
+        while size:
+            head.append(first | 128)
+            size, first = size >> 7, size & 127
+        head.append(first)
+        yield bytes(head)
+        packer = zlib.compressobj(1)
+        for data in contents:
+            yield packer.compress(data)
+        yield packer.flush()
+
+
+def _contents(source: Path, name: str) -> Iterator[bytes]:
+    """What a loose object is (`blob 12`), then its content, piece by piece. Raises BrokenContract at the end of one
+    that is not the object of its name."""
+    proof = hashlib.sha1() if len(name) == 40 else hashlib.sha256()
+    unpacked, head, said, size = zlib.decompressobj(), b"", None, 0
+    with open(_regular(source), "rb") as reader:
+        try:
+            while block := reader.read(CHUNK):
+                while block:
+                    data = unpacked.decompress(block, CHUNK)
+                    proof.update(data)
+                    ended, block = unpacked.unused_data or not data, unpacked.unconsumed_tail
+                    if said is None:
+                        head += data
+                        said = HEADER.match(head)
+                        if said is None:
+                            raise _forged(source)
+                        yield head[: said.end() - 1]
+                        data = head[said.end() :]
+                    size += len(data)
+                    yield data
+                    if ended and not block:
+                        break
+        except zlib.error as error:
+            raise _forged(source) from error
+    whole = unpacked.eof and not unpacked.unused_data and said is not None
+    if not whole or said is None or proof.hexdigest() != name or size != int(said[2]):
+        raise _forged(source)
+
+
 def _take(source: Path, goal: Path, name: str) -> None:
     """Copy a loose object, proved on the way. Raises BrokenContract where it is not the one of its name."""
     proof = hashlib.sha1() if len(name) == 40 else hashlib.sha256()
@@ -234,7 +303,7 @@ def _take(source: Path, goal: Path, name: str) -> None:
             raise _forged(source) from error
         said = HEADER.match(head)
         whole = unpacked.eof and not unpacked.unused_data and said is not None
-        if not whole or said is None or proof.hexdigest() != name or size != said.end() + int(said[1]):
+        if not whole or said is None or proof.hexdigest() != name or size != said.end() + int(said[2]):
             raise _forged(source)
 
 
