@@ -26,6 +26,7 @@ from ktxkit.base.removal import delete
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.git.child import MARKS, head_of_directory
 from ktxkit.git.git import Git, GitFailed, GitResult
+from ktxkit.git.shared_files import SIZE_LIMIT, refs_below
 
 if TYPE_CHECKING:
     from ktxkit.git.repository import Repository
@@ -67,9 +68,17 @@ class PrivateRepository(NamedTuple):
             config += b"[extensions]\n\trefStorage = files\n"
         files.write_new(self.place / "config", config)
         files.write_new(self.place / "objects/info/alternates", os.fsencode(self.repository.objects) + b"\n")
-        listed = self.git.run("for-each-ref", "--format=%(objectname) %(refname)", *SEEN, *also).out
-        files.write_new(self.place / "packed-refs", b"# pack-refs with: sorted \n" + listed)
+        files.write_new(self.place / "packed-refs", b"# pack-refs with: sorted \n" + self._visible((*SEEN, *also)))
         self._point(self.place)
+
+    def _visible(self, prefixes: Sequence[str]) -> bytes:
+        """The refs that the unit may see, as lines of packed-refs; git is asked where they are in no files."""
+        packed = self.repository.common_dir / "packed-refs"
+        large = packed.exists() and packed.stat().st_size > SIZE_LIMIT
+        if large or (self.repository.common_dir / "reftable").is_dir():
+            return self.git.run("for-each-ref", "--format=%(objectname) %(refname)", *prefixes).out
+        found = refs_below(self.repository.common_dir, prefixes)
+        return b"".join(b"%s %s\n" % (oid.encode("ascii"), os.fsencode(name)) for name, oid in found.items())
 
     def _point(self, where: Path) -> None:
         """Let `.git` in the worktree name a git directory, whatever stands there now."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ktxkit.base import files
 from ktxkit.base.errors import BrokenContract
 from ktxkit.base.identity import Identity, admin_names, identify
 from ktxkit.base.rules.named import NamedTuple
+from ktxkit.git.git import FULL_ID
 from ktxkit.git.repository import registrations
 
 CONFIGS = ("config", "config.worktree")
@@ -30,6 +31,7 @@ STASH = ("refs/stash", "logs/refs/stash")
 REF_FILES = ("packed-refs", "reftable/tables.list", *STASH)
 REPLACED = "refs/replace"
 SIZE_LIMIT = 16 * 1024 * 1024  # bytes
+SYMBOLIC = 5  # refs that name another one, at most: git's own limit
 
 
 NO_FILE = b"\0neither a file nor absent\0"  # stands for the bytes of a link, a directory, a device
@@ -158,6 +160,32 @@ def shared_refs(common_dir: Path) -> dict[str, str]:
         if value and not _is_lock(name):
             found[name] = value.decode("ascii", "replace")
     return found
+
+
+def refs_below(common_dir: Path, prefixes: Sequence[str]) -> dict[str, str]:
+    """Full ids of the refs below some prefixes, by name, read from their files as git does (loose ones first: one that
+    is being packed is in either). Source: gitrepository-layout(5)."""
+    values: dict[str, str] = {}
+    for prefix in prefixes:
+        for folder, names in files.walk(os.fspath(common_dir / prefix)):
+            for name in names:
+                path = Path(folder) / name
+                values[os.path.relpath(path, common_dir)] = (current(path) or b"").strip().decode("ascii", "replace")
+    for line in (current(common_dir / "packed-refs") or b"").splitlines():
+        oid, _, named = line.partition(b" ")
+        values.setdefault(os.fsdecode(named), oid.decode("ascii", "replace"))
+    found = {name: _resolved(values, name) for name in values if name.startswith(tuple(f"{one}/" for one in prefixes))}
+    return {name: oid for name, oid in sorted(found.items()) if FULL_ID.fullmatch(oid)}
+
+
+def _resolved(values: Mapping[str, str], name: str) -> str:
+    """What a ref comes to through symbolic ones; empty where that is nothing."""
+    for _ in range(SYMBOLIC):
+        value = values.get(name, "")
+        if not value.startswith("ref: "):
+            return value
+        name = value.removeprefix("ref: ").strip()
+    return ""
 
 
 def registered_names(common_dir: Path) -> set[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ktxkit.base import landlock
+from ktxkit.git.shared_files import refs_below
 from tests.support.commands import script, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
@@ -156,3 +157,40 @@ def test_what_a_killed_job_left_of_a_unit_is_taken_over(repo: Repo, tmp_path: Pa
 def wait_for(path: Path) -> None:
     while not path.exists():
         time.sleep(0.05)
+
+
+def test_the_refs_that_it_sees_are_those_that_git_lists(repo: Repo) -> None:
+    """Loose, packed, both, deeper ones, symbolic ones, a broken one; locks and other refs are none of them."""
+    for name in ("a", "b/c/d", "packed", "both", "\u00e4"):
+        repo.git("branch", name)
+    repo.git("tag", "-a", "-m", "t", "t1")
+    repo.git("pack-refs", "--all")
+    repo.write("f", "f")
+    repo.commit()
+    repo.git("branch", "-f", "both", "main")
+    repo.git("branch", "loose/one")
+    repo.git("update-ref", "refs/remotes/origin/main", "main")
+    repo.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
+    repo.git("symbolic-ref", "refs/heads/nowhere", "refs/heads/none")
+    repo.git("update-ref", "refs/ktx/jobs/j/x", "main")
+    repo.git("update-ref", "refs/other/x", "main")
+    (repo.path / ".git/refs/heads/main.lock").touch()
+    prefixes = ("refs/heads", "refs/tags", "refs/remotes", "refs/ktx/jobs/j")
+    listed = repo.git("for-each-ref", "--format=%(refname) %(objectname)", *prefixes).splitlines()
+    (repo.path / ".git/refs/heads/main.lock").unlink()
+    assert refs_below(repo.path / ".git", prefixes) == dict(line.split(" ") for line in listed)
+
+
+@pytest.mark.parametrize("count", [3, 60])
+def test_the_quarantine_costs_one_git_at_most(repo: Repo, tmp_path: Path, count: int) -> None:
+    started: list[list[str]] = []
+    for number, isolate in enumerate((False, False, True)):  # the first one makes the store
+        git = WrappedGit(tmp_path / f"git-{number}")
+        git.prepare((), "failed")
+        make = f"for i in $(seq {count}); do echo $i {number} > f$i; done; git add -A; git commit -qm all"
+        work = f"{make}; echo {number} > left"
+        document = {"job": f"j{number}", "isolate": isolate, "units": [unit("u", work)]}
+        ran = spawn("job-run", job_file(repo, document), cwd=repo.path, env=git.env)
+        assert ran.status == 0, ran
+        started.append(git.started())
+    assert len(started[2]) <= len(started[1]) + 1, (started[1], started[2])
