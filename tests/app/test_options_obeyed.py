@@ -27,10 +27,10 @@ MODES: dict[str, list[tuple[list[str], set[str]]]] = {
     "gate-check": [
         ([], ALL),
         (["--explain", "list"], {"explain"}),
-        (["--message", "m"], {"message", "messages", "gate", "format", "require_input"}),
-        (["--messages", "A..B"], {"message", "messages", "gate", "format", "require_input"}),
+        (["--message", "m"], {"message", "messages", "gate", "format", "require_input", "require"}),
+        (["--messages", "A..B"], {"message", "messages", "gate", "format", "require_input", "require"}),
         (["--pushed", "origin"], {"pushed", "root", "config", "gate", "advise", "strict_connections"}
-         | {"baseline", "write_baseline", "update_baseline", "require_input", "format"}
+         | {"baseline", "write_baseline", "update_baseline", "require_input", "require", "format"}
          | {"message", "messages", "explain"}),
     ],
     "git-ktx": [([], ALL)],
