@@ -135,3 +135,23 @@ def test_every_guarantee_names_tests_that_exist() -> None:
 def test_dots_stand_for_anything() -> None:
     assert agrees("a ... c\n", "a b\nb c") and agrees("", "\n") and agrees("...", "")
     assert not agrees("a", "b") and not agrees("a ... c", "a c d") and not agrees("a.c", "abc")
+
+
+# Longer than anybody reads at once; the list only shrinks. Beside them what is written by a program or is a list.
+LONG = {"affected", "claims", "design", "gates", "guarantees", "ledger", "performance"}
+LISTS = {"errors", "index"}
+
+
+def test_a_page_can_be_read_at_once() -> None:
+    words = {page.stem: len(page.read_text("utf-8").split()) for page in PAGES}
+    assert {name for name, count in words.items() if count > 1200} - LISTS == LONG
+
+
+def test_every_guide_is_in_the_order_of_the_site() -> None:
+    order = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert [order.index(f"  - {part}:\n") for part in ("Start", "Guides", "Reference", "Why")] == sorted(
+        order.index(f"  - {part}:\n") for part in ("Start", "Guides", "Reference", "Why")
+    )
+    pages = [page.relative_to(ROOT / "docs") for page in PAGES if page.is_relative_to(ROOT / "docs")]
+    missing = [str(page) for page in pages if f": {page}\n" not in order and page.parts[0] != "rules"]
+    assert missing == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,3 +43,17 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     for page in ("index.html", "tutorial.html"):
         text = (site / page).read_text("utf-8")
         assert 'src="http' not in text and "fonts.googleapis" not in text, page
+
+
+@pytest.mark.parametrize("page", ["index.html", "commands/job-run.html"])
+def test_search_works_from_files(chromium: Any, site: Path, page: str) -> None:
+    """A browser starts no worker from a file, and fetches no index: the site was dumb there."""
+    drawn = chromium.new_page(viewport={"width": 1280, "height": 800})
+    drawn.on("pageerror", lambda error: pytest.fail(str(error)))
+    drawn.goto((site / page).as_uri())
+    drawn.locator(".md-search__input").click()
+    drawn.keyboard.type("codemods")
+    found = drawn.locator(".md-search-result__item a").first
+    found.wait_for(timeout=20_000)
+    assert ".html" in found.get_attribute("href")
+    drawn.close()
