@@ -405,8 +405,9 @@ def _rest(sentence: Sentence) -> Iterator[Claim]:
         yield Claim("counts", sentence, *printed.span(), numbers={"selected": number(counted), "failed": 0})
     for found in FRACTION.finditer(plain):
         yield Claim("counts", sentence, *found.span(), numbers={"passed": number(found["n"])})
-    for found in PASSING.finditer(plain):
-        yield Claim("counts", sentence, *found.span(), numbers={"passed": number(found["n"])})
+    alone = PASSING.match(plain)
+    if alone is not None:
+        yield Claim("counts", sentence, *alone.span(), numbers={"passed": number(alone["n"])})
     for found in VERIFIED.finditer(plain):
         yield Claim("ran", sentence, *found.span(), full=True)
     for found in ONLY.finditer(sentence.text):
