@@ -22,6 +22,7 @@ FILLED = {
 ELSEWHERE = {
     "https://metabase.example": "METABASE",  # a server that is none, and no credentials for it
     "target/manifest.json": "no such",  # of a dbt project
+    "$CI_MERGE_REQUEST_DIFF_BASE_SHA": "no commit or tree",  # a runner's: tests/docs/test_ci_recipes.py
     "exports/metabase": "no such",
     "handed-over": "there is no ledger",  # of another job of a pipeline
     ".ktx-of-the-tests": "there is no ledger",
