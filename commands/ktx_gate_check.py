@@ -26,7 +26,7 @@ def parser() -> cli.Parser:
     scope.add_argument("--tree", metavar="REV", help="a commit or tree instead of the index")
     scope.add_argument("--changed-since", metavar="REV", help="what differs from REV; what REV has too is inherited")
     scope.add_argument("--pushed", metavar="REMOTE", help="what a push sends: the lines of pre-push on standard input")
-    scope.add_argument("--message", metavar="FILE", help="a commit's message, as commit-msg is given it")
+    scope.add_argument("--message", metavar="FILE", help="a commit's message, as commit-msg is given it; `-`: stdin")
     scope.add_argument(
         "--messages", metavar="A..B", help="the messages of these commits, each held against its own tree"
     )

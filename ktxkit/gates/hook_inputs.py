@@ -6,6 +6,7 @@ What a push sends, ref by ref, against what the other side has. Source: githooks
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,11 @@ def check_messages(world: World, messages: Iterable[tuple[str, str]], only: Sequ
 
 
 def message_in(world: World, name: str) -> tuple[str, str]:
-    """The message in a file, of no commit yet. Raises CannotRun where it cannot be read."""
+    """The message in a file, of no commit yet; `-` is standard input, as it stands. Raises CannotRun where it cannot be
+    read.
+    """
+    if name == "-":
+        return "", sys.stdin.buffer.read().decode("utf-8", "replace")
     return "", committed(world, world.cwd / name).decode("utf-8", "replace")
 
 

@@ -220,3 +220,14 @@ def test_real_histories(suite: Suite) -> None:
                     if claim.kind != "attribute"
                 ]
     assert len(claimed) <= max(50, texts / 500), claimed[:50]
+
+
+def test_any_text_is_judged_from_standard_input(suite: Suite) -> None:
+    """An agent's answer, say: held against the same ledger and the same content as a commit's message."""
+    suite.run()
+    text = b"Done. All tests pass.\n"
+    assert spawn("gate-check", "--message", "-", cwd=suite.repo.path, stdin=text).status == 0
+    suite.repo.write("lib.py", "x = 2\n")
+    judged = spawn("gate-check", "--message", "-", cwd=suite.repo.path, stdin=text)
+    assert judged.status == 1 and "claim-stale" in judged.out
+    assert spawn("gate-check", "--message", "-", cwd=suite.repo.path, stdin=b"Done: \xff\n").status == 0
