@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ktxkit.base import landlock
 from tests.support.commands import call, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
@@ -50,15 +53,43 @@ def pointers(repo: Repo) -> None:
     repo.write("f.txt", "large\n")
     repo.write("sub/g.txt", "large\n")
     repo.commit()
-    repo.git("config", "filter.lfs.clean", "cat > /dev/null; echo 'version https://git-lfs.github.com/spec/v1'")
-    repo.git("config", "filter.lfs.smudge", "cat")
-    repo.git("config", "filter.lfs.required", "true")
-    repo.write(".gitattributes", "*.txt filter=lfs -text\n")
+    repo.git("config", "filter.pointer.clean", "cat > /dev/null; echo 'version https://git-lfs.github.com/spec/v1'")
+    repo.git("config", "filter.pointer.smudge", "cat")
+    repo.git("config", "filter.pointer.required", "true")
+    repo.write(".gitattributes", "*.txt filter=pointer -text\n")
     repo.git("add", ".gitattributes")
     repo.git("commit", "-qm", "tracked")
 
 
-FLAWED: dict[str, Made] = {"crlf": carriage_returns, "filter": not_idempotent, "lfs": pointers}
+LFS = {"clean": "git-lfs clean -- %f", "smudge": "git-lfs smudge -- %f", "process": "git-lfs filter-process"}
+
+
+def with_lfs(repo: Repo) -> None:
+    """The real filters, as `git lfs install` writes them."""
+    if shutil.which("git-lfs") is None:
+        pytest.skip("git-lfs is not here")
+    for name, command in LFS.items():
+        repo.git("config", f"filter.lfs.{name}", command)
+    repo.git("config", "filter.lfs.required", "true")
+
+
+def large_files(repo: Repo) -> None:
+    """The same with git-lfs itself."""
+    repo.write("f.txt", "large\n")
+    repo.write("sub/g.txt", "large\n")
+    repo.commit()
+    with_lfs(repo)
+    repo.write(".gitattributes", "*.txt filter=lfs diff=lfs merge=lfs -text\n")
+    repo.git("add", ".gitattributes")
+    repo.git("commit", "-qm", "tracked")
+
+
+FLAWED: dict[str, Made] = {
+    "crlf": carriage_returns,
+    "filter": not_idempotent,
+    "lfs": pointers,
+    "git-lfs": large_files,
+}
 
 
 @pytest.fixture(params=FLAWED)
@@ -173,3 +204,27 @@ def test_by_hand_outside_of_a_job(flawed: Repo, tmp_path: Path) -> None:
     assert [item["path"] for item in patch["paths"]] == ["new"]
     assert spawn("patch-apply", tmp_path / "patch", cwd=flawed.path).status == 0
     assert flawed.git("diff", "--name-only", base, "main") == "new"
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.parametrize("way", EDITS)
+def test_files_of_git_lfs_land_as_pointers_and_stand_in_every_checkout(repo: Repo, way: str, isolate: bool) -> None:
+    with_lfs(repo)
+    if isolate and landlock.version() < landlock.LEAST:
+        pytest.skip("this kernel has no Landlock")
+    repo.write(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
+    repo.write("old.bin", "old\n")
+    repo.commit()
+    assert repo.show("main", "old.bin").startswith(b"version https://git-lfs.github.com/spec/v1\n")
+    work = f'test "$(cat old.bin)" = old; echo new > new.bin; echo changed > old.bin{EDITS[way]}'
+    document = {
+        "isolate": isolate,
+        "units": [unit("u", f"set -e; {work}"), unit("v", "cat new.bin > copy", after=["u"])],
+    }
+    ran = spawn("job-run", job_file(repo, document), "--job", "j1", cwd=repo.path)
+    assert ran.status == 0 and outcomes(repo) == {"u": "accepted", "v": "accepted"}, ran
+    for name, content in (("new.bin", "new\n"), ("old.bin", "changed\n")):
+        pointer = repo.show("main", name)
+        assert b"oid sha256:" + hashlib.sha256(content.encode()).hexdigest().encode() in pointer
+        assert (repo.path / name).read_text() == content, "the checkout has the file itself"
+    assert repo.show("main", "copy") == b"new\n" and repo.git("status", "--porcelain") == ""
