@@ -49,6 +49,8 @@ def parser() -> cli.Parser:
         help="status 2 where nothing was looked at, or where expressions of SQL were not read",
     )
     how.add_argument("--prune", action="store_true", help="take out what dangles; with --tree name the repaired tree")
+    how.add_argument("--fix", action="store_true", help="show the mends that are certain, as a diff")
+    how.add_argument("--write", action="store_true", help="with --fix: write them into the checkout")
     out = made.add_argument_group("output")
     out.add_argument("--format", choices=FORMATS, default="text", help="how findings are printed (default: text)")
     out.add_argument("--explain", metavar="RULE", help="print a rule's page and exit; `list` shows the rules")
@@ -76,7 +78,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         outcome, notes = "done", [*notes, f"gate-check: wrote the baseline {path}"]
     if args.update_baseline is not None:
         notes = [*notes, checking.update_baseline(world, args.update_baseline, verdict)]
-    lines = [] if args.json else render(args.format, verdict, answer.content)
+    lines = [] if args.json else [*answer.lines] or render(args.format, verdict, answer.content)
     return cli.Result(outcome=outcome, document=verdict, contract="verdict", lines=lines, notes=notes)
 
 

@@ -70,6 +70,7 @@ NEW_ROOMS = {
     "ktxkit/gates/rules/spelling.py": "the one grammar of names and references",
     "ktxkit/gates/rules/inline.py": "inline Markdown, with links of all kinds and where they lead",
     "ktxkit/gates/rules/targets.py": "where Markdown's own links lead",
+    "ktxkit/gates/fixing.py": "mends that are certain, and repairs written into the checkout",
     "ktxkit/gates/ordinary.py": "gates for repositories without knowledge, and the file that names them",
     "ktxkit/gates/rules/expressions.py": "SQL in the dialects of warehouses",
     "ktxkit/app/git_ktx/run.py": "git ktx run: a job without a file",

@@ -26,13 +26,17 @@ def check_gates(args: Namespace) -> None:
     if args.message is not None or args.messages is not None:
         args.only("for messages", "message", "messages", "gate", "format", "require_input", "require")
     if args.pushed is not None:
-        args.refuse("with --pushed", "all", "index", "tree", "changed_since", "files", "prune")
+        args.refuse("with --pushed", "all", "index", "tree", "changed_since", "files", "prune", "fix", "write")
     if args.tree is not None:
-        args.refuse("with --tree", "index")
+        args.refuse("with --tree", "index", "write")
     if args.update_baseline is not None:
         args.refuse("with --update-baseline", "baseline")
     if args.write_baseline is not None:
         args.refuse("with --write-baseline", "baseline", "update_baseline")
+    if args.prune:
+        args.refuse("with --prune", "fix", "write")
+    if not args.fix:
+        args.refuse("without --fix", "write")
     if args.json:
         args.refuse("with --json", "format")
 
@@ -60,6 +64,8 @@ def gate_request(args: Namespace) -> GateRequest:
         write_baseline=args.write_baseline,
         update_baseline=args.update_baseline,
         require_input=args.require_input or "any" in args.require,
+        fix=args.fix,
+        write=args.write,
         require_expressions="expressions" in args.require,
         prune=args.prune,
     )

@@ -72,11 +72,22 @@ class GateRequest:
     require_input: bool = False
     require_expressions: bool = False
     prune: bool = False
+    fix: bool = False
+    write: bool = False
 
     @property
     def is_plain(self) -> bool:
         """Whether the index, as a whole or against HEAD, is judged, by gates that are configured as it says."""
-        said = (self.tree, self.changed_since, self.files, self.config, self.baseline, self.update_baseline, self.prune)
+        said = (
+            self.tree,
+            self.changed_since,
+            self.files,
+            self.config,
+            self.baseline,
+            self.update_baseline,
+            self.prune,
+            self.fix,
+        )
         absent = (self.message, self.messages, self.pushed, self.write_baseline)
         return not any(said) and all(option is None for option in absent)
 
@@ -114,6 +125,7 @@ class GateAnswer:
     content: Content
     notes: Sequence[str] = ()
     repeatable: bool = False
+    lines: Sequence[str] = ()  # what is shown in place of findings: the diff of a mend
 
 
 @dataclass(frozen=True)
@@ -247,7 +259,7 @@ def _of_messages(names: Sequence[str]) -> bool:
 
 
 def _check(world: World, request: GateRequest, known: CommitState | None) -> GateAnswer:
-    from ktxkit.gates import configuration, facts, judging
+    from ktxkit.gates import configuration, facts, fixing, judging
 
     reader = known.objects if known is not None else None
     notes: list[str] = []
@@ -264,12 +276,13 @@ def _check(world: World, request: GateRequest, known: CommitState | None) -> Gat
         after = judging.read_listed(world, now.listed, objects, root, kept)
         asked = _asked(world, objects, request, now, after, root)
         if request.prune:
-            from ktxkit.gates import judging
-
             verdict, after = judging.mended(world, objects, asked, config)
             if verdict["outcome"] == "done" and request.tree is None:
-                judging.into_checkout(world, objects, asked.after, after)
-            notes[:0] = repair_notes(verdict, request.tree)
+                fixing.into_checkout(world, objects, asked.after, after)
+            notes[:0] = fixing.repair_notes(verdict, request.tree)
+        elif request.fix:
+            mended = fixing.mend(world, objects, asked, config, write=request.write)
+            return GateAnswer(mended.verdict, content_of(world, after.files), mended.notes, lines=mended.lines)
         else:
             verdict = judging.verdict(world, objects, asked, config)
         if now.base is not None and request.tree is None:
@@ -428,18 +441,6 @@ def content_of(world: World, listed: Mapping[bytes, tuple[str, str]]) -> Content
             return objects.read(listed[path][1])
 
     return content
-
-
-def repair_notes(verdict: Document, tree: str | None) -> list[str]:
-    """What a repair took out, and where its result is."""
-    said = [
-        f"gate-check: pruned {one['kind']} {one['artifact']}: {one['removedRef']}" for one in verdict.get("pruned", ())
-    ]
-    if "pruned" in verdict and verdict["outcome"] == "findings":
-        said.append("gate-check: the repair is not complete; nothing was written")
-    elif said and tree is not None:
-        said.append(f"gate-check: the repaired tree is {verdict['prunedTree']}")
-    return said
 
 
 def update_baseline(world: World, name: str, verdict: Document) -> str:

@@ -7,15 +7,12 @@ Repair: what cannot be loaded is dropped, what dangles is taken out, twice; then
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.base import files
 from ktxkit.base.contracts import Document
-from ktxkit.base.errors import Refused
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.gates import configuration
 from ktxkit.gates import facts as gate_facts
@@ -26,7 +23,6 @@ from ktxkit.gates.rules import findings as core_verdict
 from ktxkit.gates.rules import scope as narrow
 from ktxkit.gates.rules.groups import looked_at
 from ktxkit.gates.rules.model import PLACES, GateOptions, kind_of
-from ktxkit.git.git import Git
 from ktxkit.git.neutral import open_neutral, open_objects
 from ktxkit.git.objects import TREE, Objects, TreeFiles
 from ktxkit.store.world import World
@@ -311,12 +307,16 @@ def verdict(world: World, objects: Objects, request: JudgeRequest, config: Confi
 
 def charged(request: JudgeRequest, config: Config) -> list[Finding]:
     """The errors of the artifacts that are charged: neither inherited nor known debts."""
+    return [one for one in told(request, config) if one.severity == "error"]
+
+
+def told(request: JudgeRequest, config: Config) -> list[Finding]:
+    """The findings of the artifacts that are neither inherited nor known debts."""
     touched = request.touched
     if touched is None and request.before is not None:
         touched = changed(request.before, request.after)
     found, _, _ = findings(request, None if request.everything else touched, config.options)
-    errors = [one for one in found if one.severity == "error" and not one.inherited]
-    return [one for one in errors if one.fingerprint not in config.baseline]
+    return [one for one in found if not one.inherited and one.fingerprint not in config.baseline]
 
 
 def _other(
@@ -422,7 +422,7 @@ def mended(
         if not made.files:
             break
         removals += made.removals
-        current = _with(world, objects, current, made, config)
+        current = with_content(world, objects, current, made, config)
     tree = _write_tree(world, current) if removals or not current.tree else current.tree
     current = current._replace(tree=tree)
     confirmed = verdict(world, objects, request._replace(after=current, touched=None, everything=True), config)
@@ -433,7 +433,7 @@ def _reader(objects: Objects, read: TreeFacts) -> Any:
     return lambda path: objects.read(read.files[path][1])
 
 
-def _with(world: World, objects: Objects, read: TreeFacts, made: Pruned, config: Config) -> TreeFacts:
+def with_content(world: World, objects: Objects, read: TreeFacts, made: Pruned, config: Config) -> TreeFacts:
     """The files with new content in place."""
     listed = dict(read.files)
     for path, data in made.files.items():
@@ -451,49 +451,3 @@ def _write_tree(world: World, read: TreeFacts) -> str:
         listed = b"".join(f"{mode} {oid}\t".encode() + path + b"\0" for path, (mode, oid) in read.files.items())
         git.run("update-index", "-z", "--index-info", stdin=listed)
         return git.text("write-tree")
-
-
-def into_checkout(world: World, objects: Objects, before: TreeFacts, after: TreeFacts) -> list[bytes]:
-    """Write a repair into the files of the checkout; nothing is staged. Returns the paths, sorted.
-
-    Raises Refused, and writes nothing, where a file is not as it was judged: what only lies there would be lost.
-    """
-    cut = changed(before, after)
-    top = world.repository.top or world.cwd
-    places = {path: top / os.fsdecode(path) for path in cut}
-    plain = {path for path, place in places.items() if _bytes(place) == objects.read(before.files[path][1])}
-    git = world.inherited.at(top)
-    dirty = [path for path in places if path not in plain and _cleaned(git, path) != before.files[path][1]]
-    if dirty:
-        shown = ", ".join(os.fsdecode(path) for path in dirty[:5])
-        hint = "stage or put back what was cut there, then prune again"
-        raise Refused(f"not as they were judged: {shown}", hint=hint, outcome="dirty_target")
-    for path, place in places.items():
-        if path in after.files:
-            mode = place.stat().st_mode & 0o777
-            oid = after.files[path][1]
-            data = objects.read(oid) if path in plain else _smudged(git, path, oid)
-            files.write_atomic(place, data, mode=mode, durable=False)
-        else:
-            files.remove(place)
-    return cut
-
-
-def _cleaned(git: Git, path: bytes) -> str:
-    """The blob that git would stage of a file as it lies there (line ends, filters); "" where it is no file."""
-    place = Path(os.fsdecode(os.fsencode(git.cwd) + b"/" + path))
-    if place.is_symlink() or not place.is_file():
-        return ""
-    return git.text("hash-object", b"--path=" + path, "--", path)
-
-
-def _smudged(git: Git, path: bytes, oid: str) -> bytes:
-    """A blob as git would write it at that path."""
-    return git.run("cat-file", "--filters", b"--path=" + path, oid).out
-
-
-def _bytes(place: Path) -> bytes | None:
-    try:
-        return files.read(place)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None
