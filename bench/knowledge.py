@@ -142,6 +142,9 @@ class Uses:
             for match in [_NAME.search(data.decode("utf-8", "replace"))]
             if match is not None
         }
+        for name, data in files.items():  # a connection that has the source too answers for it
+            if name != path and b"/_schema/" in name:
+                self.twins |= set(re.findall(r"^  ([A-Za-z_]\w*):\s*$", data.decode("utf-8", "replace"), re.MULTILINE))
         self.text = text
 
     @staticmethod

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ktxkit.base import files
 from ktxkit.base.contracts import Document
@@ -174,7 +174,7 @@ def mend(world: World, objects: Objects, request: JudgeRequest, config: Config, 
     return Mended(judging.verdict(world, objects, request._replace(after=new), config), lines, notes)
 
 
-def repair_notes(verdict: Document, tree: str | None) -> list[str]:
+def repair_notes(verdict: Mapping[str, Any], tree: str | None) -> list[str]:
     """What a repair took out, and where its result is."""
     said = [
         f"gate-check: pruned {one['kind']} {one['artifact']}: {one['removedRef']}" for one in verdict.get("pruned", ())

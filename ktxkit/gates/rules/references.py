@@ -92,7 +92,7 @@ class References:
     def _refers(self, text: str) -> bool:
         """Whether a text is of an explicit form, or has a known source or connection before its dot or slash."""
         bare = text.strip().rstrip(spelling.END)
-        if spelling.EXPLICIT.match(bare):
+        if spelling.EXPLICIT.match(bare) or self.layer.knows_table(bare):
             return True
         slashed = spelling.SLASHED.match(bare)
         if slashed and slashed[1] in self.layer.connections:

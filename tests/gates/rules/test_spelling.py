@@ -100,6 +100,8 @@ SPANS = {
     "m\u0430rt.total": ODD,
     "m\u0430rt.gone": ODD,
     "mart.t\u043etal": ODD,
+    "public.mart\u200b": ODD,
+    "public.m\u0430rt": ODD,
     "source:m\u0430rt": ODD,
     "\uff4dart.total": ODD,
     "sum(mart.gone\u200b) + 1": ("odd-character", "warning"),
