@@ -97,6 +97,91 @@ def test_a_living_job_keeps_its_work(
     assert living(meanwhile, away) == "half\ndone"
 
 
+def opened_by_hand(repo: Repo, hold: str) -> list[str | Path]:
+    """A named worktree in which a command works."""
+    return ["worktree-open", "topic", "--", "sh", "-c", hold]
+
+
+def watched_unit(repo: Repo, hold: str) -> list[str | Path]:
+    """A unit opened by hand, which an observer watches; its work is there already."""
+    opened = spawn("worktree-open", "--job", "j1", "--unit", "slow", "--target", "main", cwd=repo.path)
+    (Path(opened.out.strip()) / "work").write_text("half\ndone\n")
+    return ["worktree-watch", *UNIT]
+
+
+def resumed_job(repo: Repo, hold: str) -> list[str | Path]:
+    """A job that was interrupted, and goes on."""
+    path = job_file(repo, {"units": [unit("slow", f"test -e {repo.path.parent}/again && {{ {hold}; }} || sleep 60")]})
+    first = begin_here(("job-run", path, "--job", "j1"), repo.path)
+    while not (repo.path / ".ktx/worktrees/j1/0001-slow/README").exists():
+        time.sleep(0.02)
+    first.send_signal(signal.SIGINT)
+    first.communicate()
+    (repo.path.parent / "again").touch()
+    return ["job-run", "--resume", "j1"]
+
+
+def landing_job(repo: Repo, hold: str) -> list[str | Path]:
+    """A job by hand whose landing is verified for as long as it takes."""
+    place = Path(spawn("worktree-open", "--job", "j1", "--unit", "slow", "--target", "main", cwd=repo.path).out.strip())
+    (place / "work").write_text("half\ndone\n")
+    for command in ("patch-collect", "patch-apply"):
+        assert spawn(command, *UNIT, cwd=repo.path).status == 0
+    return ["job-verify", "--job", "j1", "--", "sh", "-c", hold.replace("work", "/dev/null")]
+
+
+HOLDERS = {"open": opened_by_hand, "watch": watched_unit, "resume": resumed_job, "land": landing_job}
+NAMED: tuple[tuple[str, ...], ...] = (
+    ("worktree-open", "topic"), ("worktree-close", "topic", "--discard"), ("git-ktx", "land", "topic"),
+)  # fmt: skip
+OTHERS = {"open": NAMED}
+
+
+@pytest.mark.parametrize("elsewhere", PLACES if FULL else PLACES[:1], indirect=True)
+@pytest.mark.parametrize("away", [True, False][: 1 + FULL], ids=["holder elsewhere", "holder here"][: 1 + FULL])
+@pytest.mark.parametrize("holder", list(HOLDERS)[: None if FULL else 2])
+def test_whoever_meets_whom_the_work_stays(
+    repo: Repo, elsewhere: Elsewhere, tmp_path: Path, holder: str, away: bool
+) -> None:
+    """Each command that could take work away, one after the other, while one of another place is at it."""
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    hold = f"echo half > work; touch {begun}; until test -e {go}; do sleep 0.05; done; echo done >> work"
+    repo.git("branch", "side")
+    (repo.path / "other.yaml").write_text(
+        json.dumps({"schemaVersion": 1, "connectionId": "c", "sourceKey": "o", "target": "side", "units": []})
+    )
+    words = HOLDERS[holder](repo, hold)
+    at_work = elsewhere.begin(*map(str, words), cwd=repo.path) if away else begin_here(words, repo.path)
+    try:
+        deadline = time.monotonic() + 30
+        while holder != "watch" and not begun.exists():
+            assert at_work.poll() is None and time.monotonic() < deadline, at_work.communicate()
+            time.sleep(0.02)
+        if holder == "watch":
+            time.sleep(1)
+        for meeting in (*OTHERS.get(holder, ()), *(words for words, _, _ in MEETING.values())):
+            done = spawn(*meeting, cwd=repo.path) if away else elsewhere.run(*meeting, cwd=repo.path)
+            assert "Traceback" not in done.err and done.status in (0, 1, 2, 3), (meeting, done)
+            assert holder == "watch" or at_work.poll() is None, (meeting, at_work.communicate())
+    finally:
+        go.touch()
+        if holder == "watch" and at_work.poll() is None:  # what it watched may be closed, then it ends by itself
+            for pid in reversed(_descendants(at_work.pid)):
+                os.kill(pid, signal.SIGTERM)
+        said, _ = at_work.communicate(timeout=60)
+    assert at_work.returncode == 0 or holder == "watch", said
+    assert _is_somewhere(repo, b"half\ndone\n"), said
+
+
+def _is_somewhere(repo: Repo, content: bytes) -> bool:
+    """On a branch, in a worktree or in the attic."""
+    files = [path for path in repo.path.glob(".ktx/worktrees/*/*/work") if path.read_bytes() == content]
+    refs = repo.git("for-each-ref", "--format=%(refname)").splitlines()
+    listed = [line for ref in refs for line in repo.git("ls-tree", "-r", ref, check=False).splitlines()]
+    blob = repo.git("hash-object", "--stdin", stdin=content)
+    return bool(files) or any(blob in line for line in listed)
+
+
 def test_what_was_killed_elsewhere_is_taken_over(repo: Repo, elsewhere: Elsewhere, tmp_path: Path) -> None:
     """The kernel lets the lock of a dead process go, and every namespace sees it."""
     begun = tmp_path / "begun"
