@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +34,13 @@ OF_SHELL = frozenset(  # what a shell command may begin with beside a program's 
         "test", "times", "trap", "type", "ulimit", "umask", "unset", "until", "wait", "while",
     }
 )  # fmt: skip
+
+
+def _which(word: str) -> str | None:
+    """Where PATH has a command."""
+    import shutil  # late: it loads every compression there is, and most jobs have a file
+
+    return shutil.which(word)
 
 
 class RunRequest(NamedTuple):
@@ -79,9 +85,9 @@ class Scripts:
         """The command that follows `--`. Raises CannotRun where nothing of that name can be started."""
         first, *rest = words
         self._look_at(rest)
-        if self._is_file(first) and ("/" in first or shutil.which(first) is None):
+        if self._is_file(first) and ("/" in first or _which(first) is None):
             return self._there([*self._script(first), *rest])
-        if shutil.which(first) is None:
+        if _which(first) is None:
             raise self._unknown(first)
         return self._there(list(words))
 
@@ -97,7 +103,7 @@ class Scripts:
         if self._is_file(first) and "/" in first and word.startswith(first):
             return self._there_by_shell(f"{shlex.join(self._script(first))}{word[len(first) :]}")
         known = not first or first in OF_SHELL or not plan_text.PLAIN.fullmatch(first) or self._is_file(first)
-        if not known and shutil.which(first) is None:
+        if not known and _which(first) is None:
             raise self._unknown(first)
         return self._there_by_shell(word)
 

@@ -32,6 +32,7 @@ MORE = "more"  # the keyword of what stands for departures that are not told
 LARGE = 30_000  # values in a value of which only the first departure is told: the engine holds 7 KB for each
 UNLIMITED = 1 << 60
 FEW = 200  # documents of one process that are judged without the engine; then its import has paid
+VALID_KEPT, VALID_BYTES = 256, 16384  # documents that are remembered as valid, and the size of the largest of them
 PATTERN_LIMIT = 64_000  # characters of all patterns in somebody else's schema
 
 
@@ -204,6 +205,17 @@ def _is_large(value: Any) -> bool:
     return left <= 0
 
 
+_valid: set[tuple[Name, bytes]] = set()  # bytes that were found to be of a kind: they need not be judged twice
+
+
+def _found_valid(name: Name, data: bytes) -> None:
+    """Remember a small document: a job reads again and again what it wrote itself."""
+    if len(_valid) >= VALID_KEPT:
+        _valid.clear()
+    if len(data) <= VALID_BYTES:
+        _valid.add((name, data))
+
+
 @overload
 def dumps(name: Kind[D], document: D, where: str = "") -> bytes: ...
 @overload
@@ -211,7 +223,9 @@ def dumps(name: str, document: Mapping[str, Any], where: str = "") -> bytes: ...
 def dumps(name: Name, document: Any, where: str = "") -> bytes:
     """The document as indented ASCII JSON with a last newline, after it was validated."""
     validate(name, document, where)
-    return (layout.indented(document) + "\n").encode("ascii")
+    data = (layout.indented(document) + "\n").encode("ascii")
+    _found_valid(name, data)
+    return data
 
 
 @overload
@@ -236,7 +250,9 @@ def loads(name: str, data: bytes, where: str = "") -> Document: ...
 def loads(name: Name, data: bytes, where: str = "") -> Any:
     """Read and validate. Raises BrokenContract for anything but one whole valid document of this kind."""
     document = parse(data, where or str(name))
-    validate(name, document, where)
+    if (name, data) not in _valid:
+        validate(name, document, where)
+        _found_valid(name, data)
     if not isinstance(document, dict):
         raise BrokenContract(
             f"{name}: an object is expected", where=where, hint=f"docs/formats has the keys of the contract {name}"

@@ -40,6 +40,8 @@ GateFindings = tuple[list["Finding"], dict[str, int], int]  # findings, what was
 def findings(request: JudgeRequest, touched: Sequence[bytes] | None, options: GateOptions) -> GateFindings:
     """What is told of what was asked for. `touched` None: everything."""
     after, before = request.after, request.before
+    if not any(one.facts for one in (after, before, *request.also, request.earlier) if one is not None):
+        return [], looked_at({}), 0  # no artifact anywhere: what judges them is not even loaded
     if touched is not None and before is not None and not request.also and request.earlier is None:
         differ = changed(before, after)
         if differ == sorted(touched) and narrow.applies(differ, after.files, before.files, options):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -248,6 +247,8 @@ def _foreign(git: Git, entry: Entry) -> bool:
 def _copy(source: bytes, quarantine: Path, path: bytes) -> None:
     target = quarantine / os.fsdecode(path)
     files.make_dirs(target.parent)
+    import shutil  # late: it loads every compression there is
+
     shutil.copy2(os.fsdecode(source), target, follow_symlinks=False)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -109,7 +108,7 @@ def unhidden(git: Git) -> Iterator[Git]:
 
     index = Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "index"))
     with tempfile.TemporaryDirectory(prefix="ktx-index-") as aside:
-        shutil.copy2(index, f"{aside}/index")
+        files.copy_with_times(index, Path(aside, "index"))
         private = git.having(GIT_INDEX_FILE=f"{aside}/index")
         _unhide(private)
         yield private

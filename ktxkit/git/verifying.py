@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -133,6 +132,8 @@ def put_aside(git: Git, paths: Iterable[bytes], quarantine: Path) -> list[bytes]
         files.make_dirs(target.parent)
         if os.path.lexists(target):
             target = target.with_name(f"{target.name}.{os.urandom(4).hex()}")
+        import shutil
+
         shutil.move(os.fsdecode(source), target)
         moved.append(path)
         _prune(top, path)

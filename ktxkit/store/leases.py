@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -323,6 +322,8 @@ def _ref_name(world: World, job: str, unit: str) -> str:
 
 def unit_options(lease: Lease) -> str:
     """Options that name a lease's unit on a command line."""
+    import shlex
+
     if "unitKey" in lease:
         return f"--job {lease['jobId']} --unit {shlex.quote(lease['unitKey'])}"
     return f"-C {shlex.quote(lease['path'])}"

@@ -55,8 +55,10 @@ class Store:
         return path
 
     def _require_directories(self, parts: list[str]) -> None:
-        for depth in range(len(parts) + 1):
-            if not _is(stat.S_ISDIR, self.root.joinpath(*parts[:depth])):
+        place = str(self.root)
+        for depth, part in enumerate(("", *parts)):
+            place = f"{place}/{part}" if part else place
+            if not _is(stat.S_ISDIR, place):
                 self._in_the_way("/".join(parts[:depth]), "directory")
                 return
 
@@ -140,7 +142,7 @@ class Store:
         return sorted(name for name in found if not name.startswith("."))
 
 
-def _is(kind: Callable[[int], bool], path: Path) -> bool:
+def _is(kind: Callable[[int], bool], path: Path | str) -> bool:
     """Whether a path is of a kind, or not there."""
     try:
         return kind(os.stat(path, follow_symlinks=False).st_mode)  # noqa: PTH116

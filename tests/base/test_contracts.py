@@ -343,3 +343,27 @@ def test_what_a_configuration_says_of_jobs_is_what_a_job_file_may_say() -> None:
     unit, alone = job["units"]["items"]["properties"], json.loads((schemas / "job-unit.schema.json").read_text())
     assert {key: job[key] for key in usual} == usual
     assert {key: alone["properties"][key] for key in unit if key != "run"} == {k: unit[k] for k in unit if k != "run"}
+
+
+def test_the_same_bytes_are_judged_once_for_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written or read is not judged anew; what is invalid, and the same bytes as another kind, always are."""
+    valid = next(path for path, fine in samples("intent") if fine)
+    invalid = next(path for path, fine in samples("intent") if not fine)
+    judged: list[str] = []
+    validate = contracts.validate
+
+    def counted(name: str, document: Any, where: str = "") -> Any:
+        judged.append(str(name))
+        return validate(name, document, where)
+
+    monkeypatch.setattr(contracts, "validate", counted)
+    data = contracts.dumps("intent", sample(valid), "x")
+    first, second = contracts.loads("intent", data), contracts.loads("intent", data)
+    assert first == second == sample(valid) and first is not second and judged == ["intent"]
+    assert contracts.loads("intent", data + b" ") == first and judged == ["intent"] * 2
+    for _ in range(2):
+        with pytest.raises(BrokenContract):
+            contracts.loads("lease", data)
+        with pytest.raises(BrokenContract):
+            contracts.loads("intent", invalid.read_bytes())
+    assert judged[2:] == ["lease", "intent"] * 2
