@@ -212,12 +212,12 @@ def _state(world: World) -> Iterator[Diagnosis]:
 
 def _worktrees(world: World, dead: int) -> Iterator[Diagnosis]:
     moved = _moved(world)
-    tell = "worktree-open --prune tells git where they are" if moved else ""
+    tell = "git ktx prune tells git where they are" if moved else ""
     if moved:
         text = f"{plural(moved, 'worktree')} moved with the repository: git knows the old place"
         yield Diagnosis("worktrees", "warning", text, tell)
     if dead:
-        yield Diagnosis("worktrees", "warning", f"{plural(dead, 'worktree')} dead", "worktree-open --prune clears them")
+        yield Diagnosis("worktrees", "warning", f"{plural(dead, 'worktree')} left over", "git ktx prune clears them")
     prunable = world.git.at(world.repository.directory).text("worktree", "list", "--porcelain").count("\nprunable")
     if prunable:
         hint = tell or "git worktree prune, when you are sure that no disk is missing or directory moved"

@@ -115,7 +115,7 @@ def _worktrees(world: World, damaged: list[DamagedDocument]) -> OverviewWorktree
         "dead": len(dead),
         "rows": [_worktree(row) for row in [*dead, *opened, *kept][:1000]],
     }
-    made |= {"next": "worktree-open --prune"} if dead else {}
+    made |= {"next": "git ktx prune"} if dead else {}
     return made
 
 

@@ -128,7 +128,7 @@ def lines(document: WorktreeList) -> list[str]:
     said = [f"{printable(row['path'])}  {_what(row)}  {_how(row)}" for row in rows]
     dead = [row for row in rows if "dead" in row and not is_evidence(row)]
     pruned = sum(1 for row in rows if row.get("pruned"))
-    total = f"{plural(len(rows), 'worktree')}, {len(dead)} dead" + (f", {pruned} cleared" if pruned else "")
+    total = f"{plural(len(rows), 'worktree')}, {len(dead)} left over" + (f", {pruned} cleared" if pruned else "")
     return [*said, total, *damaged_lines(document)]
 
 
@@ -153,7 +153,7 @@ def _how(row: WorktreeRow) -> str:
     parts = [row.get("state", "present" if row["present"] else "gone")]
     parts += [f"as {row['outcome']}"] if "outcome" in row else []
     parts += [f"in use by {', '.join(map(str, row['busy'][:5]))}"] if "busy" in row else []
-    word = "kept as evidence" if is_evidence(row) else "dead"
+    word = "kept as evidence" if is_evidence(row) else "left over"
     parts += [f"{word}: {row['dead']}"] if "dead" in row else []
     parts += ["cleared"] if row.get("pruned") else []
     went = "gone" if row.get("pruned") else "goes"

@@ -18,6 +18,7 @@ from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_bytes, plural, printable
 from ktxkit.git.git import Git
 from ktxkit.store import leases
+from ktxkit.store.rules.worktrees import is_evidence
 from ktxkit.work.rules.report import milliseconds
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ def _one(world: World, row: WorktreeRow, lease: Lease | None, default: str) -> L
         made = made._replace(age=max(0.0, (now - milliseconds(lease["openedAt"])) / 1000))
     if "dead" in row or not row["present"]:
         gone = "" if row["present"] else ", its directory is gone"
+        if is_evidence(row):
+            return made._replace(state=f"kept as evidence: {row['dead']}")
         return made._replace(state=f"left over: {row.get('dead', 'closed')}{gone}", next="git ktx clean")
     made = _measured(world.git.at(path), made, target if row["kind"] != "main" else "")
     if row["kind"] == "main":

@@ -251,7 +251,7 @@ def _must_be_free(world: World, aim: Aim) -> None:
     for home in homes(worktrees(world).git, world.repository.common_dir, aim.branch):
         where = printable(str(home.path))
         if home.operation == CHECKED_OUT and not home.present:
-            gone = "its directory is gone: `worktree-open --prune` or `git worktree prune` forgets it"
+            gone = "its directory is gone: `git ktx prune` or `git worktree prune` forgets it"
             hint = "its worktree is locked: bring it back, or `git worktree unlock` it" if home.locked else gone
             raise Refused(f"branch {name} is registered elsewhere", where=where, hint=hint)
         hint = f"work there, or open a worktree at the same commit: --detach --base {name}"

@@ -304,10 +304,10 @@ def test_what_a_landed_job_kept_is_told_as_kept_and_no_advice_is_to_prune_it(rep
     units = [unit("good", "echo g > g"), unit("bad", "echo b > b; exit 3")]
     assert call("job-run", job_file(repo, {"units": units}), "--job", "j1", cwd=repo.path).status == 3
     said = call("git-ktx", "status", cwd=repo.path).out
-    assert "Worktrees: 0 open, 1 kept as evidence, 0 dead." in said and "prune" not in said
+    assert "Worktrees: 1 kept as evidence." in said and "prune" not in said
     assert f"kept: {repo.path}/.ktx/worktrees/j1/0002-bad (closed as crash; its job is landed)" in said
     listed = call("worktree-open", "--list", cwd=repo.path).out
-    assert "0 dead" in listed and "kept as evidence: its job is landed" in listed
+    assert "0 left over" in listed and "kept as evidence: its job is landed" in listed
     assert call("git-ktx", "clean", "--yes", cwd=repo.path).status == 0
     (kept,) = repo.git("for-each-ref", "--format=%(refname)", "refs/ktx/attic").splitlines()
     assert repo.show(kept, "b") == b"b\n"

@@ -51,7 +51,7 @@ def test_units_and_what_is_left_over(repo: Repo) -> None:
     file = job_file(repo, {"units": [unit("a", "echo 1 > a"), unit("b", "echo 2 > b; exit 1")]})
     assert call("job-run", file, "--job", "j1", "-q", cwd=repo.path).status == 3
     found = rows(repo)["j1/b"]
-    assert found["what"] == "unit, kept as crash" and "left over" in found["state"] and found["next"] == "git ktx clean"
+    assert found["what"] == "unit, kept as crash" and found["state"] == "kept as evidence: its job is landed"
     assert call("worktree-open", "--job", "j2", "--unit", "u", cwd=repo.path).status == 0
     assert rows(repo)["j2/u"]["next"] == "patch-collect --job j2 --unit u"
     done = call("git-ktx", "prune", cwd=repo.path)

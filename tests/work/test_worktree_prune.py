@@ -65,7 +65,7 @@ def test_the_list_has_everything(repo: Repo) -> None:
         ("adhoc", "refs/heads/work", "open"),
     ]
     text = call("worktree-open", "--list", cwd=repo.path).out
-    assert "unit two of j1, attempt 1  closed, as crash" in text and text.endswith("5 worktrees, 0 dead\n")
+    assert "unit two of j1, attempt 1  closed, as crash" in text and text.endswith("5 worktrees, 0 left over\n")
 
 
 def test_pruning_what_is_alive_changes_nothing(repo: Repo) -> None:

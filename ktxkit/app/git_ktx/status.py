@@ -50,18 +50,18 @@ def _lines(overview: Overview) -> list[str]:
     from ktxkit.app.overview import last_ended, went_in
 
     if not overview["present"]:
-        return ["Nothing has run here yet. job-run JOBFILE starts a job; git ktx init writes a configuration."]
+        return ["Nothing has run here yet. `git ktx run CMD ...` starts a job; `git ktx init` writes a configuration."]
     going = [job for job in overview["jobs"] if job["state"] == "open" or job["running"]]
     ended = [job for job in overview["jobs"] if job not in going and "next" in job]
-    lines = [plural(len(going), "job") + " not finished" + (":" if going else ".")]
-    lines += _jobs(going)
+    lines = [plural(len(going), "job") + " not finished:", *_jobs(going)] if going else ["No job is open."]
     if ended:
         lines += [f"{plural(len(ended), 'job')} ended without landing:", *_jobs(ended)]
     trees = overview["worktrees"]
-    lines.append(f"Worktrees: {trees['open']} open, {trees['kept']} kept as evidence, {trees['dead']} dead.")
+    counts = ((trees["open"], "open"), (trees["kept"], "kept as evidence"), (trees["dead"], "left over"))
+    lines += [f"Worktrees: {', '.join(f'{number} {word}' for number, word in counts if number) or 'none'}."]
     kept = [row for row in trees["rows"] if row.get("why", "").startswith("closed as ")]
     lines += [f"  kept: {printable(row['path'])} ({printable(row['why'])})" for row in kept[:KEPT_SHOWN]]
-    lines += [f"  kept: {len(kept) - KEPT_SHOWN} more: worktree-open --list"] if len(kept) > KEPT_SHOWN else []
+    lines += [f"  kept: {len(kept) - KEPT_SHOWN} more: git ktx list"] if len(kept) > KEPT_SHOWN else []
     lines += [f"  next: {trees['next']}"] if "next" in trees else []
     for row in overview["branches"]:
         why = f": {printable(row['why'])}" if "why" in row else ""
