@@ -117,7 +117,9 @@ def _of_page(files: Files, path: bytes, text: str) -> Iterator[Change]:
         yield Change("page", how, path, _with(files, path, text, to), linked or how == "invisible")
     for match in re.finditer(r"`([A-Za-z_]\w*\.[A-Za-z_]\w*)`", text):
         source = match[1].partition(".")[0]
-        known = any(name.rpartition(b"/")[2] in (f"{source}.yaml".encode(),) for name in files)
+        own = any(name.endswith(f"/{source}.yaml".encode()) and b"/_schema/" not in name for name in files)
+        table = re.compile(rf"table: .*\b{re.escape(match[1])}\s*$".encode(), re.MULTILINE)
+        known = own or any(table.search(data) for name, data in files.items() if name.startswith(b"semantic-layer/"))
         changed = text[: match.end(1)] + HIDDEN + text[match.end(1) :]
         yield Change("reference", "invisible", path, _with(files, path, changed), known)
 

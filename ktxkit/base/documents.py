@@ -633,6 +633,7 @@ class GateConfig(TypedDict):
     siteUrls: NotRequired[dict[str, str]]
     baseline: NotRequired[str]
     gates: NotRequired[list[GateConfigGate]]
+    canonical: NotRequired[dict[str, str]]
 
 
 class IngestOutcomeDiffSummary(TypedDict):
@@ -3160,6 +3161,11 @@ class PriorArtifact(TypedDict):
     artifactContentHash: NotRequired[str]
 
 
+class WorkUnitCanonicalPin(TypedDict):
+    contestedKey: str
+    canonicalArtifactKey: str
+
+
 class WorkUnit(TypedDict):
     """What a unit's worker is told: its raw files, what they depend on, and what they led to before."""
 
@@ -3184,6 +3190,7 @@ class WorkUnit(TypedDict):
     slDisallowedReason: NotRequired[str]
     priorArtifacts: NotRequired[list[PriorArtifact]]
     facts: NotRequired[Mapping[str, Any]]
+    canonicalPins: NotRequired[list[WorkUnitCanonicalPin]]
 
 
 WorktreeRowKind = Literal["main", "linked", "unit", "adhoc", "in-place", "trash"]

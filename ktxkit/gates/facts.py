@@ -428,13 +428,13 @@ class FactReader:
             return other(kind, mode)
         return kept(kind, oid, self._objects.read, self._memory)
 
-    def fine(self, facts: Mapping[bytes, Facts], strict: bool) -> dict[str, set[str]] | None:
+    def fine(self, facts: Mapping[bytes, Facts], strict: str) -> dict[str, set[str]] | None:
         """Texts that the semantic layer is known to answer, by kind."""
         assert isinstance(facts, Grouped)
         note = self._cache.note("fine", f"{facts.layer} {strict}")
         return {kind: set(texts) for kind, texts in json.loads(note).items()} if note is not None else None
 
-    def keep_fine(self, facts: Mapping[bytes, Facts], strict: bool, found: Mapping[str, Collection[str]]) -> None:
+    def keep_fine(self, facts: Mapping[bytes, Facts], strict: str, found: Mapping[str, Collection[str]]) -> None:
         """Keep more of these texts."""
         assert isinstance(facts, Grouped)
         known = (self.fine(facts, strict) or {}) if any(found.values()) else {}

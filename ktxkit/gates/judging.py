@@ -51,11 +51,11 @@ def findings(request: JudgeRequest, touched: Sequence[bytes] | None, options: Ga
 
 def _narrow(request: JudgeRequest, before: TreeFacts, touched: Sequence[bytes], options: GateOptions) -> GateFindings:
     after, kept = request.after, request.after.kept
-    fine = kept.fine(after.facts, options.strict) if kept else None
+    fine = kept.fine(after.facts, options.answers) if kept else None
     sides = (after.facts, after.files), (before.facts, before.files)
     part = narrow.judged(*sides, touched, options, fine, own_comments=request.own_comments)
     if kept:
-        kept.keep_fine(after.facts, options.strict, part.fine)
+        kept.keep_fine(after.facts, options.answers, part.fine)
     return part.findings, _looked(after, part.scope), part.suppressed
 
 
@@ -73,7 +73,7 @@ def _whole(request: JudgeRequest, touched: Sequence[bytes] | None, options: Gate
         former |= judge(request.earlier.facts, request.earlier.files, options).layer.homes.keys()
     judged = judge(after.facts, after.files, options, former)
     if after.kept:
-        after.kept.keep_fine(after.facts, options.strict, judged.fine)
+        after.kept.keep_fine(after.facts, options.answers, judged.fine)
     found, suppressed = list(judged.findings), judged.suppressed
     if trees and not request.own_comments:
         before_too = [one for base in bases for one in base.covered]

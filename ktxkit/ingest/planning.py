@@ -10,6 +10,7 @@ from ktxkit.base import contracts
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import Refused
 from ktxkit.base.rules.digests import digest
+from ktxkit.gates import configuration
 from ktxkit.git.objects import Objects
 from ktxkit.ingest.account import Baseline
 from ktxkit.ingest.connectors.interface import Reading, Setting, connector
@@ -250,7 +251,20 @@ def write_units(request: IngestRequest, job: ActiveJob, planned: Planned, base: 
         def now(path: str) -> str:
             return digest(objects.read(known.files[path])) if path in known.files else ""
 
+        pins = _pins(objects, known)
         for entry in job.document["units"]:
             place = names.unit_doc(job.id, entry["position"], entry["key"], "work-unit")
-            made = work_unit(request, job, planned, base, entry["key"], now)
+            made = work_unit(request, job, planned, base, entry["key"], now) | pins
             job.world.writable_store.write("work-unit", place, made, durable=False)
+
+
+def _pins(objects: Objects, known: Knowledge) -> Document:
+    """What people chose as canonical: each worker is told, and the gates hold it."""
+
+    def load(path: bytes) -> bytes | None:
+        blob = known.files.get(path.decode("utf-8", "surrogateescape"))
+        return objects.read(blob) if blob is not None else None
+
+    config = configuration.make({}, load)
+    pins = [{"contestedKey": name, "canonicalArtifactKey": f"{home}/{name}"} for name, home in config.options.pins]
+    return {"canonicalPins": pins} if pins else {}

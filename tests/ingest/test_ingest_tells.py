@@ -94,3 +94,22 @@ def test_touched_sources_are_objects(repo: Repo, touched: str) -> None:
     assert ran.status == 0, ran.err
     told = ran.document["projectionResult"]["touchedSources"]
     assert told == [{"connectionId": "c", "sourceName": "mart"}]
+
+
+def test_units_are_told_what_is_canonical(repo: Repo, bundle: Path) -> None:
+    repo.write("ktx-gates.yaml", "canonical: {orders: shop/orders}\n")
+    repo.commit("a choice")
+    card(bundle, 1, "Orders", "orders of today")
+    ran = ingest(
+        repo,
+        bundle,
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        'cp "$KTX_UNIT_FILE" told.json; mkdir -p wiki; mv told.json wiki/t.json',
+    )
+    told = json.loads(repo.show("main", "wiki/t.json")) if ran.status == 0 else {}
+    assert told.get("canonicalPins") == [{"contestedKey": "orders", "canonicalArtifactKey": "shop/orders"}], (
+        ran.out + ran.err
+    )

@@ -69,7 +69,7 @@ def judge(
     if layer is None:
         layer = model.build(rest if only is None else others_of(facts), options.root)
     keys = model.page_keys(pages_of(facts), options.root)
-    references = References(layer, strict=options.strict, former=former)
+    references = References(layer, strict=options.strict, former=former, pins=dict(options.pins))
     known = RawFacts(files, keys[""], layer, options.root, options.raw_current, options.raw_deleted)
     leads = Targets(known, options, lambda path: facts[path].get("anchors") if path in facts else None)
     is_quiet = _Quiet(references, known, leads)
@@ -78,7 +78,7 @@ def judge(
         rest.update(group.facts)
     found = list(_problems(rest, options.root))
     if only is None or any(one["kind"] == "sources" and (one["ignores"] or path in only) for path, one in rest.items()):
-        found += sources.judge(layer, dict(options.dialects))
+        found += (*sources.judge(layer, dict(options.dialects)), *sources.pinned(layer, options.pins))
     for path, one in sorted(rest.items()):
         if one["kind"] == "page":
             found += (*_page(path, one, references, keys, known, options), *_targets(path, one, leads))

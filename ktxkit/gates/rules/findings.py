@@ -77,6 +77,7 @@ RULES: dict[str, tuple[str, str]] = {
     "unknown-link": (ERROR, "a [[link]] names a page that is not there"),
     "broken-link": (ERROR, "a link or image of Markdown leads to no file of the tree"),
     "unknown-anchor": (WARNING, "a link names a heading that its page does not have"),
+    "canonical-pin": (ERROR, "another source than the one that was chosen as canonical"),
     "ref-format": (ERROR, "a reference that cannot be read"),
     "ambiguous-reference": (WARNING, "a reference without a connection that several connections answer"),
     "near-source": (WARNING, "the first part of a dotted span nearly names a source"),

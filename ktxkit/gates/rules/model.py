@@ -183,7 +183,7 @@ def page_keys(pages: Iterable[bytes], root: bytes) -> dict[str, set[str]]:
 class GateOptions(NamedTuple):
     """How a tree is judged. `root`: where the artifacts lie in it, empty or ending in `/`. `sites`: what addresses of
     the web begin with that lead to files of the tree, and the directory these are in. `dialects`: of the SQL of each
-    connection, of all others under an empty name.
+    connection, of all others under an empty name. `pins`: of a source's name the connection whose source is canonical.
     """
 
     root: bytes = b""
@@ -193,6 +193,12 @@ class GateOptions(NamedTuple):
     raw_deleted: Collection[str] = frozenset()
     sites: tuple[tuple[str, str], ...] = ()
     dialects: tuple[tuple[str, str], ...] = ()
+    pins: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def answers(self) -> str:
+        """What the answers to references follow from beside the semantic layer."""
+        return f"{self.strict} {self.pins}" if self.pins else str(self.strict)
 
 
 class Source:

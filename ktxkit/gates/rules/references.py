@@ -9,7 +9,7 @@ prose. An entity is looked for in every connection that has the source, since th
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from heapq import nsmallest
 
 from ktxkit.base.rules.named import NamedTuple
@@ -38,11 +38,20 @@ class Wrong(NamedTuple):
 class References:
     """Answers for one tree; each text is judged once. `strict`: a name that several connections answer is told.
 
-    `former`: sources of the base. A bare `a.b` whose `a` has just gone is no prose.
+    `former`: sources of the base. A bare `a.b` whose `a` has just gone is no prose. `pins`: of a source's name the
+    connection whose source is meant, and no other's.
     """
 
-    def __init__(self, layer: Layer, *, strict: bool = False, former: Container[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        layer: Layer,
+        *,
+        strict: bool = False,
+        former: Container[str] = frozenset(),
+        pins: Mapping[str, str] | None = None,
+    ) -> None:
         self.layer = layer
+        self.pins = {} if pins is None else pins
         self.strict = strict
         self.former = former
         self._spans: dict[str, Wrong | None] = {}
@@ -280,6 +289,12 @@ class References:
 
     def _source(self, source: str, connection: str, text: str, rule: str) -> Wrong | None:
         homes = self.layer.homes.get(source, [])
+        pinned = self.pins.get(source, "")
+        if pinned and connection in homes and connection != pinned:
+            fixed = text.replace(f"{connection}/", f"{pinned}/", 1)
+            message = f"{text}: the canonical {source} is {pinned}'s"
+            return Wrong("canonical-pin", message, (pinned,), (fixed,), f"write {fixed}", source)
+        connection = connection or (pinned if pinned in homes else "")
         if connection in homes or (homes and not connection):
             if self.strict and not connection and len(homes) > 1:
                 return self._ambiguous(source, text, homes)
@@ -298,6 +313,7 @@ class References:
         return Wrong("ambiguous-reference", message, tuple(homes), fixed, "say which connection is meant", source)
 
     def _entity(self, source: str, entity: str, connection: str, text: str) -> Wrong | None:
+        connection = connection or self.pins.get(source, "")
         found = [one for one in self.layer.find(source) if not connection or one.connection == connection]
         if not found or not entity:
             return None

@@ -15,6 +15,7 @@ Facts = dict[str, Any]
 # What to say, what was searched, and the group of names there with what gives them.
 _Absent = tuple[str, str, tuple[str, ...], Callable[[], Iterable[str]]]
 NO_DIALECTS: Mapping[str, str] = {}
+CONFIGURATION = b"ktx-gates.yaml"  # where pins are written
 _SLUG = re.compile(r"[^a-z0-9]+")
 
 
@@ -29,6 +30,16 @@ def judge(layer: Layer, dialects: Mapping[str, str] = NO_DIALECTS) -> Iterator[F
     for connection in sorted(layer.connections):
         for source in layer.connections[connection].values():
             yield from _declared(layer, source)
+
+
+def pinned(layer: Layer, pins: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    """What somebody chose as canonical and is not there."""
+    for name, connection in pins:
+        if name not in layer.connections.get(connection, {}) and not layer.is_unreadable(name, connection):
+            message = f"the canonical {name} is to be {connection}'s, which has none"
+            homes = tuple(layer.homes.get(name, ()))
+            hint = "put the source back, or choose another one under `canonical`"
+            yield Finding("canonical-pin", CONFIGURATION, message, 0, 0, f"{connection}/{name}", homes, hint=hint)
 
 
 def _declared(layer: Layer, source: Source) -> Iterator[Finding]:
