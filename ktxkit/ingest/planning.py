@@ -254,11 +254,11 @@ def write_units(request: IngestRequest, job: ActiveJob, planned: Planned, base: 
         pins = _pins(objects, known)
         for entry in job.document["units"]:
             place = names.unit_doc(job.id, entry["position"], entry["key"], "work-unit")
-            made = work_unit(request, job, planned, base, entry["key"], now) | pins
+            made = {**work_unit(request, job, planned, base, entry["key"], now), **pins}
             job.world.writable_store.write("work-unit", place, made, durable=False)
 
 
-def _pins(objects: Objects, known: Knowledge) -> Document:
+def _pins(objects: Objects, known: Knowledge) -> Mapping[str, Any]:
     """What people chose as canonical: each worker is told, and the gates hold it."""
 
     def load(path: bytes) -> bytes | None:
