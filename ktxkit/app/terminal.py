@@ -53,7 +53,8 @@ class JobProgress:
             self._line(f"stopping: {at_work if self.running else ''}what has finished is kept")
         elif event == "unit_settled":
             self.settled[str(facts["outcome"])] += 1
-            self._settled(unit, facts)
+            if "before" not in facts:  # an earlier execution has told of it
+                self._settled(unit, facts)
 
     def note(self, lines: Sequence[str]) -> None:
         """Say what is to be known before it begins."""

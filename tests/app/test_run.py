@@ -61,7 +61,8 @@ def test_what_did_not_land_says_why_and_what_next(repo: Repo) -> None:
     assert "4 units: 1 accepted, 1 textual conflict, 2 failed" in text
     again = call("job-run", "--resume", job, "--failed", cwd=repo.path)
     assert repo.show("main", "f") == b"0\ntwo\nthree\n", again
-    assert again.status == 3 and "\n    3  echo-2 " in again.out
+    assert again.status == 3 and "\n    3  echo-2 " in again.out and "Noticed" not in again.out
+    assert "accepted           two" in done.err and "accepted           two" not in again.err, "told already"
 
 
 def test_a_verification_ends_with_its_last_lines(repo: Repo) -> None:

@@ -229,10 +229,12 @@ class JobLoop:
         """Whoever listens is told of a unit's outcome: why, and how long its command ran."""
         if self.run.notify is silent:
             return
-        unit, facts = self.run.unit(self.plans[key]), {"unit": key, "outcome": outcome}
+        unit = self.run.unit(self.plans[key])
+        facts: dict[str, object] = {"unit": key, "outcome": outcome}
         reason, ms = report.why(self.run.job, unit, outcome, end.message, self.changed_by)
         for item in end.patch["paths"] if end.patch and outcome == "accepted" else ():
             self.changed_by.setdefault(item["path"], []).append(key)
+        facts |= {"before": True} if end.receipt is not None else {}
         self.run.notify("unit_settled", {**facts, "reason": reason, **({"ms": ms} if ms is not None else {})})
 
     def _decide_batch(self) -> None:
@@ -318,6 +320,8 @@ class JobLoop:
                     self.run.notify("verifying", {"unit": plan.key})
                 decided = integrate.apply_unit(self.run.job, unit, options=self._options())
                 self.batched[plan.key] = decided
+            if self.run.watch:  # whoever looked meanwhile has forgotten it
+                self.run.watch.handling(unit)
             outcome = str(decided["outcome"])
             self.run.receipts[plan.key] = decided
         except Blocked:

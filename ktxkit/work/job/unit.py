@@ -158,7 +158,7 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
                 "work_unit", "work_unit_failed", {"reason": ended.problem, "message": ended.message}, level="error"
             )
             return ended
-        patch = collect.collect_unit(run.job, unit, include_uncommitted=True, until=_until(plan, began))
+        patch = _collected(run, unit, _until(plan, began))
     except (KtxError, OSError) as error:
         return _failed(plan, tracer, error)
     return UnitEnd(plan.key, patch=patch, replayed=bool(replayed))
@@ -186,6 +186,16 @@ def _until(plan: UnitPlan, began: float) -> float | None:
     its time still has what any change takes."""
     limit = plan.step.time_limit
     return None if limit is None else max(began + limit, time.monotonic() + COLLECTING)
+
+
+def _collected(run: JobRun, unit: Unit, until: float | None) -> Patch:
+    """Collect the unit's change. Its documents of an earlier attempt are written anew: that is no change of others."""
+    if run.watch:
+        run.watch.handling(unit)
+    patch = collect.collect_unit(run.job, unit, include_uncommitted=True, until=until)
+    if run.watch:  # whoever looked meanwhile has forgotten it
+        run.watch.handling(unit)
+    return patch
 
 
 def last_work(job: ActiveJob, unit: Unit) -> tuple[str, str]:
