@@ -13,6 +13,7 @@ from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.base.identity import Identity, admin_names, git_dir_of, identify, is_apart, processes_inside
 from ktxkit.base.lock import flocked
 from ktxkit.base.owners import Standing
+from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.git.neutral import sweep
@@ -228,6 +229,26 @@ def must_be_held_here(world: World, lease: Lease, *, keeps: bool = False) -> Non
         gone = f"worktree-close {unit_options(lease)} --outcome crash keeps everything and frees it"
         hint = f"wait for it, or end it there; if it is gone for good, {gone}"
         raise Refused(f"the worktree is {said}", where=str(path_of(lease)), hint=hint)
+
+
+def in_use_lock(world: World, lease: Lease) -> Path:
+    """The lock of whoever runs a command in an open worktree: every pid namespace of the kernel sees it."""
+    return world.writable_store.path(names.in_use_lock(digest(os.fsencode(path_of(lease)))))
+
+
+def must_not_be_in_use(world: World, lease: Lease, *, force: bool = False) -> None:
+    """Raises Refused where `worktree-open ... -- CMD` has a command running in it, in whatever pid namespace, unless it
+    is to go by `force`."""
+    lock = in_use_lock(world, lease)
+    if force or not os.path.lexists(lock):
+        return
+    try:
+        with flocked(lock, clock=world.clock, wait=0):
+            return
+    except Refused as error:
+        hint = "end it, then close again; --force takes the directory from under it"
+        said = "a command of worktree-open runs in it, here or in another namespace"
+        raise Refused(said, where=str(path_of(lease)), hint=hint) from error
 
 
 def foreign(world: World, document: Mapping[str, Any]) -> str:

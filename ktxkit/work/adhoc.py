@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from ktxkit.base import files, kinds, process
 from ktxkit.base.errors import Blocked, CannotRun, Conflict, Refused
+from ktxkit.base.lock import flocked
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.text import printable
 from ktxkit.git import repository as remote
 from ktxkit.git.checkout import CHECKED_OUT, checkouts, homes
 from ktxkit.git.git import for_others
 from ktxkit.store import config
-from ktxkit.store.leases import LeaseLocation, lease_here, path_of, presence, worktrees
+from ktxkit.store.leases import LeaseLocation, in_use_lock, lease_here, path_of, presence, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import base_candidates, isolated
 from ktxkit.store.world import World
@@ -120,7 +121,8 @@ def run_inside(world: World, lease: Lease, argv: Sequence[str], *, stdout: int |
     env = {**for_others(world.env), "PWD": str(path)}
     if "unitKey" in lease:
         env |= {"KTX_DIR": str(world.store.root), "KTX_JOB": lease["jobId"], "KTX_UNIT": lease["unitKey"]}
-    ended = process.attached(argv, cwd=path, env=env, stdout=stdout)
+    with flocked(in_use_lock(world, lease), clock=world.clock, shared=True, what=f"the worktree {path}"):
+        ended = process.attached(argv, cwd=path, env=env, stdout=stdout)
     return ended if ended >= 0 else 128 - ended
 
 

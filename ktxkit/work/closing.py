@@ -32,6 +32,7 @@ from ktxkit.store.leases import (
     LeaseLocation,
     must_be_held_here,
     must_be_ours,
+    must_not_be_in_use,
     path_of,
     placed,
     presence,
@@ -264,8 +265,7 @@ def _remove(place: LeaseLocation, lease: Lease, outcome: LeaseOutcome, discard: 
         work = work_in(place, lease, path)
         lost = unsaved(work)
         if lost and (not discard or not can_be_kept(work)):
-            hint = way_out(work)
-            raise Refused(f"{WOULD_LOSE} {lost}", where=str(path), hint=hint)
+            raise Refused(f"{WOULD_LOSE} {lost}", where=str(path), hint=way_out(work))
         if work.left_out and not discard:
             return closed(place, lease, outcome, leftOut=_account(work.left_out))
     return remove(place, lease, outcome, discard=discard, work=work, options=options)
@@ -345,6 +345,7 @@ def remove(
     `why`: for the attic, in place of how it was closed. The lock is held.
     """
     path, made = path_of(lease), worktrees(place.world)
+    must_not_be_in_use(place.world, lease, force=options.force)
     work = work or (work_in(place, lease, path) if identify(path) is not None else None)
     why = why or f"closed as {outcome}{' with --discard' if discard else ''}"
     kept = to_attic(place, lease, path, why=why, branch_goes=discard, work=work)
@@ -353,8 +354,7 @@ def remove(
     facts |= {"ignoredKept": copied} if copied else {}
     if gone is not None and options.going is not None:
         options.going(path, gone)
-    busy = _others_inside(path) if options.force else []
-    facts |= {"busy": busy} if busy else {}
+    facts |= {"busy": busy} if options.force and (busy := _others_inside(path)) else {}
     trash = made.let_go(path)
     facts |= {"atticRef": kept} if kept else {}
     facts |= {"branchKept": True} if _branch_stays(place, lease, discard=discard) else {}

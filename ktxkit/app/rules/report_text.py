@@ -87,9 +87,6 @@ PATHS_NAMED = 3  # of an accepted unit
 WHYS_NAMED = 3  # reasons why a unit ran
 TIE = "\0"  # stands for a space at which no line is broken
 LABELS = (
-    ("acceptedPatches", "accepted", "accepted"),
-    ("subsumed", "subsumed", "subsumed"),
-    ("noops", "no-op", "no-ops"),
     ("textualConflicts", "textual conflict", "textual conflicts"),
     ("semanticConflicts", "semantic conflict", "semantic conflicts"),
     ("policyRejected", "policy rejected", "policy rejected"),
@@ -101,6 +98,11 @@ LABELS = (
     ("failed", "failed", "failed"),
     ("skipped", "skipped", "skipped"),
     ("waiting", "waiting", "waiting"),
+)
+IN_LABELS = (
+    ("acceptedPatches", "accepted", "accepted"),
+    ("subsumed", "subsumed", "subsumed"),
+    ("noops", "no-op", "no-ops"),
 )
 UNKNOWN_SOURCE = ("local", "manual")  # what a job file says by default of where its data is from
 
@@ -116,9 +118,9 @@ def render(report: Report, width: int = WIDTH) -> list[str]:
         lines += _wrapped(f"  {phase}: ", printable(report["failure"]["message"]).replace(store, tied), width)
     if "next" in report:
         lines.append(f"next: {printable(report['next'])}")
-    lines += ["", *_table(report["workUnits"], width, (store, tied))]
-    total = plural(len(report["workUnits"]), "unit")
-    lines += ["", *_wrapped(f"{total}: ", _tied(counts(report["isolatedDiff"])), width)] if report["workUnits"] else []
+    counted = _tied(counts(report["isolatedDiff"]))
+    lines += ["", *_wrapped("Isolated diff: ", counted, width)] if report["workUnits"] else []
+    lines += ["", *_table(report["workUnits"], width, (store, tied)), ""]
     for name, text in _facts(report):
         lines += _wrapped(f"  {name:<10} ", text, width)
     lines += _listed("Warnings", report.get("warnings", ()), width)
@@ -149,16 +151,17 @@ def headline(report: Report) -> str:
 
 
 def counts(isolated: ReportIsolatedDiff) -> str:
-    """`4 accepted, 1 textual conflict, 2 timed out`: every outcome that some unit has, and no other."""
-    found = []
-    for key, one, many in LABELS:
-        number = isolated.get(key, 0)
-        if number:
-            found.append(f"{number} {one if number == 1 else many}")
+    """`1 textual conflict, 2 timed out, 4 accepted`: every outcome that some unit has and no other, what is in last."""
+    found = _labelled(isolated, LABELS)
     for word, number in isolated.get("outcomes", {}).items():  # every unit is in one of the numbers
         if word not in COUNTED and word not in WAITING:
             found.append(f"{number} {word.replace('_', ' ')}")
-    return ", ".join(found)
+    return ", ".join([*found, *_labelled(isolated, IN_LABELS)])
+
+
+def _labelled(isolated: ReportIsolatedDiff, labels: Sequence[tuple[str, str, str]]) -> list[str]:
+    found = ((isolated.get(key, 0), one, many) for key, one, many in labels)
+    return [f"{number} {one if number == 1 else many}" for number, one, many in found if number]
 
 
 def noticed(units: Sequence[ReportWorkUnit]) -> list[str]:

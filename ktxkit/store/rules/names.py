@@ -185,6 +185,11 @@ def ignored_dir(job: str, name: str, attempt: int) -> str:
     return f"kept-ignored/{job}/{name}/{attempt}"
 
 
+def in_use_lock(digest: str) -> str:
+    """Held, shared, while a command runs in a worktree that was opened for it; `digest`: of the worktree's path."""
+    return f"locks/in-use-{digest.removeprefix('b3:')[:16]}.lock"
+
+
 WORKTREES_LOCK = "locks/worktrees.lock"  # held for `git worktree add` and `remove`, never while files are written
 TRASH = "worktrees/.trash"  # checkouts that were let go and are being deleted
 
