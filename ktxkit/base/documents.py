@@ -676,6 +676,24 @@ class ProjectionCounts(TypedDict):
     unresolved: NotRequired[dict[str, str]]
 
 
+class IngestOutcomeUnmapped(TypedDict):
+    rawPath: str
+    reason: NotRequired[str]
+    unitKey: NotRequired[str]
+
+
+class IngestOutcomeUnresolved(TypedDict):
+    rawPath: str
+    reason: NotRequired[str]
+    unitKey: NotRequired[str]
+
+
+class IngestOutcomeConflictsResolved(TypedDict):
+    path: str
+    resolution: str
+    unitKey: NotRequired[str]
+
+
 class IngestOutcome(TypedDict):
     """What came of an ingestion beside its units; the report carries it."""
 
@@ -697,6 +715,9 @@ class IngestOutcome(TypedDict):
     projectionResult: NotRequired[ProjectionCounts]
     supersededBy: NotRequired[str]
     overrideOf: NotRequired[str]
+    unmapped: NotRequired[list[IngestOutcomeUnmapped]]
+    unresolved: NotRequired[list[IngestOutcomeUnresolved]]
+    conflictsResolved: NotRequired[list[IngestOutcomeConflictsResolved]]
 
 
 class Isolation(TypedDict):
@@ -2494,6 +2515,24 @@ class ReportTimeline(TypedDict):
     spans: list[ReportTimelineSpan]
 
 
+class ReportUnmapped(TypedDict):
+    rawPath: str
+    reason: NotRequired[str]
+    unitKey: NotRequired[str]
+
+
+class ReportUnresolved(TypedDict):
+    rawPath: str
+    reason: NotRequired[str]
+    unitKey: NotRequired[str]
+
+
+class ReportConflictsResolved(TypedDict):
+    path: str
+    resolution: str
+    unitKey: NotRequired[str]
+
+
 class Report(TypedDict):
     """The report of a job: what happened to it and to each unit, and why."""
 
@@ -2541,6 +2580,9 @@ class Report(TypedDict):
     evictionInputs: NotRequired[list[str]]
     snapshotsRemoved: NotRequired[list[str]]
     evictionsKept: NotRequired[list[str]]
+    unmapped: NotRequired[list[ReportUnmapped]]
+    unresolved: NotRequired[list[ReportUnresolved]]
+    conflictsResolved: NotRequired[list[ReportConflictsResolved]]
 
 
 class CommandResultError(TypedDict):
@@ -2989,6 +3031,18 @@ class UnitAction(TypedDict):
     subsumedBy: NotRequired[str]
 
 
+class UnitActionsUnmapped(TypedDict):
+    rawPath: str
+    reason: NotRequired[str]
+    unitKey: NotRequired[str]
+
+
+class UnitActionsConflictsResolved(TypedDict):
+    path: str
+    resolution: str
+    unitKey: NotRequired[str]
+
+
 class UnitActions(TypedDict):
     """What a worker says it did ($KTX_RESULT): which raw files each artifact comes from."""
 
@@ -2997,6 +3051,8 @@ class UnitActions(TypedDict):
     unfinished: NotRequired[list[str]]
     nearDuplicates: NotRequired[list[NearDuplicate]]
     warnings: NotRequired[list[str]]
+    unmapped: NotRequired[list[UnitActionsUnmapped]]
+    conflictsResolved: NotRequired[list[UnitActionsConflictsResolved]]
 
 
 class UnitCacheFile(TypedDict):

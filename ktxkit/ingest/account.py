@@ -316,6 +316,10 @@ class Account:
     def near_duplicates(self) -> list[Document]:
         return [one for unit in self.job.units for one in self._result(unit).get("nearDuplicates", ())]
 
+    def said(self, key: str) -> list[Document]:
+        """What units say under a key of their account (`unmapped`, `conflictsResolved`), each with its unit."""
+        return [{**one, "unitKey": u.key} for u in self.job.units for one in self._result(u).get(key, ())]
+
     def warnings(self) -> list[str]:
         return [f"{u.key}: {one}" for u in self.job.units for one in self._result(u).get("warnings", ())]
 

@@ -111,6 +111,8 @@ class ReportNotes:
     near: list[Document] = field(default_factory=list)
     resolutions: list[Document] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
+    unmapped: list[Document] = field(default_factory=list)
+    conflicts: list[Document] = field(default_factory=list)
 
     def document(self) -> Document:
         """What of it is known before units run, for the report of a job that is resumed."""
@@ -154,6 +156,7 @@ def account_for(
         notes.outcomes, notes.rows = outcomes, len(rows)
         notes.near, notes.resolutions = made.near_duplicates()[:KEPT], made.resolutions
         notes.warnings += made.warnings()
+        notes.unmapped, notes.conflicts = made.said("unmapped")[:KEPT], made.said("conflictsResolved")[:KEPT]
         if problems:
             first = problems[0]
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -199,6 +202,9 @@ def _document(run: JobRun, request: IngestRequest, override: str, notes: ReportN
         "artifactResolutions": notes.resolutions[:100_000],
         "warnings": [one[:60_000] for one in notes.warnings][:KEPT],
         "overrideOf": override,
+        "unmapped": notes.unmapped,
+        "conflictsResolved": notes.conflicts,
+        "unresolved": [{"rawPath": raw, "reason": why} for raw, why in projected.get("unresolved", {}).items()],
     }
     reconciled = notes.outcomes.get(RECONCILE)
     return {

@@ -150,7 +150,8 @@ WARNINGS_KEPT = 10_000
 END_READ = 8192  # bytes of the end of an output
 OF_INGESTION: Final = (
     "diffSummary", "reconciliation", "reconciliationSkipped", "evictionsApplied", "evictionInputs", "snapshotsRemoved",
-    "evictionsKept", "provenanceRows", "projectionResult", "supersededBy", "overrideOf",
+    "evictionsKept", "provenanceRows", "projectionResult", "supersededBy", "overrideOf", "unmapped", "unresolved",
+    "conflictsResolved",
 )  # fmt: skip
 
 

@@ -113,3 +113,19 @@ def test_units_are_told_what_is_canonical(repo: Repo, bundle: Path) -> None:
     assert told.get("canonicalPins") == [{"contestedKey": "orders", "canonicalArtifactKey": "shop/orders"}], (
         ran.out + ran.err
     )
+
+
+def test_what_a_worker_could_not_place_is_in_the_report(repo: Repo, bundle: Path) -> None:
+    card(bundle, 1, "Orders", "orders of today")
+    account = {
+        "schemaVersion": 1,
+        "unmapped": [{"rawPath": "cards/1.json", "reason": "no topic fits"}],
+        "conflictsResolved": [{"path": "wiki/global/a.md", "resolution": "the newer card counts"}],
+    }
+    told = "cat > $KTX_RESULT <<'E'\n" + json.dumps(account) + "\nE\n"
+    ran = ingest(repo, bundle, "--json", "--", "sh", "-c", told)
+    assert ran.status == 0, ran.out + ran.err
+    assert ran.document["unmapped"] == [{**account["unmapped"][0], "unitKey": "card-1"}]  # type: ignore[index]
+    assert ran.document["conflictsResolved"][0]["resolution"] == "the newer card counts"
+    text = call("job-report", "--job", ran.document["jobId"], cwd=repo.path).out
+    assert "cards/1.json: no topic fits" in text

@@ -125,6 +125,9 @@ def render(report: Report, width: int = WIDTH) -> list[str]:
         lines += _wrapped(f"  {name:<10} ", text, width)
     lines += _listed("Warnings", report.get("warnings", ()), width)
     lines += _listed("Projection", report.get("projectionResult", {}).get("warnings", ()), width)
+    for title, key in (("Unresolved", "unresolved"), ("Unmapped", "unmapped")):
+        left: Sequence[Mapping[str, Any]] = report.get(key, ())  # type: ignore[assignment]
+        lines += _listed(title, [f"{one['rawPath']}: {one.get('reason', 'no reason given')}" for one in left], width)
     lines += _listed("Taken out as dangling", [_cut(one) for one in report.get("prunedReferences", ())], width)
     lines += _listed("Noticed", noticed(report["workUnits"]), width)
     lines += _listed("Damaged", [f"{p['where']}: {p['message']}" for p in report.get("problems", ())], width)
