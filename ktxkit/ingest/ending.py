@@ -7,7 +7,7 @@ The end of an ingestion: provenance validated before the landing, written after 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -111,8 +111,8 @@ class ReportNotes:
     near: list[Document] = field(default_factory=list)
     resolutions: list[Document] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
-    unmapped: list[Document] = field(default_factory=list)
-    conflicts: list[Document] = field(default_factory=list)
+    unmapped: Sequence[Mapping[str, Any]] = ()
+    conflicts: Sequence[Mapping[str, Any]] = ()
 
     def document(self) -> Document:
         """What of it is known before units run, for the report of a job that is resumed."""
@@ -202,8 +202,8 @@ def _document(run: JobRun, request: IngestRequest, override: str, notes: ReportN
         "artifactResolutions": notes.resolutions[:100_000],
         "warnings": [one[:60_000] for one in notes.warnings][:KEPT],
         "overrideOf": override,
-        "unmapped": notes.unmapped,
-        "conflictsResolved": notes.conflicts,
+        "unmapped": [*notes.unmapped],
+        "conflictsResolved": [*notes.conflicts],
         "unresolved": [{"rawPath": raw, "reason": why} for raw, why in projected.get("unresolved", {}).items()],
     }
     reconciled = notes.outcomes.get(RECONCILE)
