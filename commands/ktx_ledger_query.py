@@ -44,7 +44,7 @@ from ktxkit.store.world import World
 def parser() -> cli.Parser:
     made = cli.Parser("ledger-query", __doc__, intermixed=True)
     made.add_argument("question", choices=asking.PUBLIC_QUESTIONS, metavar="QUESTION", help="see the list above")
-    made.add_argument("subject", nargs="*", metavar="SUBJECT", help="what is asked about")
+    made.add_argument("subject", nargs="*", default=[], metavar="SUBJECT", help="what is asked about")
     made.add_argument("--project", action="append", default=[], metavar="P", help="another project's; repeatable")
     made.add_argument("--format", choices=("text", "json", "ctrf"), help="ctrf: of `run` and `last`")
     made.add_argument("--html", metavar="FILE", help="of `report`: one page that needs no network; - for stdout")
