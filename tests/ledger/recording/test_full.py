@@ -98,8 +98,13 @@ def test_what_the_caller_leaves_out_is_not_full(tmp_path: Path, name: str) -> No
     assert claimed(suite) == 1
 
 
-@pytest.mark.parametrize("addopts", ["", "--strict-markers --strict-config --strict"])
-@pytest.mark.parametrize("words", [(), ("--strict-markers",), ("-o", "log_cli=true", "-o", "xfail_strict=true")])
+@pytest.mark.parametrize(
+    ("addopts", "words"),
+    [
+        ("--strict-markers --strict-config --strict", ()),
+        ("--strict-config", ("--strict-markers", "-o", "log_cli=true", "-o", "xfail_strict=true")),
+    ],
+)
 def test_options_that_select_nothing_leave_a_run_full(tmp_path: Path, addopts: str, words: tuple[str, ...]) -> None:
     """pytest 9 reads --strict-markers as `-o strict_markers=true`."""
     suite = made(tmp_path, addopts)
