@@ -174,11 +174,19 @@ def _cell(value: Any, limit: int = CELL_SHOWN) -> str:
     if isinstance(value, float):
         return f"{value:.{3 if abs(value) >= 1 else 6}f}".rstrip("0").rstrip(".")
     if isinstance(value, Mapping):
-        return " ".join(f"{key}={_cell(item, limit)}" for key, item in value.items())
+        return " ".join(f"{key}={_inner(item, limit)}" for key, item in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(_cell(item, limit) for item in value)
+        return ", ".join(_inner(item, limit) if isinstance(item, Mapping) else _cell(item, limit) for item in value)
     text = printable(str(value))
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _inner(value: Any, limit: int) -> str:
+    """A value inside another one: an object, and a list of objects, show where they end."""
+    if isinstance(value, Mapping):
+        return f"{{{_cell(value, limit)}}}"
+    objects = isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value)
+    return f"[{_cell(value, limit)}]" if objects else _cell(value, limit)
 
 
 WORDS = (
