@@ -308,6 +308,7 @@ def _marks(root: Path) -> list[str]:
 
 
 NONCE = "KTX_LEASE_NONCE"  # in the environment of a command whose processes are to be found again
+RTTIME: int = getattr(resource, "RLIMIT_RTTIME", -1)  # Linux's; without it the environment alone tells
 BRAND = 1 << 44  # microseconds: the least limit that is a brand; nobody waits so long
 _starting = threading.Lock()  # what is started while a brand is on is branded
 
@@ -331,15 +332,15 @@ def branded(nonce: str) -> Iterator[None]:
     any other command ("") a block in which nobody else's brand is on.
     """
     with _starting:
-        limits = resource.getrlimit(resource.RLIMIT_RTTIME) if nonce else None
+        limits = resource.getrlimit(RTTIME) if nonce and RTTIME >= 0 else None
         try:
             if limits is not None:
                 with suppress(OSError, ValueError):  # as in `brand`
-                    resource.setrlimit(resource.RLIMIT_RTTIME, (_brand_of(nonce), limits[1]))
+                    resource.setrlimit(RTTIME, (_brand_of(nonce), limits[1]))
             yield
         finally:
             if limits is not None:
-                resource.setrlimit(resource.RLIMIT_RTTIME, limits)
+                resource.setrlimit(RTTIME, limits)
 
 
 def brand(pid: int, nonce: str) -> None:
@@ -348,8 +349,9 @@ def brand(pid: int, nonce: str) -> None:
 
     It has the soft limit from its start on (`branded`), and now the hard one.
     """
-    with suppress(OSError, ValueError):  # it has ended; or what we run in has a lower limit, and the environment tells
-        resource.prlimit(pid, resource.RLIMIT_RTTIME, (_brand_of(nonce),) * 2)
+    if RTTIME >= 0:
+        with suppress(OSError, ValueError):  # it has ended; or what we run in has a lower limit: the environment tells
+            resource.prlimit(pid, RTTIME, (_brand_of(nonce),) * 2)
 
 
 def marked(nonce: str) -> list[int]:
@@ -363,7 +365,7 @@ def marked(nonce: str) -> list[int]:
 
 def _has_brand(pid: int, number: int) -> bool:
     try:
-        return number in resource.prlimit(pid, resource.RLIMIT_RTTIME)
+        return RTTIME >= 0 and number in resource.prlimit(pid, RTTIME)
     except (OSError, ValueError):
         return False  # it has ended, or is another user's
 

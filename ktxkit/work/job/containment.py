@@ -17,7 +17,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -311,21 +311,25 @@ class JobPapers:
         folder = self._path("")
         found = [name for name in _children(folder) if _OF_JOB.fullmatch(name)]
         found += [f"verifications/{name}" for name in _children(folder / "verifications")]
-        return {name: self._sign(name) for name in found}
+        return {name: self._sign(name) for name in found if os.path.lexists(self._path(name))}
 
     def _path(self, place: str) -> Path:
         return self.run.world.store.path(f"{self.run.job.directory}/{place}")
 
     def _sign(self, place: str) -> Signature | None:
         """Of a regular file; None for anything else."""
-        info = os.lstat(self._path(place))
+        try:
+            info = os.lstat(self._path(place))
+        except FileNotFoundError:
+            return None  # it went away this moment
         return (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns) if stat.S_ISREG(info.st_mode) else None
 
     def _aside(self, place: str) -> None:
         mark = f"documents-{os.urandom(4).hex()}"
         goal = self.run.world.store.path(names.quarantine_dir(self.run.job.id, mark))
         files.make_dirs(goal)
-        os.rename(self._path(place), goal / place.rpartition("/")[2])  # noqa: PTH104
+        with suppress(FileNotFoundError):  # it went away this moment
+            os.rename(self._path(place), goal / place.rpartition("/")[2])  # noqa: PTH104
 
 
 class _Aside:
