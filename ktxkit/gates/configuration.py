@@ -144,9 +144,11 @@ def options_of(document: Mapping[str, Any]) -> GateOptions:
 
 def _dialects(said: Any) -> tuple[tuple[str, str], ...]:
     """By connection; of all others under an empty name. Raises CannotRun for a name that is none."""
+    if not said:
+        return ()
     from ktxkit.gates.rules import expressions
 
-    named = said if isinstance(said, Mapping) else {"": said} if said else {}
+    named = said if isinstance(said, Mapping) else {"": said}
     for name in named.values():
         if not expressions.dialect_of(name):
             near = nearest(name, sorted(expressions.DIALECTS), 1)

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 LENGTH_LIMIT = 4096  # characters
 PAREN_LIMIT = 40  # sqlglot's own recursion ends above 48
@@ -44,8 +43,7 @@ def dialect_of(name: str) -> str:
     return plain if plain in DIALECTS else ALSO.get(plain, "")
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(NamedTuple):
     """What an expression is. `rule` is empty where nothing is wrong; `columns` are (qualifier or "", name)."""
 
     rule: str = ""
