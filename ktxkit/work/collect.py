@@ -384,7 +384,7 @@ def collect(world: World, request: Request, patch: Path) -> Patch:
         with child.begin_look(git) if chosen.take else nullcontext() as look:
             tree = staging.tree(state.head)
             tree, chosen = _touched(git, neutral, scratch, base, tree, chosen)
-            if request.paths is not None:
+            if request.paths is not None and request.paths.generated:
                 entries = merging.changes(neutral, neutral.need_tree(base), tree)
                 tree, out = selection.without_left_out(git, scratch, entries, tree, request.paths)
                 chosen = chosen._replace(excluded=tuple(sorted({**dict(out), **dict(chosen.excluded)}.items())))

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the tests of pages, completions, terminals, Redis, Prolog and git-lfs need from the system: sh system.sh VENV
+# What the tests of pages, completions, terminals, Redis and Prolog need from the system: sh system.sh VENV
 # Debian's packages where we are root; axe-core and the CommonMark specification from npm into VENV. Without them those
 # tests skip with their reason; where CI=true a failure here is a failure.
 set -u
@@ -10,8 +10,7 @@ failed() {
 }
 
 missing=
-for pair in chromium:chromium fish:fish zsh:zsh mandoc:mandoc tmux:tmux redis-check-rdb:redis-tools swipl:swi-prolog-nox \
-  git-lfs:git-lfs; do
+for pair in chromium:chromium fish:fish zsh:zsh mandoc:mandoc tmux:tmux redis-check-rdb:redis-tools swipl:swi-prolog-nox; do
   command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair##*:}"
 done
 if [ -n "$missing" ]; then
