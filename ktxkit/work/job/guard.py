@@ -363,6 +363,7 @@ class Watch:
         self._last: dict[tuple[str, str], str] | None = None
         self._running: dict[str, str] = {}  # NNNN-key -> key
         self._handled: set[str] = set()
+        self._held: set[str] = set()  # units on whose documents the job works now
         self._evidence: dict[str, Path] = {}
         self._asked = 0
         self._looked = 0  # highest request that a look has served
@@ -441,6 +442,20 @@ class Watch:
         with self._state:
             self._handled.add(names.unit_name(unit.position, unit.key))
 
+    @contextmanager
+    def holding(self, unit: Unit) -> Iterator[None]:
+        """While the block runs, and until somebody has looked after it, the unit's documents may change: they are the
+        job's to write, however many look meanwhile."""
+        name = names.unit_name(unit.position, unit.key)
+        with self._state:
+            self._held.add(name)
+        try:
+            yield
+        finally:
+            with self._state:
+                self._held.discard(name)
+                self._handled.add(name)
+
     def _look(self, *, whole: bool = False) -> None:
         with self._state:
             self._asked += 1
@@ -450,7 +465,7 @@ class Watch:
                 return
             with self._state:
                 serves = self._asked
-                busy = self._handled | set(self._running)
+                busy = self._handled | self._held | set(self._running)
                 working, running = set(self._running) - set(self._evidence), sorted(self._running.values())
                 self._handled = set(self._running)
                 quiet = dict(self._evidence)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from ktxkit.base import kinds
@@ -318,10 +319,9 @@ class JobLoop:
             if decided is None:
                 if self.run.plan.verify:
                     self.run.notify("verifying", {"unit": plan.key})
-                decided = integrate.apply_unit(self.run.job, unit, options=self._options())
+                with self.run.watch.holding(unit) if self.run.watch else nullcontext():
+                    decided = integrate.apply_unit(self.run.job, unit, options=self._options())
                 self.batched[plan.key] = decided
-            if self.run.watch:  # whoever looked meanwhile has forgotten it
-                self.run.watch.handling(unit)
             outcome = str(decided["outcome"])
             self.run.receipts[plan.key] = decided
         except Blocked:

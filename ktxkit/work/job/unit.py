@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -190,12 +190,8 @@ def _until(plan: UnitPlan, began: float) -> float | None:
 
 def _collected(run: JobRun, unit: Unit, until: float | None) -> Patch:
     """Collect the unit's change. Its documents of an earlier attempt are written anew: that is no change of others."""
-    if run.watch:
-        run.watch.handling(unit)
-    patch = collect.collect_unit(run.job, unit, include_uncommitted=True, until=until)
-    if run.watch:  # whoever looked meanwhile has forgotten it
-        run.watch.handling(unit)
-    return patch
+    with run.watch.holding(unit) if run.watch else nullcontext():
+        return collect.collect_unit(run.job, unit, include_uncommitted=True, until=until)
 
 
 def last_work(job: ActiveJob, unit: Unit) -> tuple[str, str]:
