@@ -14,7 +14,7 @@ from ktxkit.base.errors import CannotRun
 if TYPE_CHECKING:  # each is imported by its own command alone
     from ktxkit.base.documents import TraceEvent
     from ktxkit.gates.checking import GateRequest
-    from ktxkit.ingest.request import IngestRequest
+    from ktxkit.ingest.planning import IngestRequest
     from ktxkit.store.world import World
     from ktxkit.work.bare_patches import BareCollection, BarePatchOptions
 
@@ -74,7 +74,7 @@ def gate_request(args: Namespace) -> GateRequest:
 def ingest_request(world: World, args: Namespace) -> IngestRequest:
     """What `ingest-run` asks for. Raises CannotRun if something is missing, or two options exclude each other."""
     from ktxkit.ingest.connectors.interface import connector
-    from ktxkit.ingest.request import IngestRequest
+    from ktxkit.ingest.planning import IngestRequest
     from ktxkit.work.rules.job_file import argv_of
 
     connector(args.connector)

@@ -37,7 +37,7 @@ _MARKED = re.compile(rf"{MARK}-[0-9a-f]+(?:\.tmp)?\Z")
 HELD_AT_ONCE = 64  # stores that one process names itself in; beyond, the oldest is let go
 
 
-class Standing(Enum):
+class OwnerState(Enum):
     """What is known of an owner."""
 
     ALIVE = "it is alive"
@@ -233,27 +233,27 @@ def _is_held(path: Path) -> bool | None:
     return False
 
 
-def standing(owner: Owner, root: Path) -> Standing:
+def state_of(owner: Owner, root: Path) -> OwnerState:
     """Whether an owner lives that the store at `root` names. Raises OSError where its file may not be looked at."""
     me = this_owner()
     if owner == me:
-        return Standing.ALIVE
+        return OwnerState.ALIVE
     held = _is_held(root / FOLDER / owner.mark)
     if held:
-        return Standing.ALIVE
+        return OwnerState.ALIVE
     here = owner.machine in ("", me.machine)
     if held is False and (here or owner.boot_id == me.boot_id):  # one kernel, or the machine was started anew since
-        return Standing.DEAD
+        return OwnerState.DEAD
     if not owner.elsewhere():
-        return Standing.ALIVE if start_time(owner.pid) == owner.start_time else Standing.DEAD
+        return OwnerState.ALIVE if start_time(owner.pid) == owner.start_time else OwnerState.DEAD
     if here and owner.boot_id != me.boot_id:
-        return Standing.DEAD
-    return Standing.UNKNOWN
+        return OwnerState.DEAD
+    return OwnerState.UNKNOWN
 
 
 def is_dead(owner: Owner, root: Path) -> bool:
     """True only where it is proven."""
-    return standing(owner, root) is Standing.DEAD
+    return state_of(owner, root) is OwnerState.DEAD
 
 
 def is_abandoned(name: str, root: Path | None = None) -> bool:

@@ -203,11 +203,11 @@ def _cache(world: World) -> FactCache | None:
 
 
 def _name(world: World, request: GateRequest, standing: CommitState) -> str:
-    from ktxkit.gates import version
+    from ktxkit.gates import configuration
 
     said = [request.everything, request.index, request.root, request.advise, request.strict_connections]
     said.append(sorted(request.gates))
-    asked = [version.version(), said, "GIT_INDEX_FILE" in world.env, standing.base, standing.heads]
+    asked = [configuration.version(), said, "GIT_INDEX_FILE" in world.env, standing.base, standing.heads]
     return digest(json.dumps([*asked, standing.listed.tree, digest(standing.listed.raw)]).encode("ascii"))
 
 
@@ -231,17 +231,17 @@ def judge_anew(world: World, request: GateRequest, known: CommitState | None) ->
     if _of_messages(request.gates) and message is None and len(request.files) == 1:
         message = request.files[0]  # `--gate claims FILE`: a text, not a file of the tree
     if message is not None:
-        from ktxkit.gates import hook_inputs
+        from ktxkit.gates import hooks as hook_inputs
 
         said = hook_inputs.message_in(world, message)
         return GateAnswer(hook_inputs.check_messages(world, [said], request.gates), no_content)
     if request.messages is not None:
-        from ktxkit.gates import hook_inputs
+        from ktxkit.gates import hooks as hook_inputs
 
         said_by = hook_inputs.messages_of(world, request.messages)
         return GateAnswer(hook_inputs.check_messages(world, said_by, request.gates), no_content)
     if request.pushed is not None:
-        from ktxkit.gates import hook_inputs
+        from ktxkit.gates import hooks as hook_inputs
 
         return GateAnswer(
             hook_inputs.check_pushes(world, request.pushed, request.push_lines, request.options), no_content

@@ -12,8 +12,7 @@ from ktxkit.base.rules.named import NamedTuple
 from ktxkit.git import child
 from ktxkit.git.git import Git, GitResult
 from ktxkit.git.repository import SMALL, parse_worktrees, registrations
-from ktxkit.git.rules.checkout import Obstacle, obstacles, parents
-from ktxkit.git.rules.child import Status
+from ktxkit.git.rules.checkout import Obstacle, Status, obstacles, parents
 from ktxkit.git.rules.patch import ABSENT, Entry, index_info, parse_staged
 from ktxkit.git.staging import beyond_a_link
 

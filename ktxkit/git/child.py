@@ -20,8 +20,8 @@ from ktxkit.base.identity import git_dir_of
 from ktxkit.base.reading import OPEN_DIRECTORY, small_file
 from ktxkit.base.rules.text import printable
 from ktxkit.git.git import Begun, Git, GitFailed, GitResult
-from ktxkit.git.rules.child import ChildState, Status, parse_status
-from ktxkit.git.untouched import as_checked_out, settled
+from ktxkit.git.rules.checkout import ChildState, Status, parse_status
+from ktxkit.git.staging import as_checked_out, settled
 
 UNSEEN = re.compile(rb"^(?:warning|error): could not open directory '(.*)': ", re.MULTILINE)  # git's dir.c
 _ID = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
@@ -69,18 +69,18 @@ def _git_dir(fd: int, admin: bytes) -> int | None:
         return None
 
 
-def head_of_directory(place: int) -> str | None:
+def head_of_directory(directory: int) -> str | None:
     """The commit that HEAD of an open git directory names; None where it names none."""
-    head = (small_file(place, b"HEAD") or b"").strip()
+    head = (small_file(directory, b"HEAD") or b"").strip()
     if _ID.match(head):
         return head.decode("ascii")
     ref = head.removeprefix(b"ref: ")
     if ref == head or not _REF.match(ref) or b".." in ref:
         return None
-    loose = (_ref_file(place, ref) or b"").strip()
+    loose = (_ref_file(directory, ref) or b"").strip()
     if _ID.match(loose):
         return loose.decode("ascii")
-    packed = small_file(place, b"packed-refs", 1 << 24) or b""
+    packed = small_file(directory, b"packed-refs", 1 << 24) or b""
     found = re.search(rb"^([0-9a-f]{40,64}) " + re.escape(ref) + rb"$", packed, re.MULTILINE)
     return found.group(1).decode("ascii") if found else None
 

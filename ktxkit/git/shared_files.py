@@ -84,8 +84,8 @@ def sign_of(path: Path) -> str:
     return f"{info.st_ino}:{info.st_mode:o}:{info.st_size}:{info.st_mtime_ns}:{info.st_ctime_ns}"
 
 
-def replace_config(path: Path, seen: bytes | None, wanted: FileState | None) -> bool:
-    """Put `wanted` where `seen` is. False where git's lock is held, or the file is another one meanwhile."""
+def replace_config(path: Path, expected: bytes | None, wanted: FileState | None) -> bool:
+    """Put `wanted` where `expected` is. False where git's lock is held, or the file is another one meanwhile."""
     lock = path.with_name(f"{path.name}.lock")
     try:
         descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -93,7 +93,7 @@ def replace_config(path: Path, seen: bytes | None, wanted: FileState | None) -> 
         return False
     try:
         with open(descriptor, "wb", buffering=0) as stream:
-            if current(path) != seen:
+            if current(path) != expected:
                 return False
             if wanted is None:
                 return files.remove(path)

@@ -30,8 +30,7 @@ from ktxkit.git.child import require_seen
 from ktxkit.git.git import Git, GitFailed, GitResult
 from ktxkit.git.neutral import owned_dir
 from ktxkit.git.repository import Repository
-from ktxkit.git.staging import stage
-from ktxkit.git.untouched import as_checked_out
+from ktxkit.git.staging import as_checked_out, stage
 
 HEAD = b"# branch.oid "  # a line of `git status`; `(initial)` where there is no commit
 CHANGED_BYTES = 256 * 1024 * 1024  # bytes of changed and untracked files that are read to compute a tree id
@@ -333,12 +332,16 @@ def _unhide(git: Git) -> None:
             git.run("update-index", option, "-z", "--stdin", stdin=paths)
 
 
-def commit(git: Git, found: WorktreeSnapshot, message: str, date: str, also: Sequence[str] = ()) -> str:
+def commit(git: Git, snapshot: WorktreeSnapshot, message: str, date: str, also: Sequence[str] = ()) -> str:
     """The snapshot as a commit on HEAD: HEAD itself where nothing is uncommitted. The same input is the same id.
 
     `also`: commits that it keeps as further parents.
     """
-    return _commit(git, found.tree, (found.head, *also), message, date) if found.uncommitted or also else found.head
+    return (
+        _commit(git, snapshot.tree, (snapshot.head, *also), message, date)
+        if snapshot.uncommitted or also
+        else snapshot.head
+    )
 
 
 def _commit(git: Git, tree: str, parents: Sequence[str], message: str, date: str) -> str:

@@ -106,9 +106,9 @@ def is_stale(path: Path, common_dir: Path, *words: bytes, age: float = LIMITS.lo
     return not any(start is not None and start <= made + MARGIN for start in starts)
 
 
-def clear_lock(told: bytes, inside: Path, age: float = LIMITS.lock_age) -> bool:
+def clear_lock(message: bytes, inside: Path, age: float = LIMITS.lock_age) -> bool:
     """Remove the lock that git complained of, where it lies inside `inside` and is stale. True where it is gone."""
-    named = lock_in_the_way(told)
+    named = lock_in_the_way(message)
     if not named:
         return False
     path = Path(os.path.realpath(named))

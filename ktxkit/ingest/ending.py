@@ -20,7 +20,7 @@ from ktxkit.base.rules.text import plural
 from ktxkit.git.objects import Objects
 from ktxkit.ingest import account, staging
 from ktxkit.ingest.account import Account, Baseline, pending, pending_document
-from ktxkit.ingest.request import IngestRequest
+from ktxkit.ingest.planning import IngestRequest
 from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.artifacts import problems_of
 from ktxkit.ingest.rules.planning import EVICTIONS, Difference, Evictions

@@ -1,11 +1,17 @@
-"""From a snapshot to a plan: what changed, which units that needs, and a job file of them."""
+"""From a snapshot to a plan: what changed, which units that needs, and a job file of them.
+
+What an ingestion was asked for, as a value and as the document that a resumed one reads.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ktxkit import __file__ as package
 from ktxkit.base import contracts
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import Refused
@@ -15,19 +21,18 @@ from ktxkit.git.objects import Objects
 from ktxkit.ingest.account import Baseline
 from ktxkit.ingest.connectors.interface import Reading, Setting, connector
 from ktxkit.ingest.knowledge import Knowledge
-from ktxkit.ingest.request import POLICY, RECONCILE_LIMIT, IngestRequest, built_in, built_in_module
 from ktxkit.ingest.rules import planning
-from ktxkit.ingest.rules.places import snapshot_root, syncs
+from ktxkit.ingest.rules.places import check_name, snapshot_root, syncs
 from ktxkit.ingest.rules.planning import EVICTIONS, Difference, Evictions, Selected, difference
 from ktxkit.ingest.rules.projection import Applied, apply
 from ktxkit.ingest.staging import StagedFiles
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
-from ktxkit.work.rules.job_file import RECONCILE
+from ktxkit.work.rules.job_file import RECONCILE, isolate_of
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import UnitEntry
+    from ktxkit.base.documents import Ingest, UnitEntry
 
 
 @dataclass(frozen=True)
@@ -268,3 +273,110 @@ def _pins(objects: Objects, known: Knowledge) -> Mapping[str, Any]:
     config = configuration.make({}, load)
     pins = [{"contestedKey": name, "canonicalArtifactKey": f"{home}/{name}"} for name, home in config.options.pins]
     return {"canonicalPins": pins} if pins else {}
+
+
+CONTRACT = "ingest"
+POLICY: Document = {"allow": ["wiki", "semantic-layer"], "textRoots": ["wiki", "semantic-layer"]}
+RECONCILE_LIMIT = 3600.0  # seconds for the built-in reconciliation
+
+
+@dataclass(frozen=True)
+class IngestRequest:
+    """One ingestion: which source, where, who works, how."""
+
+    connector: str
+    connection: str
+    source: str
+    path: str = ""
+    url: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    worker: tuple[str, ...] = ()
+    reconcile: tuple[str, ...] = ()
+    reconciles: bool = True
+    verify: tuple[str, ...] = ()
+    time_limit: float | None = None
+    on_failure: str = "continue"
+    everything: bool = False
+    allow_empty: bool = False
+    cache: bool = True
+    on_conflict: str = "set-aside"
+    isolate: tuple[str, ...] | None = None  # as in a job file
+
+    @property
+    def owner(self) -> str:
+        """Whose projected files are."""
+        return f"{self.connection}/{self.source}"
+
+    @property
+    def work_argv(self) -> list[str]:
+        return [*self.worker] or built_in("pages")
+
+    def check(self) -> None:
+        """Raises CannotRun for names that cannot be directories, and an address that must not be kept."""
+        check_name("connection", self.connection)
+        check_name("source", self.source)
+        if self.url:
+            from ktxkit.ingest.connectors.http import check_address
+
+            check_address(self.url)
+
+    def document(self, job_id: str, override: str) -> Document:
+        """What is kept of it. Credentials are in the environment and never here."""
+        optional = {
+            "place": self.path,
+            "url": self.url,
+            "worker": list(self.worker),
+            "reconcile": list(self.reconcile),
+            "verify": list(self.verify),
+            "options": dict(self.options),
+            "timeLimit": self.time_limit,
+            "overrideOf": override,
+        }
+        return {
+            "schemaVersion": SCHEMA_VERSION,
+            "kind": CONTRACT,
+            "jobId": job_id,
+            "connector": self.connector,
+            "connectionId": self.connection,
+            "sourceKey": self.source,
+            **{key: value for key, value in optional.items() if value},
+            "reconciles": self.reconciles,
+            "onFailure": self.on_failure,
+            "onConflict": self.on_conflict,
+            "everything": self.everything,
+            "allowEmpty": self.allow_empty,
+            "cache": self.cache,
+            **({} if self.isolate is None else {"isolate": {"write": list(self.isolate)}}),
+        }
+
+    @classmethod
+    def of(cls, document: Ingest) -> IngestRequest:
+        return cls(
+            document["connector"],
+            document["connectionId"],
+            document["sourceKey"],
+            document.get("place", ""),
+            document.get("url", ""),
+            document.get("options", {}),
+            tuple(document.get("worker", ())),
+            tuple(document.get("reconcile", ())),
+            document.get("reconciles", True),
+            tuple(document.get("verify", ())),
+            document.get("timeLimit"),
+            document.get("onFailure", "continue"),
+            document.get("everything", False),
+            document.get("allowEmpty", False),
+            document.get("cache", True),
+            on_conflict=document.get("onConflict", "set-aside"),
+            isolate=isolate_of(document),
+        )
+
+
+def built_in(name: str) -> list[str]:
+    """A worker that comes with ingestion, started without anything that its directory or the user's could bring in."""
+    return [sys.executable, "-I", "-S", str(Path(package).parent / "ingest" / "workers" / f"{name}.py")]
+
+
+def built_in_module(name: str) -> list[str]:
+    """One that needs the library."""
+    return [sys.executable, "-P", "-m", f"ktxkit.ingest.workers.{name}"]

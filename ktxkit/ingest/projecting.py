@@ -22,8 +22,7 @@ from ktxkit.git.objects import Objects
 from ktxkit.ingest import staging
 from ktxkit.ingest.account import Baseline
 from ktxkit.ingest.knowledge import Knowledge
-from ktxkit.ingest.planning import Planned
-from ktxkit.ingest.request import IngestRequest
+from ktxkit.ingest.planning import IngestRequest, Planned
 from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.projection import Projected
 from ktxkit.work import land, recover

@@ -19,8 +19,7 @@ from ktxkit.ingest import account, cache, ending, knowledge, planning, projectin
 from ktxkit.ingest.account import Baseline
 from ktxkit.ingest.connectors.interface import Origin, Reading, connector, installed_connectors
 from ktxkit.ingest.knowledge import Knowledge
-from ktxkit.ingest.planning import Planned
-from ktxkit.ingest.request import CONTRACT, IngestRequest
+from ktxkit.ingest.planning import CONTRACT, IngestRequest, Planned
 from ktxkit.ingest.rules import places
 from ktxkit.ingest.rules.places import sync_id
 from ktxkit.ingest.rules.planning import EVICTIONS, Difference

@@ -304,7 +304,7 @@ def runs(world: World, ask: LedgerQuery) -> LedgerAnswer:
     return answer("runs", rows, project=ask.project, facts={"runs": total, "shown": len(rows)})
 
 
-def asked_run(index: Index, ask: LedgerQuery) -> dict[str, Any]:
+def run_of_question(index: Index, ask: LedgerQuery) -> dict[str, Any]:
     """The run that is asked about: named, or the last full one, or the last."""
     if ask.subject:
         return find(index, ask, ask.subject[0])
@@ -319,7 +319,7 @@ def without_rows(question: str, run: dict[str, Any]) -> LedgerAnswer:
 def slowest(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The slowest tests of a run (the last full one, or the last), in seconds; setup, call and teardown apart."""
     index = ensure(world)
-    run = asked_run(index, ask)
+    run = run_of_question(index, ask)
     if not run["ingested"]:
         return without_rows("slowest", run)
     limit = ask.limit or 10
@@ -347,7 +347,7 @@ def _test_row(row: dict[str, Any], place: str) -> Row:
 def fixtures(world: World, ask: LedgerQuery) -> LedgerAnswer:
     """The fixtures of a run whose setup cost most in all, in seconds."""
     index = ensure(world)
-    run = asked_run(index, ask)
+    run = run_of_question(index, ask)
     if not run["ingested"]:
         return without_rows("fixtures", run)
     sql = "SELECT * FROM fixtures WHERE rid = ? ORDER BY total DESC, base, fixture LIMIT ?"

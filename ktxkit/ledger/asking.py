@@ -277,11 +277,11 @@ QUESTIONS: dict[str, Question] = {
     "slowest": Question("ledger.answers:slowest", 0, 1, TEST_COLUMNS),
     "fixtures": Question("ledger.answers:fixtures", 0, 1, ("fixture", "base", "scope", "count", "total", "longest")),
     "compare": Question("ledger.answers:compare", 2, 2),
-    "slower": Question("ledger.trends:slower", 0, 1, ("was", "now", "delta", "noise", "runs", "test")),
+    "slower": Question("ledger.questions:slower", 0, 1, ("was", "now", "delta", "noise", "runs", "test")),
     "failing-since": Question(
-        "ledger.trends:failing_since", 0, 1, ("since", "run", "commit", "failures", "passedLast", "test")
+        "ledger.questions:failing_since", 0, 1, ("since", "run", "commit", "failures", "passedLast", "test")
     ),
-    "warnings": Question("ledger.trends:warnings", 0, 1, ("category", "at", "when", "message")),
+    "warnings": Question("ledger.questions:warnings", 0, 1, ("category", "at", "when", "message")),
     "what-covers": Question("affected.runtime:what_covers", 1, 1, ("test", "definitions", "how")),
     "history": Question("ledger.answers:history", 1, 1, ("started", "run", "scope", *TEST_COLUMNS[1:], "message")),
     "flaky": Question("ledger.answers:flaky", 0, 1, ("test", "word", "executions", "why", "run", "outcome", "attempt")),
@@ -296,9 +296,9 @@ QUESTIONS: dict[str, Question] = {
     "banner": Question("ledger.banner:banner", project=False),
     "graph": Question("ledger.exports:graph_lines"),
     "rules": Question("ledger.exports:rules", 0, 0, ("word", "also", "needs", "means", "say", "why"), project=False),
-    "jobs": Question("ledger.job_answers:all_jobs", 0, 0, JOB_COLUMNS, project=False),
-    "job": Question("ledger.job_answers:job_by_id", 1, 1, UNIT_COLUMNS, project=False),
-    "trace": Question("ledger.job_answers:trace", 1, 1, TRACE_COLUMNS, project=False),
+    "jobs": Question("ledger.questions:all_jobs", 0, 0, JOB_COLUMNS, project=False),
+    "job": Question("ledger.questions:job_by_id", 1, 1, UNIT_COLUMNS, project=False),
+    "trace": Question("ledger.questions:trace", 1, 1, TRACE_COLUMNS, project=False),
 }
 
 

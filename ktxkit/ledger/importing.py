@@ -83,16 +83,16 @@ def take(
     return run, repair.enter(world, run, start["project"])
 
 
-def take_store(world: World, place: str) -> list[tuple[str, LedgerLine | None]]:
+def take_store(world: World, directory: str) -> list[tuple[str, LedgerLine | None]]:
     """Take the ledger of another store in. Where this one has none yet it goes on as this store's own, as it is: lines,
     head, key, events and artifacts. Else each of its runs is taken as an event file is.
 
     Raises CannotRun where there is none, BrokenContract where it is damaged; then nothing is written.
     """
-    other = World(world.cwd, world.env, ktx_dir=str(world.cwd / place))
+    other = World(world.cwd, world.env, ktx_dir=str(world.cwd / directory))
     if not other.store.exists(names.LEDGER):
         hint = "name the directory that has ledger/ (a `.ktx`)"
-        raise CannotRun("there is no ledger", where=str(world.cwd / place), hint=hint)
+        raise CannotRun("there is no ledger", where=str(world.cwd / directory), hint=hint)
     closed = [line for line in chain.lines(other) if line["kind"] == "run-closed"]
     store = world.writable_store
     artifacts = Artifacts(store.path(names.ARTIFACTS))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ktxkit.base import contracts, files, kinds, owners
 from ktxkit.base.errors import BrokenContract
-from ktxkit.base.owners import Standing
+from ktxkit.base.owners import OwnerState
 from ktxkit.base.rules.digests import digest, link, own_hash
 from ktxkit.ledger import chain, event_log
 from ktxkit.ledger.event_log import Artifacts
@@ -204,8 +204,8 @@ def life_of(world: World, fold: Fold) -> Life:
     owner = fold.start.get("owner")
     if owner is None:
         return "unknown"
-    standing = owners.standing(owners.Owner.of(owner), world.store.root)
-    return "dead" if standing is Standing.DEAD else "alive" if standing is Standing.ALIVE else "unknown"
+    standing = owners.state_of(owners.Owner.of(owner), world.store.root)
+    return "dead" if standing is OwnerState.DEAD else "alive" if standing is OwnerState.ALIVE else "unknown"
 
 
 def ids_of(world: World, fold: Fold) -> list[str] | None:
@@ -410,7 +410,7 @@ def runner_lives(world: World, fold: Fold) -> bool:
     runner = fold.start.get("runner", {}).get("owner")
     if runner is None or fold.runner:
         return False
-    return owners.standing(owners.Owner.of(runner), world.store.root) is Standing.ALIVE
+    return owners.state_of(owners.Owner.of(runner), world.store.root) is OwnerState.ALIVE
 
 
 def is_closed(world: World, run: str) -> bool:

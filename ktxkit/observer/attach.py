@@ -27,10 +27,9 @@ from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.observer import scan
 from ktxkit.observer.attempt import BASELINE, ObserverAttempt, chain_of
 from ktxkit.observer.manifest_file import Stored
-from ktxkit.observer.rules import records
+from ktxkit.observer.rules import projection
 from ktxkit.observer.rules.clocks import Settings, Timeline
-from ktxkit.observer.rules.projection import Tracked
-from ktxkit.observer.rules.records import Anchor, When
+from ktxkit.observer.rules.projection import Anchor, Tracked, When
 from ktxkit.observer.rules.status import LeaseValidity, lease_validity
 from ktxkit.observer.scan import Level, Scan, ScanSubject
 from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of
@@ -309,7 +308,7 @@ def _next_epoch(attempt: ObserverAttempt) -> int:
         _must_be_whole(attempt)
         attempt.epoch = attempt.state.epoch + 1
         when = When(attempt.line_now(), "startup")
-        attempt.append([attempt.record(records.ATTACH, when, {})])
+        attempt.append([attempt.record(projection.ATTACH, when, {})])
     return attempt.epoch
 
 
@@ -345,7 +344,7 @@ def _first(attempt: ObserverAttempt, settings: Settings) -> tuple[ObserverBaseli
         document = _document(attempt, taken, found, line, known=known)
         attempt.world.writable_store.write(BASELINE, names.observer_file(attempt.name, "baseline.json"), document)
         attempt.append(
-            [attempt.record(records.BASELINE, When(line, "startup", "content"), _body(attempt, document, known))]
+            [attempt.record(projection.BASELINE, When(line, "startup", "content"), _body(attempt, document, known))]
         )
     return document, _kept(attempt, found)
 

@@ -27,14 +27,20 @@ from ktxkit.base.lock import flocked
 from ktxkit.base.owners import NONCE
 from ktxkit.observer import manifest_file
 from ktxkit.observer.manifest_file import Stored
-from ktxkit.observer.rules import records as r
+from ktxkit.observer.rules import projection
 from ktxkit.observer.rules.clocks import ClockReading, Timeline, prove
-from ktxkit.observer.rules.projection import ObserverProjection, Tracked, replay
-from ktxkit.observer.rules.records import Anchor, When, anchor_problem, link_problem
+from ktxkit.observer.rules.projection import (
+    Anchor,
+    ObserverProjection,
+    Tracked,
+    When,
+    anchor_problem,
+    link_problem,
+    replay,
+)
 from ktxkit.observer.rules.status import LeaseValidity, domain_of, lease_validity
 from ktxkit.store.active import ActiveJob, Unit
-from ktxkit.store.leases import LeaseLocation, path_of
-from ktxkit.store.path_policy import of_lease
+from ktxkit.store.leases import LeaseLocation, of_lease, path_of
 from ktxkit.store.rules import names
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store.world import World
@@ -274,7 +280,7 @@ class ObserverAttempt:
         """A record for the end of the chain, or behind another one that is not appended yet."""
         seq, prev = (after["seq"], after["hash"]) if after else (len(self.chain.records), self.chain.head)
         full = {"event": event, "domain": self.domain, **when.document(), **body}
-        return r.linked(full, seq + 1, prev, self.chain.segment)
+        return projection.linked(full, seq + 1, prev, self.chain.segment)
 
     def append(self, records: list[ActivityRecord]) -> None:
         """Append under the chain's lock (which is held), and take it into the state."""
@@ -389,8 +395,8 @@ def record_proof(
             )
         if said["id"] in state.receipts:
             return None
-        deadline = r.deadline_document(prove(state.window, when.line.at), state.settings)
-        return attempt.record(r.PROOF, When(when.line, "receipt"), {"receipt": said, "deadline": deadline})
+        deadline = projection.deadline_document(prove(state.window, when.line.at), state.settings)
+        return attempt.record(projection.PROOF, When(when.line, "receipt"), {"receipt": said, "deadline": deadline})
 
     return append(attempt, made)
 
@@ -441,18 +447,18 @@ def append(attempt: ObserverAttempt, make: Make, source: str = "lifecycle") -> A
 
 def fence(attempt: ObserverAttempt, reason: str) -> None:
     """The attempt's authority ends here: what changes from now on is late. Once."""
-    append(attempt, lambda a, when: _once(a, a.state.authority == "current", r.FENCE, when, {"reason": reason}))
+    append(attempt, lambda a, at: _once(a, a.state.authority == "current", projection.FENCE, at, {"reason": reason}))
 
 
 def record_reaped(attempt: ObserverAttempt) -> None:
     """Every process of the attempt has ended, as far as can be proven: what changes from now on is later than late."""
-    append(attempt, lambda a, when: _once(a, a.state.authority == "revoked", r.REAP, when, {"reason": "reaped"}))
+    append(attempt, lambda a, at: _once(a, a.state.authority == "revoked", projection.REAP, at, {"reason": "reaped"}))
 
 
 def preserved(attempt: ObserverAttempt, ref: str) -> None:
     """What is in the worktree now is kept at a ref (`""`: nothing is in it that is not kept already)."""
     body = {"after": attempt.state.manifest, **({"atticRef": ref} if ref else {})}
-    append(attempt, lambda a, when: _once(a, a.state.quarantined, r.PRESERVED, when, body))
+    append(attempt, lambda a, when: _once(a, a.state.quarantined, projection.PRESERVED, when, body))
 
 
 def _once(

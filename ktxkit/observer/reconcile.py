@@ -18,13 +18,12 @@ from ktxkit.observer import attach, scan
 from ktxkit.observer.attach import Attached
 from ktxkit.observer.attempt import ObserverAttempt
 from ktxkit.observer.manifest_file import Stored
-from ktxkit.observer.rules import records
+from ktxkit.observer.rules import projection
 from ktxkit.observer.rules.clocks import Timeline, deadlines, is_suspect
-from ktxkit.observer.rules.projection import ClockRuling, Sighting, rule
-from ktxkit.observer.rules.records import Anchor, Delta, When
+from ktxkit.observer.rules.projection import Anchor, ClockRuling, Delta, Sighting, When, rule
 from ktxkit.observer.rules.status import LeaseValidity, lease_validity
 from ktxkit.observer.scan import Hints, Level, OnDirectory, OnPruned, Scan
-from ktxkit.store.path_policy import excluded_here
+from ktxkit.store.leases import excluded_here
 
 if TYPE_CHECKING:
     from typing import NotRequired, TypedDict
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
         overflows: NotRequired[int]
         churn: NotRequired[dict[str, ChurnCount]]
 
-    class FoundOfState(TypedDict):
+    class ScanFacts(TypedDict):
         """The part of a state that tells what a scan found."""
 
         entries: int
@@ -188,7 +187,7 @@ class Reconciler:
         when = When(attempt.line_now(), source, level.value)
         made: list[ActivityRecord] = []
         if seen.validity is LeaseValidity.REVOKED and state.authority == "current":
-            made.append(attempt.record(records.FENCE, When(when.line, "lifecycle"), {"reason": seen.validity.value}))
+            made.append(attempt.record(projection.FENCE, When(when.line, "lifecycle"), {"reason": seen.validity.value}))
         made += self._holds(seen, when, made)
         if seen.scan is not None:
             made += self._change(seen, when, made)
@@ -205,7 +204,7 @@ class Reconciler:
         now = [*kept, *([seen.problem] if seen.problem and not gone else [])]
         if tuple(now) == state.holds or seen.validity is LeaseValidity.SUPERSEDED:
             return []
-        return [self.attempt.record(records.HOLD, when, {"holds": now}, before[-1] if before else None)]
+        return [self.attempt.record(projection.HOLD, when, {"holds": now}, before[-1] if before else None)]
 
     def _change(self, seen: Reconciliation, when: When, before: list[ActivityRecord]) -> list[ActivityRecord]:
         attempt, state, found = self.attempt, self.attempt.state, seen.scan
@@ -224,10 +223,10 @@ class Reconciler:
         body |= {"counted": ruling.reason == "counted", "reason": ruling.reason}
         if found.partial:
             body["partial"] = True
-        if ruling.event == records.ACTIVITY:
+        if ruling.event == projection.ACTIVITY:
             body["contentSeq"] = state.content_seq + 1
-            body["deadline"] = records.deadline_document(ruling.window, state.settings)
-        if ruling.event == records.LATE:
+            body["deadline"] = projection.deadline_document(ruling.window, state.settings)
+        if ruling.event == projection.LATE:
             body["lateKind"] = ruling.late_kind
             body["notBeforeNs"] = min(self.last_look or state.baseline_at, when.line.at)
         full = {key: value for key, value in body.items() if value != {}}
@@ -248,15 +247,15 @@ class Reconciler:
             return []
         if state.suspect_since == deadlines(window, state.settings).suspect_at:
             return []
-        body = {"deadline": records.deadline_document(window, state.settings), "reason": "deadline_passed"}
-        return [self.attempt.record(records.SUSPECT, when, body, before[-1] if before else None)]
+        body = {"deadline": projection.deadline_document(window, state.settings), "reason": "deadline_passed"}
+        return [self.attempt.record(projection.SUSPECT, when, body, before[-1] if before else None)]
 
     def _project(self, seen: Reconciliation, level: Level) -> None:
         """What follows from a record that is on the disk: manifest, anchor, state."""
         attempt = self.attempt
         line = attempt.line_now()
         if seen.scan is not None:
-            stale = seen.ruling is not None and seen.ruling.event == records.STALE
+            stale = seen.ruling is not None and seen.ruling.event == projection.STALE
             if seen.scan.changed_keys and not stale:
                 seen.scan.stored.save(attempt.path("manifest.bin"))
             self._stored = None if stale else seen.scan.stored
@@ -319,9 +318,9 @@ class Reconciler:
         return [] if had or (not now and not then) else ["info_exclude_changed"]
 
 
-def _found_document(scan: Scan, old: ObserverState | None, now: int) -> FoundOfState:
+def _found_document(scan: Scan, old: ObserverState | None, now: int) -> ScanFacts:
     held: list[Any] = [{**path_fields(hold.path), "reason": hold.reason} for hold in scan.holds]
-    made: FoundOfState = {
+    made: ScanFacts = {
         "entries": len(scan.stored),
         "holds": {"count": scan.held, "paths": held},
         "excluded": dict(sorted(scan.excluded.items())),

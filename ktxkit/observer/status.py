@@ -19,11 +19,10 @@ from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import truncated
 from ktxkit.observer import attach
 from ktxkit.observer.attempt import ObserverAttempt
-from ktxkit.observer.rules import records
+from ktxkit.observer.rules import projection
 from ktxkit.observer.rules import status as told
 from ktxkit.observer.rules.clocks import Settings, deadlines
-from ktxkit.observer.rules.projection import ObserverProjection
-from ktxkit.observer.rules.records import rfc3339
+from ktxkit.observer.rules.projection import ObserverProjection, rfc3339
 from ktxkit.observer.rules.status import lease_validity, lines, record_line
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.leases import LeaseLocation, path_of, unit_options
@@ -284,7 +283,7 @@ def teller(stream: IO[str] | None) -> Callable[[ActivityRecord], None]:
     """Writes one line for each record that a person would want to see, at once."""
 
     def tell(record: ActivityRecord) -> None:
-        if stream is not None and record["event"] not in (records.BASELINE, records.ATTACH):
+        if stream is not None and record["event"] not in (projection.BASELINE, projection.ATTACH):
             stream.write(f"{record['at']} {record_line(record)}\n")
             stream.flush()
 

@@ -11,7 +11,7 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, Refused
 from ktxkit.base.lock import flocked, nonce
-from ktxkit.base.owners import Standing
+from ktxkit.base.owners import OwnerState
 from ktxkit.git.git import Git
 from ktxkit.git.neutral import sweep
 from ktxkit.store.rules import names
@@ -138,10 +138,10 @@ def _refuse_unproven(world: World, ref: str, old: BranchLock | None) -> None:
             hint="look at what is named there; when it is as it should be, remove this document and try again",
         )
     owner = owners.Owner.of(old["owner"])
-    standing = owners.standing(owner, world.store.root)
-    if owner == owners.this_owner() or standing is Standing.DEAD:
+    standing = owners.state_of(owner, world.store.root)
+    if owner == owners.this_owner() or standing is OwnerState.DEAD:
         return
-    if standing is Standing.ALIVE:
+    if standing is OwnerState.ALIVE:
         said = f"{ref} is held by process {owner.pid} (phase {old['phase']}), which is alive"
         raise Refused(said, where=where, hint="wait for it to end")
     said = f"{ref} is held by another machine or namespace (phase {old['phase']}): {standing.value}"

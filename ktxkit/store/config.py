@@ -98,9 +98,9 @@ class WrongKey(NamedTuple):
         return f"{where} means nothing here" + (f"; did you mean {self.near}?" if self.near else meant)
 
 
-def wrong_keys(document: Any, schema: Mapping[str, Any], place: tuple[str | int, ...] = ()) -> Iterator[WrongKey]:
+def wrong_keys(document: Any, schema: Mapping[str, Any], path: tuple[str | int, ...] = ()) -> Iterator[WrongKey]:
     """Every key that a closed object of the schema does not know, outermost first."""
-    yield from _wrong_keys(document, schema, place, schema)
+    yield from _wrong_keys(document, schema, path, schema)
 
 
 def _wrong_keys(

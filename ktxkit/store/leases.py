@@ -1,4 +1,10 @@
-"""A worktree's documents: its lease, the note of an opening, the sentinel; and what stands where they say."""
+"""A worktree's documents: its lease, the note of an opening, the sentinel; and what stands where they say.
+
+The path policy of an attempt: taken once, when its worktree is opened, and read by all who ask what counts.
+
+It is made of the lease (deliverables, generated, copied files), the base tree's `.gitignore` files and the repository's
+`info/exclude`. A user's own ignore file has no say: it must not make work invisible to others.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +14,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.base import kinds, owners
+from ktxkit.base import files, kinds, owners
+from ktxkit.base.clock import timestamp
+from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Refused
 from ktxkit.base.identity import Identity, admin_names, git_dir_of, identify, is_apart, processes_inside
 from ktxkit.base.lock import flocked
-from ktxkit.base.owners import Standing
+from ktxkit.base.owners import OwnerState
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_bytes, path_fields
-from ktxkit.git.neutral import sweep
+from ktxkit.git.neutral import open_objects, sweep
 from ktxkit.git.private import PrivateRepository
 from ktxkit.store.active import ActiveJob, Unit
 from ktxkit.store.rules import names
+from ktxkit.store.rules.paths_policy import CandidatePathPolicy, IgnoreRules, from_lease, rules_of
 from ktxkit.store.rules.worktrees import WorktreePresence
 from ktxkit.store.worktrees import Worktrees
 from ktxkit.store.world import World
@@ -40,6 +49,16 @@ if TYPE_CHECKING:
         policy: LeasePolicy
         policyDigest: str
         owner: OwnerProcess
+
+    from typing import NotRequired, TypedDict
+
+    from ktxkit.base.documents import JournalPosition, PathPolicy
+
+    class ObservedFacts(TypedDict):
+        """What a lease says of its policy, and of the chain of records under the lease before it."""
+
+        pathPolicyDigest: str
+        observedBefore: NotRequired[JournalPosition]
 
 
 ADHOC = "adhoc"  # stands for the job of worktrees that have none
@@ -194,13 +213,13 @@ def relocated(world: World, lease: Lease) -> Lease:
     return placed(lease, here, admin, found)
 
 
-def placed(lease: Lease, path: Path, admin: Path, found: Identity) -> Lease:
+def placed(lease: Lease, path: Path, admin: Path, identity: Identity) -> Lease:
     """The lease, but of the worktree at `path`, whose administrative directory is `admin`."""
     kept = lease.copy()
     kept.pop("pathB64", None)
     kept.pop("adminDirB64", None)
     kept.pop("birthTimeNs", None)
-    return {**kept, **path_fields(bytes(path)), **path_fields(bytes(admin), "adminDir"), **found.document()}
+    return {**kept, **path_fields(bytes(path)), **path_fields(bytes(admin), "adminDir"), **identity.document()}
 
 
 def holder_is_dead(world: World, lease: Lease) -> bool:
@@ -215,8 +234,8 @@ def held_elsewhere(world: World, lease: Lease | None) -> str:
     owner = owners.Owner.of(named) if named is not None else None
     if owner is None or not owner.elsewhere():
         return ""
-    standing = owners.standing(owner, world.store.root)
-    return "" if standing is Standing.DEAD else f"held by another machine or namespace: {standing.value}"
+    standing = owners.state_of(owner, world.store.root)
+    return "" if standing is OwnerState.DEAD else f"held by another machine or namespace: {standing.value}"
 
 
 def must_be_held_here(world: World, lease: Lease, *, keeps: bool = False) -> None:
@@ -225,7 +244,7 @@ def must_be_held_here(world: World, lease: Lease, *, keeps: bool = False) -> Non
     `keeps`: everything stays where it is; then it is enough that the owner is not known to be alive.
     """
     said = held_elsewhere(world, lease)
-    if said and not (keeps and said.endswith(Standing.UNKNOWN.value)):
+    if said and not (keeps and said.endswith(OwnerState.UNKNOWN.value)):
         gone = f"worktree-close {unit_options(lease)} --outcome crash keeps everything and frees it"
         hint = f"wait for it, or end it there; if it is gone for good, {gone}"
         raise Refused(f"the worktree is {said}", where=str(path_of(lease)), hint=hint)
@@ -278,7 +297,7 @@ def must_be_ours(world: World, document: Mapping[str, Any]) -> None:
     raise Blocked(f"the worktree belongs to another repository: {theirs}", where=str(path_of(document)), hint=hint)
 
 
-def must_be_the_one(lease: Lease) -> None:
+def must_be_leased_directory(lease: Lease) -> None:
     """Before a worktree is collected. Raises BrokenContract where another directory, or a link, stands at its path."""
     path = path_of(lease)
     found = identify(path)
@@ -348,3 +367,109 @@ def unit_options(lease: Lease) -> str:
     if "unitKey" in lease:
         return f"--job {lease['jobId']} --unit {shlex.quote(lease['unitKey'])}"
     return f"-C {shlex.quote(lease['path'])}"
+
+
+FILE = "policy.json"
+LISTED_KEPT = 64
+_listed: dict[tuple[str, str], list[tuple[bytes, bytes]]] = {}  # (objects, commit id) to its ignore files
+EXCLUDE_LIMIT = 4 * 1024 * 1024  # bytes of an ignore file that are read
+
+
+def snapshot(world: World, lease: Lease) -> CandidatePathPolicy:
+    """Take the policy of a lease and write it down; `lease` need not be written yet."""
+    policy = from_lease(lease, ignore_rules(world, lease["base"]))
+    _write(world, lease, policy)
+    return policy
+
+
+def _write(world: World, lease: Lease, policy: CandidatePathPolicy) -> None:
+    document: PathPolicy = {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "path-policy",
+        "at": timestamp(world.clock.now()),
+        "base": lease["base"],
+        "policyDigest": policy.digest,
+        "policy": policy.document(),
+    }
+    world.writable_store.write(kinds.PATH_POLICY, names.observer_file(names.attempt_name(lease), FILE), document)
+
+
+def opening_facts(world: World, lease: Lease, old: Lease | None) -> ObservedFacts:
+    """What a new lease says of its policy, and of what was observed under the lease before it."""
+    facts: ObservedFacts = {"pathPolicyDigest": snapshot(world, lease).digest}
+    if old is not None and "observer" in old:
+        head = old["observer"]
+        facts["observedBefore"] = {
+            "attempt": names.attempt_name(old),
+            "segment": head["segment"],
+            "seq": head["seq"],
+            "head": head["head"],
+        }
+    return facts
+
+
+def of_lease(world: World, lease: Lease) -> CandidatePathPolicy:
+    """The policy that a lease was opened with. A lost snapshot is made again where the lease's digest proves it.
+
+    Raises BrokenContract where there is none of that digest any more.
+    """
+    relative = names.observer_file(names.attempt_name(lease), FILE)
+    wanted = lease.get("pathPolicyDigest", "")
+    policy, problem = _read(world, relative)
+    if policy is not None and wanted in ("", policy.digest):
+        return policy
+    again = from_lease(lease, ignore_rules(world, lease["base"]))
+    if again.digest != wanted and (wanted or problem):
+        raise BrokenContract(
+            f"the path policy of the lease is lost{f': {problem}' if problem else ''}",
+            where=str(world.store.path(relative)),
+            hint="open a new attempt",
+        )
+    _write(world, lease, again)
+    return again
+
+
+def _read(world: World, relative: str) -> tuple[CandidatePathPolicy | None, str]:
+    """The snapshot, or what is wrong with it (nothing is, where there is none)."""
+    try:
+        found = world.store.read_optional(kinds.PATH_POLICY, relative)
+        return (None, "") if found is None else (CandidatePathPolicy.of(found["policy"]), "")
+    except BrokenContract as error:
+        return None, error.message
+    except ValueError as error:
+        return None, str(error)
+
+
+def ignore_rules(world: World, base: str) -> IgnoreRules:
+    """The ignore rules of a commit and of the repository, as they are now."""
+    key = (str(world.repository.objects), base)
+    if key not in _listed:
+        if len(_listed) >= LISTED_KEPT:
+            _listed.clear()
+        _listed[key] = _ignore_files(world, base)
+    return rules_of(_listed[key], exclude=excluded_here(world))
+
+
+def as_opened(world: World, base: str, policy: CandidatePathPolicy | None) -> bool:
+    """Whether the repository's own ignore rules are still those that the policy was taken with."""
+    return policy is None or ignore_rules(world, base).sources == policy.ignore.sources
+
+
+def _ignore_files(world: World, base: str) -> list[tuple[bytes, bytes]]:
+    """Path and content of each `.gitignore` of a commit."""
+    with open_objects(world) as objects:
+        tree = objects.find(f"{base}^{{tree}}")
+        if tree is None:
+            raise BrokenContract(f"base {base} is not in this repository", outcome="missing_base", hint="fetch it")
+        entries = objects.tree(tree[0])
+        found = [e for e in entries if e.path.rpartition(b"/")[2] == b".gitignore" and e.mode.startswith("100")]
+        return [(entry.path, objects.read(entry.oid)) for entry in found]
+
+
+def excluded_here(world: World) -> bytes:
+    """The repository's `info/exclude`, which is shared by all its worktrees."""
+    path = world.repository.common_dir / "info" / "exclude"
+    try:
+        return files.read(path, EXCLUDE_LIMIT) if os.path.lexists(path) else b""
+    except BrokenContract:
+        return b""  # a link, or absurdly long: git does not follow the one, and nobody wrote the other

@@ -65,22 +65,22 @@ class Aim:
     notes: list[str] = field(default_factory=list)
 
 
-def open_adhoc(world: World, asked: WorktreeRequest) -> tuple[Lease, list[str]]:
+def open_adhoc(world: World, request: WorktreeRequest) -> tuple[Lease, list[str]]:
     """Open (or recognise) a worktree without a job; returns its lease and notes.
 
     Raises Refused (the branch is checked out already: it says where), CannotRun. A failure leaves nothing behind.
     """
     repository = world.repository
     if isolated(str(repository.git_dir), str(repository.common_dir), str(repository.superproject or "")):
-        return _in_place(world, asked)
+        return _in_place(world, request)
     _finish_killed(world)
-    known = _open_already(world, asked)
+    known = _open_already(world, request)
     if known is not None:
         return known, [f"it is open already: {printable(str(path_of(known)))}"]
-    aim = _aim(world, asked)
+    aim = _aim(world, request)
     if aim.branch:
         _must_be_free(world, aim)
-    place, path = _free_place(world, asked, aim)
+    place, path = _free_place(world, request, aim)
     with place.locked():
         recover_opening(place)
         old = place.lease()
@@ -89,19 +89,19 @@ def open_adhoc(world: World, asked: WorktreeRequest) -> tuple[Lease, list[str]]:
                 raise Refused(f"{place.name} is open already", where=str(path_of(old)), hint="work there, or close it")
             head_to_attic(place, old, "its directory was gone, and the worktree was opened anew")
             worktrees(world).forget(path_of(old))
-        wanted = Wanted(path, aim.mode, aim.base, {}, aim.branch, aim.creates, asked.copy, asked.sparse)
+        wanted = Wanted(path, aim.mode, aim.base, {}, aim.branch, aim.creates, request.copy, request.sparse)
         lease = make(place, wanted, old)
-        setup = asked.setup or config.load(world).get("setup")
+        setup = request.setup or config.load(world).get("setup")
         if setup:
             _set_up(place, lease, argv_of(setup))
         return lease, aim.notes + [f"nothing to copy is named {name}" for name in lease.get("copyUnmatched", ())]
 
 
-def _set_up(place: LeaseLocation, lease: Lease, argv: Sequence[str]) -> None:
+def _set_up(location: LeaseLocation, lease: Lease, argv: Sequence[str]) -> None:
     """Run the setup of a new worktree; what it prints is kept beside the lease. Raises Conflict where it fails: the
     worktree is open."""
-    world, path = place.world, path_of(lease)
-    log = world.writable_store.path(f"{place.directory}/setup.log")
+    world, path = location.world, path_of(lease)
+    log = world.writable_store.path(f"{location.directory}/setup.log")
     done = process.run(process.Command(argv, path, {**for_others(world.env), "PWD": str(path)}))
     files.write_atomic(log, done.out + done.err)
     if done.status != 0:
@@ -126,13 +126,13 @@ def run_inside(world: World, lease: Lease, argv: Sequence[str], *, stdout: int |
     return ended if ended >= 0 else 128 - ended
 
 
-def _open_already(world: World, asked: WorktreeRequest) -> Lease | None:
+def _open_already(world: World, request: WorktreeRequest) -> Lease | None:
     """The lease of the worktree that a name, or a branch, means already: the same words lead to the same place.
 
     None where more is asked than that (a base, a path, files), or where it is on another branch by now.
     """
-    name = asked.name or asked.ref.removeprefix("refs/heads/")
-    if not name or asked.pr or asked.base or asked.path or asked.copy or asked.sparse or asked.detach:
+    name = request.name or request.ref.removeprefix("refs/heads/")
+    if not name or request.pr or request.base or request.path or request.copy or request.sparse or request.detach:
         return None
     for known in (name, _other_name(name)):
         lease = LeaseLocation.adhoc(world, known).lease()
@@ -157,21 +157,21 @@ def _finish_killed(world: World) -> None:
                 continue  # gate-ok: it is being opened now, or another repository's: --list says which
 
 
-def _aim(world: World, asked: WorktreeRequest) -> Aim:
-    if asked.pr:
-        return _pull_request(world, asked)
-    if asked.ref:
-        return _existing(world, asked)
-    if asked.detach:
+def _aim(world: World, request: WorktreeRequest) -> Aim:
+    if request.pr:
+        return _pull_request(world, request)
+    if request.ref:
+        return _existing(world, request)
+    if request.detach:
         notes: list[str] = []
-        commit = _commit(world, asked.base) if asked.base else _default_base(world, asked, notes)
-        return Aim("detach", commit, name=asked.name or f"detached-{commit[:10]}", notes=notes)
-    if not asked.name:
+        commit = _commit(world, request.base) if request.base else _default_base(world, request, notes)
+        return Aim("detach", commit, name=request.name or f"detached-{commit[:10]}", notes=notes)
+    if not request.name:
         hint = "worktree-open NAME, or --ref REF, --pr N, --detach; --job JOB --unit KEY for a unit"
         raise CannotRun("what shall the new branch be called?", hint=hint)
     notes = []
-    commit = _commit(world, asked.base) if asked.base else _default_base(world, asked, notes)
-    return _new_branch(world, "new-branch", asked.name, commit, notes)
+    commit = _commit(world, request.base) if request.base else _default_base(world, request, notes)
+    return _new_branch(world, "new-branch", request.name, commit, notes)
 
 
 def _new_branch(world: World, mode: WorktreeMode, name: str, commit: str, notes: list[str]) -> Aim:
@@ -196,44 +196,44 @@ def _must_have_room(world: World, name: str) -> None:
         raise CannotRun(said, hint="one name is a folder of the other: take another name, or rename that branch")
 
 
-def _default_base(world: World, asked: WorktreeRequest, notes: list[str]) -> str:
+def _default_base(world: World, request: WorktreeRequest, notes: list[str]) -> str:
     """Origin's default branch (fetched, where that works), else main, else what is checked out."""
     git, has_origin = world.git, remote.exists(world.git)
     candidates = base_candidates(remote.default_branch(git), has_origin)
     ref = next((ref for ref in candidates if git.resolve(ref) is not None), "")
     if not ref:
         raise CannotRun("there is no commit to start from", hint="make a first commit: an unborn branch has none")
-    if ref.startswith("refs/remotes/origin/") and asked.fetch:
+    if ref.startswith("refs/remotes/origin/") and request.fetch:
         branch = ref.removeprefix("refs/remotes/origin/")
         trouble = remote.fetch(git, f"+refs/heads/{branch}:{ref}", world.env)
         notes += [f"could not fetch origin, what is here is used: {trouble}"] if trouble else []
     return _commit(world, ref)
 
 
-def _existing(world: World, asked: WorktreeRequest) -> Aim:
+def _existing(world: World, request: WorktreeRequest) -> Aim:
     """A branch, a branch of origin (a local one is made for it), a tag or any commit (detached)."""
-    git, ref = world.git, asked.ref
+    git, ref = world.git, request.ref
     local = ref if ref.startswith("refs/heads/") else f"refs/heads/{ref}"
     if git.resolve(local) is not None:
-        return Aim("ref", _commit(world, local), local, name=asked.name or local.removeprefix("refs/heads/"))
+        return Aim("ref", _commit(world, local), local, name=request.name or local.removeprefix("refs/heads/"))
     short = ref.removeprefix("refs/remotes/").removeprefix("origin/")
     theirs = git.resolve(f"refs/remotes/origin/{short}")
     if theirs is not None:
         aim = _new_branch(world, "ref", short, theirs, [])
-        aim.name = asked.name or short
+        aim.name = request.name or short
         return aim
-    return Aim("ref", _commit(world, ref), name=asked.name or ref.removeprefix("refs/tags/"))
+    return Aim("ref", _commit(world, ref), name=request.name or ref.removeprefix("refs/tags/"))
 
 
-def _pull_request(world: World, asked: WorktreeRequest) -> Aim:
+def _pull_request(world: World, request: WorktreeRequest) -> Aim:
     """The head of a pull request on a local branch, never a detached FETCH_HEAD: work on it must have a home."""
-    git, name, kept = world.git, asked.name or f"pr-{asked.pr}", PR_REF.format(number=asked.pr)
+    git, name, kept = world.git, request.name or f"pr-{request.pr}", PR_REF.format(number=request.pr)
     ref = f"refs/heads/{name}"
-    trouble = remote.fetch(git, f"+refs/pull/{asked.pr}/head:{kept}", world.env) if asked.fetch else ""
+    trouble = remote.fetch(git, f"+refs/pull/{request.pr}/head:{kept}", world.env) if request.fetch else ""
     head, own = git.resolve(kept), git.resolve(ref)
     if head is None:
-        raise CannotRun(f"pull request {asked.pr} cannot be fetched: {trouble}", hint="is origin its repository?")
-    notes = [f"could not fetch pull request {asked.pr}, what is here is used: {trouble}"] if trouble else []
+        raise CannotRun(f"pull request {request.pr} cannot be fetched: {trouble}", hint="is origin its repository?")
+    notes = [f"could not fetch pull request {request.pr}, what is here is used: {trouble}"] if trouble else []
     if own is None:
         return _new_branch(world, "pr", name, head, notes)
     aim = Aim("pr", own, ref, False, name, notes)
@@ -241,8 +241,8 @@ def _pull_request(world: World, asked: WorktreeRequest) -> Aim:
         _must_be_free(world, aim)
         if not git.is_ancestor(own, head):
             hint = f"open it as it is with --ref {name}"
-            raise Refused(f"{name} has commits that pull request {asked.pr} does not have", hint=hint)
-        git.run("update-ref", "-m", f"ktxkit: pull request {asked.pr}", ref, head, own)
+            raise Refused(f"{name} has commits that pull request {request.pr} does not have", hint=hint)
+        git.run("update-ref", "-m", f"ktxkit: pull request {request.pr}", ref, head, own)
         aim.base = head
     return aim
 
@@ -266,7 +266,7 @@ def _other_name(name: str) -> str:
     return f"{name}-{digest(name.encode())[3:9]}"
 
 
-def _free_place(world: World, asked: WorktreeRequest, aim: Aim) -> tuple[LeaseLocation, Path]:
+def _free_place(world: World, request: WorktreeRequest, aim: Aim) -> tuple[LeaseLocation, Path]:
     """The place of that name, and the path: the one asked for, else the usual one, beside kept evidence."""
     name = aim.name
     old = LeaseLocation.adhoc(world, name).lease()
@@ -274,8 +274,8 @@ def _free_place(world: World, asked: WorktreeRequest, aim: Aim) -> tuple[LeaseLo
         name = _other_name(name)
         old = LeaseLocation.adhoc(world, name).lease()
     place = LeaseLocation.adhoc(world, name)
-    if asked.path is not None:
-        return place, _outside(world, asked.path)
+    if request.path is not None:
+        return place, _outside(world, request.path)
     usual = world.writable_store.path(names.adhoc_worktree(name))
     return place, free_path(usual, 1 if old is None else old["attempt"] + 1)
 
@@ -302,13 +302,13 @@ def _outside(world: World, path: Path) -> Path:
     return full
 
 
-def _in_place(world: World, asked: WorktreeRequest) -> tuple[Lease, list[str]]:
+def _in_place(world: World, request: WorktreeRequest) -> tuple[Lease, list[str]]:
     """Inside a linked worktree: work in place. A ref that was named must be, or become, what is checked out here."""
     git, top = world.git, world.repository.top
     assert top is not None, "a linked worktree has a top level"
     notes = [f"this is an isolated worktree already: {printable(str(top))}"]
-    if asked.ref or asked.pr:
-        aim = _aim(world, asked)
+    if request.ref or request.pr:
+        aim = _aim(world, request)
         if not _is_current(world, aim):
             _must_be_free(world, aim)
             _switch(world, aim)

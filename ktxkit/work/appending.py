@@ -40,43 +40,45 @@ class TraceLocation(NamedTuple):
     source: str = ""
 
 
-def tracer(world: World, place: TraceLocation) -> Tracer:
+def tracer(world: World, location: TraceLocation) -> Tracer:
     """The trace to append to: the file named, the job named, KTX_TRACE, or the job of the worktree we stand in.
 
     A trace that has events says itself whose it is, so that neither git nor the job's document is asked. Raises
     CannotRun where no trace is known, or the one named belongs to another job.
     """
-    path = place.trace or ("" if place.job else world.env.get("KTX_TRACE", ""))
+    path = location.trace or ("" if location.job else world.env.get("KTX_TRACE", ""))
     if not path:
         from ktxkit.store import jobs
 
-        found = jobs.need_job(world, place.job or None).tracer
-        return _bound(found, place.unit or jobs.current_unit(world, found.context.job_id, None)[1] or "")
+        found = jobs.need_job(world, location.job or None).tracer
+        return _bound(found, location.unit or jobs.current_unit(world, found.context.job_id, None)[1] or "")
     journal = Journal(world.cwd / Path(path), kinds.TRACE_EVENT, world.clock)
-    context = _context(journal, place, world.env)
+    context = _context(journal, location, world.env)
     threshold = world.env.get("KTX_TRACE_LEVEL", DEFAULT_LEVEL)
-    return _bound(Tracer(journal, context, world.clock, threshold), place.unit or world.env.get("KTX_UNIT", ""))
+    return _bound(Tracer(journal, context, world.clock, threshold), location.unit or world.env.get("KTX_UNIT", ""))
 
 
 def _bound(found: Tracer, unit: str) -> Tracer:
     return found.bound(unitKey=unit) if unit else found
 
 
-def _context(journal: Journal[TraceEvent], place: TraceLocation, env: Mapping[str, str]) -> TraceContext:
+def _context(journal: Journal[TraceEvent], location: TraceLocation, env: Mapping[str, str]) -> TraceContext:
     first = next(journal.records(), None)
-    job = place.job or env.get("KTX_JOB", "")
+    job = location.job or env.get("KTX_JOB", "")
     if first is None:
-        return TraceContext(job or LOOSE_JOB, place.connection or DEFAULT_CONNECTION, place.source or DEFAULT_SOURCE)
-    if place.job and place.job != first["jobId"]:
+        return TraceContext(
+            job or LOOSE_JOB, location.connection or DEFAULT_CONNECTION, location.source or DEFAULT_SOURCE
+        )
+    if location.job and location.job != first["jobId"]:
         raise CannotRun(
-            f"this trace is of job {first['jobId']}, not of {place.job}",
+            f"this trace is of job {first['jobId']}, not of {location.job}",
             where=str(journal.path),
             hint="leave --job out, or name another file",
         )
     return TraceContext(
         first["jobId"],
-        place.connection or first["connectionId"],
-        place.source or first["sourceKey"],
+        location.connection or first["connectionId"],
+        location.source or first["sourceKey"],
         first.get("runId", ""),
         first.get("syncId", ""),
     )

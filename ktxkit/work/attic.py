@@ -14,10 +14,9 @@ from ktxkit.base.rules.named import NamedTuple
 from ktxkit.git import child, merging, snapshot
 from ktxkit.git.git import Git
 from ktxkit.git.neutral import scratch_dir
-from ktxkit.git.rules.child import Status
-from ktxkit.git.untouched import touched
-from ktxkit.store.leases import LeaseLocation, path_of, worktrees
-from ktxkit.store.path_policy import as_opened, of_lease
+from ktxkit.git.rules.checkout import Status
+from ktxkit.git.staging import touched
+from ktxkit.store.leases import LeaseLocation, as_opened, of_lease, path_of, worktrees
 from ktxkit.store.rules.paths_policy import control, volatile
 from ktxkit.store.rules.worktrees import HeldWork, can_be_kept, unsaved, way_out
 from ktxkit.store.worktrees import PLAIN
@@ -35,25 +34,25 @@ BASE = "; work on "  # in the reflog, between why it was kept and the commit tha
 KEPT = (*NAMED, "--glob=refs/ktx/attic")  # what keeps it at all
 
 
-def work_in(place: LeaseLocation, lease: Lease, path: Path) -> HeldWork:
+def work_in(location: LeaseLocation, lease: Lease, path: Path) -> HeldWork:
     """What the worktree holds, and what of it is kept elsewhere. Raises GitFailed where it cannot be read.
 
     Of a unit that counts as work which collecting would take; elsewhere everything that git does not ignore.
     """
-    git = _reader(place.world, lease, path)
+    git = _reader(location.world, lease, path)
     asked = ("HEAD", "HEAD^{tree}", f"{lease['base']}^{{tree}}", "--symbolic-full-name", "HEAD")
     answer = git.text("rev-parse", *asked, "--path-format=absolute", "--git-path", "modules")
     head, head_tree, base_tree, named, modules = answer.split("\n", 4)
     branch = named if named != "HEAD" else ""
-    held = _content(place, lease, git, head)
-    landed = landing_in(place, lease)
+    held = _content(location, lease, git, head)
+    landed = landing_in(location, lease)
     others = (f"--exclude={branch.removeprefix('refs/heads/')}", *KEPT, *([landed["head"]] if landed else []))
     own = head != lease["base"] and git.text("rev-list", "--max-count=1", head, "--not", lease["base"], *others)
     in_target = (landed["tree"],) if landed else ()
     return HeldWork(
         tree=held.tree,
         base_tree=base_tree,
-        kept_trees=(*_collected(place, lease), *in_target),
+        kept_trees=(*_collected(location, lease), *in_target),
         commits=bool(own),
         branch=bool(branch),
         uncommitted=held.tree not in (head_tree, *in_target),
@@ -67,10 +66,10 @@ def work_in(place: LeaseLocation, lease: Lease, path: Path) -> HeldWork:
     )
 
 
-def landing_in(place: LeaseLocation, lease: Lease) -> WorktreeLanding | None:
+def landing_in(location: LeaseLocation, lease: Lease) -> WorktreeLanding | None:
     """What of a worktree has landed by itself (`git ktx land`), where its target has it now; the branch is asked."""
     landing = lease.get("landing")
-    git = worktrees(place.world).git
+    git = worktrees(location.world).git
     if landing is None or git.resolve(landing["head"]) is None:
         return None
     return landing if is_in(git, landing["target"], landing["commit"], lease["base"]) else None
@@ -93,8 +92,8 @@ class WorktreeContents(NamedTuple):
     ignored: tuple[bytes, ...]
 
 
-def _content(place: LeaseLocation, lease: Lease, git: Git, head: str) -> WorktreeContents:
-    with scratch_dir(place.world) as scratch:
+def _content(location: LeaseLocation, lease: Lease, git: Git, head: str) -> WorktreeContents:
+    with scratch_dir(location.world) as scratch:
         if lease["mode"] != "unit" or child.hidden(git, scratch):
             found = snapshot.take_snapshot(git, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ())))
             status = child.read_status(git, ignored="traditional", whole=True)
@@ -103,13 +102,13 @@ def _content(place: LeaseLocation, lease: Lease, git: Git, head: str) -> Worktre
             return WorktreeContents(found.tree, tuple(sorted(inside)), (), status.staged_only, ignored)
         reader = Git(git.cwd, git.env, {**git.config, "core.excludesFile": os.devnull})
         status = child.read_status(reader, ignored="traditional", whole=True)
-        policy = of_lease(place.world, lease)
-        opened = as_opened(place.world, lease["base"], policy)
+        policy = of_lease(location.world, lease)
+        opened = as_opened(location.world, lease["base"], policy)
         chosen = selection.choose(status, {}, (), policy, as_opened=opened)
         nested = tuple(path for path in chosen.take if path.endswith(b"/") or _is_repository(reader, path))
         taken = tuple(path for path in chosen.take if path not in nested)
         left_out = tuple(path for path, _ in chosen.excluded)
-        patch, tree = _patch_of(place, lease), ""
+        patch, tree = _patch_of(location, lease), ""
         if patch is not None and head == patch["head"] == patch["base"]:
             tree = patch["tree"] if selection.is_as(reader, scratch, taken, patch) else ""
         tree = tree or selection.tree_of_worktree(reader, scratch / "index", taken, head)
@@ -149,23 +148,23 @@ def _is_repository(git: Git, path: bytes) -> bool:
     return not git.run("ls-tree", "-z", "HEAD", "--", path).out.startswith(b"160000 ")
 
 
-def _collected(place: LeaseLocation, lease: Lease) -> tuple[str, ...]:
+def _collected(location: LeaseLocation, lease: Lease) -> tuple[str, ...]:
     """The trees that were collected of this unit: at its ref, and of this attempt's patch document."""
     if "jobId" not in lease:
         return ()
-    at_ref = place.world.git.resolve(place.collected_ref, "tree")
-    patch = _patch_of(place, lease)
+    at_ref = location.world.git.resolve(location.collected_ref, "tree")
+    patch = _patch_of(location, lease)
     return tuple(tree for tree in (at_ref, patch["tree"] if patch is not None else None) if tree)
 
 
-def _patch_of(place: LeaseLocation, lease: Lease) -> Patch | None:
+def _patch_of(location: LeaseLocation, lease: Lease) -> Patch | None:
     """The patch document of this attempt, where it was collected."""
-    patch = place.read(kinds.PATCH) if "jobId" in lease else None
+    patch = location.read(kinds.PATCH) if "jobId" in lease else None
     return patch if patch is not None and patch.get("attempt") == lease["attempt"] else None
 
 
 def to_attic(
-    place: LeaseLocation,
+    location: LeaseLocation,
     lease: Lease,
     path: Path,
     *,
@@ -179,55 +178,55 @@ def to_attic(
     what was just read of it. Raises Refused where something in it cannot be kept, GitFailed where it cannot be read.
     """
     if identify(path) is None:
-        return head_to_attic(place, lease, why)
-    work = work or work_in(place, lease, path)
+        return head_to_attic(location, lease, why)
+    work = work or work_in(location, lease, path)
     if not can_be_kept(work):
         hint = way_out(work)
         raise Refused(f"it holds {unsaved(work)}", where=str(path), hint=hint)
     if not (unsaved(work) or work.staged or work.left_out) and not (work.commits and (branch_goes or not work.branch)):
         return ""
-    message = f"kept from {place.name}, attempt {lease['attempt']}, of {place.job}"
+    message = f"kept from {location.name}, attempt {lease['attempt']}, of {location.job}"
     copied = tuple(os.fsencode(name) for name in lease.get("copied", ()))
-    reader = _reader(place.world, lease, path)
-    with scratch_dir(place.world) as scratch:
+    reader = _reader(location.world, lease, path)
+    with scratch_dir(location.world) as scratch:
         found = snapshot.take_snapshot(reader, scratch, copied)
         also = list(work.pending)
         if work.staged:
             also.insert(0, snapshot.staged(reader, scratch, work.staged, f"index: {message}", lease["openedAt"]))
     kept = snapshot.commit(reader, found, message, lease["openedAt"], also)
-    return _kept_at(place, lease, kept, why)
+    return _kept_at(location, lease, kept, why)
 
 
-def tree_of(place: LeaseLocation, lease: Lease) -> str:
+def tree_of(location: LeaseLocation, lease: Lease) -> str:
     """The tree of everything in a worktree that git does not ignore, but for files that were copied in."""
-    reader = _reader(place.world, lease, path_of(lease))
-    with scratch_dir(place.world) as scratch:
+    reader = _reader(location.world, lease, path_of(lease))
+    with scratch_dir(location.world) as scratch:
         return snapshot.take_snapshot(
             reader, scratch, tuple(os.fsencode(name) for name in lease.get("copied", ()))
         ).tree
 
 
-def head_to_attic(place: LeaseLocation, lease: Lease, why: str) -> str:
+def head_to_attic(location: LeaseLocation, lease: Lease, why: str) -> str:
     """Where the directory is gone, git still knows its detached HEAD: commits that nothing else reaches are kept."""
-    git = worktrees(place.world).git
-    entry = worktrees(place.world).registered(path_of(lease))
+    git = worktrees(location.world).git
+    entry = worktrees(location.world).registered(path_of(lease))
     if entry is None or entry.branch or git.resolve(entry.head) is None:
-        return _kept_before(place, lease)
+        return _kept_before(location, lease)
     if not git.text("rev-list", "--max-count=1", entry.head, "--not", lease["base"], *KEPT):
-        return _kept_before(place, lease)
-    return _kept_at(place, lease, entry.head, why)
+        return _kept_before(location, lease)
+    return _kept_at(location, lease, entry.head, why)
 
 
-def _kept_before(place: LeaseLocation, lease: Lease) -> str:
+def _kept_before(location: LeaseLocation, lease: Lease) -> str:
     """The attic ref that a closing made before it was cut short, or ""."""
-    folder = place.attic_ref(lease["attempt"], "").rpartition("/")[0]
-    refs = worktrees(place.world).git.run("for-each-ref", "--format=%(refname)", f"{folder}/").lines
+    folder = location.attic_ref(lease["attempt"], "").rpartition("/")[0]
+    refs = worktrees(location.world).git.run("for-each-ref", "--format=%(refname)", f"{folder}/").lines
     return next((ref for ref in refs if ref.startswith(f"{folder}/{lease['attempt']}-")), "")
 
 
-def _kept_at(place: LeaseLocation, lease: Lease, commit: str, why: str) -> str:
-    ref = place.attic_ref(lease["attempt"], commit)
-    worktrees(place.world).keep(ref, commit, f"{why}{BASE}{lease['base']}")
+def _kept_at(location: LeaseLocation, lease: Lease, commit: str, why: str) -> str:
+    ref = location.attic_ref(lease["attempt"], commit)
+    worktrees(location.world).keep(ref, commit, f"{why}{BASE}{lease['base']}")
     return ref
 
 

@@ -21,7 +21,7 @@ from ktxkit.base.rules.text import path_fields
 from ktxkit.git import merging
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
-from ktxkit.git.rules.child import Expected
+from ktxkit.git.rules.checkout import Expected
 from ktxkit.git.rules.patch import documents
 from ktxkit.store import jobs
 from ktxkit.store.active import ActiveJob
@@ -75,21 +75,21 @@ class BareCollection:
     policy: Mapping[str, Any] = field(default_factory=dict)
 
 
-def collect_by_hand(world: World, asked: BareCollection) -> Patch:
+def collect_by_hand(world: World, collection: BareCollection) -> Patch:
     """The document of a patch, written beside it."""
     top = world.repository.top
     if top is None:
         raise CannotRun("there is no checkout here", hint="-C names the worktree to collect from")
-    branch = asked.branch
+    branch = collection.branch
     full = f"refs/heads/{branch}" if branch and not branch.startswith("refs/") else branch
     request = Request(
         top=top,
-        base=jobs.commit_of(world, asked.base),
-        expected=Expected(branch=full, any_branch=branch is None, require_clean=asked.require_clean),
-        policy=asked.policy,
-        integration=asked.integration,
+        base=jobs.commit_of(world, collection.base),
+        expected=Expected(branch=full, any_branch=branch is None, require_clean=collection.require_clean),
+        policy=collection.policy,
+        integration=collection.integration,
     )
-    path = _output(asked.output)
+    path = _output(collection.output)
     document = collect(world, request, path)
     if document["transport"] != "patch" and os.path.lexists(path):
         raise Refused(
@@ -120,12 +120,12 @@ class BarePatchOptions:
     verify_limit: float | None = None
 
 
-def apply_file(world: World, patch: Path, how: BarePatchOptions) -> Receipt:
+def apply_file(world: World, patch: Path, options: BarePatchOptions) -> Receipt:
     """Apply the patch in `patch` (with its document beside it, or bare with `how.base`); returns the receipt.
 
     Raises Refused (`dirty_target` and others: nothing was changed), BrokenContract (`invalid_patch`, `missing_base`).
     """
-    integrate.check_message(how.message)
+    integrate.check_message(options.message)
     top = world.repository.top
     if top is None:
         raise CannotRun("there is no checkout here", hint="-C names a checkout of the branch")
@@ -138,13 +138,13 @@ def apply_file(world: World, patch: Path, how: BarePatchOptions) -> Receipt:
         before = git.resolve("HEAD")
         if before is None:
             raise Refused("the branch has no commit yet", where=str(top), hint="commit something first")
-        if how.expect_head and git.resolve(how.expect_head) != before:
+        if options.expect_head and git.resolve(options.expect_head) != before:
             raise Refused(
-                f"HEAD is {before}, expected {how.expect_head}", where=str(top), hint=MOVED, outcome="target_moved"
+                f"HEAD is {before}, expected {options.expect_head}", where=str(top), hint=MOVED, outcome="target_moved"
             )
-        offer, document = offer_from(world, neutral, neutral.objects, patch, how)
+        offer, document = offer_from(world, neutral, neutral.objects, patch, options)
         offer = _without_what_is_in(world, neutral, offer, document, before)
-        work = PatchApplication(held, neutral, neutral.objects, top, ref, before, how, patch, began)
+        work = PatchApplication(held, neutral, neutral.objects, top, ref, before, options, patch, began)
         return _applied(work, offer, document)
 
 
@@ -168,26 +168,26 @@ class PatchApplication:
 
 
 def offer_from(
-    world: World, neutral: Neutral, objects: Objects, patch: Path, how: BarePatchOptions
+    world: World, neutral: Neutral, objects: Objects, patch: Path, options: BarePatchOptions
 ) -> tuple[Offer, Patch]:
     """What a file hands over, with its document; a bare patch gets one from its base."""
     beside = patch.with_name(patch.name + ".json")
     if beside.is_file():
         document = contracts.loads(kinds.PATCH, files.read(beside), str(beside))
-        if how.base and world.git.resolve(how.base) != document["base"]:
+        if options.base and world.git.resolve(options.base) != document["base"]:
             raise Refused(
                 f"--base is not the patch's base {document['base']}", where=str(beside), hint="leave --base out"
             )
     elif not patch.is_file():
         said = "a patch is a regular file; this is none" if patch.exists() else "no such patch file"
         raise CannotRun(said, where=str(patch), hint="patch-collect -o FILE writes one")
-    elif how.base:
-        document = bare_document(world, neutral, patch, how.base)
+    elif options.base:
+        document = bare_document(world, neutral, patch, options.base)
     else:
         raise CannotRun(
             f"there is no {beside.name} beside the patch", where=str(patch), hint="name its base commit with --base REV"
         )
-    return candidate.offer_of(world, neutral, document, patch, how.policy), document
+    return candidate.offer_of(world, neutral, document, patch, options.policy), document
 
 
 def _without_what_is_in(world: World, neutral: Neutral, offer: Offer, document: Patch, before: str) -> Offer:
@@ -343,36 +343,38 @@ class UnitRequest:
     sparse: Sequence[str] = ()
 
 
-def open_by_hand(world: World, asked: UnitRequest) -> Lease:
+def open_by_hand(world: World, request: UnitRequest) -> Lease:
     """Open a unit of a job; returns its lease. The job, its base and the unit's position are made where they are new.
 
     Raises CannotRun, Refused, Blocked.
     """
-    names.check_key(asked.unit)
-    job = _ensure_job(world, asked)
-    base = jobs.commit_of(world, asked.base) if asked.base else job.document["base"]
-    for key in asked.after:
+    names.check_key(request.unit)
+    job = _ensure_job(world, request)
+    base = jobs.commit_of(world, request.base) if request.base else job.document["base"]
+    for key in request.after:
         job.unit(key)
-    unit = job.add_unit(asked.unit, asked.after)
-    policy: LeasePolicy = {"allow": list(asked.allow)} if asked.allow else {}
-    policy |= {"deny": list(asked.deny)} if asked.deny else {}
-    policy |= {"textRoots": list(asked.text_root)} if asked.text_root else {}
-    policy |= {"slDisallowed": True} if asked.sl_disallowed else {}
-    policy |= {"leaveOut": list(asked.leave_out)} if asked.leave_out else {}
-    return open_unit(job, unit, base=base, policy=policy, copy=asked.copy, sparse=asked.sparse, owned=False)
+    unit = job.add_unit(request.unit, request.after)
+    policy: LeasePolicy = {"allow": list(request.allow)} if request.allow else {}
+    policy |= {"deny": list(request.deny)} if request.deny else {}
+    policy |= {"textRoots": list(request.text_root)} if request.text_root else {}
+    policy |= {"slDisallowed": True} if request.sl_disallowed else {}
+    policy |= {"leaveOut": list(request.leave_out)} if request.leave_out else {}
+    return open_unit(job, unit, base=base, policy=policy, copy=request.copy, sparse=request.sparse, owned=False)
 
 
-def _ensure_job(world: World, asked: UnitRequest) -> ActiveJob:
+def _ensure_job(world: World, request: UnitRequest) -> ActiveJob:
     """The job with its base fixed, and the base kept at a ref: a projection's commit is on no branch."""
-    names.check_job(asked.job)
-    job = ActiveJob.find(world, asked.job)
-    if job is None or asked.target:
-        target = jobs.target_ref(world, asked.target)
-        base = jobs.commit_of(world, asked.base or target) if job is None else None
-        job = jobs.create(world, asked.job, target=target, base=base, connection=asked.connection, source=asked.source)
+    names.check_job(request.job)
+    job = ActiveJob.find(world, request.job)
+    if job is None or request.target:
+        target = jobs.target_ref(world, request.target)
+        base = jobs.commit_of(world, request.base or target) if job is None else None
+        job = jobs.create(
+            world, request.job, target=target, base=base, connection=request.connection, source=request.source
+        )
     if "base" not in job.document:
         fixed = jobs.commit_of(world, job.target)
-        job = jobs.change(world, asked.job, lambda document: document.setdefault("base", fixed))
-    if world.git.resolve(names.base_ref(asked.job)) is None:
-        worktrees(world).keep(names.base_ref(asked.job), job.document["base"])
+        job = jobs.change(world, request.job, lambda document: document.setdefault("base", fixed))
+    if world.git.resolve(names.base_ref(request.job)) is None:
+        worktrees(world).keep(names.base_ref(request.job), job.document["base"])
     return job

@@ -4,8 +4,6 @@ Ending a lease: the checkout goes only where nothing is lost by it, and what did
 
 The order: attic ref, checkout away by one rename, registration away, branch away, lease closed, files deleted. A kill
 in between leaves an open lease, and the next closing or opening finds each step done or to do.
-
-Worktrees of units: opened at a base, leased, closed without losing anything.
 """
 
 from __future__ import annotations
@@ -148,11 +146,11 @@ def in_use(busy: Sequence[int]) -> str:
     return f"processes stand in it: {', '.join(map(str, busy[:SAMPLE]))}; --force clears it all the same"
 
 
-def ignored_in(place: LeaseLocation, lease: Lease) -> Pruning:
+def ignored_in(location: LeaseLocation, lease: Lease) -> Pruning:
     """The ignored files that would go with a worktree, counted and named; nothing where it cannot be read."""
     path = path_of(lease)
     try:
-        work = work_in(place, lease, path) if identify(path) is not None else None
+        work = work_in(location, lease, path) if identify(path) is not None else None
     except KtxError:
         return {}  # clearing it says why it cannot be read
     return {"ignored": _account(work.ignored)} if work is not None and work.ignored else {}
@@ -181,14 +179,14 @@ def earlier_attempt(world: World, path: Path) -> tuple[LeaseLocation, Lease, Act
     return place, {**later, "attempt": int(named["attempt"] or 1), "state": "closed"}, job
 
 
-def _cleared(place: LeaseLocation, lease: Lease, options: RemovalOptions) -> Pruning:
+def _cleared(location: LeaseLocation, lease: Lease, options: RemovalOptions) -> Pruning:
     path = path_of(lease)
     try:
-        with place.locked(wait=0):
-            work = work_in(place, lease, path) if identify(path) is not None else None
-            kept = to_attic(place, lease, path, why="an earlier attempt was cleared", work=work)
-            gone, copied = _ignored_files(place, lease, work, options)
-            delete(worktrees(place.world).let_go(path))
+        with location.locked(wait=0):
+            work = work_in(location, lease, path) if identify(path) is not None else None
+            kept = to_attic(location, lease, path, why="an earlier attempt was cleared", work=work)
+            gone, copied = _ignored_files(location, lease, work, options)
+            delete(worktrees(location.world).let_go(path))
     except KtxError as error:
         return {"kept": error.message[:8000]}
     pruned: Pruning = {"pruned": True}
@@ -205,7 +203,7 @@ SAME: Final = ("jobId", "unitKey", "position", "pathB64", "branch")
 
 
 def close(
-    place: LeaseLocation,
+    location: LeaseLocation,
     outcome: LeaseOutcome,
     *,
     discard: bool = False,
@@ -217,67 +215,69 @@ def close(
 
     `job`: that of the place, where it is at hand; the trace of a job tells of the closing.
     """
-    lease = place.lease()
+    lease = location.lease()
     done = lease is None or lease.get("outcome") == outcome or "unitKey" not in lease
-    job = None if done else job or ActiveJob.find(place.world, place.job)
+    job = None if done else job or ActiveJob.find(location.world, location.job)
     if job is None or lease is None:
-        return _close(place, outcome, discard=discard, reason=reason, options=options)
+        return _close(location, outcome, discard=discard, reason=reason, options=options)
     facts = {"outcome": outcome, "path": lease["path"], "reason": reason or None}
     with job.tracer.bound(unitKey=lease["unitKey"]).timed("work_unit", "close_worktree", facts) as told:
-        ended = _close(place, outcome, discard=discard, reason=reason, options=options)
+        ended = _close(location, outcome, discard=discard, reason=reason, options=options)
         told |= {"state": ended["state"], "atticRef": ended.get("atticRef")}
     return ended
 
 
 def _close(
-    place: LeaseLocation, outcome: LeaseOutcome, *, discard: bool, reason: str, options: RemovalOptions
+    location: LeaseLocation, outcome: LeaseOutcome, *, discard: bool, reason: str, options: RemovalOptions
 ) -> Lease:
-    with place.locked():
-        recover_opening(place)
-        lease = place.lease()
+    with location.locked():
+        recover_opening(location)
+        lease = location.lease()
         if lease is None:
-            raise CannotRun(f"{place.name} has no worktree", hint="open it with worktree-open")
+            raise CannotRun(f"{location.name} has no worktree", hint="open it with worktree-open")
         if lease["state"] == "closed":
             if lease.get("outcome") == outcome:
                 return lease
-            if _was_interrupted(place, lease) and outcome not in KEPT:  # the job went on with what was collected of it
-                must_be_ours(place.world, lease)
-                return _remove(place, lease, outcome, discard, options)
+            if _was_interrupted(location, lease) and outcome not in KEPT:  # the job went on with what it had collected
+                must_be_ours(location.world, lease)
+                return _remove(location, lease, outcome, discard, options)
             said = f"it was closed as {lease.get('outcome', 'unknown')} already"
             raise Refused(said, where=str(path_of(lease)), hint="worktree-open opens the unit again")
         if lease["mode"] == "in-place":
-            return closed(place, lease, outcome)
-        must_be_ours(place.world, lease)
-        must_be_held_here(place.world, lease, keeps=outcome in KEPT)
+            return closed(location, lease, outcome)
+        must_be_ours(location.world, lease)
+        must_be_held_here(location.world, lease, keeps=outcome in KEPT)
         if outcome == "conflict" or outcome == "crash":
-            return _keep(place, lease, outcome, reason)
-        return _remove(place, lease, outcome, discard, options)
+            return _keep(location, lease, outcome, reason)
+        return _remove(location, lease, outcome, discard, options)
 
 
-def _remove(place: LeaseLocation, lease: Lease, outcome: LeaseOutcome, discard: bool, options: RemovalOptions) -> Lease:
+def _remove(
+    location: LeaseLocation, lease: Lease, outcome: LeaseOutcome, discard: bool, options: RemovalOptions
+) -> Lease:
     path, work = path_of(lease), None
-    found = presence(place.world, lease, path)
+    found = presence(location.world, lease, path)
     if found.present and not found.same:
         raise Blocked("another directory stands where the lease's worktree was", where=str(path), hint="move it away")
     if found.present:
-        _must_not_be_held(place, lease)
+        _must_not_be_held(location, lease)
         _must_be_left(path, options)
-        work = work_in(place, lease, path)
+        work = work_in(location, lease, path)
         lost = unsaved(work)
         if lost and (not discard or not can_be_kept(work)):
             raise Refused(f"{WOULD_LOSE} {lost}", where=str(path), hint=way_out(work))
         if work.left_out and not discard:
-            return closed(place, lease, outcome, leftOut=_account(work.left_out))
-    return remove(place, lease, outcome, discard=discard, work=work, options=options)
+            return closed(location, lease, outcome, leftOut=_account(work.left_out))
+    return remove(location, lease, outcome, discard=discard, work=work, options=options)
 
 
 def _account(paths: Sequence[bytes]) -> PathAccount:
     return {"count": len(paths), "sample": [path_fields(name) for name in paths[:SAMPLE]]}
 
 
-def _was_interrupted(place: LeaseLocation, lease: Lease) -> bool:
+def _was_interrupted(location: LeaseLocation, lease: Lease) -> bool:
     """Whether a closed worktree is kept for an interruption only: who resumes the job needs it, nobody after that."""
-    found = place.read(kinds.SENTINEL)
+    found = location.read(kinds.SENTINEL)
     of_this = found is not None and (found.get("reason"), found.get("attempt")) == (INTERRUPTED, lease["attempt"])
     return of_this and lease.get("outcome") in KEPT
 
@@ -296,15 +296,15 @@ def _must_be_left(path: Path, options: RemovalOptions) -> None:
 
 
 def _ignored_files(
-    place: LeaseLocation, lease: Lease, work: HeldWork | None, options: RemovalOptions
+    location: LeaseLocation, lease: Lease, work: HeldWork | None, options: RemovalOptions
 ) -> tuple[PathAccount | None, KeptFiles | None]:
     """The ignored files that go with a worktree, and those that were copied out before, as they were asked for."""
     gone = work.ignored if work is not None else ()
     if not gone or not options.keep_ignored:
         return _account(gone) if gone else None, None
-    git = worktrees(place.world).at(path_of(lease))
-    folder = names.ignored_dir(place.job, place.name, lease["attempt"])
-    target = free_path(place.world.writable_store.path(folder), lease["attempt"])
+    git = worktrees(location.world).at(path_of(lease))
+    folder = names.ignored_dir(location.job, location.name, lease["attempt"])
+    target = free_path(location.world.writable_store.path(folder), lease["attempt"])
     kept = copy_out(git, target, options.keep_ignored)
     left = frozenset(matching(git, ("*",))[0]) - frozenset(kept)
     gone = tuple(path for path in gone if _any_left(path, left))
@@ -317,20 +317,20 @@ def _any_left(path: bytes, left: frozenset[bytes]) -> bool:
     return path in left or (path.endswith(b"/") and any(one.startswith(path) for one in left))
 
 
-def _must_not_be_held(place: LeaseLocation, lease: Lease) -> None:
+def _must_not_be_held(location: LeaseLocation, lease: Lease) -> None:
     """What was written after the attempt's end is looked at, and kept, before anything goes."""
-    if "observer" not in lease and not place.world.store.exists(names.observer_journal(lease)):
+    if "observer" not in lease and not location.world.store.exists(names.observer_journal(lease)):
         return  # nobody watched
     from ktxkit.observer.observe import sealing_hold
 
-    held = sealing_hold(place, lease)
+    held = sealing_hold(location, lease)
     if held:
         hint = f"worktree-watch --once --preserve {unit_options(lease)} keeps it; then close again"
         raise Blocked(f"the worktree cannot be removed: {held}", where=str(path_of(lease)), hint=hint)
 
 
 def remove(
-    place: LeaseLocation,
+    location: LeaseLocation,
     lease: Lease,
     outcome: LeaseOutcome,
     *,
@@ -344,12 +344,12 @@ def remove(
     A branch with commits of its own stays, unless `discard` is given. `work`: what was just read of the checkout.
     `why`: for the attic, in place of how it was closed. The lock is held.
     """
-    path, made = path_of(lease), worktrees(place.world)
-    must_not_be_in_use(place.world, lease, force=options.force)
-    work = work or (work_in(place, lease, path) if identify(path) is not None else None)
+    path, made = path_of(lease), worktrees(location.world)
+    must_not_be_in_use(location.world, lease, force=options.force)
+    work = work or (work_in(location, lease, path) if identify(path) is not None else None)
     why = why or f"closed as {outcome}{' with --discard' if discard else ''}"
-    kept = to_attic(place, lease, path, why=why, branch_goes=discard, work=work)
-    gone, copied = _ignored_files(place, lease, work, options)
+    kept = to_attic(location, lease, path, why=why, branch_goes=discard, work=work)
+    gone, copied = _ignored_files(location, lease, work, options)
     facts: ClosedFacts = {"ignored": gone} if gone else {}
     facts |= {"ignoredKept": copied} if copied else {}
     if gone is not None and options.going is not None:
@@ -357,31 +357,31 @@ def remove(
     facts |= {"busy": busy} if options.force and (busy := _others_inside(path)) else {}
     trash = made.let_go(path)
     facts |= {"atticRef": kept} if kept else {}
-    facts |= {"branchKept": True} if _branch_stays(place, lease, discard=discard) else {}
-    done = closed(place, lease, outcome, **facts)
+    facts |= {"branchKept": True} if _branch_stays(location, lease, discard=discard) else {}
+    done = closed(location, lease, outcome, **facts)
     delete(trash)
     return done
 
 
-def _branch_stays(place: LeaseLocation, lease: Lease, *, discard: bool) -> bool:
+def _branch_stays(location: LeaseLocation, lease: Lease, *, discard: bool) -> bool:
     """Delete the branch that was made for the worktree; True where it stays for the commits that are only there."""
-    ref, git = lease.get("branch", ""), worktrees(place.world).git  # the world may stand in what just went
+    ref, git = lease.get("branch", ""), worktrees(location.world).git  # the world may stand in what just went
     tip = git.resolve(ref) if lease.get("createdBranch") else None
     if tip is None:
         return False
-    landed = landing_in(place, lease)
+    landed = landing_in(location, lease)
     others = (f"--exclude={ref.removeprefix('refs/heads/')}", *NAMED, *([landed["head"]] if landed else []))
     alone = tip != lease["base"] and git.text("rev-list", "--max-count=1", tip, "--not", lease["base"], *others)
-    if alone and not discard and not _tree_is_in(place, lease, tip):
+    if alone and not discard and not _tree_is_in(location, lease, tip):
         return True
-    return not worktrees(place.world).delete_branch(ref, tip)
+    return not worktrees(location.world).delete_branch(ref, tip)
 
 
-def _tree_is_in(place: LeaseLocation, lease: Lease, tip: str) -> bool:
+def _tree_is_in(location: LeaseLocation, lease: Lease, tip: str) -> bool:
     """Whether the main checkout's branch, or origin's default one, had exactly the tree of a commit since the base: it
     was squashed there."""
-    git = worktrees(place.world).git
-    refs = {worktrees(place.world).listed()[0].branch, repository.default_branch(git)} - {""}
+    git = worktrees(location.world).git
+    refs = {worktrees(location.world).listed()[0].branch, repository.default_branch(git)} - {""}
     return any(is_in(git, ref, tip, lease["base"]) for ref in refs)
 
 
@@ -391,15 +391,15 @@ def _head_of(git: Git) -> str:
     return answer.text if answer.status == 0 else ""
 
 
-def _keep(place: LeaseLocation, lease: Lease, outcome: SentinelOutcome, reason: str) -> Lease:
+def _keep(location: LeaseLocation, lease: Lease, outcome: SentinelOutcome, reason: str) -> Lease:
     path = path_of(lease)
-    there = place.world.git.at(path) if identify(path) is not None else None
+    there = location.world.git.at(path) if identify(path) is not None else None
     head = _head_of(there) if there is not None else None
     sentinel: Sentinel = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "sentinel",
         "outcome": outcome,
-        "at": timestamp(place.world.clock.now()),
+        "at": timestamp(location.world.clock.now()),
         "attempt": lease["attempt"],
         "base": lease["base"],
         "path": lease["path"],
@@ -409,15 +409,15 @@ def _keep(place: LeaseLocation, lease: Lease, outcome: SentinelOutcome, reason: 
             sentinel[key] = lease[key]
     sentinel |= {"head": head} if head else {}
     sentinel |= {"reason": reason[:8000]} if reason else {}
-    place.write(kinds.SENTINEL, sentinel)
-    return closed(place, lease, outcome)
+    location.write(kinds.SENTINEL, sentinel)
+    return closed(location, lease, outcome)
 
 
-def closed(place: LeaseLocation, lease: Lease, outcome: LeaseOutcome, **facts: Unpack[ClosedFacts]) -> Lease:
+def closed(location: LeaseLocation, lease: Lease, outcome: LeaseOutcome, **facts: Unpack[ClosedFacts]) -> Lease:
     """Write the lease as closed; returns it."""
-    now = timestamp(place.world.clock.now())
+    now = timestamp(location.world.clock.now())
     done: Lease = {**lease, **facts, "state": "closed", "outcome": outcome, "closedAt": now}
-    place.write(kinds.LEASE, done)
+    location.write(kinds.LEASE, done)
     return done
 
 
@@ -458,14 +458,14 @@ def open_unit(
         return lease
 
 
-def make_way(place: LeaseLocation, what: Open, old: Lease | None, usual: Path) -> Path:
+def make_way(location: LeaseLocation, what: Open, old: Lease | None, usual: Path) -> Path:
     """Free the path for a new worktree, or refuse; returns where it goes. The lock is held."""
     path = path_of(old) if old is not None else usual
     if old is not None and what is not Open.BESIDE:
-        must_be_ours(place.world, old)
+        must_be_ours(location.world, old)
     if what is Open.ELSEWHERE:
         assert old is not None
-        must_be_held_here(place.world, old)
+        must_be_held_here(location.world, old)
     if what is Open.OTHER_BASE:
         assert old is not None
         raise Refused(f"the worktree is open at base {old['base']}", where=str(path), hint="close it first")
@@ -475,8 +475,8 @@ def make_way(place: LeaseLocation, what: Open, old: Lease | None, usual: Path) -
     if what is Open.FOREIGN:
         raise Blocked("a directory that no lease means stands there", where=str(path), hint="look, and move it away")
     if old is not None and what is not Open.BESIDE:  # its work, if any, is kept; then it goes
-        to_attic(place, old, path, why="it was opened anew")
-        delete(worktrees(place.world).let_go(path))
+        to_attic(location, old, path, why="it was opened anew")
+        delete(worktrees(location.world).let_go(path))
     return free_path(usual, 1 if old is None else old["attempt"] + 1)
 
 

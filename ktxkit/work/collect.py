@@ -23,13 +23,12 @@ from ktxkit.git.child import Here
 from ktxkit.git.git import Begun, Git
 from ktxkit.git.neutral import Neutral, open_neutral, scratch_dir
 from ktxkit.git.objects import Objects, flush_loose, loose_of
-from ktxkit.git.rules import child as child_rules
-from ktxkit.git.rules.child import ChildState, Expected
+from ktxkit.git.rules.checkout import ChildState, Expected, refusals
 from ktxkit.git.rules.patch import Content, Entry, blobs, documents
-from ktxkit.git.untouched import touched
+from ktxkit.git.staging import touched
 from ktxkit.store import leases
 from ktxkit.store.active import ActiveJob, Unit
-from ktxkit.store.path_policy import as_opened, of_lease
+from ktxkit.store.leases import as_opened, of_lease
 from ktxkit.store.rules import names
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store.worktrees import PLAIN
@@ -70,17 +69,17 @@ class CollectedTree(NamedTuple):
     tree: str
 
 
-def record(taken: CollectedTree, patch: Path, unchanged: Callable[[], None]) -> Patch:
+def record(collected: CollectedTree, patch: Path, unchanged: Callable[[], None]) -> Patch:
     """The document, and before it the kept commit and the proven patch.
 
     `unchanged` raises Refused where the worktree changed meanwhile: nothing has a name or a ref before it was asked.
     """
-    neutral, objects, tree = taken.neutral, taken.neutral.objects, taken.tree
-    base_tree = neutral.need_tree(taken.base)
+    neutral, objects, tree = collected.neutral, collected.neutral.objects, collected.tree
+    base_tree = neutral.need_tree(collected.base)
     entries = merging.changes(neutral, base_tree, tree)
     merging.prefetch(neutral, blobs(entries))
-    facts = _facts(taken, base_tree, "collected" if entries else "noop")
-    document: Patch = {**facts, **taken.chosen.account(SAMPLE)}
+    facts = _facts(collected, base_tree, "collected" if entries else "noop")
+    document: Patch = {**facts, **collected.chosen.account(SAMPLE)}
     content = {e.new.oid: objects.content(e.new.oid) for e in entries if e.new.kind not in ("absent", "gitlink")}
     sizes = {e.old.oid: objects.size(e.old.oid) for e in entries if e.old.kind not in ("absent", "gitlink")}
     document["paths"] = documents(entries, sizes, content)
@@ -89,12 +88,14 @@ def record(taken: CollectedTree, patch: Path, unchanged: Callable[[], None]) -> 
         document["collisions"] = [
             {**path_fields(path), **path_fields(other, "other")} for path, other in clashes[:COLLISIONS_SHOWN]
         ]
-    document = {**document, **_handed_over(taken, entries, base_tree, patch, unchanged)}
+    document = {**document, **_handed_over(collected, entries, base_tree, patch, unchanged)}
     size = document.get("patchBytes", 0)
     names = {e.path: e.new.oid for e in entries if e.new.kind == "gitlink"}
     links = declared_submodules(neutral, objects, tree) if names else {}
-    lost = frozenset(path for path, oid in names.items() if path in links and _is_lost(taken, path, links[path], oid))
-    breaches = judge_entries(neutral, objects, entries, content, taken.request.policy, size, tree, lost)
+    lost = frozenset(
+        path for path, oid in names.items() if path in links and _is_lost(collected, path, links[path], oid)
+    )
+    breaches = judge_entries(neutral, objects, entries, content, collected.request.policy, size, tree, lost)
     if lost:
         document["unpublished"] = [path_fields(path) for path in sorted(lost)][:COLLISIONS_SHOWN]
     if breaches:
@@ -103,35 +104,35 @@ def record(taken: CollectedTree, patch: Path, unchanged: Callable[[], None]) -> 
     return document
 
 
-def _is_lost(taken: CollectedTree, path: bytes, name: bytes, commit: str) -> bool:
-    git, common_dir = taken.world.git.at(taken.request.top), taken.world.repository.common_dir
+def _is_lost(collected: CollectedTree, path: bytes, name: bytes, commit: str) -> bool:
+    git, common_dir = collected.world.git.at(collected.request.top), collected.world.repository.common_dir
     return snapshot.is_unpublished(git, common_dir, path, name, commit)
 
 
-def _facts(taken: CollectedTree, base_tree: str, outcome: PatchOutcome) -> Patch:
-    request = taken.request
+def _facts(collected: CollectedTree, base_tree: str, outcome: PatchOutcome) -> Patch:
+    request = collected.request
     facts: Patch = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "patch",
         "outcome": outcome,
-        "objectFormat": taken.neutral.object_format,
+        "objectFormat": collected.neutral.object_format,
         "base": request.base,
         "baseTree": base_tree,
-        "tree": taken.tree,
-        "head": taken.state.head,
+        "tree": collected.tree,
+        "head": collected.state.head,
         "transport": "none",
-        "uncommitted": not taken.state.status.clean,
+        "uncommitted": not collected.state.status.clean,
         "policyDigest": policy_digest(request.policy),
-        "collectedAt": timestamp(taken.world.clock.now()),
+        "collectedAt": timestamp(collected.world.clock.now()),
         "paths": [],
     }
     facts = {**facts, **request.identity}
-    facts |= {"mergedFrom": taken.base} if taken.base != request.base else {}
+    facts |= {"mergedFrom": collected.base} if collected.base != request.base else {}
     return facts
 
 
 def _handed_over(
-    taken: CollectedTree, entries: Sequence[Entry], base_tree: str, patch: Path, unchanged: Callable[[], None]
+    collected: CollectedTree, entries: Sequence[Entry], base_tree: str, patch: Path, unchanged: Callable[[], None]
 ) -> KeptChange:
     """The commit kept at its ref, then the patch file, proved by a round trip; nothing for an empty change.
 
@@ -140,15 +141,15 @@ def _handed_over(
     if not entries:
         unchanged()
         return {}
-    kept = _commit(taken)
+    kept = _commit(collected)
 
     def keep() -> None:
         unchanged()
-        _keep(taken, kept["commit"], entries)
+        _keep(collected, kept["commit"], entries)
 
-    limit = taken.world.limits.patch_bytes
+    limit = collected.world.limits.patch_bytes
     try:
-        digest, size = merging.write_patch(taken.neutral, base_tree, taken.tree, patch, limit, entries, keep)
+        digest, size = merging.write_patch(collected.neutral, base_tree, collected.tree, patch, limit, entries, keep)
     except merging.NoPatchError as error:
         keep()
         kept |= {"transport": "objects", "transportReason": str(error)}
@@ -157,24 +158,26 @@ def _handed_over(
     return kept
 
 
-def _commit(taken: CollectedTree) -> KeptChange:
+def _commit(collected: CollectedTree) -> KeptChange:
     """The unit's commit; without a ref it is only an object."""
-    request = taken.request
-    seconds = int(taken.world.clock.now().timestamp())
+    request = collected.request
+    seconds = int(collected.world.clock.now().timestamp())
     who = request.identity.get("unitKey", "unit")
-    commit = merging.commit_tree(taken.neutral, taken.tree, taken.base, f"{who}: collected by ktxkit\n", seconds)
+    commit = merging.commit_tree(
+        collected.neutral, collected.tree, collected.base, f"{who}: collected by ktxkit\n", seconds
+    )
     return {"commit": commit, "ref": request.ref} if request.ref else {"commit": commit}
 
 
-def _keep(taken: CollectedTree, commit: str, entries: Sequence[Entry]) -> None:
+def _keep(collected: CollectedTree, commit: str, entries: Sequence[Entry]) -> None:
     """The unit's commit, flushed and kept at its ref, where it has one."""
-    world, ref = taken.world, taken.request.ref
+    world, ref = collected.world, collected.request.ref
     if not ref:
         return
-    store, oids = world.repository.objects, merging.changed_objects(taken.neutral, taken.tree, entries)
+    store, oids = world.repository.objects, merging.changed_objects(collected.neutral, collected.tree, entries)
     loose = loose_of(store, oids)
     if len(loose) > staging.MANY:  # the unit's own commits
-        staging.pack(taken.neutral.git, store, loose)
+        staging.pack(collected.neutral.git, store, loose)
     else:
         flush_loose(store, loose)
     durable = world.git.configured(core_fsync="reference")
@@ -268,7 +271,7 @@ def collect_unit(job: ActiveJob, unit: Unit, *, include_uncommitted: bool = True
     The unit's commit is kept at its ref before the documents are written. `until`: as in `Request`.
     """
     lease = leases.at_hand(job, unit)
-    leases.must_be_the_one(lease)
+    leases.must_be_leased_directory(lease)
     request = request_of(job, unit, lease, require_clean=not include_uncommitted)._replace(until=until)
     trace = job.tracer.bound(unitKey=unit.key)
     began = job.world.clock.monotonic()
@@ -442,7 +445,7 @@ def _here(world: World, request: Request, git: Git) -> Here:
 
 
 def _require(state: ChildState, request: Request, chosen: selection.Chosen) -> None:
-    reasons = child_rules.refusals(state, request.expected, chosen.take)
+    reasons = refusals(state, request.expected, chosen.take)
     if reasons:
         raise Refused(
             f"cannot collect: {'; '.join(reasons)}",

@@ -19,7 +19,7 @@ from ktxkit.base.rules.text import printable
 from ktxkit.git.child import git_dir
 from ktxkit.git.git import Git
 from ktxkit.git.repository import Repository
-from ktxkit.git.untouched import as_checked_out
+from ktxkit.git.staging import as_checked_out
 from ktxkit.store.rules import names
 from ktxkit.store.store import Store
 from ktxkit.work.rules import shared_state

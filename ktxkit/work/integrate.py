@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         VerificationRun,
     )
 
-    class HandedOver(TypedDict, total=False):
+    class TransportFacts(TypedDict, total=False):
         """How a unit's change came."""
 
         patchDigest: str
@@ -205,9 +205,9 @@ def paths_of(patch: Patch) -> list[PathEntry]:
     return [path_fields(path_bytes(item)) for item in patch["paths"]]
 
 
-def transport_of(patch: Patch) -> HandedOver:
+def transport_of(patch: Patch) -> TransportFacts:
     """How the change came: the patch's digest, or that objects had to do."""
-    made: HandedOver = {"patchDigest": patch["patchDigest"]} if "patchDigest" in patch else {}
+    made: TransportFacts = {"patchDigest": patch["patchDigest"]} if "patchDigest" in patch else {}
     made |= {"transport": "objects"} if patch["transport"] == "objects" else {}
     return made
 

@@ -28,8 +28,7 @@ from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_b64, path_fields, path_text, printable
 from ktxkit.git.git import Git
 from ktxkit.store.active import ActiveJob, Unit
-from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of, placed, worktrees
-from ktxkit.store.path_policy import opening_facts
+from ktxkit.store.leases import LeaseLocation, must_be_ours, opening_facts, path_of, placed, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.store import ensure_ignored
 from ktxkit.store.world import World
@@ -166,15 +165,15 @@ class Wanted(NamedTuple):
     sparse: Sequence[str] = ()
 
 
-def make(place: LeaseLocation, wanted: Wanted, old: Lease | None) -> Lease:
+def make(location: LeaseLocation, wanted: Wanted, old: Lease | None) -> Lease:
     """Make the worktree; returns its lease, which is on the disk. A failure leaves nothing behind. The lock is held.
 
     Raises CannotRun, GitFailed, Refused. `old`: the lease before, whose attempt and fence this one follows.
     """
-    world, mark = place.world, nonce()
+    world, mark = location.world, nonce()
     ensure_ignored(world.writable_store, world.repository, world.git)
     now = timestamp(world.clock.now())
-    place.write(kinds.OPENING, _note(wanted, mark, now), durable=False)
+    location.write(kinds.OPENING, _note(wanted, mark, now), durable=False)
     try:
         admin = _checkout(world, wanted, mark)
         copied = copy_into(_source(world), wanted.path, wanted.copy) if wanted.copy else None
@@ -183,11 +182,11 @@ def make(place: LeaseLocation, wanted: Wanted, old: Lease | None) -> Lease:
             lease["copied"] = [path_fields(path)["path"] for path in copied.paths]
             lease["copyUnmatched"] = list(copied.unmatched)
         lease = {**lease, **opening_facts(world, lease, old)}
-        place.write(kinds.LEASE, lease)
+        location.write(kinds.LEASE, lease)
     except BaseException:
-        recover_opening(place)
+        recover_opening(location)
         raise
-    place.remove(kinds.OPENING)
+    location.remove(kinds.OPENING)
     return lease
 
 
@@ -263,44 +262,44 @@ def _lease(wanted: Wanted, admin: Path, old: Lease | None, mark: str, now: str) 
     return placed(lease, wanted.path, admin, identity)
 
 
-def recover_opening(place: LeaseLocation) -> bool:
+def recover_opening(location: LeaseLocation) -> bool:
     """Finish or undo what a killed opening left; True where something was undone. The lock is held.
 
     The lease is the receipt: without it nobody has worked there yet, and worktree and branch go.
     """
-    note = place.read(kinds.OPENING)
+    note = location.read(kinds.OPENING)
     if note is None:
         return False
-    lease = place.lease()
+    lease = location.lease()
     undo = lease is None or lease["nonce"] != note["nonce"]
     if undo:
-        must_be_ours(place.world, note)
-        made = worktrees(place.world)
+        must_be_ours(location.world, note)
+        made = worktrees(location.world)
         made.settle(path_of(note))
         delete(made.let_go(path_of(note)))
         if note.get("createsBranch") and made.newest_reflog(note["branch"]) == _made_by(note["nonce"]):
             made.delete_ref(note["branch"], note["base"])
-        _drop_attempt(place, note, lease)
-    place.remove(kinds.OPENING)
+        _drop_attempt(location, note, lease)
+    location.remove(kinds.OPENING)
     return undo
 
 
-def _drop_attempt(place: LeaseLocation, note: WorktreeOpening, old: Lease | None) -> None:
+def _drop_attempt(location: LeaseLocation, note: WorktreeOpening, old: Lease | None) -> None:
     """What an undone opening had said of its attempt; that of a unit is written over by the next one."""
     if note["mode"] != "unit":
         number = 1 if old is None else old["attempt"] + 1
         attempt = names.attempt_name({"leaseId": note["nonce"], "generation": 1, "attempt": number})
         folder = names.attempt_dir(attempt)
-        delete(place.world.store.path(folder) if place.world.store.exists(folder) else None)
+        delete(location.world.store.path(folder) if location.world.store.exists(folder) else None)
 
 
-def lease_existing(place: LeaseLocation, wanted: Wanted, admin: Path, old: Lease | None) -> Lease:
+def lease_existing(location: LeaseLocation, wanted: Wanted, admin: Path, old: Lease | None) -> Lease:
     """Lease a worktree that someone else made and that is never removed here; returns the lease."""
-    now = timestamp(place.world.clock.now())
+    now = timestamp(location.world.clock.now())
     lease = _lease(wanted, admin, old, nonce(), now)
     lease.pop("createdBranch", None)
-    lease = {**lease, **opening_facts(place.world, lease, old)}
-    place.write(kinds.LEASE, lease)
+    lease = {**lease, **opening_facts(location.world, lease, old)}
+    location.write(kinds.LEASE, lease)
     return lease
 
 

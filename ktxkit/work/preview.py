@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 SOURCES, PAGES = b"semantic-layer/", b"wiki/"
 
 
-def meet(one: set[bytes], other: set[bytes]) -> bool:
+def meet(paths: set[bytes], other: set[bytes]) -> bool:
     """Whether two sets of paths share one, or one has a file where the other needs a directory."""
-    small, large = sorted((one, other), key=len)
+    small, large = sorted((paths, other), key=len)
     if small & large:
         return True
     above = {parent for path in large for parent in parents(path)}

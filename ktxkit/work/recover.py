@@ -103,39 +103,39 @@ def verified_at(ref: str, intent: Intent) -> tuple[str, str]:
     return names.integration_dir(job), unit
 
 
-def settle_apply(held: HeldBranch, intent: Intent, place: str) -> None:
+def settle_apply(held: HeldBranch, intent: Intent, intent_name: str) -> None:
     """An application: its receipt is beside its intent."""
-    beside = place.removesuffix("intent.json") + "receipt.json"
+    beside = intent_name.removesuffix("intent.json") + "receipt.json"
     receipt = held.world.store.read_optional(kinds.RECEIPT, beside)
     if receipt is not None and receipt["nonce"] == intent["nonce"]:
         held.settle(receipt.get("after", receipt["before"]))
         return
     there = held.git.resolve(intent["ref"])
     if "commit" in intent and there == intent["commit"]:
-        prepared = contracts.validate(kinds.RECEIPT, intent["prepared"], place)
+        prepared = contracts.validate(kinds.RECEIPT, intent["prepared"], intent_name)
         held.world.writable_store.write(kinds.RECEIPT, beside, prepared)
         held.settle(there)
     elif there == intent["before"]:
-        held.world.writable_store.remove(place)
+        held.world.writable_store.remove(intent_name)
         held.settle(there)
     else:
         raise Blocked(
             f"{stands(intent['ref'], there)}, expected {intent['before']} or {intent.get('commit', 'nothing else')}",
-            where=str(held.world.store.path(place)),
+            where=str(held.world.store.path(intent_name)),
             hint="it was moved by a commit that is not ours, or deleted; put it back with git update-ref",
             data={"expected": intent["before"], "found": there or ""},
         )
 
 
-def settle_land(held: HeldBranch, intent: Intent, place: str) -> None:
+def settle_land(held: HeldBranch, intent: Intent, intent_name: str) -> None:
     """A landing: the target moved (then it is finished), or it did not (then its checkout is put right)."""
     beside = names.job_part(intent["jobId"], "landing")
     landing = held.world.store.read_optional(kinds.LANDING, beside)
     if landing is None or landing["nonce"] != intent["nonce"]:
         if not has_moved(held.git, intent):
-            forget_move(held, intent, place)
+            forget_move(held, intent, intent_name)
             return
-        landing = contracts.validate(kinds.LANDING, intent["prepared"], place)
+        landing = contracts.validate(kinds.LANDING, intent["prepared"], intent_name)
         held.world.writable_store.write(kinds.LANDING, beside, landing)
     mark_landed(ActiveJob.load(held.world, intent["jobId"]), landing)
     held.settle(landing["after"])
@@ -149,20 +149,20 @@ def settle_lost(held: HeldBranch, job: ActiveJob) -> None:
         settle_land(held, intent, place)
 
 
-def settle_file(held: HeldBranch, intent: Intent, place: str) -> None:
+def settle_file(held: HeldBranch, intent: Intent, intent_name: str) -> None:
     """An application of a file onto a checked-out branch."""
     if has_moved(held.git, intent):
-        prepared = contracts.validate(kinds.RECEIPT, intent["prepared"], place)
+        prepared = contracts.validate(kinds.RECEIPT, intent["prepared"], intent_name)
         held.world.writable_store.write(kinds.RECEIPT, names.branch_receipt(held.ref), prepared)
-        held.world.writable_store.remove(place)
+        held.world.writable_store.remove(intent_name)
         held.settle()
     else:
-        forget_move(held, intent, place)
+        forget_move(held, intent, intent_name)
 
 
-def settle_verify(held: HeldBranch, intent: Intent, place: str) -> None:
+def settle_verify(held: HeldBranch, intent: Intent, intent_name: str) -> None:
     """A plan-wide verification that was cut off: its attempt stays on record, and is no pass."""
-    held.world.writable_store.remove(place)
+    held.world.writable_store.remove(intent_name)
     held.settle()
 
 
@@ -177,7 +177,7 @@ def mark_landed(job: ActiveJob, landing: LandingReceipt) -> None:
     job.change(edit)
 
 
-def forget_move(held: HeldBranch, intent: Intent, place: str) -> None:
+def forget_move(held: HeldBranch, intent: Intent, intent_name: str) -> None:
     """The branch did not move: a checkout whose move was cut off is put back, and nothing of the step is left."""
     if "commit" in intent and "checkout" in intent:
         top = Path(os.fsdecode(path_bytes(intent, "checkout")))
@@ -185,7 +185,7 @@ def forget_move(held: HeldBranch, intent: Intent, place: str) -> None:
         if top.is_dir() and git.resolve("HEAD") == intent["before"]:
             began = datetime.fromisoformat(intent["at"]).timestamp()
             target.put_back(held, git, intent["before"], intent["commit"], intent["ref"], began)
-    held.world.writable_store.remove(place)
+    held.world.writable_store.remove(intent_name)
     held.settle()
 
 

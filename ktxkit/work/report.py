@@ -51,24 +51,24 @@ Whose = TypeVar("Whose")
 
 
 @contextmanager
-def naming_what_moved(held: HeldBranch, place: str, what: str, again: str) -> Iterator[None]:
-    """For a block that moves a branch by the intent at `place`. A failure after the move names the commit and `again`.
+def naming_what_moved(held: HeldBranch, intent_name: str, what: str, command: str) -> Iterator[None]:
+    """For a block that moves a branch by the intent at `intent_name`; a failure after it names commit and `command`.
 
-    `what` begins the sentence ("job j1 has landed"), `again` is the command that completes the record.
+    `what` begins the sentence ("job j1 has landed"), `command` is the command that completes the record.
     """
     try:
         yield
     except (OSError, KtxError) as error:
-        intent = _ours(held, place)
+        intent = _ours(held, intent_name)
         if intent is None:
             raise
-        raise _told(error, intent, what, again) from error
+        raise _told(error, intent, what, command) from error
 
 
-def _ours(held: HeldBranch, place: str) -> Intent | None:
+def _ours(held: HeldBranch, intent_name: str) -> Intent | None:
     """The intent of this holding, where its commit is on the branch."""
     try:
-        intent = held.world.store.read_optional(kinds.INTENT, place)
+        intent = held.world.store.read_optional(kinds.INTENT, intent_name)
     except BrokenContract:
         return None
     if intent is None or intent["nonce"] != held.nonce:
@@ -314,8 +314,8 @@ def _as_received(job: ActiveJob, patch: Patch | None, receipt: Receipt | None) -
 
 
 def _files(job: ActiveJob, unit: Unit) -> UnitFiles:
-    def there(place: str) -> str:
-        return str(job.world.store.path(place)) if job.world.store.exists(place) else ""
+    def there(relative: str) -> str:
+        return str(job.world.store.path(relative)) if job.world.store.exists(relative) else ""
 
     paths: UnitFiles = {}
     if patch := there(job.patch_file(unit)):

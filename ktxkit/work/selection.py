@@ -14,7 +14,7 @@ from ktxkit.base.rules.text import path_fields, plural, printable
 from ktxkit.git import merging, staging
 from ktxkit.git.git import Git, GitFailed
 from ktxkit.git.neutral import Neutral
-from ktxkit.git.rules.child import Status
+from ktxkit.git.rules.checkout import Status
 from ktxkit.git.rules.patch import Entry, entries_of, index_info, parse_staged, staged
 from ktxkit.git.staging import is_plain_directory, stage
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy, PathClass

@@ -14,8 +14,7 @@ from ktxkit.git import checkout, child, merging, stale
 from ktxkit.git.checkout import UserSettings
 from ktxkit.git.git import Git, GitFailed, killed, lock_in_the_way
 from ktxkit.git.neutral import AUTHOR, Neutral, open_neutral, scratch_dir
-from ktxkit.git.rules.checkout import Obstacle, near
-from ktxkit.git.rules.child import Status
+from ktxkit.git.rules.checkout import Obstacle, Status, near
 from ktxkit.git.rules.patch import Entry
 from ktxkit.store import leases
 from ktxkit.store.branch_lock import HeldBranch

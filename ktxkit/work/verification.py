@@ -231,23 +231,23 @@ class Passes:
             with suppress(BrokenContract):  # a damaged one is no pass: what it said is asked again
                 self.add(place := f"{folder}/{name}", world.store.read(kinds.VERIFICATION, place))
 
-    def add(self, place: str, document: Verification) -> None:
+    def add(self, name: str, document: Verification) -> None:
         if self._digests is not None:
-            self._digests[place] = digest_of(document)
+            self._digests[name] = digest_of(document)
 
-    def read(self, world: World, place: str) -> Verification | None:
+    def read(self, world: World, name: str) -> Verification | None:
         """The document of a pass; None where there is none, or one that is nobody's.
 
         Raises BrokenContract for a damaged one, where no job that runs can tell.
         """
         if self._digests is None:
-            return world.store.read_optional(kinds.VERIFICATION, place)
-        if place not in self._digests:
+            return world.store.read_optional(kinds.VERIFICATION, name)
+        if name not in self._digests:
             return None
         found = None
         with suppress(BrokenContract):  # it was written over: what it said is asked again
-            found = world.store.read_optional(kinds.VERIFICATION, place)
-        return found if found is not None and digest_of(found) == self._digests[place] else None
+            found = world.store.read_optional(kinds.VERIFICATION, name)
+        return found if found is not None and digest_of(found) == self._digests[name] else None
 
     def close(self) -> None:
         self._digests = None

@@ -32,7 +32,7 @@ OTHERS = (
     "subprocess",
     "tempfile",
 )
-JUDGING = {"judging", "configuration", "plugin", "hook_inputs", "pruning", "rules.artifacts", "rules.scope"}
+JUDGING = {"judging", "configuration", "plugin", "hooks", "pruning", "rules.artifacts", "rules.scope"}
 
 
 def imported(command: str, *args: object, cwd: Path) -> set[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.app.rules.plan_text import job_text, key_of, keys_of, words_of
+from ktxkit.app.running import job_text, key_of, keys_of, words_of
 from ktxkit.base.rules.strict_yaml import read
 from tests.support.commands import Ran, call, script
 from tests.support.repos import Repo

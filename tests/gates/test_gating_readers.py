@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ktxkit.base import contracts
-from ktxkit.gates import command, configuration, schema
+from ktxkit.gates import command, configuration, ordinary
 from ktxkit.gates.rules.findings import document
 
 RULES = b'{"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false}'
@@ -49,26 +49,26 @@ def test_many_lines_that_are_none_are_counted() -> None:
 
 def test_json_that_is_no_yaml_is_judged_all_the_same() -> None:
     judge = contracts.foreign(RULES, "schema.json")
-    assert schema.problems(b"a.json", b'{\t"a": "\\ud83d\\ude00"}', judge) == []
-    (half,) = schema.problems(b"a.json", b'{"a": "\\ud83d"}', judge)
+    assert ordinary.problems(b"a.json", b'{\t"a": "\\ud83d\\ude00"}', judge) == []
+    (half,) = ordinary.problems(b"a.json", b'{"a": "\\ud83d"}', judge)
     assert half.rule == "yaml-scalar" or half.rule.startswith("yaml-")
-    (wrong,) = schema.problems(b"a.json", b'{\t"b":' + b"[1]," * 0 + b' {"c": 1}}', judge)
+    (wrong,) = ordinary.problems(b"a.json", b'{\t"b":' + b"[1]," * 0 + b' {"c": 1}}', judge)
     assert wrong.rule == "schema-unknown-key" and len(wrong.message) < 200
 
 
 def test_of_a_large_file_the_first_departure_is_told() -> None:
     judge = contracts.foreign(b'{"items": {"type": "integer"}}', "schema.json")
-    found = schema.problems(b"a.yaml", b"- a\n" * 40_000, judge)
+    found = ordinary.problems(b"a.yaml", b"- a\n" * 40_000, judge)
     assert [one.rule for one in found] == ["schema-type", "schema-value"]
     assert found[1].message == "of a file this large only the first departure from the schema is told"
-    assert schema.problems(b"a.yaml", b"- 1\n" * 40_000, judge) == []
+    assert ordinary.problems(b"a.yaml", b"- 1\n" * 40_000, judge) == []
 
 
 def test_many_departures_are_told_in_part() -> None:
     judge = contracts.foreign(RULES, "schema.json")
-    found = schema.problems(b"a.yaml", b"".join(b"k%d: 1\n" % n for n in range(900)), judge)
+    found = ordinary.problems(b"a.yaml", b"".join(b"k%d: 1\n" % n for n in range(900)), judge)
     assert len(found) == 201 and found[-1].message.startswith("700 and perhaps more departures")
-    deep = schema.problems(b"a.yaml", b"x" * 100_000 + b": 1\n", judge)
+    deep = ordinary.problems(b"a.yaml", b"x" * 100_000 + b": 1\n", judge)
     assert len(deep[0].message) < 500
 
 

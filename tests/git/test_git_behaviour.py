@@ -362,7 +362,7 @@ def test_plain_settings_turn_line_ends_off_and_attributes_stay(repo: Repo, git: 
 
 
 def test_status_names_every_file_and_a_nested_repository_with_a_slash(repo: Repo, git: Git) -> None:
-    """git/rules/child.py, git/rules/child.py: -uall names files; what ends in `/` is another repository."""
+    """git/rules/checkout.py: -uall names files; what ends in `/` is another repository."""
     repo.write("d/\xff\n".encode("latin-1"), "x\n")
     Repo.init(repo.path / "nested").write("a", "a\n")
     flags = ("status", "--porcelain=v2", "-z", "-uall", "--no-renames")
@@ -370,7 +370,7 @@ def test_status_names_every_file_and_a_nested_repository_with_a_slash(repo: Repo
 
 
 def test_status_shows_intent_to_add(repo: Repo, git: Git) -> None:
-    """git/rules/child.py (intent_to_add): `.A` in the second field."""
+    """git/rules/checkout.py (intent_to_add): `.A` in the second field."""
     repo.write("new", "x\n")
     repo.git("add", "-N", "new")
     assert git.run("status", "--porcelain=v2", "-z").out.startswith(b"1 .A N... ")

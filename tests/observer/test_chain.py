@@ -11,7 +11,7 @@ from ktxkit.base import contracts
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import Blocked
 from ktxkit.observer.attempt import JournalSegment
-from ktxkit.observer.rules.records import Anchor, linked
+from ktxkit.observer.rules.projection import Anchor, linked
 from tests.support.clocks import TurnedClock
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"

@@ -18,7 +18,7 @@ import pytest
 from ktxkit.base import kinds, owners, removal
 from ktxkit.base.errors import Blocked, BrokenContract, KtxError
 from ktxkit.observer import attach
-from ktxkit.observer.rules.records import linked
+from ktxkit.observer.rules.projection import linked
 from ktxkit.observer.scan import Level
 from ktxkit.store.world import World
 from tests.support import data

@@ -9,14 +9,14 @@ from typing import Any
 from ktxkit.base import contracts
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules import strict_yaml
-from ktxkit.gates import command, configuration, schema
+from ktxkit.gates import command, configuration, ordinary
 from ktxkit.gates import facts as gate_facts
 from ktxkit.gates.plugin import Finding
 from ktxkit.gates.rules import expressions, findings, hooks, markdown, page, suppressions, swallow
 from ktxkit.gates.rules.findings import LEVELS, RULES
 from tests.support.gates import judged
 
-SCHEMA = b"""{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "required": ["name"],
+SCHEMA = b"""{"$schema": "https://json-ordinary.org/draft/2020-12/schema", "type": "object", "required": ["name"],
   "properties": {"name": {"type": "string", "pattern": "^[a-z]+$"}, "list": {"type": "array", "items": {"$ref": "#"}}},
   "additionalProperties": {"type": ["string", "number", "boolean", "array", "object", "null"]}}"""
 _schema = contracts.foreign(SCHEMA, "schema.json")
@@ -79,7 +79,7 @@ def python(data: bytes) -> None:
 
 def by_schema(data: bytes) -> None:
     path = b"a.json" if data[:1] in b"[{" else b"a.yaml"
-    told([Finding(one.rule, path, one.message, one.line, one.column) for one in schema.problems(path, data, _schema)])
+    told([Finding(one.rule, path, one.message, one.line, one.column) for one in ordinary.problems(path, data, _schema)])
 
 
 def the_schema(data: bytes) -> None:
@@ -87,7 +87,7 @@ def the_schema(data: bytes) -> None:
         judge = contracts.foreign(data, "schema.json")
     except CannotRun:
         return  # gate-ok: a refusal is an answer
-    schema.problems(b"a.yaml", b"name: a\nlist: [1, {name: b}]\n", judge)
+    ordinary.problems(b"a.yaml", b"name: a\nlist: [1, {name: b}]\n", judge)
 
 
 def lines(data: bytes) -> None:

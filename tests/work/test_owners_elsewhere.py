@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ktxkit.base import owners
-from ktxkit.base.owners import Owner, Standing
+from ktxkit.base.owners import Owner, OwnerState
 from tests.support.commands import call, spawn
 from tests.support.elsewhere import PLACES, Elsewhere, begin_here
 from tests.support.jobs import job_file, unit
@@ -194,13 +194,13 @@ def test_what_was_killed_elsewhere_is_taken_over(repo: Repo, elsewhere: Elsewher
         time.sleep(0.02)
     lease = json.loads((repo.path / ".ktx/jobs/j1/units/0001-slow/lease.json").read_text())
     owner = Owner.of(lease["owner"])
-    assert owners.standing(owner, repo.path / ".ktx") is Standing.ALIVE
+    assert owners.state_of(owner, repo.path / ".ktx") is OwnerState.ALIVE
     for pid in _descendants(job.pid):
         os.kill(pid, signal.SIGKILL)
     job.communicate()
-    while owners.standing(owner, repo.path / ".ktx") is Standing.ALIVE:
+    while owners.state_of(owner, repo.path / ".ktx") is OwnerState.ALIVE:
         time.sleep(0.02)
-    assert owners.standing(owner, repo.path / ".ktx") is Standing.DEAD
+    assert owners.state_of(owner, repo.path / ".ktx") is OwnerState.DEAD
     assert call("job-run", "--resume", "j1", cwd=repo.path).status == 0
     assert repo.git("show", "main:work") == "half"
 
@@ -260,14 +260,14 @@ def test_its_own_file_tells_of_a_process(tmp_path: Path) -> None:
     owner = owners.hold(tmp_path)
     other = owner._replace(namespace="1")
     name = f"neutral-{other.mark}-00ff"
-    assert owners.standing(owner, tmp_path) is Standing.ALIVE
-    assert owners.standing(other, tmp_path) is Standing.UNKNOWN and not owners.is_abandoned(name, tmp_path)
+    assert owners.state_of(owner, tmp_path) is OwnerState.ALIVE
+    assert owners.state_of(other, tmp_path) is OwnerState.UNKNOWN and not owners.is_abandoned(name, tmp_path)
     held = tmp_path / owners.FOLDER / other.mark
     os.link(tmp_path / owners.FOLDER / owner.mark, held)
-    assert owners.standing(other, tmp_path) is Standing.ALIVE and not owners.is_abandoned(name, tmp_path)
+    assert owners.state_of(other, tmp_path) is OwnerState.ALIVE and not owners.is_abandoned(name, tmp_path)
     assert owners.others(tmp_path) == [other.mark] and owners.sweep(tmp_path) == 0
     held.unlink()
     held.touch()
-    assert owners.standing(other, tmp_path) is Standing.DEAD and owners.is_abandoned(name, tmp_path)
+    assert owners.state_of(other, tmp_path) is OwnerState.DEAD and owners.is_abandoned(name, tmp_path)
     assert owners.sweep(tmp_path, frozenset({other.mark})) == 0 and owners.sweep(tmp_path) == 1
     assert [path.name for path in (tmp_path / owners.FOLDER).iterdir()] == [owner.mark]

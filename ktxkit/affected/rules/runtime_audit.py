@@ -25,7 +25,7 @@ from ktxkit.affected.rules.scopes import MAIN, MODULE
 from ktxkit.base.rules.named import NamedTuple
 
 if TYPE_CHECKING:
-    from ktxkit.affected.rules.runtime_trace import SeenCall
+    from ktxkit.affected.rules.runtime_trace import CallRecord
     from ktxkit.base.documents import AffectedSelectionChangeKind
 
 TracedUnit = tuple[str, str]  # path, name; an empty name is what runs when the module is loaded
@@ -142,7 +142,7 @@ class Audit(NamedTuple):
 
 def audit(
     graph: Graph,
-    calls: Iterable[SeenCall],
+    calls: Iterable[CallRecord],
     ran: Iterable[tuple[str, str, set[str]]],
     fresh: Callable[[str], bool],
     line: Line,
@@ -152,7 +152,7 @@ def audit(
     `ran`: definitions (path, name) with the tests that ran them; `fresh`: whether a file is as it was traced; `line`:
     the source of one line.
     """
-    by_callee: dict[Unit, dict[Unit, SeenCall]] = defaultdict(dict)
+    by_callee: dict[Unit, dict[Unit, CallRecord]] = defaultdict(dict)
     checked = stale = 0
     for call in calls:
         (above, caller), (path, called) = call["caller"], call["callee"]
@@ -248,7 +248,7 @@ def _is_reached(reach: Reach, caller: Unit) -> bool:
     return any((path, one) in reach.why for one in (*owners, MODULE)) or (not name and (path, MAIN) in reach.why)
 
 
-def mechanism(call: SeenCall, line: Line) -> str:
+def mechanism(call: CallRecord, line: Line) -> str:
     """What hid a call: told from the instruction, what stood between, and the source of the caller's line."""
     path, name = call["caller"]
     how, last = call["how"].removeprefix("C:"), call["callee"][1].rpartition(".")[2]

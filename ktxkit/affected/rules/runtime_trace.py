@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         TracedCall,
     )
 
-    class SeenCall(TypedDict):
+    class CallRecord(TypedDict):
         """A call between two definitions, each as path and name."""
 
         caller: tuple[str, str]
@@ -178,7 +178,7 @@ class Trace:
         """Modules whose import opened a file or listed a directory."""
         return self._importers.get(("", path), set())
 
-    def calls(self) -> Iterator[SeenCall]:
+    def calls(self) -> Iterator[CallRecord]:
         """Every call between two definitions: `caller` and `callee` as (path, name), `how`, `line`, `via`."""
         for lines in self._keyed[b"calls"].values():
             records: Iterable[AffectedTraceCalls] = map(self._parse, lines)

@@ -291,9 +291,9 @@ class CallTracer(Writer):
             self.places[name] = found
         return [plain(one) for one in found]
 
-    def relative(self, place: str) -> str:
+    def relative(self, path: str) -> str:
         """A place in the repository by its path there, `.` for the top; empty for what is no content of it."""
-        whole = place + "/"
+        whole = path + "/"
         if not whole.startswith(self.top) or whole.startswith(self.directory + "/"):
             return ""
         return "" if any(part in whole for part in PASSED_OVER) else whole[len(self.top) : -1] or "."

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
 def _document(args: argparse.Namespace, scripts: Any) -> JobFile:
     """The job file that the command line stands for. Raises CannotRun where it names no unit."""
-    from ktxkit.app.rules.plan_text import keys_of
+    from ktxkit.app.running import keys_of
 
     if args.units is not None and len(args.words) > 1:
         raise CannotRun(f"-n takes one command, not {len(args.words)}", hint="git ktx run -n 4 -- ./agent.sh")
@@ -99,7 +99,7 @@ def _around(args: argparse.Namespace) -> dict[str, object]:
 
 def _saved(args: argparse.Namespace, world: World, document: JobFile, notes: Sequence[str]) -> cli.Result:
     """Raises Refused where the file is there already."""
-    from ktxkit.app.rules.plan_text import job_text
+    from ktxkit.app.running import job_text
     from ktxkit.base import files
 
     args.refuse("with --save: nothing runs", "dry_run")

@@ -261,8 +261,8 @@ def column(value: Mapping[str, Any]) -> MetabaseColumn:
     )
 
 
-def columns(found: Any) -> tuple[MetabaseColumn, ...]:
-    made = [column(one) for one in found or () if isinstance(one, Mapping)]
+def columns(columns: Any) -> tuple[MetabaseColumn, ...]:
+    made = [column(one) for one in columns or () if isinstance(one, Mapping)]
     return tuple(one for one in made if one.name)
 
 

@@ -197,8 +197,8 @@ class Renderer:
         """A native query with the cards that it names written in, and its optional clauses left out."""
         assert stage.sql is not None
 
-        def put(found: re.Match[str]) -> str:
-            name = found[1]
+        def put(match: re.Match[str]) -> str:
+            name = match[1]
             if name.startswith("#"):
                 number = re.match(r"#\s*([0-9]+)", name)
                 if number is None or int(number[1]) not in self.cards:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from ktxkit.base.rules.named import NamedTuple
-from ktxkit.ledger.rules.claim_words import OTHER, number, words
+from ktxkit.ledger.rules.claim_text import OTHER, number, words
 
 
 class Frame(NamedTuple):
@@ -217,12 +217,12 @@ class Reader:
         ours = WE_HAVE.match(self.letters, end)
         return (ours.end() if ours else end, False) if found is None else (found.end(), True)
 
-    def _about(self, found: re.Match[str]) -> tuple[int, str, bool]:
+    def _about(self, match: re.Match[str]) -> tuple[int, str, bool]:
         """Where the phrase ends, what the tests are about, and whether they are somebody's."""
-        first, last = found.span("kinds")
+        first, last = match.span("kinds")
         topic = " ".join(self.words[at].text for at in range(first, last) if self.letters[at] == OTHER)
-        end = found.end()
-        about = ABOUT.match(self.letters, end) if found["head"] in ("T", "t", "S", "tS") else None
+        end = match.end()
+        about = ABOUT.match(self.letters, end) if match["head"] in ("T", "t", "S", "tS") else None
         if about is None:
             return end, topic, False
         word = self.words[end].text.lower()
@@ -236,10 +236,10 @@ class Reader:
             return about.end(), self.words[about.start("topic")].text, False
         return end, topic, False
 
-    def _is_modifier(self, found: re.Match[str], determined: bool) -> bool:
+    def _is_modifier(self, match: re.Match[str], determined: bool) -> bool:
         """Whether another word tells which tests are meant (`the parser tests`), and is no verb."""
-        pointed = self.lower(*found.span("the")) & {"this", "these", "those"}
-        return determined and not pointed and found["kinds"].count(OTHER) == 1
+        pointed = self.lower(*match.span("the")) & {"this", "these", "those"}
+        return determined and not pointed and match["kinds"].count(OTHER) == 1
 
     def frame(self, start: int, end: int, subject: Subject, ended: bool = False, kind: str = "green") -> Frame:
         one = subject
@@ -300,15 +300,15 @@ def _said(reader: Reader, at: int, subject: Subject) -> Iterator[Frame]:
         return
 
 
-def _is_other(reader: Reader, at: int, subject: Subject, found: re.Match[str]) -> bool:
+def _is_other(reader: Reader, at: int, subject: Subject, match: re.Match[str]) -> bool:
     """Whether it only looks like a predicate: `tests passing through`, `Test success`, `compiles and tests OK`."""
-    said = reader.lower(subject.end, found.end())
-    groups = found.groupdict()
+    said = reader.lower(subject.end, match.end())
+    groups = match.groupdict()
     if "through" in said and any(word.startswith("pass") for word in said):
         return True
     if said & {"say", "says"} and subject.head != "P":
         return True
-    if said & {"clean", "fine", "good", "happy"} and reader.letters[found.end() : found.end() + 2] == "cX":
+    if said & {"clean", "fine", "good", "happy"} and reader.letters[match.end() : match.end() + 2] == "cX":
         return True  # `the tests are clean and short`
     if reader.words[at].text.lower().startswith("make ") and reader.words[subject.end].text.lower() in BARE_FORMS:
         return True  # `make test work` is what somebody does
@@ -316,9 +316,9 @@ def _is_other(reader: Reader, at: int, subject: Subject, found: re.Match[str]) -
         return subject.head not in ("S", "tS", "tr", "r")
     if groups.get("ran"):
         return not (said & {"was", "were", "been"} and (subject.whole or subject.head == "tS"))
-    if subject.head == "t" and subject.bare and len(found[0]) == 1:
+    if subject.head == "t" and subject.bare and len(match[0]) == 1:
         return not said & {"ok", "passed", "green"}
-    headline = set(found[0]) <= set("JEA") and subject.bare
+    headline = set(match[0]) <= set("JEA") and subject.bare
     return headline and re.search(r"\b(?:and|but|so|that)\s$", reader.before(at)) is not None
 
 

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ktxkit.ledger.rules.claim_frames import BOUNDARY, LEAD, TAIL, VOUCHED, frames
-from ktxkit.ledger.rules.claim_text import Sentence
-from ktxkit.ledger.rules.claim_words import SPELLED, number
+from ktxkit.ledger.rules.claim_text import SPELLED, Sentence, number
 
 NUMBER = rf"(?:\d{{1,3}}(?:,\d{{3}})+|\d{{1,7}}|no|{'|'.join(SPELLED)})"
 N = rf"(?P<{{}}>{NUMBER.replace('{', '{{').replace('}', '}}')})"
@@ -385,14 +384,14 @@ def _greens(sentence: Sentence) -> Iterator[Claim]:
             yield Claim("green", sentence, *found.span(), full=bool(RAN_ALL.search(plain)))
 
 
-def _is_alone(found: re.Match[str], plain: str) -> bool:
+def _is_alone(match: re.Match[str], plain: str) -> bool:
     """Whether it is all that the sentence says."""
-    return not (re.sub(r"\b(?:now|afterwards)\s?:?", "", plain[: found.start()]) + plain[found.end() :]).strip(" .!-*%")
+    return not (re.sub(r"\b(?:now|afterwards)\s?:?", "", plain[: match.start()]) + plain[match.end() :]).strip(" .!-*%")
 
 
-def _is_all(found: re.Match[str]) -> bool:
+def _is_all(match: re.Match[str]) -> bool:
     """Whether it is said of the whole suite."""
-    return not found["kind"] and (found["lead"] or "").lower() != "both"
+    return not match["kind"] and (match["lead"] or "").lower() != "both"
 
 
 def _rest(sentence: Sentence) -> Iterator[Claim]:

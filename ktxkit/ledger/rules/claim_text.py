@@ -1,4 +1,9 @@
-"""A message as sentences with their places. Code, quotations, links and foreign trailers claim nothing."""
+"""A message as sentences with their places. Code, quotations, links and foreign trailers claim nothing.
+
+The words of a sentence as letters, one for each part of speech that a claim about tests is made of.
+
+`The whole suite is still green` is `DQSBAJ`; a word that says nothing here is `X`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import LOOK_ALIKES
 
 LINE_LIMIT = 2000  # characters of a line that are read
@@ -161,3 +167,131 @@ def _code(line: str, before: list[tuple[int, str]]) -> bool:
     indented = line.startswith(("    ", "\t"))
     goes_on = bool(before) and (before[-1][1].startswith("  ") or _LIST.match(before[-1][1]) is not None)
     return indented and not _LIST.match(line) and not goes_on
+
+
+SPELLED = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+]  # fmt: skip
+OTHER = "X"
+LETTERS = {
+    "T": "tests testcases unittests doctests unit-tests specs ut uts",  # things that pass
+    "t": "test testcase testing test-case doctest",
+    "S": "suite suites testsuite testsuites test-suite test-suites",
+    "r": "run runs execution executions",
+    "R": "rest remainder",
+    "P": "pytest py.test tox nox ctest jest vitest mocha rspec phpunit nextest",
+    "L": "lint linter linters linting mypy ruff flake8 pyright typecheck type-checks typechecks build builds docs"
+    " checks",
+    "Q": "all every each both full whole entire complete single last",
+    "D": "the our my its these those this",
+    "a": "a an",
+    "o": "of",
+    "c": "and & plus",
+    "u": "to",
+    "K": "unit integration functional regression acceptance smoke e2e end-to-end backend frontend new existing"
+    " old added related relevant affected remaining other python pytest doc local previously type cargo jest"
+    " latest newest overall npm javascript rust",
+    "V": "pass passes passed passing succeed succeeds succeeded succeeding work works worked working",
+    "J": "green ok okay fine good clean successful happy passing success",
+    "M": "successfully cleanly well through",
+    "A": "now still again also then currently finally completely fully just already indeed locally once always yet",
+    "B": "is are was were be been being stay stays stayed remain remains remained keep keeps kept look looks looked"
+    " went go goes come comes came turn turns turned getting got says say",
+    "d": "do does did",
+    "H": "have has had",
+    "W": "ran running executed execute executes finish finishes finished complete completes completed end"
+    " ends ended rerun re-run reran re-ran executing done",
+    "b": "back out",
+    "k": "continue continues continued",
+    "N": "no zero without nothing none 0",
+    "n": "none-of",
+    "F": "failure failures failing failed fail fails error errors broken broke break breaks red"
+    " problem problems issue issues fault faults regressions",
+    "p": "they it everything them which",
+    "i": "i we",
+    "s": "status result results outcome state verdict",
+    "y": "yes true",
+}  # fmt: skip
+NUMBER_WORDS = frozenset(SPELLED[1:])
+_LETTER = {word: letter for letter, words in reversed(LETTERS.items()) for word in words.split()}
+_COMMAND = (
+    r"(?:(?:uv|poetry|pipenv|hatch|pdm|rye)\srun\s)?(?:make\s(?:tests?|check|lint)|cargo\s(?:nextest\srun|test)|go\stest(?:\s\./\.\.\.)?|(?:npm|yarn|pnpm|bun)(?:\srun)?\stest|"
+    r"(?:mvn|gradle|\./gradlew|bazel|dotnet|mix|swift|rake|php\sartisan)\stest|python3?\s-m\s(?:pytest|unittest(?:\sdiscover)?)|"
+    r"(?:pytest|py\.test|tox|nox|ctest|jest|vitest))"
+)
+TOKEN = re.compile(
+    rf"(?P<command>`{_COMMAND}[^`\n]{{0,80}}`|\b{_COMMAND}(?:\s-[emknp]\s[\w./,-]+|\s-{{1,2}}[a-z][\w=-]*)*(?![\w-]))"
+    r"|(?P<path>`?(?:[\w.-]+/)+[\w.-]+`?|`?(?:test_\w+|\w+_test)\.py(?:::\w+)*`?)"
+    r"|(?P<percent>\b100\s?(?:%|percent\b))|(?P<none>\bnot\s(?:a\ssingle|one|any|a)\b|\bno\smore\b)|(?P<recent>\bmost\srecent\b)|(?P<cases>\btest[\s-](?:cases|files|modules|classes)\b)|(?P<case>\btest[\s-](?:case|file|module|class)\b)"
+    r"|(?P<good>:(?:white_check_mark|heavy_check_mark|green_circle|tada):|[\u2705\u2714\u2713\u2611\U0001f7e2\U0001f389\U0001f44d]\ufe0f?)"
+    r"|(?P<number>\d{1,3}(?:,\d{3})+(?![\w]|\.\d)|\d+(?![\w]|\.\d))|(?P<word>\w+(?:['\u2019.-]\w+)*)|(?P<other>\S)",
+    re.IGNORECASE,
+)
+_LEET = str.maketrans("01345$@|", "oleassal")
+
+
+OWNED = re.compile(r"\s(?:\w+\s)?(?:tests?|cases|runs?|status|results?|outcome|output|suites?)\b", re.IGNORECASE)
+KINDS = {"percent": "Q", "good": "E", "path": OTHER, "none": "N", "cases": "T", "case": "t", "recent": "K"}
+
+
+class Word(NamedTuple):
+    """A word of a sentence, with where it stands in it."""
+
+    text: str
+    start: int
+    end: int
+
+
+def _letter(word: str) -> str:
+    if word in ("IT", "ITs"):
+        return "T"
+    lower = word.lower()
+    found = _LETTER.get(lower) or ("n" if lower in NUMBER_WORDS else "")
+    if not found and any(char in "01345$@|" for char in lower) and not lower.isdigit():
+        found = _LETTER.get(lower.translate(_LEET), "")  # pa5s
+    if not found and "I" in word[1:]:
+        found = _LETTER.get(word.replace("I", "l").lower(), "")  # AII
+    return found or OTHER
+
+
+def words(text: str, plain: str) -> tuple[str, list[Word]]:
+    """The letters of a sentence and its words; what is quoted or code is another word, unless it is a test command."""
+    letters, found = [], []
+    for token in TOKEN.finditer(text):
+        kind = token.lastgroup or ""
+        hidden = not plain[token.start() : token.end()].strip()
+        if hidden and not (kind == "command" and token[0].startswith("`")):
+            letter = OTHER
+        elif kind == "command":
+            letter = "P"
+        elif kind == "word":
+            letter = _letter(token[0])
+        elif kind == "number":
+            letter = "N" if token[0] == "0" else "n"
+        elif kind in KINDS:
+            letter = KINDS[kind]
+        else:
+            letter = {"\u2013": "-", "\u2014": "-", "&": "c", "+": "c", "!": "."}.get(token[0], token[0])
+            letter = letter if letter in ",;:.-=()[]/%c" else "~"
+        parts = _parts(token[0], token.start(), text) if letter == OTHER and kind == "word" else []
+        found += parts or [Word(token[0], token.start(), token.end())]
+        letters += [_letter(part.text) for part in parts] or [letter]
+    return "".join(letters), found
+
+
+def _parts(word: str, at: int, text: str) -> list[Word]:
+    """The words of a trailer's name (`Tests-Passed`), if they are all known; `suite's` is `suite is`."""
+    short = re.fullmatch(r"(\w+)(['\u2019](?:s|re))", word, re.IGNORECASE)
+    if short is not None and _letter(short[1]) in "TSPtp" and not OWNED.match(text, at + len(word)):
+        middle = at + len(short[1])
+        return [Word(short[1], at, middle), Word("is", middle, at + len(word))]
+    parts = [Word(part[0], at + part.start(), at + part.end()) for part in re.finditer(r"[^-]+", word)]
+    return parts if len(parts) > 1 and all(_letter(part.text) != OTHER for part in parts) else []
+
+
+def number(text: str) -> int:
+    word = text.strip().lower()
+    if word in SPELLED:
+        return SPELLED.index(word)
+    return 0 if word in ("no", "none") else int(word.replace(",", ""))

@@ -90,9 +90,9 @@ class TestAttempt:
         self.retried = self.teardown_failed = False
 
 
-def worst(one: str, other: str) -> str:
+def worst(outcome: str, other: str) -> str:
     """The worse of two outcomes."""
-    return min(one, other, key=lambda word: RANK.index(word) if word in RANK else len(RANK))
+    return min(outcome, other, key=lambda word: RANK.index(word) if word in RANK else len(RANK))
 
 
 RUNNING: Final = "running"

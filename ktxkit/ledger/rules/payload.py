@@ -109,17 +109,17 @@ def _kind(line: str, at_top: bool) -> tuple[str, bool]:
     return "source", at_top and not line.strip()
 
 
-def value(found: Any) -> Any:
+def value(encoded: Any) -> Any:
     """A recorded property as JSON: what JSON has stays; other numbers and objects become their text with a type tag."""
-    if found is None or isinstance(found, bool):
-        return found
-    if isinstance(found, int):
-        return found if abs(found) < 2**63 else {"type": "int", "text": str(found)[:VALUE_SHOWN]}
-    if isinstance(found, float):
-        return found if math.isfinite(found) else {"type": "float", "text": repr(found)}
-    if isinstance(found, str):
-        return clean(found)[0][:VALUE_SHOWN]
-    return {"type": type(found).__name__[:100], "text": clean(_repr(found))[0][:VALUE_SHOWN]}
+    if encoded is None or isinstance(encoded, bool):
+        return encoded
+    if isinstance(encoded, int):
+        return encoded if abs(encoded) < 2**63 else {"type": "int", "text": str(encoded)[:VALUE_SHOWN]}
+    if isinstance(encoded, float):
+        return encoded if math.isfinite(encoded) else {"type": "float", "text": repr(encoded)}
+    if isinstance(encoded, str):
+        return clean(encoded)[0][:VALUE_SHOWN]
+    return {"type": type(encoded).__name__[:100], "text": clean(_repr(encoded))[0][:VALUE_SHOWN]}
 
 
 def _repr(found: Any) -> str:

@@ -247,13 +247,13 @@ def passed(record: RunRecord | None) -> Verdict:
     return words.get(record["verdict"], "unknown")
 
 
-def not_comparable(one: RunRecord, other: RunRecord) -> list[Row]:
+def not_comparable(run: RunRecord, other: RunRecord) -> list[Row]:
     """What two runs differ in that makes comparing them meaningless: scope, environment, workers and scheduling."""
     pairs: Sequence[tuple[str, Any, Any]] = [
-        ("scope", _scope(one), _scope(other)),
-        *((f"environment.{key}", a, b) for key, a, b in _environments(one, other)),
-        ("workers", one.get("workers"), other.get("workers")),
-        ("scheduling", one.get("scheduling"), other.get("scheduling")),
+        ("scope", _scope(run), _scope(other)),
+        *((f"environment.{key}", a, b) for key, a, b in _environments(run, other)),
+        ("workers", run.get("workers"), other.get("workers")),
+        ("scheduling", run.get("scheduling"), other.get("scheduling")),
     ]
     return [{"differs": key, "first": _plain(a), "second": _plain(b)} for key, a, b in pairs if a != b]
 

@@ -56,22 +56,22 @@ class WorktreePresence(NamedTuple):
     elsewhere: str = ""  # that an owner of another machine or pid namespace may live
 
 
-def decide_open(lease: Lease | None, found: WorktreePresence, base: str) -> Open:
+def decide_open(lease: Lease | None, presence: WorktreePresence, base: str) -> Open:
     """How to open a unit's worktree at `base`."""
     if lease is None:
-        return Open.FOREIGN if found.present else Open.FRESH
+        return Open.FOREIGN if presence.present else Open.FRESH
     if lease["state"] == "closed":
-        if not found.present:
+        if not presence.present:
             return Open.FRESH
         return Open.BESIDE if lease.get("outcome") in KEPT or "leftOut" in lease else Open.LEFTOVER
-    if found.elsewhere:
+    if presence.elsewhere:
         return Open.ELSEWHERE
-    if not found.present:
+    if not presence.present:
         return Open.TAKE_OVER
-    if not found.same:
+    if not presence.same:
         return Open.FOREIGN
-    if found.holder_dead:
-        return Open.OCCUPIED if found.busy else Open.TAKE_OVER
+    if presence.holder_dead:
+        return Open.OCCUPIED if presence.busy else Open.TAKE_OVER
     return Open.REUSE if lease["base"] == base else Open.OTHER_BASE
 
 
@@ -154,26 +154,26 @@ class LeaseFacts(NamedTuple):
 OVER = ("landed", "aborted", "closed")  # states of a job after which none of its units can be at work
 
 
-def why_dead(seen: LeaseFacts) -> str:
+def why_dead(facts: LeaseFacts) -> str:
     """Why a worktree is provably dead; empty where it is not. Age is no reason, and neither is silence.
 
     A job that failed, or was killed or interrupted, can be resumed: its units are not dead. A process inside is alive,
     whatever the documents say.
     """
-    if seen.busy or seen.locked or seen.elsewhere:
+    if facts.busy or facts.locked or facts.elsewhere:
         return ""
-    if seen.in_place:  # someone else's: only the lease can be over
-        return "" if seen.present or seen.state != "open" else "its directory is gone"
-    if seen.noted:
+    if facts.in_place:  # someone else's: only the lease can be over
+        return "" if facts.present or facts.state != "open" else "its directory is gone"
+    if facts.noted:
         return "its opening was cut short"
-    if not seen.present:
-        return "its directory is gone" if seen.state == "open" else ""
-    if not seen.same or not seen.state:
+    if not facts.present:
+        return "its directory is gone" if facts.state == "open" else ""
+    if not facts.same or not facts.state:
         return ""
-    if seen.resumable and seen.state == "open":  # resuming takes it over, and keeps its work
+    if facts.resumable and facts.state == "open":  # resuming takes it over, and keeps its work
         return ""
-    if seen.job_state in OVER and not seen.resumable:
-        return f"its job is {seen.job_state}"
-    if seen.state == "closed":
-        return "" if seen.outcome in KEPT else "its lease is closed"
-    return "its owner is dead" if seen.holder_dead else ""
+    if facts.job_state in OVER and not facts.resumable:
+        return f"its job is {facts.job_state}"
+    if facts.state == "closed":
+        return "" if facts.outcome in KEPT else "its lease is closed"
+    return "its owner is dead" if facts.holder_dead else ""

@@ -27,16 +27,18 @@ if TYPE_CHECKING:
 FIXED: Final = ("target", "connectionId", "sourceKey", "job", "syncId", "project")  # since the job began
 
 
-def go_on(world: World, job_id: str, how: RunOptions, edited: JobFile | None, name: str) -> tuple[JobEnd, list[str]]:
+def go_on(
+    world: World, job_id: str, options: RunOptions, edited: JobFile | None, name: str
+) -> tuple[JobEnd, list[str]]:
     """Resume a job, by an edited job file where one is given; returns what a person should know of the file, too."""
     if edited is None:
         notes = changed_file(world, job_id)
-        return resume(world, job_id, how), notes
+        return resume(world, job_id, options), notes
     ignored, again = take_edited(world, job_id, edited, name)
-    return resume(world, job_id, how.with_edited(again)), [f"{name}: {line}" for line in ignored]
+    return resume(world, job_id, options.with_edited(again)), [f"{name}: {line}" for line in ignored]
 
 
-def resume(world: World, job_id: str, how: RunOptions) -> JobEnd:
+def resume(world: World, job_id: str, options: RunOptions) -> JobEnd:
     """Continue a job: what is on record stays, patches with unchanged inputs are reused.
 
     A job that has landed in part goes on with the units that have no outcome of integration yet, and with those that
@@ -44,14 +46,14 @@ def resume(world: World, job_id: str, how: RunOptions) -> JobEnd:
     """
     job = ActiveJob.load(world, job_id)
     plan = _plan(job)
-    chosen = _checked(job, _with_failed(job, how.selection))
-    how = how.with_selection(chosen)
+    chosen = _checked(job, _with_failed(job, options.selection))
+    options = options.with_selection(chosen)
     if job.state == "landed" and "finishedAt" in job.document and world.store.exists(names.report_doc(job_id)):
         waiting = [unit.key for unit in job.units if _receipt(job, unit.key) is None]
         if not (chosen.again or any(not chosen.keys or key in chosen.keys for key in waiting)):
             hint = f"job-report --job {job_id}; --retry KEY gives a unit that is not in another attempt"
             raise Refused(f"job {job_id} has landed already", where=job.target, hint=hint)
-    return execute(_with_command(plan, chosen), job, how, resumed=True)
+    return execute(_with_command(plan, chosen), job, options, resumed=True)
 
 
 def _plan(job: ActiveJob) -> JobPlan:

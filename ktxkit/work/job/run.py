@@ -263,13 +263,13 @@ def new_job_id(world: World, stem: str) -> str:
     return names.check_job(f"{clean[:60]}-{world.clock.now():%Y%m%d-%H%M%S}-{os.urandom(2).hex()}")
 
 
-def start(world: World, document: JobFile, name: str, how: RunOptions) -> JobEnd:
+def start(world: World, document: JobFile, name: str, options: RunOptions) -> JobEnd:
     """Run a new job from its (valid) job-file document; `name` is the file's. Raises KtxError where nothing started."""
     with neutral.reading(world):
-        return _started(world, document, name, how)
+        return _started(world, document, name, options)
 
 
-def _started(world: World, document: JobFile, name: str, how: RunOptions) -> JobEnd:
+def _started(world: World, document: JobFile, name: str, options: RunOptions) -> JobEnd:
     containment.check(world, plan_of(document).isolate)  # names and circles too are refused before anything is made
     job_id = str(document.get("job") or new_job_id(world, Path(name).stem))
     try:
@@ -297,7 +297,7 @@ def _started(world: World, document: JobFile, name: str, how: RunOptions) -> Job
         units=units,
         **facts,
     )
-    return execute(plan, job, how, resumed=False)
+    return execute(plan, job, options, resumed=False)
 
 
 def _listed(plan: JobPlan) -> list[tuple[str, tuple[str, ...]]]:
@@ -306,19 +306,19 @@ def _listed(plan: JobPlan) -> list[tuple[str, tuple[str, ...]]]:
     return [*first, *((unit.key, unit.after) for unit in plan.units)]
 
 
-def execute(plan: JobPlan, job: ActiveJob, how: RunOptions, *, resumed: bool) -> JobEnd:
+def execute(plan: JobPlan, job: ActiveJob, options: RunOptions, *, resumed: bool) -> JobEnd:
     """Run a job that has its documents to its end and report. Raises Refused where another process runs it."""
     with neutral.reading(job.world):
-        return _executed(plan, job, how, resumed=resumed)
+        return _executed(plan, job, options, resumed=resumed)
 
 
-def _executed(plan: JobPlan, job: ActiveJob, how: RunOptions, *, resumed: bool) -> JobEnd:
+def _executed(plan: JobPlan, job: ActiveJob, options: RunOptions, *, resumed: bool) -> JobEnd:
     world = job.world
     ensure_ignored(world.writable_store, world.repository, world.git)  # a unit could stage a worktree of another
-    limit = how.max_parallel or plan.max_parallel or process.cpu_count()
+    limit = options.max_parallel or plan.max_parallel or process.cpu_count()
     printer = Fingerprinter(job.git, world.repository, world.writable_store, job.id)
     watch = Watch(printer, Guard(job))
-    run = JobRun(job, plan, limit, how.notify, watch, hooks=how.hooks, selection=how.selection)
+    run = JobRun(job, plan, limit, options.notify, watch, hooks=options.hooks, selection=options.selection)
     containment.check(world, plan.isolate)
     job.file()  # held from here on, whatever units do to it
     world.shared(Passes).hold(world, job.id)
@@ -333,7 +333,7 @@ def _executed(plan: JobPlan, job: ActiveJob, how: RunOptions, *, resumed: bool) 
         state: JobState = "landed" if job.state == "landed" else "open"
         run.update(startedAt=timestamp(world.clock.now()), state=state, failure=None, finishedAt=None)
         _say_what_is_kept(run)
-        return _ended(run, resumed=resumed, rebase=how.rebase)
+        return _ended(run, resumed=resumed, rebase=options.rebase)
 
 
 def _say_what_is_kept(run: JobRun) -> None:

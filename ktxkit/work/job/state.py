@@ -45,7 +45,7 @@ class Hooks:
         """More variables for a unit's command. Called in the unit's thread, when its worktree is open."""
         return {}
 
-    def replay(self, run: JobRun, plan: UnitPlan, place: Path) -> str:
+    def replay(self, run: JobRun, plan: UnitPlan, worktree: Path) -> str:
         """Write an earlier result of the same work into the worktree; says where it is from, or nothing."""
         return ""
 

@@ -237,17 +237,17 @@ def steps(count: int) -> int:
     return max(count - 1, 0).bit_length()
 
 
-def may_confirm(count: int, culprits: int, asked: int, rest: int = 0) -> bool:
+def may_confirm(count: int, culprits: int, verifications: int, rest: int = 0) -> bool:
     """Whether a decisive question may be asked once more at once: the sharpest test of a gate that answers by chance.
 
-    `count` units in the batch, `culprits` found, `asked` verifications so far, `rest` units still to decide. Within a
-    promise: 100 units with 2 bad ones cost at most 20 (two, and for each culprit its search and two verifications more;
+    `count` units in the batch, `culprits` found, `verifications` so far, `rest` units still to decide. As promised,
+    100 units with 2 bad ones cost at most 20 (two, and for each culprit its search and two verifications more;
     up to 64 units, three). One more culprit is expected in the rest while there are fewer than two.
     """
     expected = max(culprits, 2)
     promise = 2 + expected * (steps(count) + (3 if count <= 64 else 2))
     ahead = 0 if rest == 0 else 1 if culprits >= 2 else 3 + steps(rest)
-    return asked + 1 + ahead <= promise
+    return verifications + 1 + ahead <= promise
 
 
 class Culprit(NamedTuple):

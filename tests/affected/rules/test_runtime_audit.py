@@ -10,7 +10,7 @@ from ktxkit.affected.rules.runtime_audit import mechanism, unit_of, unit_of_test
 from ktxkit.affected.rules.runtime_trace import TraceFold, plain_name
 
 if TYPE_CHECKING:
-    from ktxkit.affected.rules.runtime_trace import SeenCall
+    from ktxkit.affected.rules.runtime_trace import CallRecord
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "getattr": ({"source": "getattr(one, name)()"}, "getattr"),
@@ -34,7 +34,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_mechanism_is_named(name: str) -> None:
     given, expected = CASES[name]
-    call: SeenCall = {
+    call: CallRecord = {
         "caller": ("a.py", given.get("caller", "f")), "callee": ("b.py", given.get("callee", "g")),
         "how": given.get("how", "CALL"), "line": 3, "via": given.get("via", ""),
     }  # fmt: skip

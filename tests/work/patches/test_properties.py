@@ -21,7 +21,7 @@ from ktxkit.base import contracts
 from ktxkit.git import merging
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
-from ktxkit.git.rules.child import Expected
+from ktxkit.git.rules.checkout import Expected
 from ktxkit.git.rules.merge import Clash
 from ktxkit.work import candidate
 from ktxkit.work.bare_patches import BarePatchOptions, apply_file

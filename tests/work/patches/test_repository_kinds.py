@@ -14,7 +14,7 @@ from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.gates.judging import check_tree
 from ktxkit.git.neutral import open_neutral
 from ktxkit.git.objects import Objects
-from ktxkit.git.rules.child import Expected
+from ktxkit.git.rules.checkout import Expected
 from ktxkit.work.bare_patches import BarePatchOptions, apply_file
 from ktxkit.work.collect import Request, collect
 from tests.support.commands import spawn
