@@ -43,10 +43,10 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.work import next_step, report
 
     if args.list:
-        from ktxkit.app.git_ktx import status
+        from ktxkit.app import overview
 
         args.only("with --list", "list")
-        return status.job_list(world)
+        return overview.job_list(world)
     if args.name and args.job and args.name != args.job:
         raise CannotRun(f"two jobs are named: {args.name} and {args.job}", hint="name one")
     wanted = args.name or args.job or jobs.current_unit(world, None, None)[0] or report.latest(world)

@@ -203,11 +203,11 @@ def _cache(world: World) -> FactCache | None:
 
 
 def _name(world: World, request: GateRequest, standing: CommitState) -> str:
-    from ktxkit.gates import configuration
+    from ktxkit.gates import version
 
     said = [request.everything, request.index, request.root, request.advise, request.strict_connections]
     said.append(sorted(request.gates))
-    asked = [configuration.version(), said, "GIT_INDEX_FILE" in world.env, standing.base, standing.heads]
+    asked = [version.version(), said, "GIT_INDEX_FILE" in world.env, standing.base, standing.heads]
     return digest(json.dumps([*asked, standing.listed.tree, digest(standing.listed.raw)]).encode("ascii"))
 
 

@@ -26,7 +26,8 @@ from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.files import CacheFile
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.named import NamedTuple
-from ktxkit.gates import configuration, inputs
+from ktxkit.gates import inputs
+from ktxkit.gates import version as gate_version
 from ktxkit.gates.inputs import FileListing, parsed, path_of
 from ktxkit.gates.rules import model
 from ktxkit.gates.rules.groups import Group, Grouped, marks_of, others_of, said_of
@@ -244,7 +245,7 @@ def remember(
 
 def unread_expressions(facts: Mapping[bytes, Facts]) -> int:
     """How many expressions of a tree's sources were not read, since what reads them is not installed."""
-    if configuration.version_of("sqlglot") not in ("", "unknown"):
+    if gate_version.version_of("sqlglot") not in ("", "unknown"):
         return 0  # it states its version: it is there, and need not be imported to know
     entries = (entry for one in others_of(facts).values() for entry in one.get("sources", ()))
     count = sum(len(entry["expressions"]) for entry in entries)
@@ -340,7 +341,7 @@ class Slot:
 
     def name(self, root: bytes) -> str:
         """What the group's facts follow from: its files, and the version of the readers."""
-        return digest(b"\0".join((configuration.version().encode(), root, *self.lines)))
+        return digest(b"\0".join((gate_version.version().encode(), root, *self.lines)))
 
     def changed(self, gone: Slot, new: Slot) -> Slot:
         """Without some of its files, and with others."""
@@ -374,7 +375,7 @@ class FactReader:
 
     def _grouped(self) -> Grouped:
         made: list[Row] = []
-        groups, layer = [], [configuration.version()]
+        groups, layer = [], [gate_version.version()]
         for number, slot in sorted(self._slots.items()):
             if slot.lines:
                 name, group = self._looked_up(number, slot, made)
@@ -408,7 +409,7 @@ class FactReader:
         lines = self._lines(entries, latest.lines)
         whole = Group(slot.paths, b"", b"", lambda: lines)
         said, marked = said_of(whole.facts, self._root), marks_of(whole.facts, [latest.names.get(key) for key in keys])
-        made.append(Row(number, name, said, marked, b"\n".join([_encoded([configuration.version(), *keys]), *lines])))
+        made.append(Row(number, name, said, marked, b"\n".join([_encoded([gate_version.version(), *keys]), *lines])))
         return Group(slot.paths, said, marked, lambda: lines)
 
     def _body(self, number: int, name: str, slot: Slot) -> Sequence[bytes]:
@@ -455,7 +456,7 @@ class _Latest(NamedTuple):
     def of(cls, body: bytes, marked: bytes = b"") -> _Latest:
         head, *lines = body.split(b"\n")
         version, *keys = json.loads(head or b'[""]')
-        if version != configuration.version():
+        if version != gate_version.version():
             return cls()  # other readers read it
         names: dict[str, list[str]] = {key: [] for key in keys} if marked else {}
         for name, numbers in (json.loads(marked)["names"] if marked else {}).items():

@@ -26,10 +26,10 @@ from ktxkit.gates.configuration import NAME
 from ktxkit.gates.facts import NOT_A_FILE
 from ktxkit.gates.plugin import PLAIN, Answer, Finding, Subject
 from ktxkit.gates.rules import markdown, page, source
-from ktxkit.gates.rules.inline import Targets, is_kept
 from ktxkit.gates.rules.model import GateOptions, Layer, kind_of
 from ktxkit.gates.rules.provenance import RawFacts
 from ktxkit.gates.rules.swallow import judge
+from ktxkit.gates.rules.targets import Targets, is_kept
 from ktxkit.store.world import World
 
 STRUCTURED = ("**/*.json", "**/*.yaml", "**/*.yml", "**/*.toml")

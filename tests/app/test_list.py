@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.app.git_ktx.list import age_text
+from ktxkit.app.overview import age_text
 from tests.support.commands import BIN, call
 from tests.support.jobs import job_file, unit
 from tests.support.repos import Repo

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.gates import configuration
+from ktxkit.gates import version
 
 
 def test_it_says_what_the_package_says_of_itself() -> None:
-    assert configuration.version_of("sqlglot") == importlib.metadata.version("sqlglot")
-    assert (configuration.is_there("_ruamel_yaml"), configuration.is_there("no_such_module")) == (True, False)
+    assert version.version_of("sqlglot") == importlib.metadata.version("sqlglot")
+    assert (version.is_there("_ruamel_yaml"), version.is_there("no_such_module")) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,11 @@ def test_other_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str 
     if text is not None:
         (tmp_path / name / "_version.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert configuration.version_of(name) == said
-    assert configuration.version_of(f"{name}_absent") == ""
+    assert version.version_of(name) == said
+    assert version.version_of(f"{name}_absent") == ""
 
 
 def test_a_gate_without_expressions_loads_no_sql_parser(tmp_path: Path) -> None:
-    code = "import sys; from ktxkit.gates import configuration, judging; configuration.version(); "
-    code += "print('sqlglot' in sys.modules)"
+    code = "import sys; from ktxkit.gates import judging, version; version.version(); print('sqlglot' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout == "False\n"

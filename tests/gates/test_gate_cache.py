@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ktxkit.base.clock import LIMITS, Limits
-from ktxkit.gates import checking, configuration, inputs
+from ktxkit.gates import checking, inputs, version
 from ktxkit.gates import facts as gate_facts
 from ktxkit.gates.judging import check_tree, options_of
 from ktxkit.gates.rules.artifacts import judge
@@ -250,7 +250,7 @@ def test_it_stays_small(wiki: Repo) -> None:
 
 def test_the_version_of_the_readers_counts(wiki: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict(wiki)
-    monkeypatch.setattr(configuration, "version", lambda: "another")
+    monkeypatch.setattr(version, "version", lambda: "another")
     read = spied(monkeypatch)
     verdict(wiki)
     assert len(read) > 40 and json.dumps(read).count("page") > 30
@@ -409,8 +409,8 @@ def test_every_source_of_a_verdict_is_in_its_version(wiki: Repo) -> None:
     judging = {module for module in used if module.startswith("gates.") or ".rules." in module}
     for module in judging - {"gates.rules.formats"}:
         folder, _, name = module.replace(".", "/").rpartition("/")
-        held = any(folder == place and name.startswith(start) for place, start in configuration.SOURCES)
-        package = (Path(configuration.HERE) / folder / name / "__init__.py").is_file()
+        held = any(folder == place and name.startswith(start) for place, start in version.SOURCES)
+        package = (Path(version.HERE) / folder / name / "__init__.py").is_file()
         assert held or package or module.startswith("gates.rules.formats."), module
 
 

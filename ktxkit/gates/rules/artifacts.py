@@ -18,10 +18,10 @@ from ktxkit.gates.rules.groups import (
     special_of,
     summarized,
 )
-from ktxkit.gates.rules.inline import Targets
 from ktxkit.gates.rules.model import GateOptions, Layer
 from ktxkit.gates.rules.provenance import RawFacts, artifact, raw_path, raw_path_of
 from ktxkit.gates.rules.references import References, Wrong, is_fine, listed
+from ktxkit.gates.rules.targets import Targets
 
 Facts = dict[str, Any]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ktxkit.gates.rules import inline, model
+from ktxkit.gates.rules import model, targets
 from ktxkit.gates.rules.spelling import words_of
 
 Facts = dict[str, Any]
@@ -232,7 +232,7 @@ def mentioned(facts: Facts) -> set[str]:
     """Every name and raw path for the sake of which a change may concern a file."""
     if facts["kind"] == PAGE:
         found = {text for text, _, _ in facts["comments"]}
-        found |= {inline.mentioned(text) for text, _, _ in facts["targets"]} - {""}
+        found |= {targets.mentioned(text) for text, _, _ in facts["targets"]} - {""}
         return found.union(*(names_in(text) for key in TEXTS if key != "comments" for text, _, _ in facts[key]))
     if facts["kind"] == ROWS:
         return {row[key] for row, _, _ in facts["rows"] for key in ("rawPath", "sourcePath") if key in row}

@@ -16,7 +16,7 @@ from typing import Any
 from ktxkit.base.rules import strict_yaml
 from ktxkit.base.rules.plain_validity import Violation
 from ktxkit.base.rules.strict_yaml import Node, YamlProblem, lines
-from ktxkit.gates.rules import inline, markdown, source, spelling, suppressions
+from ktxkit.gates.rules import markdown, source, spelling, suppressions, targets
 
 _OPENER = re.compile(r"---[ \t]*\Z")
 _CLOSER = re.compile(r"(?:---|\.\.\.)[ \t]*\Z")
@@ -156,7 +156,7 @@ def _body(facts: Facts, parts: Split) -> None:
         elif _WORD.match(span.text):
             facts["words"].append([span.text, span.line, span.column])
     facts["links"] = [[span.text.strip(), span.line, span.column] for span in body.links]
-    local = [span for span in body.targets if inline.is_kept(span.text)]
+    local = [span for span in body.targets if targets.is_kept(span.text)]
     facts["targets"] = [[span.text.strip(), span.line, span.column] for span in local]
     facts["anchors"] = list(dict.fromkeys(body.anchors))
     for span in body.comments:

@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ktxkit.base.rules.named import NamedTuple
-from ktxkit.gates.rules import inline, model
+from ktxkit.gates.rules import model
+from ktxkit.gates.rules import targets as links
 from ktxkit.gates.rules.groups import concerned, key_of, names_in, special_of
 from ktxkit.gates.rules.model import GateOptions, Layer
 from ktxkit.gates.rules.provenance import RawFacts, raw_path
@@ -55,7 +56,7 @@ def close(touched: Collection[bytes], trees: Collection[Tree], root: bytes = b""
     raw = {_text(path, root) for path in touched}
     folded = {name.casefold() for name in names}
     targets = _targets(touched, trees)
-    linked = {name for path in touched for name in inline.names_of(path)}
+    linked = {name for path in touched for name in links.names_of(path)}
     near = [concerned(tree, names | folded | targets | raw | linked, bool(names)) for tree in trees]
     referrers = {path for tree in near for path, facts in tree.items() if _uses(facts, names, folded, raw | linked)}
     referrers |= _joined(targets, near)
@@ -88,7 +89,7 @@ def _uses(facts: Facts, names: set[str], folded: set[str], raw: set[str]) -> boo
     if facts["kind"] == "page":
         if any(text in raw for text, _, _ in facts["comments"]):
             return True
-        if any(inline.mentioned(text) in raw for text, _, _ in facts["targets"]):
+        if any(links.mentioned(text) in raw for text, _, _ in facts["targets"]):
             return True
         lists = ("slRefs", "tables", "spans", "refs", "links", "words")
         return any(names & names_in(text) for key in lists for text, _, _ in facts[key])
