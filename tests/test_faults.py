@@ -30,7 +30,8 @@ def test_effects_are_files_and_processes(repo: Repo) -> None:
 
 def test_torn_writes_half(repo: Repo) -> None:
     effects = count_effects("worktree-open", OPEN, repo.path)
-    last = max(n for n, effect in enumerate(effects) if effect == "os.write")
+    named = max(n for n, effect in enumerate(effects) if effect.startswith("os.replace "))
+    last = max(n for n, effect in enumerate(effects[:named]) if effect == "os.write")
     other = Repo.init(repo.path.parent / "other")
     other.commit()
     assert isinstance(run_killed("worktree-open", OPEN, other.path, last, "torn"), Killed)

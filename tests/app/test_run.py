@@ -132,7 +132,7 @@ def test_ctrl_c_says_what_is_kept(repo: Repo, tmp_path: Path) -> None:
         out, err = child.communicate(timeout=60)
     assert child.returncode == 130, err
     assert re.search(
-        r"^stopping: (1 unit|2 units) at work (is|are) ended; what has finished is kept$", err, re.MULTILINE
+        r"^stopping: ((1 unit|2 units) at work (is|are) ended; )?what has finished is kept$", err, re.MULTILINE
     )
     job = out.split()[1].rstrip(":")
     assert f"\nnext: job-run --resume {job}\n" in out and "while units ran: the job was interrupted" in out

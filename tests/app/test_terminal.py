@@ -73,7 +73,7 @@ assert status == 0 and not loaded, (status, loaded)
 def test_wrong_usage_is_one_sentence_and_one_document(name: str, tmp_path: Path) -> None:
     done = spawn(name, "--no-such-option", cwd=tmp_path)
     assert done.status == 2 and done.out == ""
-    assert done.err.startswith(f"{name}: ") and f"hint: see {name} --help" in done.err
+    assert done.err.startswith(f"{name}: ") and f"see {name} --help\n" in done.err
     done = spawn(name, "--no-such-option", "--json", cwd=tmp_path)
     contracts.validate("result", done.json)
     assert (done.status, done.err, done.json["status"], done.json["command"]) == (2, "", 2, name)
@@ -83,7 +83,7 @@ def test_wrong_usage_is_one_sentence_and_one_document(name: str, tmp_path: Path)
 def test_a_directory_that_is_none(name: str, tmp_path: Path) -> None:
     done = spawn(name, "-C", "nowhere", cwd=tmp_path)
     assert done.status == 2 and "Traceback" not in done.err
-    assert "no such directory: nowhere" in done.err or f"hint: see {name} --help" in done.err
+    assert "no such directory: nowhere" in done.err or f"see {name} --help\n" in done.err
 
 
 @each

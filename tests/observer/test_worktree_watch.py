@@ -177,7 +177,8 @@ def test_proof_of_somebody_else_is_refused_and_nothing_is_written(tree: Repo) ->
     main = tree.path.parents[3]
     ran = call("trace-append", *UNIT, "--phase", "p", "--event", "e", "--proof", cwd=main)
     assert (ran.status, "not the attempt" in ran.err) == (1, True)
-    assert not (main / ".ktx/ingest-traces/j1/trace.jsonl").exists()
+    trace = main / ".ktx/ingest-traces/j1/trace.jsonl"
+    assert "open_worktree_started" in trace.read_text() and '"event":"e"' not in trace.read_text()
 
 
 # -- damage ----------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from ktxkit.gates.rules import expressions, findings, hooks, markdown, page, sup
 from ktxkit.gates.rules.findings import LEVELS, RULES
 from tests.support.gates import judged
 
-SCHEMA = b"""{"$schema": "https://json-ordinary.org/draft/2020-12/schema", "type": "object", "required": ["name"],
+SCHEMA = b"""{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "required": ["name"],
   "properties": {"name": {"type": "string", "pattern": "^[a-z]+$"}, "list": {"type": "array", "items": {"$ref": "#"}}},
   "additionalProperties": {"type": ["string", "number", "boolean", "array", "object", "null"]}}"""
 _schema = contracts.foreign(SCHEMA, "schema.json")

@@ -218,7 +218,10 @@ def test_the_projection_is_the_base_that_every_unit_sees(repo: Repo) -> None:
     assert ran.status == 0, ran.err
     job = json.loads((repo.path / ".ktx/jobs/j1/job.json").read_text())
     assert job["base"] == job["projection"] != start
-    assert job["projectionResult"] == {"warnings": ["old"], "touchedSources": ["wh/orders"]}
+    assert job["projectionResult"] == {
+        "warnings": ["old"],
+        "touchedSources": [{"connectionId": "wh", "sourceName": "orders"}],
+    }
     assert repo.show("main", "seen.txt") == b"made\n"
     assert repo.git("rev-parse", "main^") == start, "one commit, the projection in it"
 

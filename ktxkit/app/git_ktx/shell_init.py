@@ -5,7 +5,7 @@
 reads    nothing
 writes   nothing: the shell evaluates what is printed
 exits    0 printed, 2 no such shell
-example  source <(git ktx shell-init bash)      # in ~/.bashrc; zsh the same
+example  source <(git ktx shell-init bash)      # in ~/.bashrc, or ~/.zshrc with zsh
          git ktx shell-init fish | source       # in ~/.config/fish/config.fish
 """
 

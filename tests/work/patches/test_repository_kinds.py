@@ -30,11 +30,11 @@ def fill(repo: Repo) -> None:
     """Two commits, so that a shallow clone lacks one; blobs outside the cone, so that a partial one lacks some."""
     repo.git("config", "uploadpack.allowFilter", "true")
     repo.git("config", "uploadpack.allowAnySHA1InWant", "true")
-    repo.write("wiki/a.txt", "old\n")
+    repo.write("cone/a.txt", "old\n")
     repo.commit("first")
-    repo.write("wiki/a.txt", LINES)
-    repo.write("wiki/deep/b.txt", LINES + "b\n")
-    repo.write("wiki/bin", b"\0\1\2")
+    repo.write("cone/a.txt", LINES)
+    repo.write("cone/deep/b.txt", LINES + "b\n")
+    repo.write("cone/bin", b"\0\1\2")
     repo.write("far/c.txt", LINES + "c\n")
     repo.write("far/d/e.txt", "e\n")
     repo.write("top", "top\n")
@@ -99,11 +99,11 @@ KINDS: dict[str, Callable[[Repo, Path], Repo]] = {
     "shallow": lambda origin, path: cloned(origin, path, "--depth=1"),
     "partial": lambda origin, path: cloned(origin, path, "--filter=blob:none"),
     "without trees": lambda origin, path: cloned(origin, path, "--filter=tree:0"),
-    "partial and sparse": sparse("--cone", "wiki", clone=("--filter=blob:none",)),
-    "shallow, partial and sparse": sparse("--cone", "wiki", clone=("--filter=blob:none", "--depth=1")),
-    "sparse, cone": sparse("--cone", "wiki"),
+    "partial and sparse": sparse("--cone", "cone", clone=("--filter=blob:none",)),
+    "shallow, partial and sparse": sparse("--cone", "cone", clone=("--filter=blob:none", "--depth=1")),
+    "sparse, cone": sparse("--cone", "cone"),
     "sparse, patterns": sparse("--no-cone", "/*", "!/far/"),
-    "sparse index": sparse("--cone", "--sparse-index", "wiki"),
+    "sparse index": sparse("--cone", "--sparse-index", "cone"),
     "split index": configured("core.splitIndex=true", "splitIndex.maxPercentChange=100"),
     "index version 4": configured("feature.manyFiles=true"),
     "borrowed objects": lambda origin, path: cloned(origin, path, "--shared"),
@@ -116,18 +116,18 @@ AS_FILE = [kind for kind in KINDS if kind not in AS_JOB]
 
 
 def first(tree: Repo) -> None:
-    tree.write("wiki/a.txt", LINES.replace("3\n", "three\n"))
-    tree.write("wiki/new/\xff".encode("latin-1"), b"\0new")
-    (tree.path / "wiki/deep/b.txt").unlink()
+    tree.write("cone/a.txt", LINES.replace("3\n", "three\n"))
+    tree.write("cone/new/\xff".encode("latin-1"), b"\0new")
+    (tree.path / "cone/deep/b.txt").unlink()
 
 
 def second(tree: Repo) -> None:
-    tree.write("wiki/a.txt", LINES.replace("17\n", "seventeen\n"))
-    (tree.path / "wiki/bin").chmod(0o755)
+    tree.write("cone/a.txt", LINES.replace("17\n", "seventeen\n"))
+    (tree.path / "cone/bin").chmod(0o755)
     tree.git("add", "-A")
     tree.git("commit", "-q", "-m", "half of it")
     (tree.path / "top").unlink()
-    (tree.path / "top").symlink_to("wiki")
+    (tree.path / "top").symlink_to("cone")
 
 
 def listing(repo: Repo, revision: str) -> Listing:
@@ -141,12 +141,12 @@ def listing(repo: Repo, revision: str) -> Listing:
 def wanted(origin: Repo) -> Listing:
     """What both changes make of the tree, written down here."""
     made = {name: (mode, content) for mode, name, content in listing(origin, "main")}
-    del made["wiki/deep/b.txt"]
+    del made["cone/deep/b.txt"]
     content = LINES.replace("3\n", "three\n", 1).replace("13\n", "1three\n").replace("17\n", "seventeen\n")
-    made["wiki/a.txt"] = ("100644", content.encode())
-    made[os.fsdecode(b"wiki/new/\xff")] = ("100644", b"\0new")
-    made["wiki/bin"] = ("100755", b"\0\1\2")
-    made["top"] = ("120000", b"wiki")
+    made["cone/a.txt"] = ("100644", content.encode())
+    made[os.fsdecode(b"cone/new/\xff")] = ("100644", b"\0new")
+    made["cone/bin"] = ("100755", b"\0\1\2")
+    made["top"] = ("120000", b"cone")
     return sorted((mode, name, content) for name, (mode, content) in made.items())
 
 
@@ -264,7 +264,7 @@ def test_a_patch_from_elsewhere_fetches_what_it_changes(lacking: tuple[Repo, Rep
     origin.write("far/d/e.txt", "changed\n")
     origin.commit()
     (tmp_path / "p").write_bytes(origin.git_bytes("diff", "--binary", "--full-index", base, "HEAD"))
-    repo.git("sparse-checkout", "set", "wiki")
+    repo.git("sparse-checkout", "set", "cone")
     done = spawn("patch-apply", str(tmp_path / "p"), "--base", base, "--json", cwd=repo.path)
     assert (done.status, done.json["outcome"]) == (0, "accepted"), done
     assert repo.show("main", "far/d/e.txt") == b"changed\n"
