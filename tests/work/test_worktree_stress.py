@@ -117,5 +117,6 @@ def test_one_unit_opened_by_many_is_opened_once(large: Repo) -> None:
 
 def test_one_name_opened_by_many_is_opened_by_one(large: Repo) -> None:
     ended = burst(large, [["worktree-open", "work"] for _ in range(8)])
-    assert sorted(status for status, _, _ in ended) == [0] + [1] * 7
+    opened = [out for status, out, _ in ended if status == 0]  # whoever comes when it is open is told where it is
+    assert opened and len(set(opened)) == 1 and {status for status, _, _ in ended} <= {0, 1}
     assert len(large.git("worktree", "list").splitlines()) == 2
