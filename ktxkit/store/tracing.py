@@ -34,6 +34,7 @@ RUN_VARIABLE = "KTX_RUN"  # names the execution of a job, in its environment and
 RUN_LENGTH = 256  # characters that the contract takes
 CHUNK = 64 * 1024  # bytes read at once when looking for the last newline
 RECORD_LIMIT = 8 * 1024 * 1024  # bytes of one record
+TRIES = 3  # of an append whose file is replaced by something else meanwhile
 
 
 class Journal(NamedTuple, Generic[D]):
@@ -60,7 +61,16 @@ class Journal(NamedTuple, Generic[D]):
                 hint="shorten its data, or put it into a file and name that",
             )
         block = b"".join(lines)
-        self.ready()
+        for left in reversed(range(TRIES)):
+            self.ready()
+            try:
+                return self._write(block, durable=durable)
+            except (BrokenContract, CannotRun):
+                if not left:
+                    raise  # else somebody put another thing there meanwhile: what is ready takes it away
+        raise AssertionError("the last try returns or raises")
+
+    def _write(self, block: bytes, *, durable: bool) -> int:
         self._require_file()
         with flocked(self.path.with_name(self.path.name + ".lock"), clock=self.clock):
             fresh = not self.path.exists()

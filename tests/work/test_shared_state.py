@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ktxkit.base.identity import identify
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.world import World
 from ktxkit.work.job.guard import Guard
@@ -152,3 +153,20 @@ def test_a_registration_that_was_seen_half_written_is_not_put_back_so(repo: Repo
     guard = Guard(ActiveJob.load(World(repo.path, os.environ), "j"))
     path.write_bytes(whole)
     assert guard.check() == [] and path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["gitdir", "commondir", "HEAD"])
+def test_a_registration_that_became_whole_during_a_look_is_left(repo: Repo, name: str) -> None:
+    """A look may read a file that git has just made, and find the registration whole at its end."""
+    assert call("worktree-open", "--job", "j", "--unit", "a", cwd=repo.path).status == 0
+    path = repo.path / ".git/worktrees/0001-a" / name
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    guard = Guard(ActiveJob.load(World(repo.path, os.environ), "j"))
+    path.write_bytes(whole)
+    there = identify(path.parent)
+    assert there is not None
+    guard._whole["0001-a"] = there
+    assert guard.check() == [] and path.read_bytes() == whole
+    path.write_bytes(b"elsewhere\n")
+    assert (name == "HEAD") == (guard.check() == []) and (name == "HEAD" or path.read_bytes() == whole)

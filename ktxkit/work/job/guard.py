@@ -187,7 +187,8 @@ class Guard:
                     usual = _values(neutral, self._seen.get("config.worktree")) or {}
                 return self._config(name, usual)
             stands = False
-        if old is None or not stands or old == new or (leaf == "HEAD" and new is not None and new.data != NO_FILE):
+        begun = old is None or not old.data  # git writes these files after it has made them
+        if begun or not stands or old == new or (leaf == "HEAD" and new is not None and new.data != NO_FILE):
             self._seen[name] = new  # made, moved or removed by git
             return []
         self._register(admin, leaf)
