@@ -10,7 +10,6 @@ import os
 import stat
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Generic, TypeVar
 
 from ktxkit.base import files, kinds
 from ktxkit.base.errors import BrokenContract
@@ -43,18 +42,6 @@ CONFIGS = ("config", "config.worktree")
 RULES = ("info/attributes", "info/exclude", "info/grafts", "objects/info/alternates", "shallow")
 
 
-Signs = TypeVar("Signs")
-Found = TypeVar("Found")
-
-
-class Listed(Generic[Signs, Found]):
-    """What git listed, with the signatures that its files had before it was asked."""
-
-    def __init__(self, signs: Signs, found: Found) -> None:
-        self.signs = signs
-        self.found = found
-
-
 class Fingerprinter:
     """Takes fingerprints of one repository and job. Keeps what it read, so that the next one is cheap."""
 
@@ -66,8 +53,9 @@ class Fingerprinter:
         self._memory: dict[Path, tuple[str, dict[str, str]]] = {}
         self._units: dict[str, Facts] = {}
         self._turn: list[int] = [0]
-        self._listed: Listed[dict[str, str], ConfigEntries] | None = None
-        self._listed_refs: Listed[list[tuple[bytes, str]], Facts] | None = None
+        # What git listed, behind the signatures that its files had before it was asked.
+        self._listed: tuple[dict[str, str], ConfigEntries] | None = None
+        self._listed_refs: tuple[list[tuple[bytes, str]], Facts] | None = None
 
     def take(self, quiet: Mapping[str, Path] | None = None, fresh: Collection[str] | None = None) -> Facts:
         """The facts now. `quiet`: worktrees of units (`0001-key` to path) that nobody should be working in.
@@ -116,9 +104,9 @@ class Fingerprinter:
     def _refs(self) -> Facts:
         """Branches, tags and the stash; git is asked again only where a file that can hold some changed."""
         signs = _signs_of_refs(os.fsencode(self.repository.common_dir))
-        if self._listed_refs is None or self._listed_refs.signs != signs:
-            self._listed_refs = Listed(signs, self._read_refs())
-        return self._listed_refs.found
+        if self._listed_refs is None or self._listed_refs[0] != signs:
+            self._listed_refs = (signs, self._read_refs())
+        return self._listed_refs[1]
 
     def _read_refs(self) -> Facts:
         wanted = ("refs/heads", "refs/tags", "refs/stash")
@@ -138,13 +126,13 @@ class Fingerprinter:
         others have a say (`include.path`): their places only git knows.
         """
         signs = {path: _signature(Path(path)) for path in self._config_files()}
-        if self._listed is None or self._listed.signs != signs:
+        if self._listed is None or self._listed[0] != signs:
             found = self._read_settings()
             others = any(str(path) not in signs for path, _, _ in found if path is not None)
             including = any(key.startswith(("include.", "includeif.")) for _, key, _ in found)
-            self._listed = None if others or including else Listed(signs, found)
+            self._listed = None if others or including else (signs, found)
             return found
-        return self._listed.found
+        return self._listed[1]
 
     def _config_files(self) -> set[str]:
         """The files that git reads settings from where they exist (git-config(1), FILES); links are followed."""

@@ -143,27 +143,28 @@ def test_worktrees_that_people_make_meanwhile_are_theirs(repo: Repo, tmp_path: P
     assert touched(repo, "0001-a") == {} and not (repo.path / ".git/worktrees/own").exists()
 
 
-@pytest.mark.parametrize("name", ["gitdir", "commondir", "HEAD"])
-def test_a_registration_that_was_seen_half_written_is_not_put_back_so(repo: Repo, name: str) -> None:
-    """git writes its files one after the other, none atomically: units are opened while others run."""
+def seen_half_written(repo: Repo, name: str) -> tuple[Guard, Path, bytes]:
+    """A guard that saw a file of a registration empty, as git makes it; the file as it is now, whole."""
     assert call("worktree-open", "--job", "j", "--unit", "a", cwd=repo.path).status == 0
     path = repo.path / ".git/worktrees/0001-a" / name
     whole = path.read_bytes()
     path.write_bytes(b"")
     guard = Guard(ActiveJob.load(World(repo.path, os.environ), "j"))
     path.write_bytes(whole)
+    return guard, path, whole
+
+
+@pytest.mark.parametrize("name", ["gitdir", "commondir", "HEAD"])
+def test_a_registration_that_was_seen_half_written_is_not_put_back_so(repo: Repo, name: str) -> None:
+    """git writes its files one after the other, none atomically: units are opened while others run."""
+    guard, path, whole = seen_half_written(repo, name)
     assert guard.check() == [] and path.read_bytes() == whole
 
 
 @pytest.mark.parametrize("name", ["gitdir", "commondir", "HEAD"])
 def test_a_registration_that_became_whole_during_a_look_is_left(repo: Repo, name: str) -> None:
     """A look may read a file that git has just made, and find the registration whole at its end."""
-    assert call("worktree-open", "--job", "j", "--unit", "a", cwd=repo.path).status == 0
-    path = repo.path / ".git/worktrees/0001-a" / name
-    whole = path.read_bytes()
-    path.write_bytes(b"")
-    guard = Guard(ActiveJob.load(World(repo.path, os.environ), "j"))
-    path.write_bytes(whole)
+    guard, path, whole = seen_half_written(repo, name)
     there = identify(path.parent)
     assert there is not None
     guard._whole["0001-a"] = there

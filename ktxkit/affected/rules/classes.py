@@ -62,7 +62,7 @@ def dump(node: ast.AST) -> str:
 
 def docstring(node: ast.AST) -> ast.Expr | None:
     """The statement that is the docstring of a definition; None where it has none, or one with examples (tests)."""
-    body = node.body if isinstance(node, Function | ast.ClassDef | ast.Module) else []
+    body = node.body if isinstance(node, Function | ast.ClassDef) else []
     first = body[0] if body else None
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
         return first if ">>>" not in first.value.value else None

@@ -8,13 +8,12 @@ change or the test is of a kind that reading does not bound; it is meant as well
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from ktxkit.affected.rules import scopes
 from ktxkit.affected.rules.graph import Graph, Unit
-from ktxkit.affected.rules.literals import fits
 from ktxkit.affected.rules.project import parts_of
 from ktxkit.affected.rules.reach import Reach, Tests, beyond, tests_of
 from ktxkit.affected.rules.scopes import MAKE, MODULE, Facts
@@ -215,13 +214,15 @@ def decide(question: ImpactQuestion) -> Decision:
     graph = question.graph
     every = [tests_of(path, graph.versions[path][-1], graph.project) for path in graph.present_tests]
     made = Decision(total=sum(_count(tests) for tests in every), changes=sorted(question.changed))
-    made.unbounded = dict(question.unbounded) | _unbounded(question)
     made.furniture = [one.path for one in question.touched if _furniture(graph, one)]
+    aside = set(made.furniture)
+    followed = [one for one in question.touched if one.path not in aside and not graph.project.is_inert(one.path)]
+    made.unbounded = dict(question.unbounded) | _unbounded(question, followed)
     spread = Reach(graph)
     for change in question.changed:
         if not is_doc(change):
             seed(spread, change)
-    _seed_files(question, spread)
+    _seed_files(graph, followed, spread)
     for variable in question.environment:
         for unit in (*graph.marked("environment", variable), *graph.marked("environment", "*")):
             spread.seed(unit, f"reads {variable} from the environment, which is changed")
@@ -229,7 +230,7 @@ def decide(question: ImpactQuestion) -> Decision:
         spread.seed(_there(graph, unit), how)
     spread.run()
     _ran(question, spread)
-    made.tests = merged(_picked(every, spread, SELECTED), _picked_by_all(question, every))
+    made.tests = merged(_picked(every, spread, SELECTED), _picked_by_all(question, followed, every))
     if question.touched or question.environment:
         made.tests = _with_unknown(question, every, made)
     made.selected = _counted(every, made.tests)
@@ -259,13 +260,11 @@ def _ran(question: ImpactQuestion, reach: Reach) -> None:
         reach.run()
 
 
-def _unbounded(question: ImpactQuestion) -> dict[str, str]:
+def _unbounded(question: ImpactQuestion, followed: Iterable[Touched]) -> dict[str, str]:
     """Each path whose change may reach any test, with why."""
     found: dict[str, str] = {}
     graph = question.graph
-    for one in question.touched:
-        if graph.project.is_inert(one.path) or _furniture(graph, one):
-            continue
+    for one in followed:
         said = scopes.why(one.path, one.modes) or scopes.through_links(one.path, dict(question.links))
         bad = [facts["bad"] for facts in graph.versions.get(one.path, ()) if "bad" in facts]
         said = said or _anywhere(graph, one)
@@ -300,10 +299,8 @@ def _anywhere(graph: Graph, one: Touched) -> str:
     return ""
 
 
-def _seed_files(question: ImpactQuestion, reach: Reach) -> None:
+def _seed_files(graph: Graph, touched: Sequence[Touched], reach: Reach) -> None:
     """Whoever names a changed file, lists directories, or reads files that are named elsewhere."""
-    graph = question.graph
-    touched = [one for one in question.touched if not (graph.project.is_inert(one.path) or _furniture(graph, one))]
     for one in touched:
         for other in graph.namesakes(one.path):
             reach.seed((other, MODULE), f"has the file name of {one.path}, which is {one.status}")
@@ -327,7 +324,7 @@ def _seed_files(question: ImpactQuestion, reach: Reach) -> None:
         reach.seed(unit, f"reads files that it is told of; {data[0].path} is {data[0].status}")
 
 
-def _picked_by_all(question: ImpactQuestion, every: Iterable[Tests]) -> dict[str, Picked]:
+def _picked_by_all(question: ImpactQuestion, followed: Iterable[Touched], every: Iterable[Tests]) -> dict[str, Picked]:
     """Tests that notice a change only through several things together, and reach each of these.
 
     The content of a file that was edited: who lists directories, and knows where the tree is or names a directory
@@ -335,19 +332,12 @@ def _picked_by_all(question: ImpactQuestion, every: Iterable[Tests]) -> dict[str
     docstring: who has the definition, and reads docstrings.
     """
     graph = question.graph
-    edited = [
-        one
-        for one in question.touched
-        if one.is_edited and not (graph.project.is_inert(one.path) or _furniture(graph, one))
-    ]
+    edited = [one for one in followed if one.is_edited]
     docs = [one for one in question.changed if is_doc(one)]
     found: dict[str, Picked] = {}
     tests = list(every)
     if edited:
-        around = [unit for one in edited for unit, _ in graph.namers.get(one.path, ())]
-        around += [
-            (path, unit) for word, path, unit, _ in graph.patterns if any(fits(word, one.path) for one in edited)
-        ]
+        around = [unit for one in edited for unit in graph.naming(one.path, any_folder=True)]
         said = f"looks through directories; {edited[0].path} is {edited[0].status}"
         found |= _by_all(graph, tests, said, graph.marked("does", "lists"), [*around, *graph.marked("does", PLACE)])
     if any(one.path.endswith(".py") for one in edited):

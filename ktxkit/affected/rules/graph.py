@@ -166,7 +166,7 @@ class Graph:
         return made
 
     @cached_property
-    def patterns(self) -> list[tuple[str, str, str, bool]]:
+    def _patterns(self) -> list[tuple[str, str, str, bool]]:
         """Patterns in strings: pattern, path and unit of who has it, and whether programs are started there."""
         return [
             (word, path, facts["units"][unit][0], starts_programs(path, facts))
@@ -258,14 +258,18 @@ class Graph:
         found = [facts["classes"][name] for facts in self.versions.get(path, ()) if name in facts["classes"]]
         return any(is_hooked(about, self.classes, set()) for about in found)
 
-    def naming(self, path: str, *, as_program: bool = False) -> list[Unit]:
-        """Every unit that may name a path; `as_program`: to run it, so that what it uses matters as well."""
+    def naming(self, path: str, *, as_program: bool = False, any_folder: bool | None = None) -> list[Unit]:
+        """Every unit that may name a path; `as_program`: to run it, so that what it uses matters as well.
+
+        `any_folder`: a directory around it counts too (None: where the path is of data, and none is run).
+        """
         by_pattern = [
             (user, unit)
-            for word, user, unit, starts in self.patterns
+            for word, user, unit, starts in self._patterns
             if (starts or not as_program) and fits(word, path)
         ]
-        any_folder = not as_program and not path.endswith(".py")
+        if any_folder is None:
+            any_folder = not as_program and not path.endswith(".py")
         return [*(unit for unit, near in self.namers.get(path, ()) if near or any_folder), *by_pattern]
 
     @property
