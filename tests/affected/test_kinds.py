@@ -42,10 +42,14 @@ def put(repo: Repo, kind: Kind) -> None:
 
 
 def outcomes(repo: Repo) -> set[str]:
-    """The node ids that do not pass, as a real pytest has them; a file that is not collected stands for its tests."""
+    """The node ids that do not pass, as a real pytest has them; a file that is not collected stands for its tests.
+
+    What the suites' own programs end with is no status of an interpreter that failed (1): such a run counts as broken.
+    """
     off = [word for name in (*OFF, "ktxkit", "cacheprovider") for word in ("-p", f"no:{name}")]
-    argv = [sys.executable, "-B", "-m", "pytest", *off, "-q", "--continue-on-collection-errors", "-rfE", "--tb=no"]
-    done = subprocess.run(argv, cwd=repo.path, env=dict(os.environ), capture_output=True, text=True, check=False)
+    argv = [sys.executable, "-m", "pytest", *off, "-q", "--continue-on-collection-errors", "-rfE", "--tb=no"]
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # its children's too: no run sees another's compiled file
+    done = subprocess.run(argv, cwd=repo.path, env=env, capture_output=True, text=True, check=False)
     lines = [line.split(" ")[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     return {line.partition("[")[0] for line in lines}
 
