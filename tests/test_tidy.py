@@ -308,7 +308,7 @@ def test_no_wing_is_the_house() -> None:
 
 def test_the_house_has_few_rooms() -> None:
     """More files than these, and nobody knows where a thing is: merge what is one thing."""
-    assert len(MODULES) <= 266  # only shrinks; 260 is the aim
+    assert len(MODULES) <= 265  # only shrinks; 260 is the aim
 
 
 def test_rules_are_pure() -> None:

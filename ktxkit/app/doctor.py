@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ktxkit.app import overview
-from ktxkit.base import files, landlock
+from ktxkit.base import files, sandbox
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import BrokenContract, CannotRun
@@ -145,7 +145,7 @@ def _machine(world: World, scripts: Iterable[str]) -> Iterator[Diagnosis]:
         yield git_version(version(world.env))
     except CannotRun as error:
         yield Diagnosis("git", "error", error.message, "install git 2.38 or newer")
-    yield landlock_finding(landlock.version(), landlock.LEAST)
+    yield landlock_finding(sandbox.landlock_version(), sandbox.LEAST)
     missing = [name for name in scripts if shutil.which(name, path=world.env.get("PATH", "")) is None]
     if missing:
         hint = "put the directory of the installed scripts into PATH (pipx ensurepath, or activate the environment)"

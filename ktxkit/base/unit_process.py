@@ -26,7 +26,7 @@ from ktxkit.base.rules.text import printable
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import UnitResultOutcome
-    from ktxkit.base.limits import Usage
+    from ktxkit.base.sandbox import Usage
 
 
 HEAD = 15 * 1024 * 1024  # bytes of the beginning that are kept

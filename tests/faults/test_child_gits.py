@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.base import landlock
+from ktxkit.base import sandbox
 from tests.faults.test_job_run_faults import DOCUMENT as JOB
 from tests.faults.test_job_run_faults import scenario
 from tests.support.commands import Ran, spawn
@@ -71,7 +71,7 @@ def test_any_git_of_a_job(tmp_path: Path, fate: str, record_property: Callable[[
     tried(Place(tmp_path, DOCUMENT), fate, record_property)
 
 
-@pytest.mark.skipif(landlock.version() < landlock.LEAST, reason="this kernel has no Landlock")
+@pytest.mark.skipif(sandbox.landlock_version() < sandbox.LEAST, reason="this kernel has no Landlock")
 @pytest.mark.parametrize("fate", ["killed at its end", "failed"])
 def test_any_git_of_a_job_whose_units_are_isolated(
     tmp_path: Path, fate: str, record_property: Callable[[str, object], None]

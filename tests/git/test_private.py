@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.base import landlock
+from ktxkit.base import sandbox
 from ktxkit.git.shared_files import refs_below
 from tests.support.commands import script, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
 from tests.support.wrapped_git import WrappedGit
 
-pytestmark = pytest.mark.skipif(landlock.version() < landlock.LEAST, reason="this kernel has no Landlock")
+pytestmark = pytest.mark.skipif(sandbox.landlock_version() < sandbox.LEAST, reason="this kernel has no Landlock")
 
 
 def run(repo: Repo, *units: dict[str, object]) -> dict[str, str]:

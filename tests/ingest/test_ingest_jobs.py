@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.base import landlock
+from ktxkit.base import sandbox
 from tests.support.commands import Ran, call, script, spawn
 from tests.support.repos import Repo
 
@@ -654,7 +654,7 @@ def test_an_interrupted_ingestion_keeps_its_worktrees_until_it_is_taken_up(place
     assert not list((place.repo.path / ".ktx/worktrees/one").glob("*"))
 
 
-@pytest.mark.skipif(landlock.version() < landlock.LEAST, reason="this kernel has no Landlock")
+@pytest.mark.skipif(sandbox.landlock_version() < sandbox.LEAST, reason="this kernel has no Landlock")
 def test_units_of_an_ingestion_can_be_isolated(place: Place) -> None:
     """The built-in workers need nothing more; a worker of one's own may write its account, and is stopped elsewhere."""
     assert place.run("--isolate").status == 0

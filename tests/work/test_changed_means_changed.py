@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.base import landlock
+from ktxkit.base import sandbox
 from tests.support.commands import call, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
@@ -209,7 +209,7 @@ def test_by_hand_outside_of_a_job(flawed: Repo, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("way", "isolate"), [("left", False), ("staged", True), ("committed", True)])
 def test_files_of_git_lfs_land_as_pointers_and_stand_in_every_checkout(repo: Repo, way: str, isolate: bool) -> None:
     with_lfs(repo)
-    if isolate and landlock.version() < landlock.LEAST:
+    if isolate and sandbox.landlock_version() < sandbox.LEAST:
         pytest.skip("this kernel has no Landlock")
     repo.write(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
     repo.write("old.bin", "old\n")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.base import landlock
+from ktxkit.base import sandbox
 from tests.support.commands import spawn
 from tests.support.jobs import job_file, unit
 from tests.support.repos import Repo
@@ -24,7 +24,7 @@ TABLE: dict[str, list[dict[str, Any]]] = json.loads(
     (Path(__file__).parents[1] / "cases/hostile_units.json").read_text("utf-8")
 )
 CASES = [(f"{family}: {case['name']}", case) for family, cases in TABLE.items() for case in cases]
-MODES = ("plain", "isolated") if landlock.version() >= landlock.LEAST else ("plain",)
+MODES = ("plain", "isolated") if sandbox.landlock_version() >= sandbox.LEAST else ("plain",)
 RUNS = [(name, mode, case) for name, case in CASES for mode in MODES]
 EVERY = 1 if FULL else 23  # in the short form: some of each mode, since it is odd
 GOOD = """touch $S/began; for i in $(seq 400); do test -e $S/done && break; sleep 0.05; done

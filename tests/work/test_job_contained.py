@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.base import landlock
+from ktxkit.base import sandbox
 from tests.support import memory
 from tests.support.commands import call, script, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
@@ -190,7 +190,7 @@ ATTEMPTS = {
     "a file beside that place": ("echo > $EVIL/x", False),
     "another's file": ("echo mine > ../0002-other/README", False),
     "a new file of another's": ("echo mine > ../0002-other/new.txt", False),
-    "another's file, cut to nothing": ("truncate -s 0 ../0002-other/README", landlock.version() < 3),
+    "another's file, cut to nothing": ("truncate -s 0 ../0002-other/README", sandbox.landlock_version() < 3),
     "another's file, removed": ("rm -f ../0002-other/README", False),
     "another's file, moved here": ("mv ../0002-other/README stolen", False),
     "another's commit": ("git -C ../0002-other commit -qm x --allow-empty", False),
@@ -210,13 +210,13 @@ ATTEMPTS = {
     "ignore rules of all": ("echo x >> $KTX_DIR/../.git/info/exclude", False),
     "locks of the store": ("rm $KTX_DIR/locks/*.lock", False),
     "a new device": ("mkdir /dev/ktx-evil", False),
-    "a process of another": ("kill -0 $PPID", landlock.version() < 6),
+    "a process of another": ("kill -0 $PPID", sandbox.landlock_version() < 6),
     "a hook": ("echo > $KTX_DIR/../.git/hooks/pre-commit", False),
     "a child of a child": ("sh -c 'setsid sh -c \"echo > ../0002-other/README\"'", False),
 }
 
 
-@pytest.mark.skipif(landlock.version() < landlock.LEAST, reason="this kernel has no Landlock")
+@pytest.mark.skipif(sandbox.landlock_version() < sandbox.LEAST, reason="this kernel has no Landlock")
 def test_isolated_units_write_nowhere_but_where_their_work_is(repo: Repo, tmp_path: Path) -> None:
     evil = tmp_path / "evil"
     (evil / "named").mkdir(parents=True)

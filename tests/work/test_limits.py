@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.base import limits
+from ktxkit.base import sandbox
 from ktxkit.work.rules.job_file import limits_of
 from tests.support.commands import call, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
@@ -89,5 +89,5 @@ def test_a_command_that_cannot_be_started_is_said(repo: Repo) -> None:
 
 
 def test_what_goes_away_while_it_is_counted_is_nothing() -> None:
-    assert limits.memory_of(1 << 30) == 0
-    assert limits.disk_usage(["/no/such/place"]) == 0
+    assert sandbox.memory_of(1 << 30) == 0
+    assert sandbox.disk_usage(["/no/such/place"]) == 0

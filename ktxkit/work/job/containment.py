@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.base import files, kinds, landlock
+from ktxkit.base import files, kinds, sandbox
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
 from ktxkit.base.identity import identify
 from ktxkit.base.rules.named import NamedTuple
@@ -60,7 +60,7 @@ def check(world: World, also: Sequence[str] | None) -> None:
     """Before a job that isolates its units begins. Raises CannotRun where it cannot be, or a place would undo it."""
     if also is None:
         return
-    if landlock.version() < landlock.LEAST:
+    if sandbox.landlock_version() < sandbox.LEAST:
         raise CannotRun(
             "this kernel cannot isolate units",
             hint="it needs Landlock (Linux 5.19 or newer, `landlock` in its `lsm=`); leave `isolate` out",
@@ -85,7 +85,7 @@ def behind(run: JobRun, unit: Unit, lease: Lease) -> Iterator[Walls]:
         private.make(*names.job_refs(run.job.id)[:1])
         own = [temporary, path_of(lease), private.place, *_documents(run, unit), *_also(run.world, run.plan.isolate)]
         places = [place for place in EVERYONE if Path(place.lstrip("=")).exists()] + [str(place) for place in own]
-        before = (sys.executable, "-I", "-S", landlock.__file__, *places, "--")
+        before = (sys.executable, "-I", "-S", sandbox.__file__, "isolate", *places, "--")
         walls = Walls(before, dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(temporary)), [])
         try:
             yield walls

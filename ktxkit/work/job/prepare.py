@@ -9,7 +9,7 @@ import threading
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ktxkit.base import contracts, files, kinds, landlock, unit_process
+from ktxkit.base import contracts, files, kinds, sandbox, unit_process
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import BrokenContract, CannotRun, Conflict, KtxError
 from ktxkit.base.process import Command
@@ -217,7 +217,7 @@ def fix_base(run: JobRun) -> None:
         "maxParallel": run.limit,
     }
     if run.plan.isolate is not None:
-        facts |= {"landlock": landlock.version(), "alsoWritable": list(run.plan.isolate)}
+        facts |= {"landlock": sandbox.landlock_version(), "alsoWritable": list(run.plan.isolate)}
     run.tracer.emit("routing", "isolated_diff_enabled", facts, level="info")
 
 

@@ -40,7 +40,7 @@ from ktxkit.work.rules.job_file import UnitPlan
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import Lease, LeaseOutcome, Patch, Receipt, UnitResult
-    from ktxkit.base.limits import Usage
+    from ktxkit.base.sandbox import Usage
     from ktxkit.observer.observe import UnitObserver
 
 
@@ -271,10 +271,10 @@ def _limited(plan: UnitPlan, places: Sequence[Path]) -> tuple[Sequence[str], Usa
     """What a command with limits is started by, and what looks at what it takes; `places` is where it writes."""
     if not plan.limits:
         return (), None
-    from ktxkit.base import limits
+    from ktxkit.base import sandbox
 
     words = [f"{name}={number}" for name, number in plan.limits.items()]
-    return (sys.executable, "-I", "-S", limits.__file__, *words, "--"), limits.Usage(plan.limits, places)
+    return (sys.executable, "-I", "-S", sandbox.__file__, "limit", *words, "--"), sandbox.Usage(plan.limits, places)
 
 
 def _not_taken(plan: UnitPlan, error: KtxError) -> UnitEnd:
