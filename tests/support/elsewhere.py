@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.commands import Ran, script
@@ -50,12 +50,18 @@ class Elsewhere:
         done = subprocess.run(self.argv(name, *args), cwd=cwd, capture_output=True, text=True, check=False)
         return Ran(done.returncode, done.stdout, done.stderr)
 
-    def begin(self, name: str, *args: str | Path, cwd: Path) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self.argv(name, *args), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    def begin(
+        self, name: str, *args: str | Path, cwd: Path, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        return _begun(self.argv(name, *args), cwd, env)
 
 
-def begin_here(words: Sequence[str | Path], cwd: Path) -> subprocess.Popen[bytes]:
+def begin_here(words: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
     name, *rest = words
+    return _begun([script(str(name)), *map(str, rest)], cwd, env)
+
+
+def _begun(argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [script(str(name)), *map(str, rest)], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        argv, cwd=cwd, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

@@ -17,6 +17,7 @@ FATES: Mapping[str, str] = {
     "no descriptors": 'echo "fatal: cannot open .git/config: Too many open files" >&2; exit 128',
     "no memory": 'echo "fatal: Out of memory, malloc failed (tried to allocate 65536 bytes)" >&2; exit 128',
 }
+WAITS = 'touch {count}.waits; until test -e {count}.go; do sleep 0.02; done; exec "$real" "$@"'
 _SCRIPT = """#!/bin/sh
 real={real}
 [ -n "$KTX_LEASE_NONCE" ] && exec "$real" "$@"
@@ -51,6 +52,21 @@ class WrappedGit:
         script = self._bin / "git"
         script.write_text(_SCRIPT.format(real=self._real, count=self._count, fate=FATES[fate], word=word))
         script.chmod(0o755)
+
+    def prepare_pause(self, due: int) -> None:
+        """The start that is due waits until `go_on`."""
+        self.prepare(due, "failed")
+        for name in ("count.waits", "count.go"):
+            self._count.with_name(name).unlink(missing_ok=True)
+        script = self._bin / "git"
+        script.write_text(script.read_text().replace(FATES["failed"], WAITS.format(count=self._count)))
+
+    @property
+    def waits(self) -> bool:
+        return self._count.with_name("count.waits").exists()
+
+    def go_on(self) -> None:
+        self._count.with_name("count.go").touch()
 
     def started(self) -> list[str]:
         """The arguments of each git that was started, in order."""

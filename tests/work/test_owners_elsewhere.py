@@ -20,9 +20,12 @@ from ktxkit.base.owners import Owner, OwnerState
 from tests.support.commands import call, spawn
 from tests.support.elsewhere import PLACES, Elsewhere, begin_here
 from tests.support.jobs import job_file, unit
+from tests.support.recovering import put, template_of
 from tests.support.repos import Repo
+from tests.support.wrapped_git import WrappedGit
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
+MOMENT = 4.0 if FULL else 2.0  # seconds that commands have before what they wait for goes on
 UNIT = ("--job", "j1", "--unit", "slow")
 # Commands that meet a living job of another place: what they may end with, and what the words of a refusal hold.
 MEETING: dict[str, tuple[tuple[str, ...], set[int], str]] = {
@@ -32,7 +35,7 @@ MEETING: dict[str, tuple[tuple[str, ...], set[int], str]] = {
     "prune": (("worktree-open", "--prune"), {0}, ""),
     "clean": (("git-ktx", "clean", "--yes"), {0}, ""),
     "resume": (("job-run", "--resume", "j1"), {1}, "another process"),
-    "land": (("job-land", "j1"), {0, 1, 2}, ""),
+    "land": (("job-land", "--job", "j1"), {0, 1, 2}, ""),
     "watch": (("worktree-watch", *UNIT, "--once"), {0, 1, 2}, ""),
     "another job": (("job-run", "other.yaml", "--job", "j2"), {0}, ""),
 }
@@ -171,6 +174,107 @@ def test_whoever_meets_whom_the_work_stays(
         said, _ = at_work.communicate(timeout=60)
     assert at_work.returncode == 0 or holder == "watch", said
     assert _is_somewhere(repo, b"half\ndone\n"), said
+
+
+def _dead_worktree(repo: Repo) -> None:
+    """A named worktree with work, whose command was killed with the command that ran it."""
+    begun = repo.path.parent / "begun"
+    command = f"echo half > work; echo done >> work; touch {begun}; sleep 60"
+    killed = begin_here(("worktree-open", "topic", "--", "sh", "-c", command), repo.path)
+    while not begun.exists():
+        assert killed.poll() is None, killed.communicate()
+        time.sleep(0.02)
+    for pid in _descendants(killed.pid):
+        os.kill(pid, signal.SIGKILL)
+    killed.communicate()
+
+
+def pruning(repo: Repo) -> tuple[str, ...]:
+    _dead_worktree(repo)
+    return ("worktree-open", "--prune")
+
+
+def cleaning(repo: Repo) -> tuple[str, ...]:
+    """A dead worktree, and the refs of a job that has landed."""
+    _dead_worktree(repo)
+    landing(repo)
+    assert spawn("job-land", "--job", "j1", cwd=repo.path).status == 0
+    return ("git-ktx", "clean", "--yes")
+
+
+def closing(repo: Repo) -> tuple[str, ...]:
+    place = Path(spawn("worktree-open", "--job", "j1", "--unit", "slow", "--target", "main", cwd=repo.path).out.strip())
+    (place / "work").write_text("half\ndone\n")
+    return ("worktree-close", *UNIT, "--outcome", "success", "--discard")
+
+
+def landing(repo: Repo) -> tuple[str, ...]:
+    landing_job(repo, "true")
+    return ("job-land", "--job", "j1")
+
+
+def landing_by_name(repo: Repo) -> tuple[str, ...]:
+    place = Path(spawn("worktree-open", "topic", cwd=repo.path).out.strip())
+    (place / "work").write_text("half\ndone\n")
+    Repo(place).commit("work")
+    return ("git-ktx", "land", "topic")
+
+
+# What holds a worktree, or the target, for some moments: its setting, and how it ends beside any of the commands above.
+SHORT = {"prune": pruning, "clean": cleaning, "close": closing, "land": landing, "land by name": landing_by_name}
+
+
+@pytest.mark.parametrize("elsewhere", PLACES if FULL else PLACES[:1], indirect=True)
+@pytest.mark.parametrize("away", [True, False][: 1 + FULL], ids=["holder elsewhere", "holder here"][: 1 + FULL])
+@pytest.mark.parametrize("holder", SHORT)
+def test_whoever_meets_a_short_command_the_work_stays(
+    elsewhere: Elsewhere, tmp_path: Path, holder: str, away: bool
+) -> None:
+    """Each command that could take work away, while one of another place waits for one of its gits (in the full suite
+    for each in turn)."""
+    repo = Repo.init(tmp_path / "place" / "repo")
+    repo.write("README", "a repository\n")
+    repo.commit("first")
+    words = SHORT[holder](repo)
+    repo.git("branch", "side")
+    other = {"schemaVersion": 1, "connectionId": "c", "sourceKey": "o", "target": "side", "units": []}
+    (repo.path / "other.yaml").write_text(json.dumps(other))
+    git, template = WrappedGit(tmp_path / "git"), template_of(repo, tmp_path / "aside")
+    git.prepare(-1, "failed")
+    undisturbed = begin_here(words, repo.path, git.env)
+    said, _ = undisturbed.communicate()
+    assert undisturbed.returncode == 0, said
+    count = len(git.started())
+    for n in range(count) if FULL else [count // 2]:
+        put(template, repo.path.parent, repo.path.parent)
+        git.prepare_pause(n)
+        held = elsewhere.begin(*words, cwd=repo.path, env=git.env) if away else begin_here(words, repo.path, git.env)
+        for argv, status, told in [*_met(repo, elsewhere, (held, git), away)]:
+            assert b"Traceback" not in told and status in (0, 1, 2, 3, 4), (n, argv, status, told)
+        assert _is_somewhere(repo, b"half\ndone\n"), n
+        assert spawn("git-ktx", "doctor", cwd=repo.path).status == 0, n
+
+
+def _met(
+    repo: Repo, elsewhere: Elsewhere, holder: tuple[subprocess.Popen[bytes], WrappedGit], away: bool
+) -> Iterator[tuple[object, int, bytes]]:
+    """How each command ended that met the holder: those that wait for it go on when it does; and the holder."""
+    held, git = holder
+    begun = [held]
+    try:
+        while not git.waits:
+            assert held.poll() is None, held.communicate()
+            time.sleep(0.02)
+        for words in (*NAMED, *(words for words, _, _ in MEETING.values())):
+            begun.append(begin_here(words, repo.path) if away else elsewhere.begin(*words, cwd=repo.path))
+        deadline = time.monotonic() + MOMENT
+        while any(other.poll() is None for other in begun[1:]) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert held.poll() is None
+    finally:
+        git.go_on()
+        ended = [(process.args, process.communicate(timeout=120)[0], process) for process in begun]
+    yield from ((argv, process.returncode, told) for argv, told, process in ended)
 
 
 def _is_somewhere(repo: Repo, content: bytes) -> bool:
