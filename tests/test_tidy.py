@@ -97,9 +97,8 @@ DICTS = {
     "ktxkit/gates/rules/findings.py": 5,
     "ktxkit/gates/rules/formats.py": 11,
     "ktxkit/gates/rules/groups.py": 1,
-    "ktxkit/gates/rules/markdown.py": 1,
+    "ktxkit/gates/rules/markdown.py": 2,
     "ktxkit/gates/rules/model.py": 1,
-    "ktxkit/gates/rules/page.py": 1,
     "ktxkit/gates/rules/prune.py": 1,
     "ktxkit/gates/rules/scope.py": 3,
     "ktxkit/gates/rules/source.py": 1,
@@ -308,7 +307,7 @@ def test_no_wing_is_the_house() -> None:
 
 def test_the_house_has_few_rooms() -> None:
     """More files than these, and nobody knows where a thing is: merge what is one thing."""
-    assert len(MODULES) <= 265  # only shrinks; 260 is the aim
+    assert len(MODULES) <= 263  # only shrinks; 260 is the aim
 
 
 def test_rules_are_pure() -> None:

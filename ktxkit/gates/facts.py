@@ -173,10 +173,10 @@ def no_collection() -> Iterator[None]:
 
 def _read(kind: str, data: bytes) -> Facts:
     from ktxkit.base import contracts
-    from ktxkit.gates.rules import page, source
+    from ktxkit.gates.rules import markdown, source
 
     if kind == "page":
-        return page.read(data, contracts.violations)
+        return markdown.facts_of(data, contracts.violations)
     if kind == "provenance":
         return rows(data)
     return source.read_source(data, contracts.violations, shard=kind == "shard")

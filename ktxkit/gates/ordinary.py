@@ -25,11 +25,10 @@ from ktxkit.gates.command import CONFIG as PRE_COMMIT
 from ktxkit.gates.configuration import NAME
 from ktxkit.gates.facts import NOT_A_FILE
 from ktxkit.gates.plugin import PLAIN, Answer, Finding, Subject
-from ktxkit.gates.rules import markdown, page, source
+from ktxkit.gates.rules import markdown, source
 from ktxkit.gates.rules.model import GateOptions, Layer, kind_of
-from ktxkit.gates.rules.provenance import RawFacts
 from ktxkit.gates.rules.swallow import judge
-from ktxkit.gates.rules.targets import Targets, is_kept
+from ktxkit.gates.rules.targets import RawFacts, Targets, is_kept
 from ktxkit.store.world import World
 
 STRUCTURED = ("**/*.json", "**/*.yaml", "**/*.yml", "**/*.toml")
@@ -118,7 +117,7 @@ def check_links(subject: Subject, settings: Mapping[str, Any]) -> Answer:
 
     def body(path: bytes) -> markdown.Body:
         if path not in bodies:
-            parts = page.split(subject.read(path).decode("utf-8", "replace").removeprefix("\ufeff"))
+            parts = markdown.split(subject.read(path).decode("utf-8", "replace").removeprefix("\ufeff"))
             bodies[path] = markdown.read(parts.body, parts.body_line)
         return bodies[path]
 

@@ -12,7 +12,7 @@ from ktxkit.base.rules import strict_yaml
 from ktxkit.gates import command, configuration, ordinary
 from ktxkit.gates import facts as gate_facts
 from ktxkit.gates.plugin import Finding
-from ktxkit.gates.rules import expressions, findings, hooks, markdown, page, suppressions, swallow
+from ktxkit.gates.rules import expressions, findings, hooks, markdown, suppressions, swallow
 from ktxkit.gates.rules.findings import LEVELS, RULES
 from tests.support.gates import judged
 
@@ -62,7 +62,7 @@ def body(data: bytes) -> None:
 
 def front(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
-    parts = page.split(text)
+    parts = markdown.split(text)
     assert text[parts.body_offset :] == parts.body
     if parts.front is not None:
         assert text[parts.offset : parts.offset + len(parts.front)] == parts.front

@@ -19,9 +19,8 @@ from ktxkit.gates.rules.groups import (
     summarized,
 )
 from ktxkit.gates.rules.model import GateOptions, Layer
-from ktxkit.gates.rules.provenance import RawFacts, artifact, raw_path, raw_path_of
 from ktxkit.gates.rules.references import References, Wrong, is_fine, listed
-from ktxkit.gates.rules.targets import Targets
+from ktxkit.gates.rules.targets import RawFacts, Targets, artifact, raw_path, raw_path_of
 
 Facts = dict[str, Any]
 

@@ -18,7 +18,7 @@ from ktxkit.base.rules import strict_yaml
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.strict_yaml import Node, lines
 from ktxkit.base.rules.text import printable
-from ktxkit.gates.rules import inline, markdown, page
+from ktxkit.gates.rules import inline, markdown
 from ktxkit.gates.rules.findings import Finding
 
 Edit = tuple[int, int, str]
@@ -293,7 +293,7 @@ def _target(item: Node) -> Any:
 
 def _page(made: Pruned, path: bytes, findings: Sequence[Finding], data: bytes) -> None:
     text = data.decode("utf-8").removeprefix("\ufeff")
-    parts = page.split(text)
+    parts = markdown.split(text)
     body = _body(path, findings, text, parts)
     if body:
         done = applied(text, [edit for edit, _ in body])
@@ -318,7 +318,7 @@ def _page(made: Pruned, path: bytes, findings: Sequence[Finding], data: bytes) -
     _settle(made, path, data, text, wanted, removals, lambda new: _same_front(front, new))
 
 
-def _body(path: bytes, findings: Sequence[Finding], text: str, parts: page.Split) -> list[tuple[Edit, Removal]]:
+def _body(path: bytes, findings: Sequence[Finding], text: str, parts: markdown.Split) -> list[tuple[Edit, Removal]]:
     starts = offsets(text)
     found = []
     read = markdown.read(parts.body, parts.body_line)
@@ -355,7 +355,7 @@ def _apart(found: list[tuple[Edit, Removal]]) -> list[tuple[Edit, Removal]]:
 
 def _body_says(new: str, old: str, removals: Sequence[Removal]) -> bool:
     """Whether a body still says what it said but for what was removed, and front matter is untouched."""
-    before, after = page.split(old), page.split(new)
+    before, after = markdown.split(old), markdown.split(new)
     if before.front != after.front:
         return False
     said, says = markdown.read(before.body), markdown.read(after.body)
@@ -412,7 +412,7 @@ def _encoded(data: bytes, text: str) -> bytes:
 
 
 def _same_front(front: str, new: str) -> bool:
-    parts = page.split(new)
+    parts = markdown.split(new)
     return parts.front is not None and _same_yaml(front, parts.front, set(LISTS))
 
 

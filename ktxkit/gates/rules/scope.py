@@ -19,7 +19,7 @@ from ktxkit.gates.rules import model
 from ktxkit.gates.rules import targets as links
 from ktxkit.gates.rules.groups import concerned, key_of, names_in, special_of
 from ktxkit.gates.rules.model import GateOptions, Layer
-from ktxkit.gates.rules.provenance import RawFacts, raw_path
+from ktxkit.gates.rules.targets import RawFacts, raw_path
 
 if TYPE_CHECKING:
     from ktxkit.gates.rules.findings import Finding

@@ -15,7 +15,7 @@ import pytest
 from ktxkit.base import contracts
 from ktxkit.base.rules import strict_yaml
 from ktxkit.gates.judging import options_of
-from ktxkit.gates.rules import page as front_matter
+from ktxkit.gates.rules import markdown
 from ktxkit.gates.rules.artifacts import judge
 from ktxkit.gates.rules.findings import mark_inherited
 from ktxkit.gates.rules.model import artifact_path
@@ -141,7 +141,7 @@ def contract_of(path: str, text: bytes) -> tuple[str, Any]:
     if kind == "provenance":
         return "artifact-provenance", json.loads(text)
     if kind == "page":
-        front = front_matter.split(text.decode()).front
+        front = markdown.split(text.decode()).front
         root = strict_yaml.read_text(front or "").root
         return "artifact-page", root.data() if root is not None else None
     root = strict_yaml.read(text).root
