@@ -24,7 +24,7 @@ def parser() -> cli.Parser:
     text = "success (default) and empty remove, the others keep"
     made.add_argument("--outcome", choices=OUTCOMES, default="success", help=text)
     made.add_argument("--discard", action="store_true", help="remove although work is nowhere else (attic first)")
-    made.add_argument("--reason", default="", metavar="TEXT", help="why it is kept, for the sentinel")
+    made.add_argument("--reason", default="", metavar="TEXT", help="why it is kept, for whoever looks at it later")
     made.add_argument("--force", action="store_true", help="also where processes stand in it; it names them")
     cli.add_keep_ignored(made)
     return made

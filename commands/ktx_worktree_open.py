@@ -37,7 +37,7 @@ def parser() -> cli.Parser:
     what.add_argument("--pr", type=count, default=0, metavar="N", help="a pull request of origin")
     what.add_argument("--detach", action="store_true", help="no branch")
     what.add_argument("--list", action="store_true", help="list every worktree")
-    what.add_argument("--prune", action="store_true", help="clear what is provably dead, its work to the attic first")
+    what.add_argument("--prune", action="store_true", help="clear what is left over, its work to the attic first")
     made.add_argument("--base", default="", metavar="REV", help="start from this commit")
     made.add_argument("--path", metavar="DIR", help="put it there (not for units)")
     made.add_argument("--no-fetch", action="store_true", help="do not try to fetch the base first")

@@ -1,4 +1,4 @@
-"""Every worktree of the repository with what is known of it; and clearing those that are provably dead.
+"""Every worktree of the repository with what is known of it; and clearing those that are left over.
 
 Never by age, never while a process has its working directory inside, never before what did not land is at an attic ref.
 Where a step cannot be proven the worktree stays, with the reason in its row.

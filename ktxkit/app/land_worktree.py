@@ -145,6 +145,7 @@ def _work(world: World, lease: Lease, full: str, request: LandRequest) -> Work:
 def _through(job: ActiveJob, unit: Unit, lease: Lease, plan: JobPlan, work: Work, asked: LandRequest) -> LandedWorktree:
     """Collect, gate, verify, land."""
     policy: LeasePolicy = {"allowControl": [*CONTROL_BY_HAND, *asked.allow_control]}
+    hint = "commit it there; or --squash, which takes uncommitted work along; nothing was touched"
     request = collect.Request(
         top=path_of(lease),
         base=work.base,
@@ -153,6 +154,7 @@ def _through(job: ActiveJob, unit: Unit, lease: Lease, plan: JobPlan, work: Work
         copied=lease.get("copied", ()),
         identity=collect.identity_of(job, unit, lease),
         ref=names.unit_ref(job.id, unit.position, unit.key),
+        hint=hint,
     )
     patch = collect.collect(job.world, request, job.world.writable_store.path(job.patch_file(unit)))
     job.world.writable_store.write(kinds.PATCH, job.unit_doc(unit, "patch"), patch)

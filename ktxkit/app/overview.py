@@ -224,7 +224,8 @@ UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))  # seconds
 
 
 class ListedWorktree(NamedTuple):
-    """One worktree. `changed`: paths that are not committed; `added`, `removed`: lines of tracked ones among them.
+    """One worktree. `merges`: whether what it is ahead by has a merge; `changed`: paths
+    that are not committed; `added`, `removed`: lines of tracked ones among them.
 
     `age`: seconds since it was opened, None where no lease says; `workers`: who is at work in it.
     """
@@ -236,6 +237,7 @@ class ListedWorktree(NamedTuple):
     target: str = ""
     ahead: int = 0
     behind: int = 0
+    merges: bool = False
     changed: int = 0
     added: int = 0
     removed: int = 0
@@ -344,7 +346,9 @@ def _measured(git: Git, made: ListedWorktree, target: str) -> ListedWorktree:
     if not target or target == made.branch or git.resolve(f"refs/heads/{target}") is None:
         return made
     counts = git.run("rev-list", "--left-right", "--count", f"refs/heads/{target}...HEAD").text.split()
-    return made._replace(target=target, behind=int(counts[0]), ahead=int(counts[1]))
+    ahead, since = int(counts[1]), f"refs/heads/{target}..HEAD"
+    merges = bool(ahead and git.run("rev-list", "--merges", "--max-count=1", since, "--").text)
+    return made._replace(target=target, behind=int(counts[0]), ahead=ahead, merges=merges)
 
 
 def _workers(path: Path, lease: Lease | None, root: Path) -> Iterator[str]:
@@ -370,7 +374,7 @@ def _next(row: WorktreeRow, made: ListedWorktree) -> str:
     if made.changed and not made.ahead:
         return f"git ktx land {made.name} --squash"
     if made.ahead:
-        return f"git ktx land {made.name}"
+        return f"git ktx land {made.name}{' --squash' if made.merges else ''}"
     return f"worktree-close {made.name}"
 
 

@@ -391,7 +391,7 @@ def applied(receipt: Receipt) -> Result:
     commit = f" {receipt['commit']}" if "commit" in receipt else ""
     how = ", by objects" if "transport" in receipt else ""
     lines = [f"{receipt['outcome']}{commit}: {plural(len(receipt['paths']), 'path')}{how}", *_breaches(receipt)]
-    lines += [f"  {item['path']}: {item['reason']}" for item in receipt["conflicts"][:SHOWN]]
+    lines += [f"  {item['path']}: {_clash(item['reason'])}" for item in receipt["conflicts"][:SHOWN]]
     for item in receipt["findings"][:SHOWN]:
         place = ":".join(str(item[key]) for key in ("path", "line", "column") if key in item)
         lines.append(f"  {place}: {item['level']} {item['rule']} {item['message']}")
@@ -399,6 +399,13 @@ def applied(receipt: Receipt) -> Result:
         lines.append(f"  {receipt['message']}")
     notes = receipt.get("remarks", [])[:SHOWN]
     return Result(outcome=receipt["outcome"], document=receipt, contract="receipt", lines=lines, notes=notes)
+
+
+def _clash(kind: str) -> str:
+    """How two sides met on a path: git's word for it, as a sentence."""
+    from ktxkit.work.rules.reasons import BOTH
+
+    return BOTH.get(kind, kind)
 
 
 def landed(landing: LandingReceipt, left: Sequence[str] = (), remarks: Sequence[str] = ()) -> Result:
@@ -456,7 +463,7 @@ def previewed(preview: Preview) -> Result:
 
 
 def _why(item: PreviewUnit | PreviewClash) -> str:
-    told = [f"{clash['path']} ({clash['reason']})" for clash in item.get("conflicts", ())[:3]]
+    told = [f"{clash['path']} ({_clash(clash['reason'])})" for clash in item.get("conflicts", ())[:3]]
     told += [f"{finding['path']}: {finding['message']}" for finding in item.get("findings", ())[:3]]
     message = item.get("message")
     told += [str(message)] if message else []

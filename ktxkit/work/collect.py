@@ -262,6 +262,7 @@ class Request(NamedTuple):
     ref: str = ""
     paths: CandidatePathPolicy | None = None  # of a lease: what could become source was said when it was opened
     until: float | None = None  # seconds of the monotonic clock: what is not collected by then is refused
+    hint: str = "put the worktree right and collect again; nothing was touched"  # where its state is refused
     plain: bool = False  # a unit's: neither the user's line-end settings nor a global ignore file decide what is taken
 
 
@@ -450,7 +451,7 @@ def _require(state: ChildState, request: Request, chosen: selection.Chosen) -> N
         raise Refused(
             f"cannot collect: {'; '.join(reasons)}",
             where=str(request.top),
-            hint="put the worktree right and collect again; nothing was touched",
+            hint=request.hint,
             data={"reasons": reasons},
         )
 

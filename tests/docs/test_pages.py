@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shlex
@@ -10,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from ktxkit.app import git_ktx
-from ktxkit.app.commands import scripts
+from ktxkit.app.commands import all_parsers, scripts
+from ktxkit.app.rules import report_text
 from ktxkit.base.errors import KtxError
 from tests.support.console import agrees, blocks, play, steps
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PLAYED = [page for page in PAGES if any(block.language == "console" for block in blocks(page.read_text("utf-8")))]
+ASSETS = ROOT / "ktxkit/app/assets"
 SHELL = ("sh", "bash", "shell", "yaml", "makefile")
 
 
@@ -135,6 +138,44 @@ def test_every_guarantee_names_tests_that_exist() -> None:
 def test_dots_stand_for_anything() -> None:
     assert agrees("a ... c\n", "a b\nb c") and agrees("", "\n") and agrees("...", "")
     assert not agrees("a", "b") and not agrees("a ... c", "a c d") and not agrees("a.c", "abc")
+
+
+INNER = re.compile(  # words of the inside. What is made from a source before units begin is projected, and nothing else
+    r"isolated diff|\bdead\b|(?<!-)\bcontents\b|\bfenc(?:e|ed|ing)\b|\bepochs?\b|\bsentinel(?!\.json)|\bnonces?\b",
+    re.IGNORECASE,
+)
+PROJECTED = re.compile(r"\bproject(?:ed|ions?)\b", re.IGNORECASE)
+INGESTS = {"ingest-run", "job-run", "guides/knowledge.md", "recipes/nightly.md"}
+
+
+def inner_words(text: str, about: str) -> list[str]:
+    found = [*INNER.findall(text), *([] if about in INGESTS else PROJECTED.findall(text))]
+    return [f"{about}: {word}" for word in found]
+
+
+def test_help_has_no_words_of_the_inside() -> None:
+    helps = {made.prog: made.format_help() for made in all_parsers(sorted(scripts().values()))}
+    assert len(helps) > 30
+    assert [word for name, text in helps.items() for word in inner_words(text, name)] == []
+
+
+def test_guides_have_no_words_of_the_inside() -> None:
+    order = (ROOT / "mkdocs.yml").read_text("utf-8")
+    guides = re.findall(r": (\S+\.md)$", order[: order.index("  - Reference:")], re.MULTILINE)
+    assert len(guides) > 12
+    texts = {"README.md": (ROOT / "README.md").read_text("utf-8")}
+    texts |= {page: (ROOT / "docs" / page).read_text("utf-8") for page in guides}
+    assert [word for name, text in texts.items() for word in inner_words(text, name)] == []
+
+
+def test_the_report_has_no_words_of_the_inside() -> None:
+    """Neither the sentences of its text nor the words that its page shows."""
+    text = "\n".join(re.findall(r'"([^"]*[ :][^"]*)"', inspect.getsource(report_text)))
+    page = (ASSETS / "report.html").read_text("utf-8")
+    script = (ASSETS / "report.js").read_text("utf-8")
+    shown = [*re.findall(r'"([^"\n]* [^"\n]*)"', script), *re.findall("`([^`]*)`", script)]
+    assert len(shown) > 50 and "changed the same lines" in "\n".join(shown)
+    assert [word for said in (text, page, *shown) for word in inner_words(said, "job-run")] == []
 
 
 # Longer than anybody reads at once; the list only shrinks. Beside them what is written by a program or is a list.

@@ -123,7 +123,10 @@ def test_what_conflicts_lands_nothing(repo: Repo, topic: Repo) -> None:
     repo.write("page", "one\ntwo\nthree\nfour\n5\n")
     before = repo.commit("meanwhile")
     done = land(repo)
-    assert done.status == 3 and "textual_conflict" in done.out and "page" in done.out
+    assert done.status == 3 and "textual_conflict" in done.out
+    assert "  page: both sides changed the same lines\n" in done.out
+    merge = f"git -C {topic.path} merge main"
+    assert f"next: commit it there, {merge}, mend and commit, then git ktx land topic --squash\n" in done.err
     assert repo.head == before and topic.path.exists()
     status = call("git-ktx", "status", "--json", cwd=repo.path).document
     assert [job["state"] for job in status["jobs"]] == ["closed"] and "next" not in status["jobs"][0]
@@ -176,7 +179,15 @@ def test_merges_are_refused_and_squashed(repo: Repo, topic: Repo) -> None:
     topic.git("merge", "-q", "--no-edit", "main")
     done = land(repo)
     assert done.status == 1 and "is a merge" in done.err and "--squash" in done.err
+    assert "next: git ktx land topic --squash" in call("git-ktx", "list", cwd=repo.path).out
     assert land(repo, "--squash").status == 0 and repo.show("HEAD", "a") == b"a\n"
+
+
+def test_what_is_not_committed_is_refused_and_squashed(repo: Repo, topic: Repo) -> None:
+    topic.write("new", "new\n")
+    done = land(repo)
+    assert done.status == 1 and "uncommitted work: new" in done.err and "hint: commit it there; or --squash" in done.err
+    assert land(repo, "--squash").status == 0 and repo.show("HEAD", "new") == b"new\n"
 
 
 def test_a_dirty_target_is_not_overwritten(repo: Repo, topic: Repo) -> None:

@@ -98,4 +98,4 @@ def test_the_command_says_it_in_one_line_each(job: Job) -> None:
     assert ran.status == 1
     lines = ran.out.splitlines()
     assert lines[0] == "2 live units, 1 pair merged, 1 clash"
-    assert lines[1].startswith("  a and b: textual clash: text (contents")
+    assert lines[1].startswith("  a and b: textual clash: text (both sides changed the same lines")

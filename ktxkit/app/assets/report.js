@@ -75,6 +75,8 @@
   ].filter(Boolean).join(", ") + ".";
   if (report.next) put($("next"), "Next: ", make("code", "", report.next));
   else $("next").hidden = true;
+  const CLASHES = { contents: "both sides changed the same lines", "modify/delete": "one side changed it, the other deleted it",
+    "add/add": "both sides added it, with other content", binary: "both sides changed it, and it is binary" };
   const ENDED = { recovery: "while an earlier attempt was put right", snapshot: "before units began", projection: "in the projection",
     units: "while units ran", integration: "while changes were merged", gates: "at the final gates", landing: "at landing" };
   if (report.failure) {
@@ -266,7 +268,7 @@
   };
   const conflict = (found) => {
     const node = make("div");
-    const reason = { contents: "both sides changed the same lines" }[found.reason] || found.reason;
+    const reason = CLASHES[found.reason] || found.reason;
     put(node, put(make("p"), make("code", "", found.path), reason ? `: ${reason}` : ""));
     if (found.base !== undefined || found.ours !== undefined || found.theirs !== undefined) {
       put(node, put(make("div", "three"), side("Base", found.base, undefined, "not there"),

@@ -1,7 +1,7 @@
-"""Clear dead worktrees, and the private refs of finished jobs; shows what it would do until --yes is given.
+"""Clear worktrees that are left over, and private refs of finished jobs; shows what it would do until --yes is given.
 
 Unmerged work and the evidence of jobs that are open, partial or failed are never touched, whatever their age; what is
-left of a job that ended before any unit of it ran (a source that could not be read) is. What did not land of a dead
+left of a job that ended before any unit of it ran (a source that could not be read) is. What did not land of a
 worktree goes to refs/ktx/attic first.
 
 reads    .ktx/, refs/ktx/
@@ -55,8 +55,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if not made["items"]:
         lines = ["Nothing to clear."]
     elif args.yes:
-        lines.append(f"Cleared {plural(done, 'thing')}.")
+        lines.append(f"Cleared {plural(done, 'thing')}." if done else "Nothing was cleared.")
     else:
-        lines.append(f"{plural(done, 'thing')} can be cleared: git ktx clean --yes does it.")
+        does = f"{plural(done, 'thing')} can be cleared: git ktx clean --yes does it."
+        lines.append(does if done else "Nothing of it can be cleared.")
     lines += views.damaged_lines(made)
     return cli.Result(views.outcome(made), made, cleaning.CLEANING, lines=lines)

@@ -13,11 +13,15 @@ example  git ktx land fix-orders -- make test
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING
 
 from ktxkit.app import cli
+from ktxkit.base.rules.text import printable
 
 if TYPE_CHECKING:
+    from ktxkit.app.land_worktree import LandedWorktree
+    from ktxkit.store.leases import LeaseLocation
     from ktxkit.store.world import World
 
 
@@ -44,7 +48,19 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     asked = land_worktree.LandRequest(args.target, args.squash, args.message, tuple(args.command), control)
     ended = land_worktree.land_worktree(world, place, asked)
     if ended.landing is None:
-        return views.applied(ended.receipt)
+        result = views.applied(ended.receipt)
+        return result._replace(notes=[*result.notes, *_way_back(place, ended)])
     lines = [f"next: worktree-close {place.name}"] if "commit" in ended.landing else []
     result = views.landed(ended.landing)
     return result._replace(notes=[*result.notes, *lines])
+
+
+def _way_back(place: LeaseLocation, ended: LandedWorktree) -> list[str]:
+    """What a person does about work that meets what its target has now."""
+    lease = place.lease()
+    if ended.receipt["outcome"] != "textual_conflict" or lease is None:
+        return []
+    target = ended.job.target.removeprefix("refs/heads/")
+    path = shlex.quote(printable(lease["path"]))
+    merge = f"git -C {path} merge {shlex.quote(printable(target))}"
+    return [f"next: commit it there, {merge}, mend and commit, then git ktx land {place.name} --squash"]

@@ -1,7 +1,8 @@
-"""Clear worktrees that are provably dead; what did not land of them goes to refs/ktx/attic first.
+"""Clear worktrees that are left over; what did not land of them goes to refs/ktx/attic first.
 
-Dead is what is proven dead, never what is merely old: a lease whose owner died or whose directory is gone, an opening
-that was cut short, a unit of a job that is over. Where a process works, or something no commit can hold lies, it stays.
+Left over is what nobody goes on with, proven so and never merely old: one whose owner died or whose directory is gone,
+an opening that was cut short, a unit of a job that is over. Where a process works, or something no commit can hold
+lies, it stays.
 
 reads    the worktrees of the repository, .ktx/ (leases)
 writes   removes what it names; refs/ktx/attic/...; with --keep-ignored .ktx/kept-ignored/...

@@ -35,6 +35,12 @@ CLASHES: Final = {  # kinds of git's merge: what the other side did. Source: git
     "add/add": "added it too, with other content",
     "binary": "changed it too, and it is binary",
 }
+BOTH: Final = {  # the same, of two sides of which neither is the unit
+    "contents": "both sides changed the same lines",
+    "modify/delete": "one side changed it, the other deleted it",
+    "add/add": "both sides added it, with other content",
+    "binary": "both sides changed it, and it is binary",
+}
 MISSING = re.compile(r"(?:^|[: ])([^\s:]+): (?:command )?not found\s*$|env: .(\S+?).: No such file", re.MULTILINE)
 QUESTION = re.compile(r"(?:\[y(?:es)?/n(?:o)?\]|\(y(?:es)?/n(?:o)?\)|\?|password[^:]*:)[\s:>]*\Z", re.IGNORECASE)
 NO_INPUT = re.compile(r"EOFError: EOF when reading a line|Inappropriate ioctl for device|stdin is not a t")
