@@ -56,7 +56,7 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import requests, terminal
+    from ktxkit.app import requests, running
     from ktxkit.app.rules.report_text import render
     from ktxkit.ingest import run as ingest
     from ktxkit.work.job.run import RunOptions
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         raise CannotRun("ingest-run takes a CONNECTOR and a PLACE, or --resume JOB", hint="see ingest-run --help")
     if args.resume:
         args.only("with --resume: the ingestion says it", "resume", "max_parallel", "rebase", "wait")
-    progress = terminal.JobProgress(quiet=args.quiet or args.json, live=terminal.on_terminal())
+    progress = running.JobProgress(quiet=args.quiet or args.json, live=running.on_terminal())
     with progress.shown():
         how = RunOptions(progress, args.max_parallel, args.rebase)
         if args.resume:

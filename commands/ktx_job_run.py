@@ -51,7 +51,7 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.app import running, terminal
+    from ktxkit.app import running
     from ktxkit.work.job import prepare, resuming
     from ktxkit.work.job import run as job
     from ktxkit.work.job.state import UnitSelection
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         args.refuse("without --retry", "with_work", "command")
     if args.resume and not args.jobfile:
         args.refuse("with --resume: the job says it", "job", "target", "on_failure", "on_conflict")
-    progress = terminal.JobProgress(quiet=args.quiet or args.json, live=terminal.on_terminal())
+    progress = running.JobProgress(quiet=args.quiet or args.json, live=running.on_terminal())
     chosen = UnitSelection(
         frozenset(args.keys), frozenset(args.retry), tuple(args.command), args.with_work, failed=args.failed
     )

@@ -80,8 +80,8 @@ DICTS = {
     "ktxkit/app/doctor.py": 1,
     "ktxkit/app/pages.py": 6,
     "ktxkit/app/requests.py": 2,
+    "ktxkit/app/running.py": 1,
     "ktxkit/app/spans.py": 7,
-    "ktxkit/app/terminal.py": 1,
     "ktxkit/base/contracts.py": 5,
     "ktxkit/base/errors.py": 1,
     "ktxkit/base/rules/digests.py": 2,
@@ -307,7 +307,7 @@ def test_no_wing_is_the_house() -> None:
 
 def test_the_house_has_few_rooms() -> None:
     """More files than these, and nobody knows where a thing is: merge what is one thing."""
-    assert len(MODULES) <= 263  # only shrinks; 260 is the aim
+    assert len(MODULES) <= 260  # only shrinks
 
 
 def test_rules_are_pure() -> None:

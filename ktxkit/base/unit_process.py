@@ -6,6 +6,8 @@ A unit's command: its own process group, its output in bounded files, a deadline
 
 What a command leaves running is ended with its group. What left the group (setsid, a daemon, with an environment of
 its own) is found by the lease's nonce (`owners.marked`), ended, and named: it could still write into the worktree.
+
+A command that verifies a candidate: the same, with both streams in one log.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
@@ -254,3 +256,47 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return  # gate-ok: it ended by itself meanwhile, which is what was wanted
+
+
+class LoggedEnd(NamedTuple):
+    """How a command with one log ended. `status` is negative for a signal; 127 where it could not be started."""
+
+    status: int
+    timed_out: bool
+    seconds: float
+    strays: tuple[str, ...] = ()
+
+
+def run_logged(
+    command: process.Command,
+    *,
+    log: Path,
+    nonce: str,
+    clock: Callable[[], float],
+    started: Callable[[int], None],
+) -> LoggedEnd:
+    """Run to its end or its limit, stdin closed, both streams in `log`; its group and strays are ended then.
+
+    `started` is told the process group. The nonce in its environment lets recovery find what it left.
+    """
+    files.make_dirs(log.parent)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(log, flags, files.PRIVATE_FILE), "wb", buffering=0) as stream:
+        began = clock()
+        try:
+            child = process.start(
+                command._replace(env={**command.env, owners.NONCE: nonce}), stdout=stream, stderr=stream
+            )
+        except CannotRun as error:
+            if error.machinery:
+                raise
+            stream.write(f"{error.message}\n".encode("utf-8", "backslashreplace"))
+            return LoggedEnd(process.NOT_STARTED, False, clock() - began)
+        in_time = process.wait_or_end(child, command.limit, started)
+    return LoggedEnd(child.returncode, not in_time, clock() - began, end_strays(nonce))
+
+
+def end_recorded(pgid: int, started: int) -> None:
+    """End the process group of a verification whose holder died; never another one that has its number now."""
+    if owners.start_time(pgid) in (started, None):
+        process.signal_group(pgid, signal.SIGKILL)

@@ -1,4 +1,7 @@
-"""A checkout that must follow its branch: what is in its way, the fast-forward that is the move, and the way back."""
+"""A checkout that must follow its branch: what is in its way, the fast-forward that is the move, and the way back.
+
+A checkout in which a candidate is verified: its state before and after, and what appeared in it put aside.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from pathlib import Path
 
 from ktxkit.base import files, process
 from ktxkit.base.removal import delete_own
+from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.git import child
-from ktxkit.git.git import Git, GitResult
+from ktxkit.git.git import Git, GitFailed, GitResult
 from ktxkit.git.repository import SMALL, parse_worktrees, registrations
-from ktxkit.git.rules.checkout import Obstacle, Status, obstacles, parents
+from ktxkit.git.rules.checkout import CheckoutSnapshot, Obstacle, Signature, Status, obstacles, parents
 from ktxkit.git.rules.patch import ABSENT, Entry, index_info, parse_staged
 from ktxkit.git.staging import beyond_a_link
 
@@ -284,3 +288,93 @@ def head_of(git: Git) -> tuple[str, str]:
 def status_of(git: Git) -> Status:
     """The status to compare before and after, with HEAD, ignored files, and ignored directories as such."""
     return child.looked(child.begin_look(git, ignored="matching"))
+
+
+def snapshot(git: Git) -> CheckoutSnapshot:
+    """The semantic state of the checkout that `git` stands at the top of."""
+    status = child.read_status(git)
+    facts = git.text("rev-parse", "HEAD", "HEAD^{tree}").split("\n")
+    odd = [line for line in git.run("ls-files", "-v", "-z").nul if not line.startswith(b"H ")]
+    tracked = repr((status.changed, status.unmerged, odd)).encode()
+    return CheckoutSnapshot(
+        head=facts[0],
+        branch=git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text,
+        head_tree=facts[1],
+        index_tree=_index_tree(git) or "0" * len(facts[1]),
+        status_digest=digest(tracked),
+        untracked=frozenset(status.untracked),
+    )
+
+
+def _index_tree(git: Git) -> str:
+    """The tree of the index; empty where it is unmerged: then it has none. Raises GitFailed."""
+    answer = git.run("write-tree", ok=(0, 128), twice=(128,))
+    if answer.status != 0 and b": unmerged (" not in answer.err:
+        raise GitFailed(answer)
+    return answer.text
+
+
+def ignored_inventory(git: Git) -> dict[bytes, Signature]:
+    """Every ignored file with its signature. Directories that are ignored as such are walked, not asked of git."""
+    top = os.fsencode(git.cwd)
+    found: dict[bytes, Signature] = {}
+    for path in child.read_status(git, ignored="matching").ignored:
+        if path.endswith(b"/"):
+            _walk(top, path, found)
+        else:
+            _sign(top, path, found)
+    return found
+
+
+def _walk(top: bytes, path: bytes, found: dict[bytes, Signature]) -> None:
+    pending = [path]
+    while pending:
+        inside = pending.pop()
+        try:
+            entries = list(os.scandir(top + b"/" + inside))
+        except OSError:
+            found[inside] = (-1,)  # it cannot be looked into: that it is there is all that is known
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(inside + entry.name + b"/")
+            else:
+                _sign(top, inside + entry.name, found)
+
+
+def _sign(top: bytes, path: bytes, found: dict[bytes, Signature]) -> None:
+    try:
+        info = os.lstat(top + b"/" + path)
+    except OSError:
+        return  # gate-ok: it is not there: no signature says so
+    found[path] = (info.st_mode, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino)
+
+
+def put_aside(git: Git, paths: Iterable[bytes], quarantine: Path) -> list[bytes]:
+    """Move paths that appeared out of the checkout; never deleted, one may be a person's. Returns those moved."""
+    top, moved = os.fsencode(git.cwd), []
+    for path in sorted(paths):
+        source = top + b"/" + path.rstrip(b"/")
+        if not os.path.lexists(source):
+            continue
+        target = quarantine / os.fsdecode(path.rstrip(b"/"))
+        files.make_dirs(target.parent)
+        if os.path.lexists(target):
+            target = target.with_name(f"{target.name}.{os.urandom(4).hex()}")
+        import shutil
+
+        shutil.move(os.fsdecode(source), target)
+        moved.append(path)
+        _prune(top, path)
+    return moved
+
+
+def _prune(top: bytes, path: bytes) -> None:
+    """Remove the directories that a moved path leaves empty."""
+    parts = path.rstrip(b"/").split(b"/")[:-1]
+    while parts:
+        try:
+            os.rmdir(top + b"/" + b"/".join(parts))  # noqa: PTH106
+        except OSError:
+            return  # gate-ok: not empty: others' files stand in it
+        parts.pop()

@@ -16,8 +16,7 @@ from ktxkit.git import staging
 from ktxkit.git.git import Git, GitFailed, GitResult
 from ktxkit.git.listing import RAW
 from ktxkit.git.neutral import Neutral
-from ktxkit.git.rules.merge import Merged, parse_merge
-from ktxkit.git.rules.patch import Entry, index_info, parse_raw, parse_staged, staged
+from ktxkit.git.rules.patch import Entry, Merged, index_info, parse_merge, parse_raw, parse_staged, staged
 
 COPY = 1024 * 1024  # bytes moved at once
 ROLES, SIDE = ("author", "committer"), "ktxkit <ktxkit@invalid> 0 +0000"

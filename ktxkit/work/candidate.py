@@ -12,9 +12,8 @@ from ktxkit.base.rules.text import path_bytes, printable
 from ktxkit.git import merging, staging
 from ktxkit.git.neutral import Neutral
 from ktxkit.git.objects import Objects
-from ktxkit.git.rules import merge
-from ktxkit.git.rules.merge import Clash
-from ktxkit.git.rules.patch import Content, Entry, Side, entries_of
+from ktxkit.git.rules import patch as changes
+from ktxkit.git.rules.patch import Clash, Content, Entry, Side, entries_of
 from ktxkit.store.world import World
 from ktxkit.work.collect import judge_entries
 from ktxkit.work.rules.policy import Breach, Policy, is_below
@@ -139,15 +138,15 @@ def merged(
 ) -> CandidateVerdict:
     """Merge and prove. `follow`: an upstream rename is followed where the new path passes the policy."""
     upstream = merging.changes(neutral, offer.base_tree, integration_tree)
-    merging.prefetch(neutral, merge.needed(offer.entries, upstream))
+    merging.prefetch(neutral, changes.needed(offer.entries, upstream))
     wide = len(offer.entries) > staging.MANY
     made = merging.merge(neutral, offer.base_tree, integration_tree, offer.tree, wide=wide)
     if not made.clean:
-        return CandidateVerdict("textual_conflict", conflicts=tuple(merge.textual(made, offer.entries, upstream)))
+        return CandidateVerdict("textual_conflict", conflicts=tuple(changes.textual(made, offer.entries, upstream)))
     if made.tree == integration_tree:
         return CandidateVerdict("subsumed", tree=made.tree)
     result = tuple(merging.changes(neutral, integration_tree, made.tree))
-    wrong = merge.disproved(result, offer.entries, upstream)
+    wrong = changes.disproved(result, offer.entries, upstream)
     moved = _moved(result, offer, upstream, wrong)
     if wrong and not (moved and follow):
         return CandidateVerdict("textual_conflict", conflicts=tuple(_with_a_way_out(wrong, moved)))
@@ -168,7 +167,7 @@ def _moved(
     """The renames, of upstream or of the unit, that make a merge strange; empty where they do not explain it all."""
     if not wrong:
         return {}
-    tried = (merge.renames(result, offer.entries, upstream), merge.moved_by_unit(result, offer.entries, upstream))
+    tried = (changes.renames(result, offer.entries, upstream), changes.moved_by_unit(result, offer.entries, upstream))
     return next((moved for moved in tried if moved and {clash.path for clash in wrong} == set(moved.values())), {})
 
 
@@ -184,7 +183,7 @@ def _put_back(
 ) -> list[Clash]:
     same = offer.recorded_tree == offer.base_tree
     target = upstream if same else merging.changes(neutral, offer.recorded_tree, integration_tree)
-    return merge.reverted(result, target)
+    return changes.reverted(result, target)
 
 
 def gated(world: World, judged: CandidateVerdict, base_tree: str, options: Mapping[str, Any]) -> CandidateVerdict:

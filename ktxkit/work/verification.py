@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktxkit.base import files, kinds, owners, process
+from ktxkit.base import files, kinds, owners, process, unit_process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import Blocked, BrokenContract
@@ -20,7 +20,7 @@ from ktxkit.base.rules.digests import digest_of
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_b64, path_text, printable
 from ktxkit.base.unit_process import end_strays
-from ktxkit.git import checkout, child, merging, verifying
+from ktxkit.git import checkout, child, merging
 from ktxkit.git.git import Git
 from ktxkit.git.rules.checkout import SAMPLE, CheckoutSnapshot, differences, ignored_changes, moved, parents
 from ktxkit.store.branch_lock import HeldBranch
@@ -128,20 +128,20 @@ def _asked(held: HeldBranch, check: Check, commit: str, tree: str) -> Verificati
     env = environment(held.world, check)
     held.note(phase="verifying")
     git = ready(held, check.checkout, commit, check.keep)
-    before, ignored = verifying.snapshot(git), verifying.ignored_inventory(git)
+    before, ignored = checkout.snapshot(git), checkout.ignored_inventory(git)
     log = held.world.writable_store.path(f"{check.logs}/{_log_name(held.nonce, tree)}.log")
     files.remove(log)
-    ran = verifying.run_command(
+    ran = unit_process.run_logged(
         Command(check.argv, check.checkout, env, check.limit),
         log=log,
         nonce=held.nonce,
         clock=held.world.clock.monotonic,
         started=lambda pgid: held.note(verification=_recorded(pgid)),
     )
-    after = verifying.snapshot(git)
+    after = checkout.snapshot(git)
     run = _account(held.world, check, tree, ran, log)
     run |= {"before": before.document(), "after": after.document(), "stateChanged": before != after}
-    run |= {"ignoredChanges": ignored_changes(ignored, verifying.ignored_inventory(git)).document()}
+    run |= {"ignoredChanges": ignored_changes(ignored, checkout.ignored_inventory(git)).document()}
     run = {**run, **_restored(held, git, before, after, run)}
     run["evidenceDigest"] = digest_of({key: value for key, value in run.items() if key != "durationMs"})
     if passed(run):
@@ -163,7 +163,7 @@ def _recorded(pgid: int) -> BranchLockVerification:
     return {**recorded, "machine": me.machine, "pidNamespace": me.namespace}
 
 
-def _account(world: World, check: Check, tree: str, ran: verifying.VerificationResult, log: Path) -> VerificationRun:
+def _account(world: World, check: Check, tree: str, ran: unit_process.LoggedEnd, log: Path) -> VerificationRun:
     log_digest, size = merging.file_digest(log)
     return {
         "argv": list(check.argv),
@@ -194,9 +194,9 @@ def _restored(
             data={"run": run, "changed": changed},
         )
     quarantine = held.world.writable_store.path(names.quarantine_dir("verification", held.nonce))
-    aside = verifying.put_aside(git, after.untracked - before.untracked, quarantine)
+    aside = checkout.put_aside(git, after.untracked - before.untracked, quarantine)
     checkout.run_alone(git, "read-tree", "--reset", "-u", "HEAD")
-    now = verifying.snapshot(git)
+    now = checkout.snapshot(git)
     if now != before:
         raise Blocked(
             f"the checkout could not be put back as it was: {', '.join(differences(before, now))} differ",
@@ -328,16 +328,16 @@ def _clear_leftovers(held: HeldBranch, git: Git, keep: Sequence[str]) -> None:
     named = [f"--exclude={pattern}" for pattern in keep]
     kept = git.run("ls-files", "-z", "--others", "--ignored", "--directory", *named).nul if keep else []
     others = [path for path in left if not any(path == name or path.startswith(name) for name in kept)]
-    verifying.put_aside(git, others, held.world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
+    checkout.put_aside(git, others, held.world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
 
 
 def _make_way(held: HeldBranch, git: Git, commit: str) -> None:
     """Ignored files that an earlier verification left where the candidate has a file are put aside, never lost."""
     wanted = set(git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit).nul)
-    inventory = verifying.ignored_inventory(git)
+    inventory = checkout.ignored_inventory(git)
     above = {parent for path in wanted for parent in parents(path)}
     inside = [p for p in inventory if p in wanted or p in above or any(q in wanted for q in parents(p))]
-    verifying.put_aside(git, inside, held.world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
+    checkout.put_aside(git, inside, held.world.writable_store.path(names.quarantine_dir("ignored", held.nonce)))
 
 
 def heal(held: HeldBranch, path: Path, logs: str, nonce: str) -> None:
@@ -347,7 +347,7 @@ def heal(held: HeldBranch, path: Path, logs: str, nonce: str) -> None:
     """
     recorded = held.document.get("verification")
     if recorded is not None and not owners.Owner.of({**recorded, "pid": recorded["pgid"]}).elsewhere():
-        verifying.end_recorded(recorded["pgid"], recorded["startTime"])
+        unit_process.end_recorded(recorded["pgid"], recorded["startTime"])
     end_strays(nonce)  # also what died before it was recorded
     for name in held.world.store.children(logs):
         if nonce != held.nonce and name.startswith(_log_name(nonce, "")):  # our own is one that an error names
@@ -365,7 +365,7 @@ def heal(held: HeldBranch, path: Path, logs: str, nonce: str) -> None:
     if checkout.has_stale_lock(git):
         checkout.remove_lock(git)
     quarantine = held.world.writable_store.path(names.quarantine_dir("verification", held.nonce))
-    verifying.put_aside(git, _appeared(git), quarantine)
+    checkout.put_aside(git, _appeared(git), quarantine)
     checkout.run_alone(git, "read-tree", "--reset", "-u", "HEAD")
 
 

@@ -20,7 +20,7 @@ from ktxkit.git import checkout, merging, staging
 from ktxkit.git.git import Git
 from ktxkit.git.listing import RAW
 from ktxkit.git.neutral import Neutral, open_neutral
-from ktxkit.git.rules.merge import parse_merge
+from ktxkit.git.rules.patch import parse_merge
 from ktxkit.store.worktrees import PLAIN
 from tests.support.integration import world_at
 from tests.support.repos import Repo
@@ -76,35 +76,35 @@ def staged(git: Git) -> bytes:
 
 
 def test_merge_tree_clean_is_one_tree_id(neutral: Neutral, store: Store) -> None:
-    """git/merging.py, git/rules/merge.py: status 0, the tree id, one NUL, nothing else."""
+    """git/merging.py, git/rules/patch.py: status 0, the tree id, one NUL, nothing else."""
     want = store.tree({b"a": text(b"u\n" + LINES + b"v\n")})
     args = ({b"a": text()}, {b"a": text(b"u\n" + LINES)}, {b"a": text(LINES + b"v\n")})
     assert merged(neutral, store, *args) == (0, want.encode() + b"\0")
 
 
 def test_merge_tree_conflict_is_status_1_with_stages_and_a_marked_message(neutral: Neutral, store: Store) -> None:
-    """git/rules/merge.py: `mode id stage<TAB>path`, an empty field, then messages that name their kind."""
+    """git/rules/patch.py: `mode id stage<TAB>path`, an empty field, then messages that name their kind."""
     status, out = merged(neutral, store, {b"a": text(b"1\n")}, {b"a": text(b"2\n")}, {b"a": text(b"3\n")})
     found = parse_merge(out, status)
     assert (status, found.clean, found.stages, found.kinds) == (1, False, {b"a": (1, 2, 3)}, ("contents",))
 
 
 def test_merge_tree_names_paths_as_bytes(neutral: Neutral, store: Store) -> None:
-    """git/rules/merge.py: with -z no path is quoted."""
+    """git/rules/patch.py: with -z no path is quoted."""
     name = b'\xff\n"\t\\'
     status, out = merged(neutral, store, {name: text(b"1\n")}, {name: text(b"2\n")}, {})
     assert parse_merge(out, status).stages == {name: (1, 2)}
 
 
 def test_merge_tree_mangles_the_name_in_a_file_directory_conflict(neutral: Neutral, store: Store) -> None:
-    """git/rules/merge.py: the stage's path is `a~<commit>`, which no side has."""
+    """git/rules/patch.py: the stage's path is `a~<commit>`, which no side has."""
     status, out = merged(neutral, store, {}, {b"a/b": text()}, {b"a": text(b"x\n")})
     (path,) = parse_merge(out, status).stages
     assert status == 1 and path.startswith(b"a~")
 
 
 def test_merge_tree_follows_an_upstream_rename(neutral: Neutral, store: Store) -> None:
-    """git/rules/merge.py (disproved, renames): the unit's edit lands where upstream moved the file, and status is 0."""
+    """git/rules/patch.py (disproved, renames): the unit's edit lands where upstream moved the file, and status is 0."""
     edited = text(LINES.replace(b"5\n", b"five\n"))
     want = store.tree({b"b": edited})
     assert merged(neutral, store, {b"a": text()}, {b"b": text()}, {b"a": edited}) == (0, want.encode() + b"\0")
@@ -318,7 +318,7 @@ def test_index_info_takes_nul_and_mode_zero_removes(repo: Repo, git: Git) -> Non
 
 
 def test_listed_tags_show_hidden_entries(repo: Repo, git: Git) -> None:
-    """git/child.py (hidden), git/verifying.py: H is plain, lower case assume-unchanged, S skip-worktree."""
+    """git/child.py (hidden), git/checkout.py: H is plain, lower case assume-unchanged, S skip-worktree."""
     repo.write("b", "b\n")
     repo.write("c", "c\n")
     repo.commit()

@@ -22,7 +22,7 @@ from ktxkit.git import merging
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.objects import Objects
 from ktxkit.git.rules.checkout import Expected
-from ktxkit.git.rules.merge import Clash
+from ktxkit.git.rules.patch import Clash
 from ktxkit.work import candidate
 from ktxkit.work.bare_patches import BarePatchOptions, apply_file
 from ktxkit.work.candidate import CandidateVerdict, Offer
