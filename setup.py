@@ -1,4 +1,4 @@
-"""The part of the build that pyproject.toml cannot say: completions and man pages are written from the parsers."""
+"""The part of the build that pyproject.toml cannot say: completions, man pages and help, from the parsers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ install_data: Any = Distribution().get_command_class("install_data")
 MAN = Path("share", "man", "man1")  # below the environment: `man` looks beside each directory of PATH
 
 
+sys.path[:0] = [str(ROOT), str(ROOT / "commands")]  # of this build's process: what is built, not what is installed
+
+
 def parsers(distribution: Any) -> list[Any]:
     """The parsers of every command, from the sources that are being built."""
-    sys.path[:0] = [str(ROOT), str(ROOT / "commands")]
-    try:
-        from ktxkit.app.commands import all_parsers
+    from ktxkit.app.commands import all_parsers
 
-        scripts = sorted(distribution.entry_points["console_scripts"])
-        return all_parsers(script.partition("=")[2].partition(":")[0].strip() for script in scripts)
-    finally:
-        del sys.path[:2]
+    scripts = sorted(distribution.entry_points["console_scripts"])
+    return all_parsers(f"ktx_{script.partition(':')[2].strip()}" for script in scripts)
 
 
-class BuildCompletions(build_py):
+class BuildTexts(build_py):
     """Into the wheel, not into a checkout: there they would be those of yesterday's parsers."""
 
     outputs: list[str]
@@ -37,12 +36,14 @@ class BuildCompletions(build_py):
         if self.editable_mode:
             return
         made = parsers(self.distribution)
+        from ktx_start import WIDTHS
         from ktxkit.app import commands
 
-        place = Path(self.build_lib, commands.WRITTEN.relative_to(ROOT))
-        for shell in commands.SHELLS:
-            path = place / f"completions.{shell}"
-            path.write_text(commands.render(shell, made), "utf-8")
+        texts = {f"completions.{shell}": commands.render(shell, made) for shell in commands.SHELLS}
+        texts |= {f"help.{width}": commands.help_texts(made, width) for width in WIDTHS}
+        for name, text in texts.items():
+            path = Path(self.build_lib, commands.WRITTEN.relative_to(ROOT), name)
+            path.write_text(text, "utf-8")
             self.outputs.append(str(path))
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
@@ -73,6 +74,6 @@ class WithData(Distribution):
 
 setup(
     distclass=WithData,
-    cmdclass={"build_py": BuildCompletions, "install_data": InstallManPages},
+    cmdclass={"build_py": BuildTexts, "install_data": InstallManPages},
     data_files=[(str(MAN), [])],  # made here, filled above
 )

@@ -95,14 +95,72 @@ def test_completions_came_with_the_wheel(installed: Path, tmp_path: Path) -> Non
         )
 
 
+HELPED = [*SCRIPTS, "git-ktx status", "git-ktx install-hooks"]
+HELP = (
+    "import subprocess, sys, os\n"
+    "for words in sys.argv[2:]:\n"
+    "    done = subprocess.run([f'{sys.argv[1]}/{words.split()[0]}', *words.split()[1:], '-h'], capture_output=True)\n"
+    "    assert not done.stderr, done\n"
+    "    sys.stdout.write(f'{words} {done.returncode}\\n{done.stdout.decode()}')\n"
+)
+
+
+@pytest.mark.parametrize("width", ["", "60", "80", "81", "100", "140", "0", "wide"])
+def test_help_is_what_the_parsers_print(installed: Path, tmp_path: Path, width: str) -> None:
+    """The wheel has it as text for two widths; in the editable environment of the tests there is none."""
+    env = {**os.environ, "COLUMNS": width}
+    assert (installed.parent / "bin").is_dir() and not commands.WRITTEN.joinpath("help.80").exists()
+    words = HELPED if width in ("80", "100") else HELPED[-4:]
+    texts, parsed = (
+        checked(sys.executable, "-c", HELP, place, *words, cwd=tmp_path, env=env)
+        for place in (installed, Path(sys.executable).parent)
+    )
+    assert texts == parsed and texts.count("usage: ") >= len(words)
+
+
+def test_help_loads_no_parser(installed: Path, tmp_path: Path) -> None:
+    """What takes time beside Python's own start; pip's script itself imports re."""
+    heavy = {"argparse", "typing", "pathlib", "dataclasses", "subprocess", "ktxkit"}
+    for name, words in {"job-run": ["--help"], "git-ktx": ["status", "-h"], "gate-check": ["-h"]}.items():
+        for options, loads in ((words, False), ([*words, "--quiet"], True)):
+            done = subprocess.run(
+                [installed / "python", "-X", "importtime", installed / name, *options],
+                cwd=tmp_path, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80"},
+            )  # fmt: skip
+            loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+            assert "site" in loaded and done.stdout.startswith("usage: "), done
+            assert (heavy & loaded == set()) is not loads, (name, heavy & loaded)
+
+
+def test_help_that_cannot_be_written_is_told(installed: Path, tmp_path: Path) -> None:
+    """The text goes out by another way than a parser's; the answers to a closed or full stream are the same."""
+    for shell, status, message in (
+        ("exec >/dev/full", 2, "full"),
+        ("exec >&-", 0, ""),
+        ("PYTHONIOENCODING=utf-16; export PYTHONIOENCODING", 0, ""),
+    ):
+        both = [
+            subprocess.run(
+                ["sh", "-c", f'{shell}; exec "$0" --help', place / "job-run"],
+                cwd=tmp_path,
+                capture_output=True,
+                check=False,
+            )
+            for place in (installed, Path(sys.executable).parent)
+        ]
+        assert both[0].stdout == both[1].stdout and both[0].stderr == both[1].stderr, both
+        assert both[0].returncode == both[1].returncode == status and message in both[0].stderr.decode(), both
+
+
 def test_without_jsonschema_rs_every_command_answers(installed: Path, tmp_path: Path) -> None:
     """The environment has what is required and no more: jsonschema-rs, which some systems cannot have, is not."""
     absent = subprocess.run(
         [installed / "python", "-c", "import jsonschema_rs"], capture_output=True, text=True, check=False
     )
     assert "ModuleNotFoundError" in absent.stderr
+    env = {**os.environ, "COLUMNS": "79"}  # a width of which no text was written: the parsers are loaded
     for name in SCRIPTS:
-        assert "\nexamples:\n" in checked(installed / name, "--help", cwd=tmp_path)
+        assert "\nexamples:\n" in checked(installed / name, "--help", cwd=tmp_path, env=env)
     words = ["--trace", "t.jsonl", "--phase", "x", "--event", "No Event"]
     done = subprocess.run(
         [installed / "trace-append", *words], cwd=tmp_path, capture_output=True, text=True, check=False
@@ -179,7 +237,8 @@ def test_no_undeclared_dependency(installed: Path, tmp_path: Path) -> None:
         "import importlib, pkgutil, ktxkit\n"
         "from importlib.metadata import distribution\n"
         "names = [m.name for m in pkgutil.walk_packages(ktxkit.__path__, 'ktxkit.')]\n"
-        "names += sorted({e.module for e in distribution('ktxkit').entry_points if e.group == 'console_scripts'})\n"
+        "entries = distribution('ktxkit').entry_points.select(group='console_scripts')\n"
+        "names += sorted('ktx_' + e.attr for e in entries)\n"
         "assert len(names) > 20, names\n"
         "guests = ('ktxkit.ledger.pytest', 'ktxkit.ledger.recording')\n"
         "[importlib.import_module(n) for n in names if not n.startswith(guests)]\n"

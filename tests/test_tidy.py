@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = sorted((ROOT / "ktxkit").rglob("*.py"))
 DOCUMENTS = ROOT / "ktxkit" / "base" / "documents.py"
 COMMANDS = sorted((ROOT / "commands").glob("ktx_*.py"))
+STARTER = "ktx_start"  # what console scripts start; it is no command
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SCRIPTS: dict[str, str] = PYPROJECT["project"]["scripts"]
 
@@ -407,6 +408,8 @@ def test_no_library_file_imports_a_command() -> None:
 def test_commands_are_sentences() -> None:
     wrong = []
     for path in COMMANDS:
+        if path.stem == STARTER:
+            continue
         wrong += [
             f"{name_of(path)}:{line}: {module}"
             for module, line in imports(path)
@@ -477,7 +480,8 @@ def _takes_any_status(node: ast.AST) -> bool:
 
 
 def test_the_list_of_commands_is_whole() -> None:
-    modules = {entry.partition(":")[0] for entry in SCRIPTS.values()}
+    assert SCRIPTS == {name: f"{STARTER}:{name.replace('-', '_')}" for name in SCRIPTS}
+    modules = {STARTER, *(f"ktx_{name.replace('-', '_')}" for name in SCRIPTS)}
     assert modules == {path.stem for path in COMMANDS}
     assert modules == set(PYPROJECT["tool"]["setuptools"]["py-modules"])
     packages = {".".join(p.parent.relative_to(ROOT).parts) for p in LIBRARY if p.name == "__init__.py"}

@@ -86,6 +86,7 @@ def status_of(outcome: str) -> int:
 argparse._ = str  # type: ignore[attr-defined]
 
 INTERRUPTED = 130
+WIDEST = 100  # columns of help
 SAID = 400  # characters of an answer that are repeated where it could not be written
 
 
@@ -109,8 +110,8 @@ class Result(NamedTuple):
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     """argparse makes one for each option, only to try it: the width is asked for without importing shutil."""
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=columns() - 2)
+    def __init__(self, prog: str, width: int) -> None:
+        super().__init__(prog, width=width - 2)
 
 
 @cache
@@ -139,11 +140,12 @@ class Parser(argparse.ArgumentParser):
         super().__init__(
             prog=prog,
             description=doc,
-            formatter_class=_Formatter,
+            formatter_class=self._formatter,
             allow_abbrev=False,
             add_help=False,
         )
         self.doc = doc
+        self.width = 0  # columns of help; 0: the terminal's
         self.takes_command = takes_command
         self.intermixed = intermixed
         common = self.add_argument_group("common options")
@@ -156,6 +158,9 @@ class Parser(argparse.ArgumentParser):
         if unit:
             common.add_argument("--job", metavar="JOB", help="the job (KTX_JOB, or the lease of this worktree)")
             common.add_argument("--unit", metavar="KEY", help="the unit (KTX_UNIT, or the lease of this worktree)")
+
+    def _formatter(self, prog: str) -> _Formatter:
+        return _Formatter(prog, self.width or min(WIDEST, columns()))
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse; raises CannotRun for wrong usage, SystemExit after `--help` and `--version`."""
@@ -193,8 +198,9 @@ class Parser(argparse.ArgumentParser):
         """Examples first; every line within the terminal's width, 80 where there is none."""
         from ktxkit.app.rules.help_text import render
 
-        self.description = render(self.doc, min(100, columns()) - 1)
+        self.description = render(self.doc, (self.width or min(WIDEST, columns())) - 1)
         if self.takes_command:
+            self.usage = None
             shown = self.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")
             self.usage = f"{shown}\n{'':{len(self.prog) + 8}}[-- CMD ...]"
         return super().format_help()

@@ -35,7 +35,7 @@ def scripts() -> dict[str, str]:
         entries = distribution("ktxkit").entry_points.select(group="console_scripts")
     except PackageNotFoundError as error:
         raise CannotRun("ktxkit is not installed", hint="pip install ktxkit, or `make demo` in a clone") from error
-    return {entry.name: entry.module for entry in sorted(entries, key=lambda entry: entry.name)}
+    return {entry.name: f"ktx_{entry.attr}" for entry in sorted(entries, key=lambda entry: entry.name)}
 
 
 GROUPS: dict[str, tuple[str, ...]] = {  # every command once; subcommands of `git ktx` by their own names
@@ -112,6 +112,15 @@ def man_pages(parsers: Iterable[Parser]) -> dict[str, str]:
     """The man page of each of these, by its name without the section."""
     commands = [of(parser) for parser in parsers]
     return {help_text.page_name(command): help_text.render_page(command, commands, __version__) for command in commands}
+
+
+def help_texts(parsers: Iterable[Parser], width: int) -> str:
+    """What `--help` of each of these prints, behind a NUL and its name: what `ktx_start` reads. `width`: columns."""
+    texts = ""
+    for parser in parsers:
+        parser.width = width
+        texts += f"\0{parser.prog}\n{parser.format_help()}"
+    return texts
 
 
 def of(parser: Parser) -> Command:
