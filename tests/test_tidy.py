@@ -480,7 +480,7 @@ def _takes_any_status(node: ast.AST) -> bool:
 
 
 def test_the_list_of_commands_is_whole() -> None:
-    assert SCRIPTS == {name: f"{STARTER}:{name.replace('-', '_')}" for name in SCRIPTS}
+    assert {name: f"{STARTER}:{name.replace('-', '_')}" for name in SCRIPTS} == SCRIPTS
     modules = {STARTER, *(f"ktx_{name.replace('-', '_')}" for name in SCRIPTS)}
     assert modules == {path.stem for path in COMMANDS}
     assert modules == set(PYPROJECT["tool"]["setuptools"]["py-modules"])
