@@ -34,7 +34,7 @@ def scripts() -> dict[str, str]:
     try:
         entries = distribution("ktxkit").entry_points.select(group="console_scripts")
     except PackageNotFoundError as error:
-        raise CannotRun("ktxkit is not installed", hint="pip install ktxkit, or `make demo` in a clone") from error
+        raise CannotRun("ktxkit is not installed", hint="pip install . in a clone, or `make demo` there") from error
     return {entry.name: f"ktx_{entry.attr}" for entry in sorted(entries, key=lambda entry: entry.name)}
 
 

@@ -1,4 +1,7 @@
-"""Which directory it is, whatever stands at its path now: device, inode, birth time. And who works in it."""
+"""Which directory it is, whatever stands at its path now: device, inode, birth time. And who works in it.
+
+Where this ktxkit itself came from.
+"""
 
 from __future__ import annotations
 
@@ -145,3 +148,28 @@ def processes_inside(path: Path) -> list[int]:
         if cwd == root or cwd.startswith(root + b"/"):
             found.append(int(name))
     return sorted(found)
+
+
+def installed_from() -> tuple[str, str]:
+    """Where this ktxkit was installed from, a URL or directory, and its commit; both empty where nothing says.
+
+    Source: direct_url.json of the PyPA's specifications.
+    """
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        said = json.loads(distribution("ktxkit").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return "", ""  # run from its sources, or installed by something that keeps no record
+    url, vcs = said.get("url", ""), said.get("vcs_info", {})
+    if "dir_info" in said and url.startswith("file:"):
+        url = unquote(urlsplit(url).path)
+    return url, vcs.get("commit_id", "")
+
+
+def requirement() -> str:
+    """What `pip install` takes to install this ktxkit into another environment."""
+    source, commit = installed_from()
+    return f"git+{source}@{commit}" if commit else source or "ktxkit"

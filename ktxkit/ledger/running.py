@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ktxkit import __version__
-from ktxkit.base import files, owners, process
+from ktxkit.base import files, identity, owners, process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 TELLING = {"-h", "--help", "-V", "--version", "--markers", "--cache-show"}  # pytest tells something and runs nothing
 FAILED = 1  # pytest's status where tests failed
 PRECONDITION_LIMIT = 60.0  # seconds
+ASKED = 30.0  # seconds for an interpreter to say what it has
 PROFILES = "ledger/profiles"
 WHOLE = (("full",), ("affected",))  # scopes that are no paths
 
@@ -56,7 +58,7 @@ class RunRequest:
 class RunResult:
     """How it ended: the child's status as a shell has it, and the closing line where the run was recorded.
 
-    The status is 1 where the child's is 0 and the record says that a test failed.
+    The status is 1 where the child's is 0 and the record says that a test failed. `lacks`: why nothing was recorded.
     """
 
     run: str
@@ -64,6 +66,7 @@ class RunResult:
     line: LedgerLine | None
     preconditions: tuple[Document, ...]
     kept: Kept | None = None
+    lacks: tuple[str, ...] = ()
 
 
 def run(world: World, wish: RunRequest, *, stdout: int | None = None) -> RunResult:
@@ -100,7 +103,26 @@ def run(world: World, wish: RunRequest, *, stdout: int | None = None) -> RunResu
     line = _close(world, run_id, status, world.clock.monotonic() - began)
     kept = runtime.keep(world, run_id, line) if wish.trace else None
     ended = FAILED if status == 0 and not wish.child_status and _did_not_pass(line, wish.pytest) else status
-    return RunResult(run_id, 128 - ended if ended < 0 else ended, line, preconditions, kept)
+    lacks = _lacks(world, wish.python or python_of(world)) if line is None and ended else ()
+    return RunResult(run_id, 128 - ended if ended < 0 else ended, line, preconditions, kept, lacks)
+
+
+def _lacks(world: World, python: str) -> tuple[str, ...]:
+    """What an interpreter lacks for a run that is recorded, each with the next step."""
+    code = "import importlib.util as u; print(*(n for n in ('pytest', 'ktxkit') if u.find_spec(n) is None))"
+    try:
+        missing = process.run(process.Command([python, "-c", code], world.cwd, world.env, ASKED)).out.split()
+    except CannotRun:
+        return ()  # pytest's own start has said so
+    name = shlex.quote(python)
+    found = []
+    if b"pytest" in missing:
+        found.append(f"{name} has no pytest: activate the project's environment, or name it: --python EXE")
+    if b"ktxkit" in missing:
+        found.append(
+            f"{name} has no ktxkit, whose plugin records: {name} -m pip install {shlex.quote(identity.requirement())}"
+        )
+    return tuple(found)
 
 
 def _did_not_pass(line: LedgerLine | None, words: Sequence[str]) -> bool:
@@ -197,7 +219,8 @@ def notes(ran: RunResult) -> list[str]:
     if ran.line is None and ran.status == 0:
         return [*broken, "test-run: no test was run, and nothing is recorded"]
     if ran.line is None:
-        return [*broken, f"test-run: run {ran.run} is NOT recorded: the plugin never started; nothing is known of it"]
+        said = f"test-run: run {ran.run} is NOT recorded: the plugin never started; nothing is known of it"
+        return [*broken, said, *(f"test-run: {why}" for why in ran.lacks)]
     record = ran.line["record"]
     scope = " ".join([record["scope"]["kind"], *record["scope"].get("why", [])])
     against = [why for why in record.get("against", ()) if not why.startswith("its scope is")]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ktxkit import __version__
 from ktxkit.app import git_ktx
 from ktxkit.app.commands import GROUPS, scripts
-from ktxkit.base import owners
+from ktxkit.base import identity, owners
 from ktxkit.store import jobs
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -311,3 +313,26 @@ def test_what_a_landed_job_kept_is_told_as_kept_and_no_advice_is_to_prune_it(rep
     assert call("git-ktx", "clean", "--yes", cwd=repo.path).status == 0
     (kept,) = repo.git("for-each-ref", "--format=%(refname)", "refs/ktx/attic").splitlines()
     assert repo.show(kept, "b") == b"b\n"
+
+
+ORIGINS = [
+    ({"url": "https://f.test/k.git", "vcs_info": {"vcs": "git", "commit_id": "ab12"}}, "https://f.test/k.git", "ab12"),
+    ({"url": "file:///srv/my%20clone", "dir_info": {}}, "/srv/my clone", f"v{__version__}"),
+    (None, "PATH-OR-ADDRESS-OF-KTXKIT", f"v{__version__}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "source", "revision"), ORIGINS, ids=["git", "a clone", "unknown"])
+def test_the_lines_for_pre_commit_name_where_this_one_came_from(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any, source: str, revision: str
+) -> None:
+    about = tmp_path / "installed/ktxkit-0.1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: ktxkit\nVersion: 0.1.0\n")
+    if said is not None:
+        (about / "direct_url.json").write_text(json.dumps(said))
+    monkeypatch.syspath_prepend(str(about.parent))
+    lines = ktx(repo, "init").out.splitlines()
+    assert f"  - repo: {source}" in lines and f"    rev: {revision}  # a tag or commit of it" in lines
+    takes = {"ab12": f"git+{source}@ab12"}.get(revision, source if said else "ktxkit")
+    assert identity.requirement() == takes

@@ -55,7 +55,7 @@ def forge(tmp_path: Path) -> Repo:
     repo.write("wiki/global/b.md", "---\nsummary: Another\nrefs: [gone]\n---\n\n# B\n")
     repo.commit("A page with a reference that leads nowhere")
     repo.write("log", "topic\n")
-    repo.commit("Another change")
+    repo.commit("Another change\n\nAll tests pass.\n")
     return repo
 
 
@@ -114,8 +114,26 @@ def test_claims_are_held_against_the_ledger_of_another_job(forge: Repo, tmp_path
     (ran,) = run(tests, env, scripts()["tests"])
     assert ran.returncode == 0, ran
     place, env = runner(forge, tmp_path / "ci", depth=1)
-    (place.path / ".ktx").mkdir()
+    fetch, *_, judge = scripts()["messages"]
+    bare = run(place, env, [fetch, judge])
+    assert bare[1].returncode == 1 and "claim-unknown" in bare[1].stdout, "without a ledger nothing bears the claim out"
+    place, env = runner(forge, tmp_path / "again", depth=1)
+    (place.path / ".ktx").mkdir(exist_ok=True)
     (tests.path / ".ktx/ledger").rename(place.path / ".ktx/ledger")
     (place.path / ".ktx/ledger/key").unlink(missing_ok=True)
     done = run(place, env, scripts()["messages"])
     assert [one.returncode for one in done] == [0] * len(done), done
+
+
+def test_a_git_note_carries_the_ledger(forge: Repo, tmp_path: Path) -> None:
+    there, here = [block.text for block in blocks(PAGE.read_text("utf-8")) if block.language == "sh"]
+    tests, env = runner(forge, tmp_path / "tests", depth=1)
+    tests.git("config", "user.name", "CI")
+    tests.git("config", "user.email", "ci@example.invalid")
+    place, env = runner(forge, tmp_path / "ci", depth=0)
+    (judged,) = run(place, env, [here.splitlines()[-1]])
+    assert judged.returncode == 1 and "claim-unknown" in judged.stdout, judged
+    (carried,) = run(tests, env, [f"set -e\n{there}"])
+    assert carried.returncode == 0, carried
+    (judged,) = run(place, env, [f"set -e\n{here}"])
+    assert judged.returncode == 0, judged

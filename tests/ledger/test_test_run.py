@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +144,20 @@ def test_the_plugin_loads_where_plugins_do_not(suite: Suite) -> None:
 def test_a_run_that_was_not_recorded_is_said_to_be(suite: Suite) -> None:
     ran = go(suite, "--scope", "full", pytest_args=("--no-such-option",))
     assert ran.status == 4 and suite.lines == [] and "NOT recorded" in ran.err
+
+
+def test_an_interpreter_without_pytest_or_ktxkit_is_said_to_be_one(suite: Suite, tmp_path: Path) -> None:
+    """ktxkit alone, as pipx has it; and a project's environment without ktxkit: two dead ends of a first run."""
+    venv.create(tmp_path / "its env", symlinks=True)
+    bare = tmp_path / "its env/bin/python"
+    ran = spawn("test-run", "--python", str(bare), "--", "-q", cwd=suite.repo.path)
+    name = f"'{bare}'"
+    assert ran.status == 1 and f"test-run: {name} has no pytest: activate the project's environment" in ran.err
+    assert re.search(rf"test-run: {name} has no ktxkit, whose plugin records: {name} -m pip install \S+\n", ran.err)
+    (site,) = (tmp_path / "its env").glob("lib/python*/site-packages")
+    (site / "pytest.py").write_text("raise SystemExit(4)\n")
+    ran = spawn("test-run", "--python", str(bare), "--", "-q", cwd=suite.repo.path)
+    assert ran.status == 4 and "has no pytest" not in ran.err and "has no ktxkit" in ran.err
 
 
 def test_the_runner_asks_for_the_plugin_that_the_project_turned_off(suite: Suite) -> None:

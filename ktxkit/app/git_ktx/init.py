@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING
 from ktxkit import __version__
 from ktxkit.app import cli
 from ktxkit.base.errors import CannotRun, Refused
+from ktxkit.base.rules.text import printable
 from ktxkit.store.config import FILE, TEMPLATE
 
 if TYPE_CHECKING:
     from ktxkit.store.world import World
 
-PRE_COMMIT = f"""\
+PRE_COMMIT = """\
 For .pre-commit-config.yaml:
 
 repos:
-  - repo: PATH-OR-ADDRESS-OF-KTXKIT
-    rev: v{__version__}
+  - repo: {repo}
+    rev: {rev}  # a tag or commit of it
     hooks:
       - id: gate-check
 """
@@ -35,7 +36,7 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.base import files
+    from ktxkit.base import files, identity
     from ktxkit.store import config
 
     path = config.config_path(world)
@@ -46,4 +47,6 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if path.exists():
         raise Refused(f"{FILE} is there already", where=str(path), hint="git ktx doctor checks it")
     files.write_atomic(path, TEMPLATE.encode("ascii"), mode=0o644)
-    return cli.Result(lines=[f"wrote {path}", "", *PRE_COMMIT.splitlines()], data={"path": str(path)})
+    source, commit = identity.installed_from()
+    text = PRE_COMMIT.format(repo=printable(source) or "PATH-OR-ADDRESS-OF-KTXKIT", rev=commit or f"v{__version__}")
+    return cli.Result(lines=[f"wrote {path}", "", *text.splitlines()], data={"path": str(path)})
