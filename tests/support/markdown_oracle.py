@@ -1,4 +1,4 @@
-"""A second opinion on code spans: markdown-it-py's own inline parser, with the same blocks and the same three fixes."""
+"""A second opinion on code spans: markdown-it-py's own inline parser, with the same blocks and the same fixes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import Any
 
-from ktxkit.gates.rules.markdown import NESTING_LIMIT, _footnote
+from ktxkit.gates.rules.markdown import NESTING_LIMIT, as_github
 
 
 @cache
@@ -14,7 +14,7 @@ def parser() -> Any:
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("commonmark", {"maxNesting": NESTING_LIMIT}).enable("table")
-    made.block.ruler.before("reference", "footnote", _footnote, {"alt": ["paragraph", "reference"]})
+    as_github(made)
     setattr(made, "validateLink", lambda url: True)  # noqa: B010 - every destination is a link to CommonMark
     return made
 

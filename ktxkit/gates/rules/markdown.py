@@ -14,17 +14,17 @@ Facts are plain JSON values, so that they can be kept by blob id.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from html import unescape
 from typing import Any
 
 from ktxkit.base.rules import strict_yaml
 from ktxkit.base.rules.plain_validity import Violation
 from ktxkit.base.rules.strict_yaml import Node, YamlProblem
 from ktxkit.gates.rules import source, spelling, suppressions, targets
-from ktxkit.gates.rules.inline import ANY_TAG, ESCAPED, Piece, html_pieces, scan
+from ktxkit.gates.rules.inline import Piece, html_pieces, scan
 
 NESTING_LIMIT = 200
 SIZE_LIMIT = 256 * 1024  # bytes of a page
@@ -35,6 +35,9 @@ _LINE = re.compile("\r\n|\n|\r")
 _BLANKS = re.compile(r"\s*")
 _INDENT = re.compile(r"\n[ \t]+")
 _ID = re.compile(r"""<[A-Za-z][^<>]*?\s(?:id|name)\s*=\s*["']?([^"'\s<>]+)""", re.IGNORECASE)
+_HYPHENS = re.compile(r"-+[ \t]*(?:\n|\Z)")
+_ONE_COLUMN = re.compile(r"(?:\|[ \t]*:?-+:?[ \t]*\|?|:?-+:?[ \t]*\||:-+:?|-+:)[ \t]*(?:\n|\Z)")
+_BEHIND = "behind a link definition"  # of a parser's notes: the line after the newest one
 _FOOTNOTE = re.compile(r"\[\^[^\]\s\x00]+\]:[ \t]*")
 
 
@@ -80,15 +83,15 @@ def read(text: str, first_line: int = 1) -> Body:
             f"it has more than {BLOCK_LIMIT} block tokens, or more than {VISIT_LIMIT} lines (in quotes each again)"
         )
         return Body(problems=(YamlProblem("md-size", first_line, 1, message, "split the page"),))
-    labels = {label: str(one["href"]) for label, one in env.get("references", {}).items()}
-    return _gathered(text, tokens, labels, _Places(lines, first_line))
+    return _gathered(text, tokens, env.get("references", {}), _Places(lines, first_line))
 
 
-def _gathered(text: str, tokens: list[Any], labels: Mapping[str, str], places: _Places) -> Body:
-    """What the blocks hold. `labels`: where the link definitions lead."""
+def _gathered(text: str, tokens: list[Any], references: Mapping[str, Any], places: _Places) -> Body:
+    """What the blocks hold. `references`: the link definitions by label, as the parser keeps them."""
+    labels = {label: str(one["href"]) for label, one in references.items()}
     found: dict[str, list[InlineSpan]] = {kind: [] for kind in ("code", "link", "comment", "html", "target")}
     problems: list[YamlProblem] = []
-    headings: list[str] = []
+    headings = _Headings(references)
     for before, token in zip([None, *tokens], tokens, strict=False):
         start = token.map[0] if token.map else 0
         if token.level >= NESTING_LIMIT - 1 and not problems:
@@ -98,7 +101,7 @@ def _gathered(text: str, tokens: list[Any], labels: Mapping[str, str], places: _
             pieces = scan(content, labels)
             places.take(content, start, pieces, found)
             if before is not None and before.type == "heading_open":
-                headings.append(_heading(content, pieces))
+                headings.take(content)
         elif token.type == "html_block":
             places.take(token.content, start, html_pieces(token.content), found)
     return Body(
@@ -108,43 +111,72 @@ def _gathered(text: str, tokens: list[Any], labels: Mapping[str, str], places: _
         problems=tuple(problems),
         html=tuple(found["html"]),
         targets=tuple(found["target"]),
-        anchors=(*slugs(headings), *(_ID.findall(text) if "<" in text else ())),
+        anchors=(*slugs(headings.found), *(_ID.findall(text) if "<" in text else ())),
     )
 
 
-_SLUG_OUT = re.compile(r"[^\w\- ]")
-_EMPHASIS = re.compile(r"(?<!\w)[*_]{1,3}(?=\S)|(?<=\S)[*_]{1,3}(?!\w)|~~|\*")
 _OWN_ID = re.compile(r"\s*\{:?\s*#([^\s}]+)[^}]*\}\s*\Z")
+_MARKED = re.compile(r"[\\`*_~<&\[!]")  # what a heading without any of these says is its text
+HEADING_LIMIT = 300  # characters of a heading that are read: nobody links to a longer one
+HEADINGS_LIMIT = 64 * 1024  # characters of a page's headings in which markup is looked for
 
 
-def _heading(content: str, pieces: list[Piece]) -> str:
-    """The text of a heading as a reader sees it; after a tab the name that it gives itself (`{#name}`)."""
-    own = _OWN_ID.search(content)
-    text = content[: own.start()] if own else content
-    for piece in reversed(pieces):
-        if piece.kind == "target":
-            text = (
-                text[: piece.start]
-                + ("" if text[piece.start : piece.start + 1] == "!" else piece.label)
-                + text[piece.end :]
-            )
-    codes = text.split("`")  # what is in ticks keeps its signs
-    codes[::2] = [_EMPHASIS.sub("", ESCAPED.sub(r"\1", unescape(ANY_TAG.sub("", part)))) for part in codes[::2]]
-    return "".join(codes).strip() + (f"\t{own[1]}" if own else "")
+class _Headings:
+    """The headings of a page as a reader sees them, each with the name that it gives itself (`{#name}`)."""
+
+    def __init__(self, references: Mapping[str, Any]) -> None:
+        self.references = references
+        self.found: list[tuple[str, str]] = []
+        self.left = HEADINGS_LIMIT
+
+    def take(self, content: str) -> None:
+        own = _OWN_ID.search(content[:HEADING_LIMIT])
+        text = content[: own.start() if own else HEADING_LIMIT]
+        if _MARKED.search(text) and self.left > 0:
+            self.left -= len(text)
+            tokens = _inline().parseInline(text, {"references": self.references})[0].children
+            text = "".join("\n" if one.type[-5:] == "break" else one.content for one in tokens if _shows(one))
+        self.found.append((text.strip(), own[1] if own else ""))
 
 
-def slugs(headings: list[str]) -> list[str]:
-    """The anchors of headings, in order: lower case, signs off, blanks as hyphens, a number behind one that stands
-    twice (github.com's table of contents; cmark-gfm makes none)."""
+def _shows(token: Any) -> bool:
+    return token.type in ("text", "code_inline", "softbreak", "hardbreak")
+
+
+@cache
+def _inline() -> Any:
+    """Inline text as GitHub renders it, for headings: an anchor is made of what is shown."""
+    from markdown_it import MarkdownIt
+
+    made = MarkdownIt("commonmark").enable("strikethrough")
+    setattr(made, "validateLink", lambda url: True)  # noqa: B010 - every destination is a link to CommonMark
+    return made
+
+
+def slugs(headings: Iterable[tuple[str, str]]) -> list[str]:
+    """The anchors of headings (text, own name), in order: lower case, signs off, blanks as hyphens, a number behind
+    one that stands twice (github.com's table of contents; cmark-gfm makes none). github.com knows no names of their own
+    and has them in the anchor; site generators do, and leave them out."""
     found: list[str] = []
     counts: dict[str, int] = {}
-    for heading in headings:
-        text, _, own = heading.partition("\t")
-        slug = _SLUG_OUT.sub("", text.lower()).replace(" ", "-")
+    for text, own in headings:
+        slug = slug_of(text)
         count = counts.get(slug, 0)
         counts[slug] = count + 1
-        found += [f"{slug}-{count}" if count else slug, *([own] if own else [])]
+        found += [f"{slug}-{count}" if count else slug, *([own, f"{slug}-{slug_of(own)}"] if own else [])]
     return found
+
+
+def slug_of(text: str) -> str:
+    return "".join(filter(_stays, text.lower())).replace(" ", "-")
+
+
+def _stays(char: str) -> bool:
+    """Whether an anchor keeps a character: what Ruby calls a word (letters, marks, digits, connectors), `-`, blanks."""
+    if char.isascii():
+        return char.isalnum() or char in "_- "
+    kind = unicodedata.category(char)
+    return kind[0] in "LM" or kind in ("Nd", "Pc")
 
 
 def _too_deep(line: int) -> YamlProblem:
@@ -201,7 +233,7 @@ def _parser() -> Any:
 
     made = MarkdownIt("commonmark", {"maxNesting": NESTING_LIMIT}).enable("table")
     made.core.ruler.disable(["inline", "text_join"])
-    made.block.ruler.before("reference", "footnote", _footnote, {"alt": ["paragraph", "reference"]})
+    as_github(made)
     made.core.ruler.at("block", _bounded)
     ruled = next(rule.fn for rule in made.block.ruler.__rules__ if rule.name == "hr")
 
@@ -213,6 +245,68 @@ def _parser() -> Any:
 
     made.block.ruler.at("hr", counted, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     return made
+
+
+def as_github(made: Any) -> None:
+    """Teach a parser what cmark-gfm does with blocks: footnotes; a line of hyphens makes a heading, never a table; and
+    lines that are indented behind a link definition are no code: it was the beginning of a paragraph, which they
+    continue."""
+    made.block.ruler.before("reference", "footnote", _footnote, {"alt": ["paragraph", "reference"]})
+    rules = {rule.name: rule.fn for rule in made.block.ruler.__rules__}
+    others = {rule.name: {"alt": rule.alt} for rule in made.block.ruler.__rules__}
+    made.block.ruler.at("table", _as_tables(rules["table"], made.block.ruler), others["table"])
+    for name in ("reference", "lheading"):
+        made.block.ruler.at(name, _goes_on(rules[name]), others[name])
+    made.block.ruler.at(
+        "code", lambda state, start, *rest: not _is_behind(state, start) and rules["code"](state, start, *rest)
+    )
+
+
+def _as_tables(rule: Callable[..., bool], ruler: Any) -> Callable[..., bool]:
+    """The rule of tables, but for what is a heading with a line of hyphens below it, and with those of one column
+    whose head has no bar: it gets one."""
+
+    def table(state: Any, start: int, end: int, silent: bool) -> bool:
+        if start + 1 >= end or _HYPHENS.match(state.src, state.bMarks[start + 1] + state.tShift[start + 1]):
+            return False
+        if rule(state, start, end, silent):
+            return True
+        begin, stop = state.bMarks[start] + state.tShift[start], state.eMarks[start]
+        if not _ONE_COLUMN.match(state.src, state.bMarks[start + 1] + state.tShift[start + 1]):
+            return False
+        others = (one for one in ruler.getRules("paragraph") if one is not table)
+        if "|" in state.src[begin:stop] or any(one(state, start, end, True) for one in others):
+            return False
+        was = state.src, state.bMarks[start], state.tShift[start]
+        state.src += "|" + state.src[begin:stop]
+        state.bMarks[start], state.tShift[start], state.eMarks[start] = len(was[0]), 0, len(state.src)
+        found = rule(state, start, end, silent)
+        state.src, state.bMarks[start], state.tShift[start] = was
+        state.eMarks[start] = stop
+        return found
+
+    return table
+
+
+def _is_behind(state: Any, line: int) -> bool:
+    """Whether the line before is the last one of a link definition."""
+    return bool(state.env.get(_BEHIND) == line)
+
+
+def _goes_on(rule: Callable[..., bool]) -> Callable[..., bool]:
+    """The rule, for which a line behind a link definition is not indented."""
+
+    def read(state: Any, start: int, end: int, silent: bool) -> bool:
+        indent = state.sCount[start]
+        if _is_behind(state, start):
+            state.sCount[start] = min(indent, state.blkIndent)
+        found = rule(state, start, end, silent)
+        state.sCount[start] = indent
+        if found and not silent and rule.__name__ == "reference":
+            state.env[_BEHIND] = state.line
+        return found
+
+    return read
 
 
 def _footnote(state: Any, start: int, end: int, silent: bool) -> bool:
