@@ -1,4 +1,4 @@
-"""docs/performance.md and its drawing, from the figures of a bench."""
+"""docs/performance.md, the page of its growth and its drawing, from the figures of a bench."""
 
 from __future__ import annotations
 
@@ -147,6 +147,14 @@ in brackets, the lowest and the highest. The peer goes first in each round. Mach
 Measured in {minutes:.0f} minutes on {machine}; one minute load {load:.1f} at the end.
 
 """
+GROWING = """# Performance: what is missed, and growth
+
+Written by `make bench`, as [the table](performance.md) is.
+
+"""
+LINK = """
+What is missed has its reason, and each row its growth with size, in [a page of its own](performance-growth.md).
+"""
 GROWTH = """
 ## Growth
 
@@ -159,17 +167,24 @@ small sizes look flat: the last step tells more.
 
 
 def text(found: list[Found], seconds: float) -> str:
-    """The whole page."""
+    """The page of the table."""
     head = HEAD.format(minutes=seconds / 60, machine=machine(), load=os.getloadavg()[0])
     table = [
         "| what | beside | ours | peer | ratio | target | our peak memory | |",
         "|---|---|---|---|---|---|---|---|",
         *map(_line, found),
     ]
+    notes = [f"- **{one.row.name}**: {reasons.NOTES[one.row.name]}" for one in found if one.row.name in reasons.NOTES]
+    made = head + "\n".join(table) + "\n" + LINK
+    return made + ("\n## Notes\n\n" + "\n".join(notes) + "\n" if notes else "")
+
+
+def growth(found: list[Found]) -> str:
+    """The page of what is missed, and of growth."""
     missed = [one for one in found if not one.met]
-    made = head + "\n".join(table) + "\n"
+    made = GROWING
     if missed:
-        made += "\n## What is missed, and why\n\n"
+        made += "## What is missed, and why\n\n"
         made += (
             "\n".join(
                 f"- **{one.row.title}** ({'; '.join(one.misses)}). {reasons.WHY.get(one.row.name, '')}".rstrip()
@@ -177,8 +192,6 @@ def text(found: list[Found], seconds: float) -> str:
             )
             + "\n"
         )
-    notes = [f"- **{one.row.name}**: {reasons.NOTES[one.row.name]}" for one in found if one.row.name in reasons.NOTES]
-    made += "\n## Notes\n\n" + "\n".join(notes) + "\n" if notes else ""
     return made + GROWTH + "\n".join(_growth(found)) + "\n"
 
 

@@ -137,9 +137,10 @@ def main() -> int:
     if args.figures:
         found, seconds = with_others(found, seconds, args.figures)
     text = page.text(found, seconds)
-    print(text)
+    print(text + "\n" + page.growth(found))
     if args.write:
         args.write.write_text(text)
+        args.write.with_name(f"{args.write.stem}-growth.md").write_text(page.growth(found))
         args.write.with_suffix(".svg").write_text(page.drawing(found))
     failed = any(one.failed for one in found)
     return int(failed or (args.check and not all(one.met for one in found)))

@@ -2,7 +2,7 @@
 
 For each: how it ends; that the good one lands what it would have landed alone; that target, checkout, home and all that
 is outside are as they were; and that what happened is named. `knows` says what a unit with the user's own rights can do
-where nothing isolates it (`docs/guarantees.md`): there, that part is not asked without `isolate`.
+where nothing isolates it (`docs/guarantees-units.md`): there, that part is not asked without `isolate`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which git calls the steps of a unit make: each is justified in docs/design.md, and none comes unnoticed."""
+"""Which git calls the steps of a unit make: each is justified in docs/design-git.md, and none comes unnoticed."""
 
 from __future__ import annotations
 

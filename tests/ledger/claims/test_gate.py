@@ -199,7 +199,7 @@ def test_a_hostile_message_is_no_traceback(suite: Suite) -> None:
 
 
 def test_real_histories(suite: Suite) -> None:
-    """Upstream changelogs of what Debian has installed here: a sample is in docs/claims.md, hand-checked."""
+    """Upstream changelogs of what Debian has installed here: a sample is in docs/claims-measured.md, hand-checked."""
     import gzip
 
     from ktxkit.ledger import answers
