@@ -154,6 +154,20 @@ def test_a_new_run_of_dbt_alone_changes_no_raw_file(tmp_path: Path) -> None:
     assert [path for path in one.files if one.files[path] != third.files[path]] == ["models/model.shop.orders.json"]
 
 
+@pytest.mark.parametrize(
+    ("adapter", "dialect"), [("sqlserver", "tsql"), ("bigquery", "bigquery"), ("vertica", ""), ("", ""), (7, "")]
+)
+def test_sources_say_whose_sql_they_are(tmp_path: Path, adapter: Any, dialect: str) -> None:
+    """By the adapter that the manifest names; it is a raw file of its own, so that no unit runs anew for it."""
+    said = {**MANIFEST, "metadata": {**MANIFEST["metadata"], "adapter_type": adapter}}
+    held, _ = stage("dbt", manifest(tmp_path / "a", said))
+    without, _ = stage("dbt", manifest(tmp_path / "b", MANIFEST))
+    known = {"adapter.json"} if isinstance(adapter, str) and adapter else set()
+    assert {path for path in held.files if held.files[path] != without.files.get(path)} == known
+    assert {body.get("x-dialect", "") for body in bodies(held).values()} == {dialect}
+    assert list(read("dbt", held).plan()) == list(read("dbt", without).plan())
+
+
 def test_units_own_each_raw_file_once_and_depend_on_what_they_join(tmp_path: Path) -> None:
     held, _ = stage("dbt", manifest(tmp_path, MANIFEST))
     plan = list(read("dbt", held).plan())

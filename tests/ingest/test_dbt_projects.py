@@ -68,7 +68,7 @@ def test_a_project_that_dbt_compiles(dbt: str, name: str, repo: Repo, tmp_path: 
     assert (checked.status, told) == (0, [])
     for source, types in TYPES[name].items():
         text = (repo.path / f"semantic-layer/house/{source}.yaml").read_text()
-        assert "x-unknown-types" not in text
+        assert "x-unknown-types" not in text and "x-dialect: duckdb\n" in text
         for column, kind in types.items():
             assert f"name: {column}\n" in text and kind in text.partition(f"name: {column}\n")[2].split("- name:")[0]
 

@@ -32,7 +32,8 @@ DIALECTS = frozenset((
 ))  # fmt: skip
 ALSO = {
     "postgresql": "postgres", "mariadb": "mysql", "sqlserver": "tsql", "mssql": "tsql", "sparksql": "spark",
-    "bigquery-cloud-sdk": "bigquery", "presto-jdbc": "presto", "databricks-sql": "databricks",
+    "bigquery-cloud-sdk": "bigquery", "presto-jdbc": "presto", "databricks-sql": "databricks", "starburst": "trino",
+    "druid-jdbc": "druid", "glue": "spark", "synapse": "tsql",
 }  # fmt: skip
 USUAL = ("bigquery", "mysql", "databricks", "snowflake", "postgres", "duckdb", "redshift", "tsql")
 

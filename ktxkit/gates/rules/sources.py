@@ -166,8 +166,10 @@ def _expressions(
 
 
 def _dialect(source: Source, entry: Facts, dialects: Mapping[str, str]) -> str:
-    """The dialect that a source's SQL is of: its own word, else the connection's, else that of all."""
-    return entry.get("dialect") or dialects.get(source.connection) or dialects.get("", "")
+    """The dialect that a declaration's SQL is of: its own word, else that of the table it is about, else the
+    connection's, else that of all."""
+    own = entry.get("dialect") or next((one["dialect"] for _, _, one in source.declared if one.get("dialect")), "")
+    return own or dialects.get(source.connection) or dialects.get("", "")
 
 
 def _read(source: Source, entry: Facts, dialects: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:

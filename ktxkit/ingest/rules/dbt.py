@@ -33,6 +33,7 @@ SEMANTIC_KEYS = (
 )
 METRIC_KEYS = ("name", "label", "description", "type", "type_params", "filter")
 PREFIXES = {"model": "models", "source": "sources", "seed": "models", "snapshot": "models"}
+ADAPTER = "adapter.json"  # raw path of what the project runs on, of all that the manifest says of itself
 LONGEST = 190  # characters of an id in a file name
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -46,6 +47,9 @@ def files(manifest: Mapping[str, Any], catalog: Mapping[str, Any] | None = None)
     _required(manifest, "nodes", Mapping)
     found: dict[str, Any] = {}
     tests = _tests(manifest)
+    adapter = _mapping(manifest.get("metadata")).get("adapter_type")
+    if isinstance(adapter, str) and adapter:
+        found[ADAPTER] = {"adapter_type": adapter}
     for group in ("nodes", "sources"):
         for unique, node in _nodes(manifest, group):
             prefix = PREFIXES.get(str(node.get("resource_type", "")))
@@ -202,6 +206,7 @@ class DbtProject:
     semantics: dict[str, Semantic] = field(default_factory=dict)
     metrics: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)  # name: raw path, document
     warnings: list[str] = field(default_factory=list)
+    adapter: str = ""  # dbt's name of the warehouse
 
 
 def build(documents: Iterable[tuple[str, Any]], schema: str = "") -> DbtProject:
@@ -249,7 +254,9 @@ def _add(project: DbtProject, model: Model) -> None:
 
 def _json(project: DbtProject, path: str, value: Mapping[str, Any]) -> None:
     folder = path.partition("/")[0]
-    if folder == "semantic_models":
+    if path == ADAPTER:
+        project.adapter = text(value.get("adapter_type"))
+    elif folder == "semantic_models":
         _semantic(project, path, value)
     elif folder == "metrics":
         project.metrics[text(value.get("name"))] = (path, value)

@@ -12,7 +12,7 @@ from typing import Any
 from ktxkit.ingest.rules.artifacts import identifier, source_path
 from ktxkit.ingest.rules.dbt import DbtColumn, DbtProject, Model, Semantic, maps, text
 from ktxkit.ingest.rules.planning import PEERS_KEPT, Proposal
-from ktxkit.ingest.rules.projection import Projected, Projection, dump
+from ktxkit.ingest.rules.projection import Projected, Projection, dialect_key, dump
 from ktxkit.store.rules.names import KEY_LIMIT, slug
 
 AGGREGATES = {
@@ -106,6 +106,7 @@ def _source(making: DbtProjection, key: str, model: Model) -> Projected | None:
         "name": name,
         **({"descriptions": {"dbt": _short(model.description)}} if model.description else {}),
         "table": model.table,
+        **dialect_key(making.project.adapter),
         "grain": keys,
         "columns": [_column(one) for one in columns],
         **({"x-unknown-types": untyped} if untyped else {}),

@@ -183,7 +183,8 @@ def _table(making: MetabaseProjection, table: Table) -> Mapping[str, Any] | None
         return None
     joins = _joins(making, table.columns, making.names.tables[table.id], table.id)
     described = {"descriptions": {"db": short(table.description)}} if table.description else {}
-    return {"table": table.full_name, "columns": columns, **({"joins": joins} if joins else {}), **described}
+    joined = {"joins": joins} if joins else {}
+    return {"table": table.full_name, **making.dialect(table.database), "columns": columns, **joined, **described}
 
 
 def _column(column: MetabaseColumn, *, key: str = "") -> dict[str, Any]:
@@ -256,6 +257,7 @@ def _model(making: MetabaseProjection, card: Card, name: str, columns: Sequence[
         "name": name,
         "descriptions": {"user": short(f"{card.title}: {card.description}" if card.description else card.title)},
         **({"table": table} if table else {"sql": sql.strip().rstrip(";").rstrip()}),
+        **making.dialect(card.database),
         "grain": keys,
         "columns": [_column(one) for one in columns],
         "joins": _joins(making, columns, name, None),

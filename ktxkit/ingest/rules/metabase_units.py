@@ -22,6 +22,7 @@ from ktxkit.ingest.rules import mbql, metabase_cards
 from ktxkit.ingest.rules.mbql import Unreadable
 from ktxkit.ingest.rules.metabase_cards import Card, Collection, Table, number, text
 from ktxkit.ingest.rules.planning import PEERS_KEPT, Proposal
+from ktxkit.ingest.rules.projection import dialect_key
 from ktxkit.ingest.rules.sql import Renderer, tables_in
 
 CONFIG = "sync-config.json"
@@ -213,6 +214,10 @@ class MetabaseProjection:
             engine = self.bundle.engines.get(database or 0, "")
             self.renderers[database] = Renderer(self.bundle.tables, self.bundle.cards, engine)
         return self.renderers[database]
+
+    def dialect(self, database: int | None) -> dict[str, str]:
+        """The key that says which SQL a source of a database is of; none where nothing here reads that one."""
+        return dialect_key(self.bundle.engines.get(database or 0, ""))
 
 
 def short(said: str) -> str:

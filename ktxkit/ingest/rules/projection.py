@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ktxkit.base.rules.digests import digest
+from ktxkit.gates.rules.expressions import dialect_of
+from ktxkit.gates.rules.source import DIALECT
 from ktxkit.ingest.rules.artifacts import ArtifactChange, UnitProvenance
 
 # Text that every YAML reader takes for that text: begins with a letter, has no indicator, no colon, no comment sign.
@@ -123,6 +125,13 @@ class Applied:
     changes: Mapping[str, str | None]
     kept: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+def dialect_key(engine: str) -> dict[str, str]:
+    """The key of a source that says which SQL its expressions are, by the name that a tool has for the engine of its
+    database; none for an engine whose SQL is not known by name."""
+    dialect = dialect_of(engine)
+    return {DIALECT: dialect} if dialect else {}
 
 
 def stamped(owner: str, body: str) -> str:

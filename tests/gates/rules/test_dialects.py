@@ -54,6 +54,20 @@ def test_each_in_its_own(dialect: str, expr: str) -> None:
     assert in_core(mart(expr, f"x-dialect: {dialect}\n")) == []
 
 
+@pytest.mark.parametrize(("dialect", "expr"), [(name, taken[0]) for name, taken in TAKEN.items()])
+def test_what_lies_over_a_table_is_of_its_dialect(dialect: str, expr: str) -> None:
+    """A connector writes the dialect with the table; a person's measures over it need not say it again."""
+    table = "".join(f"      {line}\n" for line in COLUMNS.splitlines())
+    shard = f"tables:\n  mart:\n    table: public.mart\n    x-dialect: {dialect}\n    columns:\n{table}"
+    quoted = expr.replace("'", "''")
+    over = f"name: mart\nmeasures:\n  - {{name: made, expr: '{quoted}'}}\n"
+    files = {"semantic-layer/wh/_schema/all.yaml": shard, "semantic-layer/wh/mart.yaml": over}
+    assert in_core(files) == []
+    assert in_core(files, dialect="tsql" if dialect != "tsql" else "mysql") == []
+    (wrong,) = in_core({**files, "semantic-layer/wh/mart.yaml": over.replace(quoted, "sum(gone)")})
+    assert wrong["rule"] == "expr-unknown-column"
+
+
 @pytest.mark.parametrize(("dialect", "expr"), REFUSED.items())
 def test_a_column_that_is_not_there(dialect: str, expr: str) -> None:
     (found,) = in_core(mart(expr), dialect=dialect)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ktxkit.ingest.rules.mbql import Unreadable, read
 from ktxkit.ingest.rules.metabase_units import Bundle
 from ktxkit.ingest.rules.planning import check_proposals
 from ktxkit.ingest.rules.sql import Renderer
+from tests.support.gates import in_core
 from tests.support.shared import shared
 
 COLUMNS = [
@@ -280,6 +282,40 @@ def test_projection_of_tables_models_and_metrics() -> None:
     assert "WHERE status = 'paid'" in paid and "to: customers" in paid and "relationship: many_to_one" in paid
     assert set(made.unresolved) == {"card/25.json", "card/26.json"}
     assert metabase_sources.project(found, names, "w") == made
+
+
+@pytest.mark.parametrize(
+    ("engine", "dialect"),
+    [
+        ("bigquery-cloud-sdk", "bigquery"),
+        ("mysql", "mysql"),
+        ("sqlserver", "tsql"),
+        ("h2", ""),
+        ("mongo", ""),
+        ("", ""),
+    ],
+)
+def test_sources_say_whose_sql_they_are(engine: str, dialect: str) -> None:
+    """Of each database its own: a connection may have several."""
+    columns = [*COLUMNS, {"id": 6, "name": "order", "base_type": "type/Integer"}]
+    cubes = {"id": 30, "db_id": 3, "schema": "ice", "name": "cubes", "fields": [{**COLUMNS[0], "id": 31}]}
+    other = {"id": 3, "engine": "snowflake", "tables": [cubes]}
+    orders = {"id": 10, "db_id": 2, "schema": "public", "name": "orders", "fields": columns}
+    one = {**DATABASE, "engine": engine, "tables": [orders]}
+    model = card(20, v4(filter=["=", ["field", 5, None], "paid"]), "model", result_metadata=COLUMNS, name="Paid orders")
+    documents = [("database/2/metadata.json", one), ("database/3/metadata.json", other), model]
+    documents.append(metric(21, "Orders", ["sum", u("a"), ["field", u("b"), 6]]))
+    found = metabase_units.build((path, metabase_units.kept(path, value)) for path, value in documents)
+    made = metabase_sources.project(found, metabase_sources.named(found, (), {}), "w")
+    files = {file.path: file.body for file in made.files}
+    said = {path.rpartition("/")[2]: re.findall("x-dialect: (.*)", body) for path, body in files.items()}
+    own = [dialect] if dialect else []
+    assert said == {
+        "metabase_2_public.yaml": own, "metabase_3_ice.yaml": ["snowflake"], "orders.yaml": [], "paid_orders.yaml": own,
+    }  # fmt: skip
+    if dialect == "mysql":
+        assert "`order`" in files["semantic-layer/w/orders.yaml"]
+    assert [one for one in in_core(files) if one["level"] != "advice"] == []  # the overlay is read as its table
 
 
 def test_a_name_that_others_declared_is_theirs() -> None:
