@@ -365,7 +365,7 @@ def _baseline(copy: Copy, contents: dict[str, bytes]) -> tuple[Outcome, list[str
     if paths and len(unloaded) == len(paths):
         raise CannotRun(
             "the suite loads none of the files that would be mutated from the copy",
-            where=", ".join(unloaded[:5]),
+            location=", ".join(unloaded[:5]),
             hint="is an installed copy imported? install the project in editable form",
         )
     return outcome, unloaded

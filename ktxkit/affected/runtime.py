@@ -51,7 +51,7 @@ def load(path: Path) -> Trace:
     lines.pop()
     end = contracts.loads(kinds.AFFECTED_TRACE, lines[-1], str(path)) if lines else None
     if end is None or end["record"] != "end" or end["records"] != len(lines) - 1:
-        raise BrokenContract("the runtime map is not whole", where=str(path), hint=HINT)
+        raise BrokenContract("the runtime map is not whole", location=str(path), hint=HINT)
     return Trace(lines, lambda line: _parse(line, path))
 
 

@@ -127,7 +127,7 @@ def _staged(git: Git) -> Entries:
         head, _, path = line.partition(b"\t")
         mode, oid, stage = head.decode("ascii").split(" ")
         if stage != "0":
-            raise CannotRun("a merge is not finished", where=os.fsdecode(path), hint="resolve it and `git add`")
+            raise CannotRun("a merge is not finished", location=os.fsdecode(path), hint="resolve it and `git add`")
         entries[os.fsdecode(path)] = (mode, oid)
     return entries
 
@@ -170,7 +170,7 @@ def _put(made: TreeSnapshot, top: bytes, path: bytes, object_format: str) -> Non
 
 def _content(place: bytes, info: os.stat_result) -> bytes:
     if not stat.S_ISREG(info.st_mode) or info.st_size > CHANGED_BYTES:
-        raise CannotRun("no regular file, or too large to read", where=os.fsdecode(place), hint="move it away")
+        raise CannotRun("no regular file, or too large to read", location=os.fsdecode(place), hint="move it away")
     with open(files.open_regular(place), "rb") as file:
         return file.read()
 

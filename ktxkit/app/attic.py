@@ -151,7 +151,7 @@ def restore_files(world: World, entry: AtticEntry, paths: Sequence[str] = ()) ->
             raise Conflict(
                 f"it conflicts with what is checked out: {_listed(clashes)}",
                 outcome="textual_conflict",
-                where=str(top),
+                location=str(top),
                 hint=f"nothing was written; git ktx attic restore {entry.name} --branch NAME keeps it apart",
             )
         wanted = [item for item in merging.changes(neutral, ours, made.tree) if _is_named(item.path, paths)]

@@ -76,7 +76,7 @@ def listing(world: World, *, prune: RemovalOptions | None = None, ignored: bool 
             lease = place.lease() if ignored and row is not None and "dead" in row else None
             row = {**row, **ignored_in(place, lease)} if row is not None and lease is not None else row
         except BrokenContract as error:  # it is named, and never touched; the others have nothing to do with it
-            damaged.append({"where": error.where, "message": error.message})
+            damaged.append({"where": error.location, "message": error.message})
             continue
         rows += [row] if row is not None else []
     leased = {os.path.realpath(row["path"]) for row in rows if row["present"] or row.get("state") != "closed"}

@@ -321,7 +321,7 @@ def _from_os(error: OSError, result: Result | None = None) -> CannotRun:
         said = next((line for line in result.lines if line.strip()), "")[:SAID]
         done = f"{result.outcome}: {said.removeprefix(f'{result.outcome}: ')}" if said else result.outcome
         why = f"it is done, but its answer could not be written ({why}): {done}"
-    return CannotRun(why, where=_readable_name(error), hint=hint)
+    return CannotRun(why, location=_readable_name(error), hint=hint)
 
 
 def _readable_name(error: OSError) -> str:
@@ -385,14 +385,14 @@ def _print_error(prog: str, error: KtxError, as_json: bool) -> int:
             "error": {
                 "kind": type(error).__name__,
                 "message": error.message,
-                **({"where": error.where} if error.where else {}),
+                **({"where": error.location} if error.location else {}),
                 **({"hint": error.hint} if error.hint else {}),
             },
             **({"data": error.data} if error.data else {}),
         }
         _write(json.dumps(body, indent=2, ensure_ascii=True))
         return error.status
-    place = f"{error.where}: " if error.where else ""
+    place = f"{error.location}: " if error.location else ""
     lead = "" if error.message.startswith(f"{prog}:") else f"{prog}: "
     _say(_shown(f"{lead}{place}{error.message}"))
     if error.hint:

@@ -125,7 +125,7 @@ def checkup_of(world: World, scripts: Iterable[str]) -> Document:
     try:
         repository = world.repository
     except CannotRun as error:
-        found.append(Diagnosis("repository", "error", error.message.partition("\n")[0], error.hint, error.where))
+        found.append(Diagnosis("repository", "error", error.message.partition("\n")[0], error.hint, error.location))
     else:
         kind = f"{'bare ' if repository.bare else ''}{repository.object_format} repository"
         found.append(Diagnosis("repository", "ok", kind, path=str(repository.common_dir)))
@@ -237,7 +237,7 @@ def _ledger(world: World) -> Iterator[Diagnosis]:
         for line in chain.lines(world):
             runs[line["run"]], count = line, count + 1
     except BrokenContract as error:
-        yield Diagnosis("ledger", "error", error.message, chain.MEND, error.where)
+        yield Diagnosis("ledger", "error", error.message, chain.MEND, error.location)
         return
     yield Diagnosis("ledger", "ok", f"{plural(count, 'line')}, each follows the one before", path=str(path))
     yield from _events(world, runs)

@@ -97,7 +97,7 @@ def _open_lease(world: World, location: LeaseLocation) -> Lease:
         raise CannotRun(f"{location.name} is not open", hint="`git ktx list` shows what is")
     if "jobId" in lease:
         hint = f"patch-collect, patch-apply and job-land --job {lease['jobId']} do it for a unit"
-        raise CannotRun(f"{location.name} is a unit of job {lease['jobId']}", where=lease["path"], hint=hint)
+        raise CannotRun(f"{location.name} is a unit of job {lease['jobId']}", location=lease["path"], hint=hint)
     must_be_ours(world, lease)
     return lease
 
@@ -113,7 +113,7 @@ def _target(world: World, lease: Lease, name: str) -> str:
     full = jobs.target_ref(world, name)
     if full == lease.get("branch"):
         raise CannotRun(
-            "a branch does not land on itself", where=lease["path"], hint="name another one: --target BRANCH"
+            "a branch does not land on itself", location=lease["path"], hint="name another one: --target BRANCH"
         )
     return full
 
@@ -129,16 +129,16 @@ def _work(world: World, lease: Lease, full: str, request: LandRequest) -> Work:
     git = worktrees(world).at(path_of(lease))
     head = git.resolve("HEAD")
     if head is None:
-        raise CannotRun("there is no commit in it", where=lease["path"], hint="make one first")
+        raise CannotRun("there is no commit in it", location=lease["path"], hint="make one first")
     bases = git.run("merge-base", "--all", full, head, ok=(0, 1)).lines
     if len(bases) != 1:
         said = f"it has {plural(len(bases), 'merge base')} with {full}"
-        raise Refused(said, where=lease["path"], hint=f"merge {full.removeprefix('refs/heads/')} into it first")
+        raise Refused(said, location=lease["path"], hint=f"merge {full.removeprefix('refs/heads/')} into it first")
     listed = git.run("rev-list", "--reverse", "--topo-order", "--parents", f"{bases[0]}..{head}", "--").lines
     merges = [line.split(" ")[0] for line in listed if line.count(" ") > 1]
     if merges and not request.squash:
         said = f"commit {merges[0][:12]} is a merge: its commits cannot land one by one"
-        raise Refused(said, where=lease["path"], hint="--squash lands all of it as one commit; or rebase it first")
+        raise Refused(said, location=lease["path"], hint="--squash lands all of it as one commit; or rebase it first")
     return Work(bases[0], head, tuple(line.split(" ")[0] for line in listed))
 
 
@@ -211,7 +211,7 @@ class _Commits:
 
     def _misfit(self, said: str, landing: Landing) -> Conflict:
         hint = "nothing was moved; --squash lands it as one commit, or rebase it on the target first"
-        return Conflict(said, outcome="textual_conflict", where=landing.job.target, hint=hint)
+        return Conflict(said, outcome="textual_conflict", location=landing.job.target, hint=hint)
 
 
 def _parsed(neutral: Neutral, commit: str) -> tuple[target.Author, str]:

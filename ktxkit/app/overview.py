@@ -153,7 +153,7 @@ def _branches(world: World, damaged: list[DamagedDocument]) -> Iterator[Overview
         try:
             document = world.store.read_optional(kinds.LOCK, f"locks/{name}")
         except BrokenContract as error:
-            damaged.append({"where": error.where, "message": error.message})
+            damaged.append({"where": error.location, "message": error.message})
             continue
         if document is not None:
             row = _branch(world, name, document)

@@ -110,7 +110,7 @@ def _observer(world: World, job: str, unit: ReportWorkUnit) -> Document:
             return {}
         return {"observer": clock_facts(status.clocks(ObserverAttempt.of(place, lease)))}
     except BrokenContract as error:
-        return {"observer": {"problem": f"{error.where}: {error.message}"}}
+        return {"observer": {"problem": f"{error.location}: {error.message}"}}
 
 
 def _text(name: str, path: str | None, limit: int, cut: Callable[[str, int], tuple[str, bool]]) -> Document:

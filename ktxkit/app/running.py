@@ -182,12 +182,12 @@ class Scripts:
         try:
             first = files.read_part(path, FIRST_LINE).content.split(b"\n")[0]
         except (OSError, BrokenContract) as error:
-            raise CannotRun("it cannot be read", where=str(path), hint="name a script, or a command") from error
+            raise CannotRun("it cannot be read", location=str(path), hint="name a script, or a command") from error
         if first.startswith(b"#!"):
             return [*words_of(os.fsdecode(first[2:])), place]
         reader = INTERPRETERS.get(path.suffix)
         if reader is None:
-            raise CannotRun("it is not executable", where=str(path), hint=f"chmod +x {word}, and commit that")
+            raise CannotRun("it is not executable", location=str(path), hint=f"chmod +x {word}, and commit that")
         return [reader, place]
 
     def _changed(self) -> list[str]:

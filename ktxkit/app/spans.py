@@ -216,9 +216,9 @@ def send(url: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
             answer.read(65536)
     except urllib.error.HTTPError as error:
         said = error.read(400).decode("utf-8", "replace").strip()
-        raise CannotRun(f"the collector answered {error.code}: {said}", where=url, hint=HINT) from error
+        raise CannotRun(f"the collector answered {error.code}: {said}", location=url, hint=HINT) from error
     except (OSError, ValueError) as error:
-        raise CannotRun(f"the collector cannot be reached: {error}", where=url, hint=HINT) from error
+        raise CannotRun(f"the collector cannot be reached: {error}", location=url, hint=HINT) from error
 
 
 AT_ONCE = 2000  # spans of one request
@@ -271,7 +271,7 @@ class Sending:
         except CannotRun as error:
             said = f"{len(self._journal.kept)} events are in the trace, and not sent: {error.message}"
             if must:
-                raise CannotRun(said, where=error.where, hint=error.hint) from error
+                raise CannotRun(said, location=error.location, hint=error.hint) from error
             return said
         return f"sent {sent} spans to {self.url}"
 

@@ -232,7 +232,7 @@ def looks(world: World, location: LeaseLocation | None, job: str | None) -> Look
             name = f"{place.job} {lease['unitKey']}" if "unitKey" in lease else place.name
             found.append((name, observe.status(place, lease)))
         except KtxError as error:
-            found.append((f"{place.job} {place.name}", f"{error.where}: {error.message}"))
+            found.append((f"{place.job} {place.name}", f"{error.location}: {error.message}"))
     return found
 
 

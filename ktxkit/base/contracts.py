@@ -87,16 +87,16 @@ def _is_plainly_valid(name: Name, document: Any, *, few: bool) -> bool:
 
 
 @overload
-def validate(name: Kind[D], document: object, where: str = "") -> D: ...
+def validate(name: Kind[D], document: object, location: str = "") -> D: ...
 @overload
-def validate(name: str, document: object, where: str = "") -> Any: ...
-def validate(name: Name, document: Any, where: str = "") -> Any:
+def validate(name: str, document: object, location: str = "") -> Any: ...
+def validate(name: Name, document: Any, location: str = "") -> Any:
     """The document, which is of this kind. Raises BrokenContract where it is not, or is of another version."""
     version = document.get("schemaVersion") if isinstance(document, dict) else None
     if isinstance(version, int) and not isinstance(version, bool) and version != SCHEMA_VERSION:
         raise BrokenContract(
             f"{name}: schemaVersion {version} is unknown to this version of ktxkit",
-            where=where,
+            location=location,
             hint="it was written by another version; upgrade, or read it with the one that wrote it",
         )
     if _is_plainly_valid(name, document, few=next(_judged) < FEW and not layout.is_long(document)):
@@ -107,7 +107,7 @@ def validate(name: Name, document: Any, where: str = "") -> Any:
     except ValueError as error:  # what cannot be JSON at all: a lone surrogate, a non-string key
         raise BrokenContract(
             f"{name}: {error}",
-            where=where,
+            location=location,
             hint=f"docs/formats has the keys of the contract {name}",
         ) from error
     if problems:
@@ -115,7 +115,7 @@ def validate(name: Name, document: Any, where: str = "") -> Any:
         rest = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise BrokenContract(
             f"{name}: {validators.dotted(first.path)}: {first.message[:400]}{rest}",
-            where=where,
+            location=location,
             hint=f"docs/formats has the keys of the contract {name}",
         )
     return document
@@ -136,7 +136,7 @@ def expect_many() -> None:
 Foreign = Callable[[str, Any], "list[Violation]"]
 
 
-def foreign(data: bytes, where: str) -> Foreign:
+def foreign(data: bytes, location: str) -> Foreign:
     """A judge by somebody else's JSON Schema; nothing is fetched. Raises CannotRun where it is none."""
     try:
         rules = json.loads(data)
@@ -145,7 +145,7 @@ def foreign(data: bytes, where: str) -> Foreign:
     except (ValueError, RecursionError) as error:
         raise CannotRun(
             f"no JSON Schema that can be used: {str(error)[:400]}",
-            where=where,
+            location=location,
             hint="it must be valid against https://json-schema.org/draft/2020-12/schema",
         ) from error
 
@@ -154,7 +154,9 @@ def foreign(data: bytes, where: str) -> Foreign:
             return _violations(validator, value)
         except ValueError as error:
             raise CannotRun(
-                f"a value that the schema cannot judge: {error}", where=where, hint="is it what the gate is meant for?"
+                f"a value that the schema cannot judge: {error}",
+                location=location,
+                hint="is it what the gate is meant for?",
             ) from error
 
     return judge
@@ -217,24 +219,24 @@ def _found_valid(name: Name, data: bytes) -> None:
 
 
 @overload
-def dumps(name: Kind[D], document: D, where: str = "") -> bytes: ...
+def dumps(name: Kind[D], document: D, location: str = "") -> bytes: ...
 @overload
-def dumps(name: str, document: Mapping[str, Any], where: str = "") -> bytes: ...
-def dumps(name: Name, document: Any, where: str = "") -> bytes:
+def dumps(name: str, document: Mapping[str, Any], location: str = "") -> bytes: ...
+def dumps(name: Name, document: Any, location: str = "") -> bytes:
     """The document as indented ASCII JSON with a last newline, after it was validated."""
-    validate(name, document, where)
+    validate(name, document, location)
     data = (layout.indented(document) + "\n").encode("ascii")
     _found_valid(name, data)
     return data
 
 
 @overload
-def line(name: Kind[D], document: D, where: str = "") -> bytes: ...
+def line(name: Kind[D], document: D, location: str = "") -> bytes: ...
 @overload
-def line(name: str, document: Mapping[str, Any], where: str = "") -> bytes: ...
-def line(name: Name, document: Any, where: str = "") -> bytes:
+def line(name: str, document: Mapping[str, Any], location: str = "") -> bytes: ...
+def line(name: Name, document: Any, location: str = "") -> bytes:
     """The document as one line of ASCII JSON with its newline, after it was validated."""
-    validate(name, document, where)
+    validate(name, document, location)
     return compact(document)
 
 
@@ -244,23 +246,25 @@ def compact(document: Mapping[str, Any]) -> bytes:
 
 
 @overload
-def loads(name: Kind[D], data: bytes, where: str = "") -> D: ...
+def loads(name: Kind[D], data: bytes, location: str = "") -> D: ...
 @overload
-def loads(name: str, data: bytes, where: str = "") -> Document: ...
-def loads(name: Name, data: bytes, where: str = "") -> Any:
+def loads(name: str, data: bytes, location: str = "") -> Document: ...
+def loads(name: Name, data: bytes, location: str = "") -> Any:
     """Read and validate. Raises BrokenContract for anything but one whole valid document of this kind."""
-    document = parse(data, where or str(name))
+    document = parse(data, location or str(name))
     if (name, data) not in _valid:
-        validate(name, document, where)
+        validate(name, document, location)
         _found_valid(name, data)
     if not isinstance(document, dict):
         raise BrokenContract(
-            f"{name}: an object is expected", where=where, hint=f"docs/formats has the keys of the contract {name}"
+            f"{name}: an object is expected",
+            location=location,
+            hint=f"docs/formats has the keys of the contract {name}",
         )
     return document
 
 
-def parse(data: bytes, where: str) -> Any:
+def parse(data: bytes, location: str) -> Any:
     """Strict JSON: UTF-8, no duplicate keys, no NaN, bounded nesting. Raises BrokenContract."""
     try:
         text = data.decode("utf-8")
@@ -268,21 +272,23 @@ def parse(data: bytes, where: str) -> Any:
     except UnicodeDecodeError as error:
         raise BrokenContract(
             f"not UTF-8 at byte {error.start}",
-            where=where,
+            location=location,
             hint="the file may be truncated, foreign, or in another encoding",
         ) from error
     except json.JSONDecodeError as error:
         raise BrokenContract(
             f"not JSON: {error.msg}, line {error.lineno} column {error.colno}",
-            where=where,
+            location=location,
             hint="the file may be truncated or foreign",
         ) from error
     except RecursionError as error:
         raise BrokenContract(
-            "nested too deeply", where=where, hint="no document of ours is: the file may be foreign"
+            "nested too deeply", location=location, hint="no document of ours is: the file may be foreign"
         ) from error
     except ValueError as error:
-        raise BrokenContract(f"not JSON: {error}", where=where, hint="the file may be truncated or foreign") from error
+        raise BrokenContract(
+            f"not JSON: {error}", location=location, hint="the file may be truncated or foreign"
+        ) from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Document:

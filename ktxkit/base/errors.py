@@ -1,7 +1,7 @@
 """The kinds of failure and their exit status.
 
-A failure carries what was wrong (`message`), where (`where`), and the next step (`hint`). `ktxkit.app.cli` alone turns
-it into bytes and a status. Exceptions state what a person can cause; assertions state what is true if the code is
+A failure carries what was wrong (`message`), where (`location`), and the next step (`hint`). `ktxkit.app.cli` alone
+turns it into bytes and a status. Exceptions state what a person can cause; assertions state what is true if the code is
 right.
 """
 
@@ -35,7 +35,7 @@ class KtxError(Exception):
         message: str,
         *,
         hint: str = "",
-        where: str = "",
+        location: str = "",
         outcome: str = "",
         data: Mapping[str, Any] | None = None,
         machinery: bool = False,
@@ -43,7 +43,7 @@ class KtxError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.where = where
+        self.location = location
         self.outcome = outcome or self.outcome_default
         self.data: dict[str, Any] = dict(data or {})
         self.machinery = machinery

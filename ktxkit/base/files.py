@@ -124,7 +124,7 @@ def write_named(cwd: Path, name: str, data: bytes) -> Path:
     except (FileNotFoundError, NotADirectoryError):
         mode = 0
     if stat.S_ISDIR(mode):
-        raise CannotRun("a directory stands where the file would be written", where=str(path), hint="name a file")
+        raise CannotRun("a directory stands where the file would be written", location=str(path), hint="name a file")
     if mode and not stat.S_ISREG(mode):
         fd = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
         try:
@@ -134,7 +134,9 @@ def write_named(cwd: Path, name: str, data: bytes) -> Path:
         return path
     real = Path(os.path.realpath(path))
     if not real.parent.is_dir():
-        raise CannotRun(f"there is no directory {real.parent}", where=name, hint="make it first, or name another file")
+        raise CannotRun(
+            f"there is no directory {real.parent}", location=name, hint="make it first, or name another file"
+        )
     write_atomic(real, data, mode=stat.S_IMODE(mode) or 0o644)
     return path
 
@@ -228,7 +230,7 @@ def read(path: Path, limit: int = DOCUMENT_LIMIT) -> bytes:
         if size > limit:
             raise BrokenContract(
                 f"{size} bytes are more than a document may have",
-                where=str(path),
+                location=str(path),
                 hint="the file may be foreign: no document of ours grows so far",
             )
         return stream.read()
@@ -253,11 +255,11 @@ def open_regular(path: Path | bytes, flags: int = os.O_RDONLY, *, follow: bool =
         if error.errno == errno.ELOOP:
             raise BrokenContract(
                 "a symbolic link stands where a file is expected",
-                where=where,
+                location=where,
                 hint="put the file itself there: a link could lead anywhere",
             ) from error
         if error.errno == errno.ENXIO:  # a socket, or a pipe that nobody reads
-            raise BrokenContract("it is not a regular file", where=where, hint="move it away") from error
+            raise BrokenContract("it is not a regular file", location=where, hint="move it away") from error
         raise
     mode = os.fstat(fd).st_mode
     if stat.S_ISDIR(mode):
@@ -265,7 +267,7 @@ def open_regular(path: Path | bytes, flags: int = os.O_RDONLY, *, follow: bool =
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), where)
     if not stat.S_ISREG(mode):
         os.close(fd)
-        raise BrokenContract("it is not a regular file", where=where, hint="move it away, or name a file")
+        raise BrokenContract("it is not a regular file", location=where, hint="move it away, or name a file")
     return fd
 
 

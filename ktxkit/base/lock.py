@@ -67,7 +67,7 @@ def _locked(path: Path, clock: Clock, wait: float | None, kind: int, what: str) 
             if not got and wait is not None and waited >= wait:
                 raise Refused(
                     f"{what or path.name} is being worked on by another process",
-                    where=str(path),
+                    location=str(path),
                     hint=f"{_holder(fd)}: wait for it to end, or look at the document beside the lock",
                 )
             if not got and not said and waited >= PATIENCE:

@@ -241,7 +241,9 @@ def start(
         reason = error.strerror if isinstance(error, OSError) else str(error)
         ours = of_machinery(error)
         hint = "the machine is out of it: end something, then run it again" if ours else "check its name and PATH"
-        raise CannotRun(f"cannot start {name}: {reason}", where=str(command.cwd), hint=hint, machinery=ours) from error
+        raise CannotRun(
+            f"cannot start {name}: {reason}", location=str(command.cwd), hint=hint, machinery=ours
+        ) from error
     if command.no_pipes:
         watch(child)
     if owners.NONCE in command.env:
@@ -329,7 +331,9 @@ def _start_attached(
         return subprocess.Popen(argv, cwd=cwd, env=env, stdout=stdout, preexec_fn=unblocked)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise CannotRun(f"cannot start {argv[0]}: {reason}", where=str(cwd), hint="check its name and PATH") from error
+        raise CannotRun(
+            f"cannot start {argv[0]}: {reason}", location=str(cwd), hint="check its name and PATH"
+        ) from error
 
 
 def wait_or_end(child: Child, limit: float | None, started: Callable[[int], None] | None = None) -> bool:

@@ -105,7 +105,9 @@ def nothing_mounted(path: Path) -> None:
     inside = sorted(below(path.resolve(), mounts()))
     if inside:
         shown = ", ".join(printable(point) for point in inside[:3]) + (", ..." if len(inside) > 3 else "")
-        raise Refused(f"something is mounted inside it: {shown}", where=str(path), hint="unmount it, then close again")
+        raise Refused(
+            f"something is mounted inside it: {shown}", location=str(path), hint="unmount it, then close again"
+        )
 
 
 def delete(trash: Path | None) -> bool:

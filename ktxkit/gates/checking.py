@@ -401,7 +401,7 @@ def _named(
     for name in request.files:
         inside = os.path.relpath(os.path.normpath(world.cwd / name), top)
         if inside == ".." or inside.startswith("../"):
-            raise CannotRun(f"{name} is outside this repository", where=str(top), hint="-C DIR names another one")
+            raise CannotRun(f"{name} is outside this repository", location=str(top), hint="-C DIR names another one")
         path = os.fsencode(inside)
         below = _below(after, path)
         if not below and request.tree is None and world.git.resolve("HEAD", "tree") is not None:

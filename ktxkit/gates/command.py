@@ -78,7 +78,7 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
         with subject.checkout() as top:
             done = run_in(subject, top, argv, chosen, float(settings.get("timeLimit", TIME_LIMIT)))
     except CannotRun as error:
-        raise CannotRun(error.message, where=f"the gate {name}", hint=error.hint) from error
+        raise CannotRun(error.message, location=f"the gate {name}", hint=error.hint) from error
     prints = settings.get("output") == "findings"
     found = list(_findings(done, name, prints))
     return Answer(_judged(found) if subject.is_base and (prints or no_answer(done)) else found, max(len(chosen), 1))

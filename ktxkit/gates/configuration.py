@@ -59,7 +59,7 @@ def make(options: Mapping[str, Any], load: Load, *, trusted_name: str = BEFORE) 
     where = str(named or NAME)
     data = load(where.encode("utf-8", "surrogateescape"))
     if data is None and named:
-        raise CannotRun("the gates' configuration is not there", where=where, hint="name a file of the tree")
+        raise CannotRun("the gates' configuration is not there", location=where, hint="name a file of the tree")
     document = {**(_read(data, where) if data is not None else {}), **options}
     only = set(options.get("only", ()))
     entries = tuple(document.get("gates", DEFAULT))
@@ -102,7 +102,7 @@ def check_root(objects: Objects, root: bytes, listed: FileListing, base: str | N
     name = os.fsdecode(root).rstrip("/")
     near = nearest(name, sorted(map(os.fsdecode, folders)), 1)
     hint = f"did you mean {near[0]}?" if near else "name the directory that holds semantic-layer/ and wiki/"
-    raise CannotRun(f"the root {name} is no directory of what is looked at", where=where or NAME, hint=hint)
+    raise CannotRun(f"the root {name} is no directory of what is looked at", location=where or NAME, hint=hint)
 
 
 def changed_judges(
@@ -153,7 +153,7 @@ def _dialects(said: Any) -> tuple[tuple[str, str], ...]:
         if not expressions.dialect_of(name):
             near = nearest(name, sorted(expressions.DIALECTS), 1)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(expressions.DIALECTS))}"
-            raise CannotRun(f"there is no dialect of SQL named {name!r}", where=NAME, hint=hint)
+            raise CannotRun(f"there is no dialect of SQL named {name!r}", location=NAME, hint=hint)
     return tuple(sorted((key if key != "*" else "", expressions.dialect_of(name)) for key, name in named.items()))
 
 
@@ -165,12 +165,12 @@ def _read(data: bytes, where: str) -> Document:
         return {}  # an empty file, or comments only
     if parsed.problems or parsed.root is None:
         first = parsed.problems[0]
-        raise CannotRun(first.message, where=f"{where}:{first.line}:{first.column}", hint=first.hint)
+        raise CannotRun(first.message, location=f"{where}:{first.line}:{first.column}", hint=first.hint)
     value = parsed.root.data()
     try:
         contracts.validate(CONTRACT, value, where)
     except BrokenContract as error:
-        raise CannotRun(error.message, where=where, hint="docs/gates.md lists the keys") from error
+        raise CannotRun(error.message, location=where, hint="docs/gates.md lists the keys") from error
     document: Document = value
     return document
 
@@ -181,7 +181,7 @@ def _debts(path: Any, load: Load) -> dict[str, Document]:
     data = load(str(path).encode("utf-8", "surrogateescape"))
     if data is None:
         hint = "write one with --write-baseline FILE"
-        raise CannotRun("the baseline is not there", where=str(path), hint=hint)
+        raise CannotRun("the baseline is not there", location=str(path), hint=hint)
     return {entry["fingerprint"]: entry for entry in contracts.loads(BASELINE, data, str(path))["findings"]}
 
 

@@ -73,7 +73,9 @@ def hook_content(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:
-        raise CannotRun("a directory stands where a hook is expected", where=str(path), hint="move it away") from error
+        raise CannotRun(
+            "a directory stands where a hook is expected", location=str(path), hint="move it away"
+        ) from error
 
 
 def chained(path: Path) -> Path:
@@ -166,7 +168,7 @@ def hooks_path(world: World) -> Path:
     calls = "; ".join(f"{name}: {_call(name)}" for name in hooks.HOOKS)
     raise Refused(
         f"{why}: hooks that other repositories share are not changed",
-        where=str(directory),
+        location=str(directory),
         hint=f"add one line to each hook there ({calls})",
     )
 
@@ -198,7 +200,7 @@ def _refuse(planned: Sequence[Done]) -> None:
                 "a hook was changed since, and one that was there before is kept beside it: nothing was done"
                 if step.chained
                 else "our hook was edited: nothing was done",
-                where=str(step.path),
+                location=str(step.path),
                 hint="move the file away, then install again",
             )
 
@@ -294,7 +296,7 @@ def committed(world: World, path: Path) -> bytes:
         message = files.read(path)
     except FileNotFoundError as error:
         raise CannotRun(
-            "no such file", where=os.fsdecode(path), hint="commit-msg is given the message's file"
+            "no such file", location=os.fsdecode(path), hint="commit-msg is given the message's file"
         ) from error
     told = world.inherited.run("config", "-z", "--get-regexp", KEYS, ok=(0, 1)).nul
     settings = [(key.decode("ascii"), value) for key, _, value in (item.partition(b"\n") for item in told)]

@@ -165,7 +165,9 @@ def check_large(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     """Files that are larger than a repository is for."""
     limit = (settings.get("settings") or {}).get("maxBytes", MAX_BYTES)
     if not isinstance(limit, int) or limit < 1:
-        raise CannotRun("maxBytes is a number of bytes", where="the gate large", hint="settings: {maxBytes: 1000000}")
+        raise CannotRun(
+            "maxBytes is a number of bytes", location="the gate large", hint="settings: {maxBytes: 1000000}"
+        )
     chosen = subject.chosen(settings.get("files", ()))
     hint = "keep it elsewhere (Git LFS), or raise `settings: {maxBytes: N}`"
     sizes = ((path, len(data)) for path, data in subject.each(chosen))
@@ -213,7 +215,7 @@ def write_starter(world: World) -> str:
         raise CannotRun("a bare repository has no checkout to write into", hint="run it in a checkout")
     place = top / NAME
     if place.exists() or place.is_symlink():
-        raise Refused(f"{NAME} is there already", where=str(place), hint="docs/gates.md lists what can be in it")
+        raise Refused(f"{NAME} is there already", location=str(place), hint="docs/gates.md lists what can be in it")
     listed = inputs.index(world).files
     more = "  - gate: pre-commit\n" if PRE_COMMIT in listed or (top / text(PRE_COMMIT)).exists() else ""
     more += "  - gate: artifacts\n" if any(kind_of(path, b"") for path in listed) else ""
@@ -233,7 +235,7 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     where = str(settings["schema"])
     path = where.encode("utf-8", "surrogateescape")
     if path not in subject.files or subject.files[path][0] not in PLAIN:
-        raise CannotRun("the schema of a gate is no file of the tree", where=where, hint="see ktx-gates.yaml")
+        raise CannotRun("the schema of a gate is no file of the tree", location=where, hint="see ktx-gates.yaml")
     validator = contracts.foreign(subject.read(path), where)
     former = _former(subject, path, where)
     patterns = settings.get("files", ())

@@ -145,7 +145,7 @@ def load(group: str, name: str) -> Callable[..., Answer]:
     except (ImportError, AttributeError) as error:
         raise CannotRun(
             f"the gate {name} cannot be imported: {error}",
-            where=entry.value,
+            location=entry.value,
             hint="install what it needs, or take it out of ktx-gates.yaml",
         ) from error
     return loaded
@@ -168,6 +168,6 @@ def ask(group: str, name: str, *given: Any) -> Answer:
         what = f"{type(error).__name__}: {error}"
         raise CannotRun(
             f"the gate {name} failed: {what[:400]}",
-            where=named(group)[name].value,
+            location=named(group)[name].value,
             hint="a fault of the gate: take it to its author, or take it out of ktx-gates.yaml",
         ) from error

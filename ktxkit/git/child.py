@@ -178,7 +178,7 @@ def here(git: Git) -> Here | None:
 def why_not_here(git: Git) -> KtxError:
     """Why git cannot tell where the checkout stands, though it is one."""
     if git.resolve("HEAD") is None:
-        return Refused("HEAD has no commit", where=str(git.cwd), hint="commit something first")
+        return Refused("HEAD has no commit", location=str(git.cwd), hint="commit something first")
     return GitFailed(git.run("rev-parse", *HERE, ok=None))
 
 
@@ -248,7 +248,7 @@ def require_seen(answer: GitResult) -> None:
     found = UNSEEN.search(answer.err)
     if found is not None:
         hint = "chmod u+rwx it, or remove it; nothing was touched"
-        raise Refused(f"git cannot look into {printable(found[1])}", where=str(answer.cwd), hint=hint)
+        raise Refused(f"git cannot look into {printable(found[1])}", location=str(answer.cwd), hint=hint)
 
 
 def in_doubt(git: Git, paths: Collection[bytes]) -> frozenset[bytes]:

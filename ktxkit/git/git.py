@@ -131,7 +131,7 @@ class GitFailed(CannotRun):
         how = f"waited to open the pipe {printable(answer.pipe)} and " if answer.pipe else ""
         super().__init__(
             f"git {how}{process.ending(answer.status)}: {truncated(argv, 600)}{streams}",
-            where=str(answer.cwd),
+            location=str(answer.cwd),
             hint=hint or _hint(answer),
             machinery=machinery or (answer.no_answer and not answer.of_checkout),
         )
@@ -341,7 +341,7 @@ class Git:
         answer = GitResult(done.argv, self.cwd, done.status, done.out, done.err, done.pipe)
         if done.timed_out and left <= limit:
             raise OutOfTime(
-                f"git {printable(answer.argv[1])} would take longer than there is time", where=str(self.cwd)
+                f"git {printable(answer.argv[1])} would take longer than there is time", location=str(self.cwd)
             )
         if done.timed_out:
             raise GitFailed(answer, hint=f"it did not end within {limit:g} seconds")

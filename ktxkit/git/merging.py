@@ -173,7 +173,7 @@ def tree_with_patch(neutral: Neutral, base_tree: str, patch: Path, *, bare: bool
                 raise _not_taken(git.run("apply", "--cached", "--check", os.fspath(patch), ok=None), patch)
             raise BrokenContract(
                 "the patch does not apply to the base tree that its document names",
-                where=str(patch),
+                location=str(patch),
                 hint="collect it again; a patch is applied to its own base, never to another tree",
                 outcome="invalid_patch",
             )
@@ -186,13 +186,13 @@ def _not_taken(answer: GitResult, patch: Path) -> BrokenContract:
     if b"No valid patches" in said or b"unrecognized input" in said:
         return BrokenContract(
             "there is no patch in it that git can read",
-            where=str(patch),
+            location=str(patch),
             hint="PATCH is what `git diff --binary` or `patch-collect -o FILE` writes",
             outcome="invalid_patch",
         )
     return BrokenContract(
         f"the patch does not apply to --base: {printable(said)}",
-        where=str(patch),
+        location=str(patch),
         hint="name the commit that it was made from with --base REV",
         outcome="invalid_patch",
     )

@@ -146,7 +146,7 @@ class Objects:
         said = self._said.decode("utf-8", "replace").strip()
         return CannotRun(
             f"git cat-file ended early: {said or 'it said nothing'}",
-            where=str(self._git.cwd),
+            location=str(self._git.cwd),
             hint="run it again; git fsck tells whether the repository is whole",
             machinery=True,
         )
@@ -154,7 +154,7 @@ class Objects:
     def _unread_object(self, told: bytes) -> CannotRun:
         said = told.decode("utf-8", "replace").strip().rpartition("\n")[2]
         hint = "make room for it, then run it again"
-        return CannotRun(f"git cat-file could not read: {said}", where=str(self._git.cwd), hint=hint, machinery=True)
+        return CannotRun(f"git cat-file could not read: {said}", location=str(self._git.cwd), hint=hint, machinery=True)
 
     def find(self, name: str) -> tuple[str, str, int] | None:
         """Id, type and size in bytes of what a name stands for now, or None."""
@@ -232,7 +232,7 @@ class Objects:
         if found is None:
             raise BrokenContract(
                 f"object {oid} is not in this repository",
-                where=str(self._git.cwd),
+                location=str(self._git.cwd),
                 hint="a damaged repository (git fsck), or a partial clone that could not fetch it",
                 outcome="missing_base",
             )
@@ -395,7 +395,7 @@ class Promised(NamedTuple):
             said = f"{name} did not give them: {printable(told)}"
         raise CannotRun(
             f"{plural(len(wanted), 'object')} of this partial clone cannot be fetched: {said}",
-            where=str(self.git.cwd),
+            location=str(self.git.cwd),
             hint="reach the remote (network, credentials) and run it again; nothing was changed",
         )
 

@@ -84,7 +84,9 @@ class PrivateRepository(NamedTuple):
         """Let `.git` in the worktree name a git directory, whatever stands there now."""
         own = self.top / ".git"
         if own.is_dir() and not own.is_symlink():
-            raise BrokenContract("a directory stands where the worktree's .git was", where=str(own), hint="look at it")
+            raise BrokenContract(
+                "a directory stands where the worktree's .git was", location=str(own), hint="look at it"
+            )
         aside = self.admin / f"ktx-link-{os.urandom(6).hex()}"
         files.write_new(aside, b"gitdir: " + os.fsencode(where) + b"\n")
         os.rename(aside, own)  # noqa: PTH104
@@ -120,7 +122,7 @@ class PrivateRepository(NamedTuple):
         finally:
             os.close(fd)
         if head is None:
-            raise Refused("HEAD has no commit", where=str(self.top), hint="look at what the unit did")
+            raise Refused("HEAD has no commit", location=str(self.top), hint="look at what the unit did")
         return head
 
     def _take_objects(self) -> None:
@@ -175,7 +177,7 @@ class PrivateRepository(NamedTuple):
 
 def _forged(path: Path) -> BrokenContract:
     hint = "nothing of it was taken; look at what the unit did, its worktree is kept"
-    return BrokenContract("an object that the unit made is not what its name says", where=str(path), hint=hint)
+    return BrokenContract("an object that the unit made is not what its name says", location=str(path), hint=hint)
 
 
 def _regular(path: Path) -> int:
@@ -199,7 +201,7 @@ def _copy(source: Path, goal: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return  # gate-ok: git has none either
     if not stat.S_ISREG(info.st_mode):
-        raise BrokenContract("it is not a regular file", where=str(source), hint="look at what the unit did")
+        raise BrokenContract("it is not a regular file", location=str(source), hint="look at what the unit did")
     files.make_dirs(goal.parent)
     files.write_atomic(goal, files.read(source, INDEX_LIMIT), mode=0o644, durable=False)
     os.utime(goal, ns=(info.st_atime_ns, info.st_mtime_ns))

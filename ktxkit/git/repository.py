@@ -94,7 +94,9 @@ def discover(asked: Begun) -> Repository:
     if answer.status != 0 and (within or len(lines) != 5 or lines[4] != "false"):
         raise _none(answer) or GitFailed(answer)
     if (within and (len(lines) not in (7, 8) or lines[6] != "false")) or lines[2] not in ("true", "false"):
-        raise CannotRun("the repository's path holds a line break", where=str(answer.cwd), hint="move the repository")
+        raise CannotRun(
+            "the repository's path holds a line break", location=str(answer.cwd), hint="move the repository"
+        )
     top, outer = (lines[5], "".join(lines[7:])) if within else ("", "")
     return Repository(
         top=_real(top) if top else None,
@@ -114,9 +116,9 @@ def _none(answer: GitResult) -> CannotRun | None:
     named = said[2].partition(b"\n")[0]
     if named.startswith(b": "):
         hint = "`git worktree repair` in the repository mends a checkout that was moved; -C DIR names another place"
-        return CannotRun(f"not a git repository{printable(named)}", where=str(answer.cwd), hint=hint)
+        return CannotRun(f"not a git repository{printable(named)}", location=str(answer.cwd), hint=hint)
     hint = "run this inside a git repository, or name one with -C DIR; `git init` makes one"
-    return CannotRun("not a git repository", where=str(answer.cwd), hint=hint)
+    return CannotRun("not a git repository", location=str(answer.cwd), hint=hint)
 
 
 def _real(text: str) -> Path:

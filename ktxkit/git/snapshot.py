@@ -307,7 +307,7 @@ def _refuse_names(answer: GitResult) -> NoReturn:
         raise GitFailed(answer)
     raise Refused(
         f"git cannot take a name in it: {printable(said.removeprefix(b'error: '))}",
-        where=str(answer.cwd),
+        location=str(answer.cwd),
         hint="move it away or rename it, then close again; as crash everything is kept where it is",
     )
 

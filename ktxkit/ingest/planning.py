@@ -69,7 +69,7 @@ def differ(
     if not current and alive and not request.allow_empty:
         raise Refused(
             f"the source is empty, {len(alive)} raw files of it are known",
-            where=request.path or request.url,
+            location=request.path or request.url,
             hint="is it the right place? --allow-empty means that everything was deleted",
         )
     unfetched = set(snapshot.get("unfetched", ()))

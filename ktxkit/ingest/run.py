@@ -307,7 +307,7 @@ def resume(world: World, job_id: str, options: RunOptions, *, wait: float = WAIT
     if document is None:
         raise CannotRun(f"job {job_id} is no ingestion", hint=f"job-run --resume {job_id}")
     if job.state == "landed" and "finishedAt" in job.document:
-        raise Refused(f"job {job_id} has landed already", where=job.target, hint=f"job-report --job {job_id}")
+        raise Refused(f"job {job_id} has landed already", location=job.target, hint=f"job-report --job {job_id}")
     if job.state == "closed":
         raise Refused(f"job {job_id} has ended: nothing was to land", hint="a new ingest-run tries what failed in it")
     later = job.superseded_by()
@@ -339,7 +339,7 @@ def _detected(request: IngestRequest) -> None:
         return
     place = Path(request.path)
     if not place.exists():
-        raise CannotRun("no such source", where=request.path, hint="name the directory of a staged bundle, or --url")
+        raise CannotRun("no such source", location=request.path, hint="name the directory of a staged bundle, or --url")
     if not chosen.detect(place) and not request.allow_empty:
         others = [
             name
@@ -347,7 +347,7 @@ def _detected(request: IngestRequest) -> None:
             if name != request.connector and connector(name).detect(place)
         ]
         hint = f"it looks like one for {others[0]}" if others else "is it the bundle's own directory?"
-        raise CannotRun(f"this is no source for {request.connector}", where=request.path, hint=hint)
+        raise CannotRun(f"this is no source for {request.connector}", location=request.path, hint=hint)
 
 
 def _target(world: World, name: str) -> str:

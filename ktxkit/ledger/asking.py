@@ -65,7 +65,7 @@ def resolve(world: World) -> str:
     except KtxError as error:
         raise CannotRun(
             f"no project: {error.message}",
-            where=error.where,
+            location=error.location,
             hint=f"run inside a repository, set {VARIABLE}, or name one with --project",
         ) from error
     found = world.git.run("config", "--null", "--get-regexp", r"^(ktx\.project|remote\.origin\.url)$", ok=(0, 1))

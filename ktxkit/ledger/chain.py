@@ -94,14 +94,14 @@ def head(world: World) -> LedgerHead | None:
     try:
         found = world.store.read_optional(kinds.LEDGER_HEAD, names.LEDGER_HEAD)
     except BrokenContract as error:
-        raise BrokenContract(error.message, where=error.where, hint=MEND) from error
+        raise BrokenContract(error.message, location=error.location, hint=MEND) from error
     if found is None and os.path.lexists(world.store.path(names.LEDGER_KEY)) and _has_lines(world, 2):
         # Looked for once more: lines may have been written since.
         found = world.store.read_optional(kinds.LEDGER_HEAD, names.LEDGER_HEAD)
         if found is None:
             raise BrokenContract(
                 "the ledger's head is gone: whether lines are missing at its end is not known",
-                where=str(path),
+                location=str(path),
                 hint=MEND,
             )
     return found
@@ -120,9 +120,9 @@ def _has_lines(world: World, least: int) -> bool:
 def fits(known: LedgerHead, lines: int, last: str, path: Path) -> bool:
     """Whether the last line is the head's; False where there are more. Raises BrokenContract where it cannot be."""
     if lines < known["lines"]:
-        raise BrokenContract(CUT.format(lines, known["lines"]), where=str(path), hint=MEND)
+        raise BrokenContract(CUT.format(lines, known["lines"]), location=str(path), hint=MEND)
     if lines == known["lines"] and last != known["hash"]:
-        raise BrokenContract(f"line {lines} is not the one that was written there", where=str(path), hint=MEND)
+        raise BrokenContract(f"line {lines} is not the one that was written there", location=str(path), hint=MEND)
     return lines == known["lines"]
 
 
@@ -159,9 +159,9 @@ def new_lines(path: Path, start: int, previous: Mapping[str, Any] | None) -> Ite
                 list(checked([line], previous))
             except BrokenContract as error:
                 hint = f"{error.hint}; {MEND}" if error.hint else MEND
-                raise BrokenContract(error.message, where=error.where, hint=hint) from error
+                raise BrokenContract(error.message, location=error.location, hint=hint) from error
             except ValueError as error:
-                raise BrokenContract(str(error), where=str(path), hint=MEND) from error
+                raise BrokenContract(str(error), location=str(path), hint=MEND) from error
             yield offset, raw, line
             offset += len(raw)
             previous = line
@@ -170,7 +170,7 @@ def new_lines(path: Path, start: int, previous: Mapping[str, Any] | None) -> Ite
 def require_own(line: LedgerLine, path: Path) -> None:
     """Raises BrokenContract for a line that is not what its digest says: of one that is read without the others."""
     if line["hash"] != own_hash(line):
-        raise BrokenContract(f"line {line['seq']} was changed", where=str(path), hint=MEND)
+        raise BrokenContract(f"line {line['seq']} was changed", location=str(path), hint=MEND)
 
 
 def require_file(path: Path) -> None:
@@ -178,7 +178,7 @@ def require_file(path: Path) -> None:
     link could lead anywhere.
     """
     if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
-        raise BrokenContract("it is not a regular file", where=str(path), hint=MEND)
+        raise BrokenContract("it is not a regular file", location=str(path), hint=MEND)
 
 
 def check_end(world: World, known: LedgerHead | None, last: Mapping[str, Any] | None) -> None:

@@ -74,13 +74,13 @@ class Artifacts:
         except FileNotFoundError as error:
             raise BrokenContract(
                 "an artifact that a record names is missing",
-                where=str(path),
+                location=str(path),
                 hint="it was removed: what the record says of it cannot be shown any more",
             ) from error
         if digest(data) != name:
             raise BrokenContract(
                 "an artifact is not what its name says",
-                where=str(path),
+                location=str(path),
                 hint="it was changed after it was kept: the run cannot be judged by it any more",
             )
         return data

@@ -92,7 +92,7 @@ def take_store(world: World, directory: str) -> list[tuple[str, LedgerLine | Non
     other = World(world.cwd, world.env, ktx_dir=str(world.cwd / directory))
     if not other.store.exists(names.LEDGER):
         hint = "name the directory that has ledger/ (a `.ktx`)"
-        raise CannotRun("there is no ledger", where=str(world.cwd / directory), hint=hint)
+        raise CannotRun("there is no ledger", location=str(world.cwd / directory), hint=hint)
     closed = [line for line in chain.lines(other) if line["kind"] == "run-closed"]
     store = world.writable_store
     artifacts = Artifacts(store.path(names.ARTIFACTS))
@@ -116,7 +116,7 @@ def _files(world: World, folder: str) -> list[Path]:
     found = sorted(Path(place) / name for place, listed in files.walk(top) for name in listed)
     for path in found:
         if path.is_symlink() or not path.is_file():
-            raise BrokenContract("it is not a regular file", where=str(path), hint="a store has no links")
+            raise BrokenContract("it is not a regular file", location=str(path), hint="a store has no links")
     return found
 
 
@@ -124,7 +124,7 @@ def _bytes(path: Path) -> bytes:
     try:
         return files.read(path, ledger.SIZE_LIMIT)
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise CannotRun("no such file", where=str(path), hint="ledger-append takes the paths of reports") from error
+        raise CannotRun("no such file", location=str(path), hint="ledger-append takes the paths of reports") from error
 
 
 def _own(world: World, data: bytes, where: str) -> tuple[str, bytes]:
@@ -143,17 +143,19 @@ def _own(world: World, data: bytes, where: str) -> tuple[str, bytes]:
         if not run:
             raise BrokenContract(
                 "its first record is not run_started",
-                where=where,
+                location=where,
                 hint="the file may be cut at its beginning: take the whole event file",
             )
         if record["event"] == "run_started":
             if record["run"] != run:
-                raise BrokenContract("records of two runs", where=f"{where}:{number}", hint="take each run's own file")
+                raise BrokenContract(
+                    "records of two runs", location=f"{where}:{number}", hint="take each run's own file"
+                )
             if not proven:
                 lines[number - 1] = _framed(record | {"trigger": IMPORTED, "managed": False}).strip()
     if not run:
         raise BrokenContract(
-            "no record of a test run", where=where, hint="--from names the format; the file may be another's"
+            "no record of a test run", location=where, hint="--from names the format; the file may be another's"
         )
     return run, b"\n".join(lines)
 
@@ -201,7 +203,7 @@ def _read(kind: str, data: bytes, where: str, importer: importers.Importer) -> t
         )
         raise BrokenContract(
             f"not a {REPORTS[kind]}: {said}",
-            where=f"{where}:{at[0]}" if at[0] else where,
+            location=f"{where}:{at[0]}" if at[0] else where,
             hint="the file may be truncated, or of another format (--from)",
         ) from error
 
@@ -219,13 +221,13 @@ def _lines(data: bytes, where: str, at: list[int]) -> Iterator[dict[str, Any]]:
                 return
             raise BrokenContract(
                 f"not a reportlog line: {error}",
-                where=f"{where}:{number}",
+                location=f"{where}:{number}",
                 hint="the file may be truncated, or of another format (--from)",
             ) from error
         if not isinstance(record, dict):
             raise BrokenContract(
                 "not a reportlog line: an object is expected",
-                where=f"{where}:{number}",
+                location=f"{where}:{number}",
                 hint="the file may be truncated, or of another format (--from)",
             )
         at[0] = number
@@ -241,19 +243,19 @@ def _junit(data: bytes, where: str) -> Element:
     ):
         raise BrokenContract(
             "a document type declaration is not taken",
-            where=where,
+            location=where,
             hint="take the DOCTYPE out: what it declares could read files or grow without end",
         )
     try:
         root = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
         raise BrokenContract(
-            f"not XML: {error}", where=where, hint="the file may be truncated, or of another format (--from)"
+            f"not XML: {error}", location=where, hint="the file may be truncated, or of another format (--from)"
         ) from error
     if root.tag not in importers.SUITES:
         raise BrokenContract(
             f"not JUnit XML: its root is {root.tag[:50]!r}",
-            where=where,
+            location=where,
             hint="--from names the format; JUnit XML begins with testsuites or testsuite",
         )
     return root

@@ -163,7 +163,7 @@ def _of_redis(world: World, ask: LedgerQuery) -> EventSource | None:
     except OSError as error:
         raise CannotRun(
             f"the Redis server does not answer: {error.strerror or error}",
-            where=mirror.VARIABLE,
+            location=mirror.VARIABLE,
             hint="start it or correct the address; without --redis the run is followed on this machine",
         ) from error
     wanted = [name for name in streams if not ask.subject or name.rsplit(":", 2)[1].startswith(ask.subject[0])]

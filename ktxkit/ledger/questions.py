@@ -170,7 +170,7 @@ def all_jobs(world: World, ask: LedgerQuery) -> LedgerAnswer:
             job = ActiveJob(world, world.store.read(kinds.JOB, names.job_doc(name)))
             found.append((job.document["createdAt"], name, _job_row(job)))
         except BrokenContract as error:
-            damaged.append({"job": name, "where": error.where, "message": error.message})
+            damaged.append({"job": name, "where": error.location, "message": error.message})
     rows = [row for _, _, row in sorted(found, key=lambda one: one[:2])]
     return answer("jobs", rows, facts={"jobs": len(rows), "damaged": damaged or None})
 

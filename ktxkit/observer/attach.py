@@ -280,13 +280,13 @@ def _found(attempt: ObserverAttempt) -> ObserverBaseline:
     if baseline is None:
         raise BrokenContract(
             "the baseline of the journal is missing",
-            where=str(attempt.path("baseline.json")),
+            location=str(attempt.path("baseline.json")),
             hint="open a new attempt; what was observed so far stays in the journal",
         )
     if baseline["manifest"] != attempt.chain.records[0]["after"]:
         raise BrokenContract(
             "the baseline is not the journal's",
-            where=str(attempt.path("baseline.json")),
+            location=str(attempt.path("baseline.json")),
             hint="open a new attempt; what was observed so far stays in the journal",
         )
     return baseline
@@ -296,7 +296,7 @@ def _same_settings(attempt: ObserverAttempt, asked: Settings | None) -> None:
     if asked is not None and asked != attempt.state.settings:
         raise Refused(
             "the attempt has its intervals already, and they do not change while it lasts",
-            where=str(attempt.path("baseline.json")),
+            location=str(attempt.path("baseline.json")),
             hint="leave the options out; other ones count for the next attempt",
         )
 
@@ -316,7 +316,7 @@ def _must_be_whole(attempt: ObserverAttempt) -> None:
     if attempt.chain.problem:
         raise BrokenContract(
             f"the journal is damaged: {attempt.chain.problem}",
-            where=attempt.chain.problem_path,
+            location=attempt.chain.problem_path,
             hint="worktree-status names the next step; the damaged segment is kept",
         )
 
@@ -327,7 +327,7 @@ def _first(attempt: ObserverAttempt, settings: Settings) -> tuple[ObserverBaseli
     Returns its document, and its scan where nothing moved in it.
     """
     if lease_validity({**attempt.domain}, attempt.lease_now()) in (LeaseValidity.REVOKED, LeaseValidity.SUPERSEDED):
-        raise Refused("the lease is over", where=str(path_of(attempt.lease)), hint="open the unit, then watch it")
+        raise Refused("the lease is over", location=str(path_of(attempt.lease)), hint="open the unit, then watch it")
     attempt.epoch = Anchor.of(attempt.lease).epoch + 1
     known = not attempt.because and Anchor.of(attempt.lease).seq == 0
     tracked, gitlinks = index_of(attempt)
@@ -364,13 +364,13 @@ def _whole_scan(attempt: ObserverAttempt, basis: ScanBasis) -> Scan:
         with opened(attempt.lease) as root:
             if isinstance(root, str):
                 raise Blocked(
-                    f"this is not the leased worktree: {root}", where=str(path_of(attempt.lease)), hint=ELSEWHERE
+                    f"this is not the leased worktree: {root}", location=str(path_of(attempt.lease)), hint=ELSEWHERE
                 )
             found = scan.scan(subject(attempt, root, basis), Stored.empty(digest), Level.CONTENT)
         problem = wrong(attempt.lease)
         if problem:
             raise Blocked(
-                f"this is not the leased worktree: {problem}", where=str(path_of(attempt.lease)), hint=ELSEWHERE
+                f"this is not the leased worktree: {problem}", location=str(path_of(attempt.lease)), hint=ELSEWHERE
             )
         if not found.partial or not left:
             return found

@@ -162,7 +162,7 @@ class JournalSegment:
             files.write_atomic(self._mark, b"", durable=False)
             raise Blocked(
                 f"the journal could not be flushed: {error.strerror}",
-                where=str(self.path),
+                location=str(self.path),
                 hint="nothing is claimed about it; check the disk, then watch again (a new segment begins)",
             ) from error
 
@@ -328,7 +328,7 @@ class ObserverAttempt:
         if found.digest != baseline["trackedDigest"]:
             raise BrokenContract(
                 "the tracked set is not the baseline's",
-                where=str(self.path("tracked")),
+                location=str(self.path("tracked")),
                 hint="open a new attempt; what was observed so far stays in the journal",
             )
         return found
@@ -391,7 +391,9 @@ def record_proof(
         is_leased = lease_validity(attempt.domain, attempt.lease_now()) is LeaseValidity.CURRENT
         if state.authority != "current" or not is_leased:
             raise Refused(
-                REVOKED, where=str(path_of(lease)), hint="another attempt has the unit: stop, and leave the work to it"
+                REVOKED,
+                location=str(path_of(lease)),
+                hint="another attempt has the unit: stop, and leave the work to it",
             )
         if said["id"] in state.receipts:
             return None
@@ -407,20 +409,20 @@ def _must_be_the_attempt(
     if lease is None or lease["state"] != "open":
         raise Refused(
             "the unit has no open lease: this is no progress of it",
-            where=location.directory,
+            location=location.directory,
             hint="worktree-open opens it; a receipt counts for an open lease only",
         )
     stands_in = world.cwd == path_of(lease) or path_of(lease) in world.cwd.parents
     if (nonce is None and not stands_in) or (nonce is not None and nonce != lease["nonce"]):
         raise Refused(
             "this is not the attempt that has the lease",
-            where=str(path_of(lease)),
+            location=str(path_of(lease)),
             hint=f"run it in the unit's own environment ({NONCE}) or in its worktree",
         )
     if fence is not None and fence != lease["fence"]:
         raise Refused(
             f"fence {fence} is not the lease's, which is {lease['fence']}",
-            where=str(path_of(lease)),
+            location=str(path_of(lease)),
             hint="use the fence and nonce of the lease that is open now (KTX_LEASE names its document)",
         )
 
@@ -435,7 +437,7 @@ def append(attempt: ObserverAttempt, make: Make, source: str = "lifecycle") -> A
         if attempt.chain.problem:
             raise BrokenContract(
                 f"the journal is damaged: {attempt.chain.problem}",
-                where=attempt.chain.problem_path,
+                location=attempt.chain.problem_path,
                 hint="worktree-status names the next step; new proof begins a new segment after worktree-watch --once",
             )
         record = make(attempt, When(attempt.line_now(), source))

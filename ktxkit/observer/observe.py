@@ -185,7 +185,7 @@ def preserve(location: LeaseLocation, lease: Lease) -> tuple[ObserverStatus, str
         if not _at_rest(before, after):
             where = str(path_of(lease))
             raise Refused(
-                "the worktree is not at rest, or not the leased one", where=where, hint="end what writes there"
+                "the worktree is not at rest, or not the leased one", location=where, hint="end what writes there"
             )
         observer_records.preserved(attached.attempt, ref)
     return _told(attached), ref

@@ -130,7 +130,7 @@ class Reconciler:
         chain = self.attempt.chain
         if chain.problem:
             hint = "attach again: a new segment begins, and nothing is claimed of the time before"
-            raise BrokenContract(f"the journal is damaged: {chain.problem}", where=chain.problem_path, hint=hint)
+            raise BrokenContract(f"the journal is damaged: {chain.problem}", location=chain.problem_path, hint=hint)
 
     def _level(self, wanted: Level, hints: Hints | None) -> Level:
         """What is read at least: everything where keys mean nothing, and at each so many periodic scans."""

@@ -100,7 +100,7 @@ class ActiveJob:
             require_not_lost(world, job_id)
             known = nearest(job_id, [name for name in world.store.children("jobs") if name != job_id])
             hint = f"did you mean {known[0]}?" if known else "`ledger-query jobs` lists those there are"
-            raise CannotRun(f"no job {job_id!r} here", where=str(world.store.root), hint=hint)
+            raise CannotRun(f"no job {job_id!r} here", location=str(world.store.root), hint=hint)
         return found
 
     @classmethod
@@ -252,7 +252,7 @@ class ActiveJob:
         if self.state == "landed" or self.world.store.exists(self.part("landing")):
             raise Refused(
                 f"job {self.id} has landed already; what is added to it would not land",
-                where=self.target,
+                location=self.target,
                 hint="give the change a job of its own: worktree-open --job OTHER",
             )
 
@@ -275,7 +275,7 @@ class ActiveJob:
             what = "gone" if document is None else "not the one that the job was begun with"
             raise BrokenContract(
                 f"the job's file is {what}",
-                where=str(self.world.store.path(self.part("job-file"))),
+                location=str(self.world.store.path(self.part("job-file"))),
                 hint=f"put it back (job.json names its digest, {digest}), or give the work a job of its own",
             )
         while len(files) >= FILES_KEPT:
@@ -321,7 +321,7 @@ class ActiveJob:
             try:
                 self.world.store.read_optional(contract, place)
             except BrokenContract as error:
-                found.append({"where": error.where, "message": error.message})
+                found.append({"where": error.location, "message": error.message})
         return found
 
     def _documents(self) -> Iterator[str]:
@@ -349,7 +349,7 @@ def require_not_lost(world: World, job_id: str) -> None:
     if other_documents(world, job_id):
         raise BrokenContract(
             "the job's own document is gone, others of the job are there",
-            where=str(world.store.path(names.job_doc(job_id))),
+            location=str(world.store.path(names.job_doc(job_id))),
             hint=f"put it back; what its units collected is kept: git for-each-ref refs/ktx/units/{job_id}",
         )
 
@@ -399,7 +399,7 @@ def _here(world: World) -> Identity:
     found = identify(_common_dir(world))
     if found is None:
         where = str(world.repository.common_dir)
-        raise Blocked("the repository's git directory is gone", where=where, hint="put it back; nothing was changed")
+        raise Blocked("the repository's git directory is gone", location=where, hint="put it back; nothing was changed")
     return found
 
 
@@ -418,4 +418,4 @@ def _require(world: World, owner: StoreOwner, here: Identity) -> None:
         document = world.store.path(names.STORE)
         hint = f"if that repository is this one now (it was moved between disks): remove {printable(str(document))}"
     message = f"the store belongs to another repository: {printable(str(place))}"
-    raise Refused(message, where=str(world.store.root), hint=hint)
+    raise Refused(message, location=str(world.store.root), hint=hint)

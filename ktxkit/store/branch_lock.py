@@ -134,7 +134,7 @@ def _refuse_unproven(world: World, ref: str, old: BranchLock | None) -> None:
     if old["phase"] == "blocked":
         raise Blocked(
             f"{ref} is blocked: {old.get('blocked', 'a person must look')}",
-            where=where,
+            location=where,
             hint="look at what is named there; when it is as it should be, remove this document and try again",
         )
     owner = owners.Owner.of(old["owner"])
@@ -143,6 +143,6 @@ def _refuse_unproven(world: World, ref: str, old: BranchLock | None) -> None:
         return
     if standing is OwnerState.ALIVE:
         said = f"{ref} is held by process {owner.pid} (phase {old['phase']}), which is alive"
-        raise Refused(said, where=where, hint="wait for it to end")
+        raise Refused(said, location=where, hint="wait for it to end")
     said = f"{ref} is held by another machine or namespace (phase {old['phase']}): {standing.value}"
-    raise Refused(said, where=where, hint="wait for it to end; if it is gone for good, remove this document")
+    raise Refused(said, location=where, hint="wait for it to end; if it is gone for good, remove this document")

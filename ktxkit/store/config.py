@@ -160,7 +160,7 @@ def load(world: World) -> KtxConfig:
         first, rest = found[0], len(found) - 1
         more = f" (and {rest} more)" if rest else ""
         hint = "`git ktx doctor` lists all of them; `git ktx help config` the keys"
-        raise CannotRun(f"{first['message']}{more}", where=first["where"], hint=hint)
+        raise CannotRun(f"{first['message']}{more}", location=first["where"], hint=hint)
     path = config_path(world)
     return _read(path) if path is not None else {}
 
@@ -196,7 +196,7 @@ def _parsed(path: Path) -> Parsed | None:
     except FileNotFoundError:
         return None
     except BrokenContract as error:
-        raise CannotRun(error.message, where=error.where, hint=error.hint) from error
+        raise CannotRun(error.message, location=error.location, hint=error.hint) from error
 
 
 def load_settings(world: World) -> KtxConfig:
@@ -220,9 +220,11 @@ def read_yaml(path: Path, contract: Kind[D]) -> D:
     parsed = read(files.read(path, SIZE_LIMIT))
     if parsed.problems:
         first = parsed.problems[0]
-        raise CannotRun(f"not YAML: {first.message}", where=f"{path}:{first.line}:{first.column}", hint=first.hint)
+        raise CannotRun(f"not YAML: {first.message}", location=f"{path}:{first.line}:{first.column}", hint=first.hint)
     value = parsed.root.data() if parsed.root is not None else None
     try:
         return contracts.validate(contract, value if value is not None else {}, str(path))
     except BrokenContract as error:
-        raise CannotRun(error.message, where=error.where, hint=f"the contract `{contract}` lists its keys") from error
+        raise CannotRun(
+            error.message, location=error.location, hint=f"the contract `{contract}` lists its keys"
+        ) from error

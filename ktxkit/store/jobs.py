@@ -48,7 +48,7 @@ def readable(world: World, damaged: list[DamagedDocument] | None = None) -> Iter
                 require_not_lost(world, name)
         except BrokenContract as error:
             if damaged is not None:
-                damaged.append({"where": error.where, "message": error.message})
+                damaged.append({"where": error.location, "message": error.message})
             continue
         if job is not None:
             yield job
@@ -175,7 +175,7 @@ def _no_branch(world: World, ref: str) -> CannotRun:
     name = ref.removeprefix("refs/heads/")
     if world.repository.branch(world.git) == ref:
         hint = "units start from a commit: make a first one (git add -A; git commit -m start), then run this again"
-        return CannotRun(f"branch {name} has no commit yet", where=str(world.repository.directory), hint=hint)
+        return CannotRun(f"branch {name} has no commit yet", location=str(world.repository.directory), hint=hint)
     branches = world.git.run("for-each-ref", "--format=%(refname)", "refs/heads/", "refs/remotes/").lines
     heads = [one.removeprefix("refs/heads/") for one in branches if one.startswith("refs/heads/")]
     remote = [one.removeprefix("refs/remotes/") for one in branches if one.endswith(f"/{name}")]
@@ -185,7 +185,7 @@ def _no_branch(world: World, ref: str) -> CannotRun:
     )
     if remote and not near:
         hint = f"only {remote[0]} has that name: git branch {name} {remote[0]} makes it here"
-    return CannotRun(f"no branch {name!r} to land on", where=str(world.repository.directory), hint=hint)
+    return CannotRun(f"no branch {name!r} to land on", location=str(world.repository.directory), hint=hint)
 
 
 def current_unit(world: World, job: str | None, unit: str | None) -> tuple[str | None, str | None]:
@@ -223,7 +223,7 @@ def _must_be_the_leased_one(job: ActiveJob, unit: Unit, name: str) -> None:
         return
     said = f"this is an earlier attempt of unit {unit.key!r}; attempt {lease['attempt']} has the lease"
     hint = "work there, or name --job and --unit to mean that one from here"
-    raise Refused(said, where=os.fsdecode(path_bytes(lease)), hint=hint)
+    raise Refused(said, location=os.fsdecode(path_bytes(lease)), hint=hint)
 
 
 def need_job(world: World, job: str | None) -> ActiveJob:

@@ -118,7 +118,7 @@ class LeaseLocation(NamedTuple):
             return
         if not holder_is_dead(self.world, lease):
             hint = "nothing of it is read before its command has ended"
-            raise Refused("its unit is at work in a repository of its own", where=str(path_of(lease)), hint=hint)
+            raise Refused("its unit is at work in a repository of its own", location=str(path_of(lease)), hint=hint)
         self.take_over(lease)
 
     def private(self, lease: Lease) -> PrivateRepository:
@@ -126,7 +126,9 @@ class LeaseLocation(NamedTuple):
         top, admin = path_of(lease), path_of(lease, "adminDir")
         ours = admin.parent == self.world.repository.common_dir / "worktrees"
         if not ours or admin_names(admin) != top / ".git":
-            raise Blocked("the lease names a git directory that is not its worktree's", where=str(admin), hint="look")
+            raise Blocked(
+                "the lease names a git directory that is not its worktree's", location=str(admin), hint="look"
+            )
         return PrivateRepository(worktrees(self.world).git, self.world.repository, top, admin)
 
     def take_over(self, lease: Lease) -> None:
@@ -247,7 +249,7 @@ def must_be_held_here(world: World, lease: Lease, *, keeps: bool = False) -> Non
     if said and not (keeps and said.endswith(OwnerState.UNKNOWN.value)):
         gone = f"worktree-close {unit_options(lease)} --outcome crash keeps everything and frees it"
         hint = f"wait for it, or end it there; if it is gone for good, {gone}"
-        raise Refused(f"the worktree is {said}", where=str(path_of(lease)), hint=hint)
+        raise Refused(f"the worktree is {said}", location=str(path_of(lease)), hint=hint)
 
 
 def in_use_lock(world: World, lease: Lease) -> Path:
@@ -267,7 +269,7 @@ def must_not_be_in_use(world: World, lease: Lease, *, force: bool = False) -> No
     except Refused as error:
         hint = "end it, then close again; --force takes the directory from under it"
         said = "a command of worktree-open runs in it, here or in another namespace"
-        raise Refused(said, where=str(path_of(lease)), hint=hint) from error
+        raise Refused(said, location=str(path_of(lease)), hint=hint) from error
 
 
 def foreign(world: World, document: Mapping[str, Any]) -> str:
@@ -294,7 +296,7 @@ def must_be_ours(world: World, document: Mapping[str, Any]) -> None:
     hint = "work in that repository; in a copy of one, its worktrees are not yours"
     if not os.path.lexists(theirs):
         hint = "if this repository was moved: git worktree repair, with the worktree's path"
-    raise Blocked(f"the worktree belongs to another repository: {theirs}", where=str(path_of(document)), hint=hint)
+    raise Blocked(f"the worktree belongs to another repository: {theirs}", location=str(path_of(document)), hint=hint)
 
 
 def must_be_leased_directory(lease: Lease) -> None:
@@ -304,7 +306,7 @@ def must_be_leased_directory(lease: Lease) -> None:
     if (found is None and os.path.lexists(path)) or (found is not None and not found.matches(lease)):
         what = "a directory that was not opened for it" if found is not None else "no directory"
         hint = "nothing of it was read; look at what the unit did"
-        raise BrokenContract(f"{what} stands where the worktree was", where=str(path), hint=hint)
+        raise BrokenContract(f"{what} stands where the worktree was", location=str(path), hint=hint)
 
 
 def presence(world: World, lease: Lease | None, wanted: Path) -> WorktreePresence:
@@ -422,7 +424,7 @@ def of_lease(world: World, lease: Lease) -> CandidatePathPolicy:
     if again.digest != wanted and (wanted or problem):
         raise BrokenContract(
             f"the path policy of the lease is lost{f': {problem}' if problem else ''}",
-            where=str(world.store.path(relative)),
+            location=str(world.store.path(relative)),
             hint="open a new attempt",
         )
     _write(world, lease, again)

@@ -68,7 +68,7 @@ class Store:
             return
         raise BrokenContract(
             f"something else stands where a {wanted} of the store is expected: a link would lead out of it",
-            where=str(self.root / relative),
+            location=str(self.root / relative),
             hint="look at what it is, and move it away; nothing was written or removed through it",
         )
 
@@ -97,7 +97,7 @@ class Store:
         if found is None:
             raise BrokenContract(
                 f"{contract} document is missing",
-                where=str(self.path(relative)),
+                location=str(self.path(relative)),
                 hint="it was removed, or never written: git ktx status tells what is left of the job",
             )
         return found
@@ -118,13 +118,13 @@ class Store:
             return None
         except IsADirectoryError as error:
             raise BrokenContract(
-                "a directory stands where a document is expected", where=str(path), hint="move it away"
+                "a directory stands where a document is expected", location=str(path), hint="move it away"
             ) from error
         document = contracts.loads(str(contract), data, str(path))
         wrong = names.misplaced(relative, document)
         if wrong:
             hint = "it was altered, or copied from elsewhere: put back the one that was written there"
-            raise BrokenContract(f"the document is not of this place: {wrong}", where=str(path), hint=hint)
+            raise BrokenContract(f"the document is not of this place: {wrong}", location=str(path), hint=hint)
         return document
 
     def remove(self, relative: str) -> bool:
@@ -160,7 +160,7 @@ def prepare(store: Store, repository: Repository, git: Git) -> Store:
 
     if store.root.is_symlink():
         hint = "set KTX_DIR to where it leads, or remove the link"
-        raise CannotRun("the store is a symbolic link; git looks behind none", where=str(store.root), hint=hint)
+        raise CannotRun("the store is a symbolic link; git looks behind none", location=str(store.root), hint=hint)
     if store.root.is_dir() and any(store.root.iterdir()):
         return store  # one that somebody made by mkdir is not ignored before it is used
     try:
@@ -169,7 +169,7 @@ def prepare(store: Store, repository: Repository, git: Git) -> Store:
     except OSError as error:
         raise CannotRun(
             f"cannot create the store: {error.strerror}",
-            where=str(store.root),
+            location=str(store.root),
             hint="set KTX_DIR or --ktx-dir to a place that can be written",
         ) from error
     return store
@@ -184,7 +184,9 @@ def ensure_ignored(store: Store, repository: Repository, git: Git) -> None:
         _exclude(store, repository, git)
     except OSError as error:
         message = f"cannot make git ignore the store: {error.strerror}"
-        raise CannotRun(message, where=str(store.root), hint="set KTX_DIR to a place outside the checkout") from error
+        raise CannotRun(
+            message, location=str(store.root), hint="set KTX_DIR to a place outside the checkout"
+        ) from error
 
 
 def _exclude(store: Store, repository: Repository, git: Git) -> None:
@@ -206,7 +208,7 @@ def _exclude(store: Store, repository: Repository, git: Git) -> None:
         if not is_ignored(asked, store):
             raise CannotRun(
                 "git does not ignore the store although info/exclude names it",
-                where=str(exclude),
+                location=str(exclude),
                 hint="a later rule includes it again (a '!' pattern in .gitignore?); remove that rule or set KTX_DIR",
             )
     store.ignored_by = rules

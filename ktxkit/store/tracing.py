@@ -51,13 +51,13 @@ class Journal(NamedTuple, Generic[D]):
         Every record is validated before the first byte is written; `validated`: the caller has just done so. Raises
         BrokenContract, OSError.
         """
-        line = contracts.compact if validated else partial(contracts.line, self.contract, where=str(self.path))
+        line = contracts.compact if validated else partial(contracts.line, self.contract, location=str(self.path))
         lines = [line(record) for record in records]
         longest = max(map(len, lines), default=0)
         if longest > RECORD_LIMIT:
             raise BrokenContract(
                 f"{self.contract}: a record of {longest} bytes is too long",
-                where=str(self.path),
+                location=str(self.path),
                 hint="shorten its data, or put it into a file and name that",
             )
         block = b"".join(lines)
@@ -91,7 +91,9 @@ class Journal(NamedTuple, Generic[D]):
         if not self.path.exists():
             return False
         if not self.path.is_file():
-            raise CannotRun("a journal must be a regular file", where=str(self.path), hint="name a file, or a new one")
+            raise CannotRun(
+                "a journal must be a regular file", location=str(self.path), hint="name a file, or a new one"
+            )
         return True
 
     def _set_torn_aside(self, fd: int) -> int:
@@ -113,7 +115,7 @@ class Journal(NamedTuple, Generic[D]):
             if len(line) > RECORD_LIMIT:
                 raise BrokenContract(
                     "a record is too long",
-                    where=f"{self.path}:{number}",
+                    location=f"{self.path}:{number}",
                     hint="the file may be foreign: move it away, and a new one is begun",
                 )
             yield contracts.loads(self.contract, line, f"{self.path}:{number}")

@@ -157,7 +157,7 @@ class Worktrees(NamedTuple):
         for top in checkouts(self.git.cwd):
             if below_by_mount(place, Path(os.path.realpath(top)), known):
                 said = f"a mount makes of that a directory of another worktree: {printable(str(top))}"
-                raise Refused(said, where=str(path), hint="choose a place that is no other name of a checkout's")
+                raise Refused(said, location=str(path), hint="choose a place that is no other name of a checkout's")
 
     def _isolated(self, path: Path) -> Path:
         """The git directory of a new worktree, before anything runs there. Raises CannotRun where git, standing in it,
@@ -167,11 +167,11 @@ class Worktrees(NamedTuple):
         known = os.path.realpath(self.git.cwd / "worktrees")
         if os.path.dirname(os.path.realpath(os.fsdecode(admin))) != known:  # noqa: PTH120
             said = f"git takes {printable(admin)} for the git directory of a new worktree: it is not one of ours"
-            raise CannotRun(said, where=str(path), hint="look at GIT_DIR, and at the .git file that stands there")
+            raise CannotRun(said, location=str(path), hint="look at GIT_DIR, and at the .git file that stands there")
         if os.path.realpath(top) != os.path.realpath(os.fsencode(path)):
             raise CannotRun(
                 f"git takes {printable(top)} for the top of a new worktree: nothing in it would be isolated",
-                where=str(path),
+                location=str(path),
                 hint="core.worktree in the shared configuration does that: `git config --worktree core.worktree DIR` in"
                 " the main checkout, then `git config --unset core.worktree`",
             )
@@ -192,7 +192,7 @@ class Worktrees(NamedTuple):
         nothing_mounted(path)
         if locked(self.git.cwd, path):
             hint = "`git worktree unlock` it, then do it again"
-            raise Refused("git is told to leave this worktree alone: it is locked", where=str(path), hint=hint)
+            raise Refused("git is told to leave this worktree alone: it is locked", location=str(path), hint=hint)
         trash = self._into_trash(path)
         self.forget(path)
         return trash
@@ -231,7 +231,9 @@ class Worktrees(NamedTuple):
         while alive := stale.at_work_on(path):
             if self.clock.monotonic() >= deadline:
                 hint = f"wait for it, or end it: {', '.join(map(str, alive))}"
-                raise Refused("a git of an opening that was killed is still at work there", where=str(path), hint=hint)
+                raise Refused(
+                    "a git of an opening that was killed is still at work there", location=str(path), hint=hint
+                )
             self.clock.sleep(0.05)
 
     def forget(self, path: Path) -> None:
@@ -303,4 +305,4 @@ def elsewhere(branch: str, told: bytes) -> Refused:
     """git says that a branch is checked out, or being rebased, in another worktree."""
     place = printable(told.partition(b" at '")[2].rpartition(b"'")[0])
     message = f"branch {branch} is checked out already"
-    return Refused(message, where=place, hint="work there, or open it with --detach at the same commit")
+    return Refused(message, location=place, hint="work there, or open it with --detach at the same commit")

@@ -86,7 +86,9 @@ def open_adhoc(world: World, request: WorktreeRequest) -> tuple[Lease, list[str]
         old = place.lease()
         if old is not None and old["state"] == "open":
             if presence(world, old, path).present:
-                raise Refused(f"{place.name} is open already", where=str(path_of(old)), hint="work there, or close it")
+                raise Refused(
+                    f"{place.name} is open already", location=str(path_of(old)), hint="work there, or close it"
+                )
             head_to_attic(place, old, "its directory was gone, and the worktree was opened anew")
             worktrees(world).forget(path_of(old))
         wanted = Wanted(path, aim.mode, aim.base, {}, aim.branch, aim.creates, request.copy, request.sparse)
@@ -108,7 +110,7 @@ def _set_up(location: LeaseLocation, lease: Lease, argv: Sequence[str]) -> None:
         last = last_lines((done.out + done.err).decode("utf-8", "replace"))
         said = f"its setup {process.ending(done.status)}{f': {last}' if last else ''}"
         hint = f"the worktree is open; all that the setup printed is in {log}"
-        raise Conflict(said, where=str(path), hint=hint, outcome="failed")
+        raise Conflict(said, location=str(path), hint=hint, outcome="failed")
 
 
 def run_inside(world: World, lease: Lease, argv: Sequence[str], *, stdout: int | None = None) -> int:
@@ -255,10 +257,10 @@ def _must_be_free(world: World, aim: Aim) -> None:
         if home.operation == CHECKED_OUT and not home.present:
             gone = "its directory is gone: `git ktx prune` or `git worktree prune` forgets it"
             hint = "its worktree is locked: bring it back, or `git worktree unlock` it" if home.locked else gone
-            raise Refused(f"branch {name} is registered elsewhere", where=where, hint=hint)
+            raise Refused(f"branch {name} is registered elsewhere", location=where, hint=hint)
         hint = f"work there, or open a worktree at the same commit: --detach --base {name}"
         said = "checked out already" if home.operation == CHECKED_OUT else home.operation
-        raise Refused(f"branch {name} is {said}", where=where, hint=hint)
+        raise Refused(f"branch {name} is {said}", location=where, hint=hint)
 
 
 def _other_name(name: str) -> str:
@@ -284,21 +286,21 @@ def _outside(world: World, path: Path) -> Path:
     """A path that was asked for. A checkout inside another one that does not ignore it would be staged as a gitlink."""
     full = Path(os.path.realpath(path))
     if full.exists() and (not full.is_dir() or any(full.iterdir())):
-        raise Refused("something is there already", where=str(full), hint="choose another --path")
+        raise Refused("something is there already", location=str(full), hint="choose another --path")
     top = world.repository.top
     tops = {Path(os.path.realpath(one)) for one in checkouts(world.repository.common_dir)} - {top}
     around = next((str(one) for one in full.parents if one in tops), "")
     if around:
         hint = "leave --path out, or choose a place outside of every checkout"
         raise Refused(
-            f"that lies in another worktree, and goes with it: {printable(around)}", where=str(full), hint=hint
+            f"that lies in another worktree, and goes with it: {printable(around)}", location=str(full), hint=hint
         )
     if top is not None and top in full.parents:
         env = {"GIT_LITERAL_PATHSPECS": "0"}
         probe = world.git.at(top).run("check-ignore", "-q", "--no-index", "--", f"{full}/x", ok=(0, 1), env=env)
         if probe.status != 0:
             hint = "leave --path out, or choose a place outside the checkout"
-            raise Refused("that lies in the checkout and is not ignored there", where=str(full), hint=hint)
+            raise Refused("that lies in the checkout and is not ignored there", location=str(full), hint=hint)
     return full
 
 
@@ -337,7 +339,7 @@ def _switch(world: World, aim: Aim) -> None:
     answer = world.git.run("switch", "--quiet", "--no-guess", *how, ok=None)
     if answer.status != 0:
         said = f"cannot switch to it here: {printable(answer.err.strip())}"
-        raise Refused(said, where=str(world.cwd), hint="commit or put away what is in the way")
+        raise Refused(said, location=str(world.cwd), hint="commit or put away what is in the way")
 
 
 def _commit(world: World, revision: str) -> str:

@@ -72,7 +72,7 @@ def _context(journal: Journal[TraceEvent], location: TraceLocation, env: Mapping
     if location.job and location.job != first["jobId"]:
         raise CannotRun(
             f"this trace is of job {first['jobId']}, not of {location.job}",
-            where=str(journal.path),
+            location=str(journal.path),
             hint="leave --job out, or name another file",
         )
     return TraceContext(
@@ -100,7 +100,7 @@ def from_lines(to: Tracer, lines: Iterable[bytes], where: str = "stdin") -> list
         if made["jobId"] != to.context.job_id:
             raise BrokenContract(
                 f"{kinds.TRACE_EVENT}: jobId: {made['jobId']!r} is not the job of this trace, {to.context.job_id!r}",
-                where=place,
+                location=place,
                 hint="leave jobId out of the line, or name that job's trace",
             )
         if wanted(made["level"], to.threshold):

@@ -182,7 +182,7 @@ def to_attic(
     work = work or work_in(location, lease, path)
     if not can_be_kept(work):
         hint = way_out(work)
-        raise Refused(f"it holds {unsaved(work)}", where=str(path), hint=hint)
+        raise Refused(f"it holds {unsaved(work)}", location=str(path), hint=hint)
     if not (unsaved(work) or work.staged or work.left_out) and not (work.commits and (branch_goes or not work.branch)):
         return ""
     message = f"kept from {location.name}, attempt {lease['attempt']}, of {location.job}"

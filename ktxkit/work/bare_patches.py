@@ -52,11 +52,15 @@ def _output(named: str) -> Path:
     """Where the patch goes; no directory is made for it. Raises CannotRun where it cannot be written there."""
     path = Path(os.path.realpath(named))
     if not path.parent.is_dir():
-        raise CannotRun(f"there is no directory {path.parent}", where=named, hint="make it first, or give another -o")
+        raise CannotRun(
+            f"there is no directory {path.parent}", location=named, hint="make it first, or give another -o"
+        )
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise CannotRun("a FIFO or device takes no patch", where=named, hint="name a file with -o")
+        raise CannotRun("a FIFO or device takes no patch", location=named, hint="name a file with -o")
     if path.is_dir():
-        raise CannotRun("a directory stands where the patch would be written", where=named, hint="name a file with -o")
+        raise CannotRun(
+            "a directory stands where the patch would be written", location=named, hint="name a file with -o"
+        )
     return path
 
 
@@ -94,7 +98,7 @@ def collect_by_hand(world: World, collection: BareCollection) -> Patch:
     if document["transport"] != "patch" and os.path.lexists(path):
         raise Refused(
             "this change has no patch, and an earlier file stands where it would be",
-            where=str(path),
+            location=str(path),
             hint="it was left as it is; move it away, or give another -o",
             data={"outcome": document["outcome"], **_why(document)},
         )
@@ -132,15 +136,18 @@ def apply_file(world: World, patch: Path, options: BarePatchOptions) -> Receipt:
     git = world.git.at(top)
     ref = git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text
     if not ref:
-        raise Refused("HEAD is detached: which branch?", where=str(top), hint="switch to the branch first")
+        raise Refused("HEAD is detached: which branch?", location=str(top), hint="switch to the branch first")
     began = world.clock.monotonic()
     with recover.holding(world, ref) as held, open_neutral(world) as neutral:
         before = git.resolve("HEAD")
         if before is None:
-            raise Refused("the branch has no commit yet", where=str(top), hint="commit something first")
+            raise Refused("the branch has no commit yet", location=str(top), hint="commit something first")
         if options.expect_head and git.resolve(options.expect_head) != before:
             raise Refused(
-                f"HEAD is {before}, expected {options.expect_head}", where=str(top), hint=MOVED, outcome="target_moved"
+                f"HEAD is {before}, expected {options.expect_head}",
+                location=str(top),
+                hint=MOVED,
+                outcome="target_moved",
             )
         offer, document = offer_from(world, neutral, neutral.objects, patch, options)
         offer = _without_what_is_in(world, neutral, offer, document, before)
@@ -176,16 +183,18 @@ def offer_from(
         document = contracts.loads(kinds.PATCH, files.read(beside), str(beside))
         if options.base and world.git.resolve(options.base) != document["base"]:
             raise Refused(
-                f"--base is not the patch's base {document['base']}", where=str(beside), hint="leave --base out"
+                f"--base is not the patch's base {document['base']}", location=str(beside), hint="leave --base out"
             )
     elif not patch.is_file():
         said = "a patch is a regular file; this is none" if patch.exists() else "no such patch file"
-        raise CannotRun(said, where=str(patch), hint="patch-collect -o FILE writes one")
+        raise CannotRun(said, location=str(patch), hint="patch-collect -o FILE writes one")
     elif options.base:
         document = bare_document(world, neutral, patch, options.base)
     else:
         raise CannotRun(
-            f"there is no {beside.name} beside the patch", where=str(patch), hint="name its base commit with --base REV"
+            f"there is no {beside.name} beside the patch",
+            location=str(patch),
+            hint="name its base commit with --base REV",
         )
     return candidate.offer_of(world, neutral, document, patch, options.policy), document
 

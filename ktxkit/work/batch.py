@@ -105,7 +105,7 @@ class Batch:
         self.branch = branch
         self.neutral = neutral
         self.objects = objects
-        self.asked = 0
+        self.verifications = 0
         self.controlled = False
         self.culprits = 0
         self.doubtful: list[tuple[StackedUnit, list[StackedUnit]]] = []  # culprit, and what it fails with
@@ -124,7 +124,7 @@ class Batch:
                 todo = [(entry.step, entry.offer) for entry in entries[len(final) :]]
                 head = next((entry.commit for entry in reversed(decided) if entry.judged.outcome == "candidate"), head)
             self._confirm_rest(total)
-            told |= {"asked": self.asked, "culprits": [entry.key for entry in decided if entry.culprit]}
+            told |= {"asked": self.verifications, "culprits": [entry.key for entry in decided if entry.culprit]}
         self._drop_logs(decided)
         return decided
 
@@ -173,7 +173,7 @@ class Batch:
 
     def verify(self, stacked: Sequence[StackedUnit], *, search: bool = True) -> VerificationRun:
         """Verify the last of a stack. `search`: looking for blame, so that no pass on record answers for it."""
-        self.asked += 1
+        self.verifications += 1
         top = stacked[-1]
         check = integrate.check_of(top.step)._replace(reuse=not search)
         run = verification.verify(self.branch.lock, check, top.commit, top.judged.tree)
@@ -187,7 +187,7 @@ class Batch:
         if self.controlled:
             return
         self.controlled = True
-        self.asked += 1
+        self.verifications += 1
         tree = self.neutral.need_tree(self.branch.head)
         integrate.control(self.branch.lock, integrate.check_of(any_step), self.branch.head, tree)
 
@@ -197,7 +197,7 @@ class Batch:
         if self._fails([], culprit) is not True and earlier:
             together = minimal_set(earlier, lambda some: self._fails(some, culprit) is True)
         self.culprits += 1
-        if may_confirm(total, self.culprits, self.asked, left):
+        if may_confirm(total, self.culprits, self.verifications, left):
             self._confirm(culprit, together)
         else:
             self.doubtful.append((culprit, together))
@@ -213,7 +213,7 @@ class Batch:
     def _confirm_rest(self, total: int) -> None:
         """Those that could not be confirmed at once, as far as the promise of few verifications goes."""
         for culprit, together in self.doubtful:
-            if may_confirm(total, self.culprits, self.asked):
+            if may_confirm(total, self.culprits, self.verifications):
                 self._confirm(culprit, together)
 
     def _confirm(self, culprit: StackedUnit, together: list[StackedUnit]) -> None:

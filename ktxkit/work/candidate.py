@@ -105,7 +105,7 @@ def _base_tree(neutral: Neutral, document: Patch, where: str) -> str:
     if found is None:
         raise BrokenContract(
             f"the base tree {document['baseTree']} is not in this repository",
-            where=where,
+            location=where,
             hint="fetch the base commit, then apply again",
             outcome="missing_base",
         )
@@ -113,7 +113,7 @@ def _base_tree(neutral: Neutral, document: Patch, where: str) -> str:
 
 
 def _invalid(why: str, where: str) -> BrokenContract:
-    return BrokenContract(f"invalid patch: {why}", where=where, hint="collect it again", outcome="invalid_patch")
+    return BrokenContract(f"invalid patch: {why}", location=where, hint="collect it again", outcome="invalid_patch")
 
 
 def by_policy(neutral: Neutral, objects: Objects, offer: Offer) -> list[Breach]:

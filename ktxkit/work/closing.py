@@ -242,7 +242,7 @@ def _close(
                 must_be_ours(location.world, lease)
                 return _remove(location, lease, outcome, discard, options)
             said = f"it was closed as {lease.get('outcome', 'unknown')} already"
-            raise Refused(said, where=str(path_of(lease)), hint="worktree-open opens the unit again")
+            raise Refused(said, location=str(path_of(lease)), hint="worktree-open opens the unit again")
         if lease["mode"] == "in-place":
             return closed(location, lease, outcome)
         must_be_ours(location.world, lease)
@@ -258,14 +258,15 @@ def _remove(
     path, work = path_of(lease), None
     found = presence(location.world, lease, path)
     if found.present and not found.same:
-        raise Blocked("another directory stands where the lease's worktree was", where=str(path), hint="move it away")
+        at = str(path)
+        raise Blocked("another directory stands where the lease's worktree was", location=at, hint="move it away")
     if found.present:
         _must_not_be_held(location, lease)
         _must_be_left(path, options)
         work = work_in(location, lease, path)
         lost = unsaved(work)
         if lost and (not discard or not can_be_kept(work)):
-            raise Refused(f"{WOULD_LOSE} {lost}", where=str(path), hint=way_out(work))
+            raise Refused(f"{WOULD_LOSE} {lost}", location=str(path), hint=way_out(work))
         if work.left_out and not discard:
             return closed(location, lease, outcome, leftOut=_account(work.left_out))
     return remove(location, lease, outcome, discard=discard, work=work, options=options)
@@ -292,7 +293,7 @@ def _must_be_left(path: Path, options: RemovalOptions) -> None:
     """Nobody works there but whoever closes it. Raises Refused that names the processes."""
     if others := [] if options.force else _others_inside(path):
         hint = "end them, then close again; --force takes the directory from under them"
-        raise Refused(f"processes stand in it: {', '.join(map(str, others[:SAMPLE]))}", where=str(path), hint=hint)
+        raise Refused(f"processes stand in it: {', '.join(map(str, others[:SAMPLE]))}", location=str(path), hint=hint)
 
 
 def _ignored_files(
@@ -323,10 +324,9 @@ def _must_not_be_held(location: LeaseLocation, lease: Lease) -> None:
         return  # nobody watched
     from ktxkit.observer.observe import sealing_hold
 
-    held = sealing_hold(location, lease)
-    if held:
+    if held := sealing_hold(location, lease):
         hint = f"worktree-watch --once --preserve {unit_options(lease)} keeps it; then close again"
-        raise Blocked(f"the worktree cannot be removed: {held}", where=str(path_of(lease)), hint=hint)
+        raise Blocked(f"the worktree cannot be removed: {held}", location=str(path_of(lease)), hint=hint)
 
 
 def remove(
@@ -468,12 +468,12 @@ def make_way(location: LeaseLocation, what: Open, old: Lease | None, usual: Path
         must_be_held_here(location.world, old)
     if what is Open.OTHER_BASE:
         assert old is not None
-        raise Refused(f"the worktree is open at base {old['base']}", where=str(path), hint="close it first")
+        raise Refused(f"the worktree is open at base {old['base']}", location=str(path), hint="close it first")
     if what is Open.OCCUPIED:
         pids = ", ".join(map(str, processes_inside(path)))
-        raise Refused("processes of a dead owner still work in it", where=str(path), hint=f"end them first: {pids}")
+        raise Refused("processes of a dead owner still work in it", location=str(path), hint=f"end them first: {pids}")
     if what is Open.FOREIGN:
-        raise Blocked("a directory that no lease means stands there", where=str(path), hint="look, and move it away")
+        raise Blocked("a directory that no lease means stands there", location=str(path), hint="look, and move it away")
     if old is not None and what is not Open.BESIDE:  # its work, if any, is kept; then it goes
         to_attic(location, old, path, why="it was opened anew")
         delete(worktrees(location.world).let_go(path))
@@ -486,7 +486,7 @@ def free_path(usual: Path, attempt: int) -> Path:
     for path in (usual, beside):
         if not os.path.lexists(path):
             return path
-    raise Blocked("a directory that no lease means stands there", where=str(beside), hint="look, and move it away")
+    raise Blocked("a directory that no lease means stands there", location=str(beside), hint="look, and move it away")
 
 
 def close_unit(job: ActiveJob, unit: Unit, outcome: LeaseOutcome, *, discard: bool = False, reason: str = "") -> Lease:

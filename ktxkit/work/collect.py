@@ -330,7 +330,7 @@ def policy_of(job: ActiveJob, unit: Unit, lease: Lease | None) -> LeasePolicy:
     if lease is not None and (said != policy or lease.get("policyDigest", digest_of(said)) != digest_of(said)):
         raise BrokenContract(
             f"the lease of unit {unit.key} has another policy than the job file: it was altered",
-            where=str(job.world.store.path(job.unit_doc(unit, "lease"))),
+            location=str(job.world.store.path(job.unit_doc(unit, "lease"))),
             hint="look at what the unit did; its worktree is kept",
         )
     return policy
@@ -413,7 +413,7 @@ def _require_unchanged(git: Git, before: ChildState, look: Begun | None) -> None
     else:
         same = child.looked(look, whole=True).unignored == before.status.unignored
     if not same or before.status.head != before.head:
-        raise Refused("the worktree changed while it was collected", where=str(git.cwd), hint="end its command")
+        raise Refused("the worktree changed while it was collected", location=str(git.cwd), hint="end its command")
 
 
 def runner(world: World, request: Request) -> Git:
@@ -426,10 +426,10 @@ def runner(world: World, request: Request) -> Git:
 
 def _must_be_there(top: Path) -> None:
     if not top.is_dir():
-        raise CannotRun("the worktree is gone", where=str(top), hint="open the unit again")
+        raise CannotRun("the worktree is gone", location=str(top), hint="open the unit again")
     if not os.path.lexists(top / ".git"):
         hint = "its files are as they were; `git worktree repair` puts it back"
-        raise CannotRun("the worktree's .git is gone: it is no checkout any more", where=str(top), hint=hint)
+        raise CannotRun("the worktree's .git is gone: it is no checkout any more", location=str(top), hint=hint)
 
 
 def _here(world: World, request: Request, git: Git) -> Here:
@@ -437,9 +437,13 @@ def _here(world: World, request: Request, git: Git) -> Here:
     top, found = request.top, child.here(git)
     here = found or world.at(top).repository  # which says what is wrong where git says it
     if os.path.realpath(here.common_dir) != str(world.repository.common_dir):
-        raise CannotRun("this worktree belongs to another repository", where=str(top), hint="-C names the repository")
+        raise CannotRun(
+            "this worktree belongs to another repository", location=str(top), hint="-C names the repository"
+        )
     if here.top is None or here.top.resolve() != top.resolve():
-        raise CannotRun("this is not the top of a checkout", where=str(top), hint="name the worktree's top directory")
+        raise CannotRun(
+            "this is not the top of a checkout", location=str(top), hint="name the worktree's top directory"
+        )
     if found is None:
         raise child.why_not_here(git)
     return found
@@ -450,7 +454,7 @@ def _require(state: ChildState, request: Request, chosen: selection.Chosen) -> N
     if reasons:
         raise Refused(
             f"cannot collect: {'; '.join(reasons)}",
-            where=str(request.top),
+            location=str(request.top),
             hint=request.hint,
             data={"reasons": reasons},
         )
@@ -469,7 +473,7 @@ def _base(git: Git, request: Request, state: ChildState) -> str:
     if not git.is_ancestor(request.base, state.head):
         raise Refused(
             f"the base {request.base[:12]} is not an ancestor of HEAD: it was rewound, amended or rebased",
-            where=str(request.top),
+            location=str(request.top),
             hint="bring the change back on top of its base",
         )
     if not request.integration or not git.resolve(request.integration):

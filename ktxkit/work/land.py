@@ -102,7 +102,7 @@ def prove(
         raise Conflict(
             f"{said[0]} does not pass the job's verification: {verification.why_not(run)}",
             outcome="verification_failed",
-            where=job.target,
+            location=job.target,
             hint=f"nothing was moved; {said[1]}",
             data={"run": run},
         )
@@ -301,7 +301,7 @@ def _require_not_failed(branch: IntegrationBranch) -> None:
         raise Conflict(
             f"job-verify {how} on {head[:12]}, which is what would land",
             outcome="verification_failed",
-            where=job.target,
+            location=job.target,
             hint=f"job-verify --job {job.id} -- COMMAND once more: a pass lets it land",
         )
 

@@ -126,7 +126,7 @@ def preview(job: ActiveJob, *, rebase: bool) -> LandPreview:
     git, done = job.git, landed_up_to(job)
     head, before = git.resolve(job.integration_ref), git.resolve(job.target)
     if head is None or before is None:
-        raise Refused(f"job {job.id} has nothing to land", where=job.target, hint=f"job-report {job.id}")
+        raise Refused(f"job {job.id} has nothing to land", location=job.target, hint=f"job-report {job.id}")
     if before != done.target and not rebase:
         raise target_moved(job, done, before)
     with open_neutral(job.world) as neutral:

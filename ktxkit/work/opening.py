@@ -98,7 +98,7 @@ def copy_out(git: Git, target: Path, patterns: Sequence[str]) -> list[bytes]:
         except OSError as error:
             why = f"{printable(path)} cannot be copied: {error.strerror or error}"
             raise Refused(
-                why, where=str(git.cwd), hint="nothing was removed; leave it out of --keep-ignored"
+                why, location=str(git.cwd), hint="nothing was removed; leave it out of --keep-ignored"
             ) from error
     return [path for path in found if os.path.lexists(_at(target, path))]
 

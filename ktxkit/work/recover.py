@@ -121,7 +121,7 @@ def settle_apply(held: HeldBranch, intent: Intent, intent_name: str) -> None:
     else:
         raise Blocked(
             f"{stands(intent['ref'], there)}, expected {intent['before']} or {intent.get('commit', 'nothing else')}",
-            where=str(held.world.store.path(intent_name)),
+            location=str(held.world.store.path(intent_name)),
             hint="it was moved by a commit that is not ours, or deleted; put it back with git update-ref",
             data={"expected": intent["before"], "found": there or ""},
         )

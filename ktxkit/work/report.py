@@ -118,13 +118,13 @@ def landed_of(job: ActiveJob, problems: list[ReportProblem]) -> JobLanded | None
         if landing is not None and "commit" in landing:
             return {"commit": landing["commit"], "at": landing["at"]}
     except BrokenContract as error:
-        problems.append({"where": error.where, "message": error.message})
+        problems.append({"where": error.location, "message": error.message})
     try:
         intent = job.read(kinds.INTENT, "landing-intent")
         if intent is not None and has_moved(job.git, intent):
             return {"commit": intent["commit"], "at": intent["at"]}
     except BrokenContract as error:
-        problems.append({"where": error.where, "message": error.message})
+        problems.append({"where": error.location, "message": error.message})
     return None
 
 
@@ -135,14 +135,14 @@ def _told(error: OSError | KtxError, intent: Intent, what: str, again: str) -> K
         where = printable(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else ""
         return CannotRun(
             f"{done}, but its record could not be completed: {error.strerror or error}",
-            where=where,
+            location=where,
             hint=f"put that right, then {again}: it completes the record and moves nothing",
             data=data,
         )
     hint = f"{error.hint}; then {again}: it completes the record and moves nothing" if error.hint else again
     kind = Blocked if isinstance(error, Blocked) else CannotRun
     message = f"{done}, but {error.message}"
-    return kind(message, where=error.where, hint=hint, outcome=error.outcome, data={**error.data, **data})
+    return kind(message, location=error.location, hint=hint, outcome=error.outcome, data={**error.data, **data})
 
 
 CONTRACT = "report"
@@ -192,8 +192,8 @@ def _gone(job: ActiveJob, problems: list[ReportProblem]) -> str:
     try:
         return no_longer_in(job)
     except BrokenContract as error:
-        if error.where not in [problem["where"] for problem in problems]:
-            problems.append({"where": error.where, "message": error.message})
+        if error.location not in [problem["where"] for problem in problems]:
+            problems.append({"where": error.location, "message": error.message})
         return ""
 
 
@@ -202,7 +202,7 @@ def _add_ingestion(report: Report, job: ActiveJob, problems: list[ReportProblem]
     try:
         outcome = job.read(kinds.INGEST_OUTCOME, "ingest-outcome")
     except BrokenContract as error:
-        problems.append({"where": error.where, "message": error.message})
+        problems.append({"where": error.location, "message": error.message})
         return
     for key in OF_INGESTION:
         if outcome is not None and key in outcome:
@@ -231,7 +231,7 @@ def _unit(job: ActiveJob, unit: Unit, problems: list[ReportProblem]) -> UnitDocs
             return job.read(kind, name, unit)
         except BrokenContract as error:
             broken = broken or f"{name}.json: {error.message}"
-            problems.append({"where": error.where, "message": error.message, "unitKey": unit.key})
+            problems.append({"where": error.location, "message": error.message, "unitKey": unit.key})
             return None
 
     receipt, result = read(kinds.RECEIPT, "receipt"), read(kinds.UNIT_RESULT, "result")
@@ -333,7 +333,7 @@ def _events(trace: Journal[TraceEvent], problems: list[ReportProblem]) -> list[T
         for event in trace.records():
             events.append(event)  # one by one: what stands before a damaged line is kept
     except BrokenContract as error:
-        problems.append({"where": error.where, "message": error.message})
+        problems.append({"where": error.location, "message": error.message})
     return events
 
 

@@ -181,7 +181,7 @@ def _require_taken(git: Git, absent: Sequence[bytes]) -> None:
         shown = ", ".join(printable(path) for path in left[:NAMED])
         raise Refused(
             f"git cannot take {plural(len(left), 'name')}: {shown}",
-            where=str(git.cwd),
+            location=str(git.cwd),
             hint="rename them, or remove them; nothing was touched",
         )
 

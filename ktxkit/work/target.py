@@ -32,11 +32,11 @@ def checked_out_at(world: World, ref: str) -> Path | None:
     for home in homes:
         if home.operation != checkout.CHECKED_OUT:
             hint = "finish it first, or abort it: it would take the change away again"
-            raise Refused(f"{ref} is {home.operation}", where=str(home.path), hint=hint, outcome="dirty_target")
+            raise Refused(f"{ref} is {home.operation}", location=str(home.path), hint=hint, outcome="dirty_target")
         if home.locked and not home.present:
             hint = "bring it back, or `git worktree unlock` and `git worktree prune`: it could not follow its branch"
             said = f"{ref} is checked out in a locked worktree that is not there"
-            raise Refused(said, where=str(home.path), hint=hint, outcome="dirty_target")
+            raise Refused(said, location=str(home.path), hint=hint, outcome="dirty_target")
     here = [home.path for home in homes if home.present]
     if len(here) > 1:
         raise Refused(
@@ -57,7 +57,9 @@ def require_free(world: World, git: Git, entries: Sequence[Entry], new: str) -> 
     """The checkout, proven not to be in the way of the change. Raises Refused (`dirty_target`)."""
     busy = child.operations(git)
     if busy:
-        raise Refused(f"a {busy[0]} is in progress", where=str(git.cwd), hint="finish it first", outcome="dirty_target")
+        raise Refused(
+            f"a {busy[0]} is in progress", location=str(git.cwd), hint="finish it first", outcome="dirty_target"
+        )
     status = checkout.status_of(git)
     found = checkout.in_the_way(git, entries, status)
     if found:
@@ -67,7 +69,7 @@ def require_free(world: World, git: Git, entries: Sequence[Entry], new: str) -> 
         with scratch_dir(world) as scratch:
             why = checkout.cannot_smudge(git, entries, new, scratch)
         if why:
-            raise Refused(f"the files cannot be written: {why}", where=str(git.cwd), hint="a required filter fails")
+            raise Refused(f"the files cannot be written: {why}", location=str(git.cwd), hint="a required filter fails")
     return FreeCheckout(status, settings)
 
 
@@ -76,7 +78,7 @@ def _dirty(git: Git, found: Sequence[Obstacle]) -> Refused:
     more = f" and {plural(len(found) - SHOWN, 'other')}" if len(found) > SHOWN else ""
     return Refused(
         f"in the way: {names_}{more}",
-        where=str(git.cwd),
+        location=str(git.cwd),
         hint="commit, move or remove what is named; nothing was changed",
         outcome="dirty_target",
         data={"paths": [{**path_fields(item.path), "reason": item.reason} for item in found[:1000]]},
@@ -93,10 +95,9 @@ def move_checkout(
 ) -> None:
     """The fast-forward that is the move, proven by comparison. Raises Refused (all is as it was) or Blocked."""
     held.note(phase="checkout")
+    at = str(git.cwd)
     if checkout.head_of(git) != (old, ref):
-        raise Refused(
-            "the checkout was switched meanwhile", where=str(git.cwd), hint="run it again", outcome="target_moved"
-        )
+        raise Refused("the checkout was switched meanwhile", location=at, hint="run it again", outcome="target_moved")
     began = held.world.clock.now().timestamp()
     answer = checkout.fast_forward(git, new)
     patience = _Patience(held.world)
@@ -113,7 +114,7 @@ def move_checkout(
     if there != old:
         raise Blocked(
             f"{stands(ref, there)}, expected {old}: {said}",
-            where=str(git.cwd),
+            location=at,
             hint="somebody moved it at the same time; look at its reflog, then run the step again",
         )
     if killed(answer.status):
@@ -124,7 +125,7 @@ def move_checkout(
     if answer.no_answer:
         raise GitFailed(answer)
     raise Refused(
-        f"git would not move the checkout: {said}", where=str(git.cwd), hint="it is as it was", outcome="dirty_target"
+        f"git would not move the checkout: {said}", location=at, hint="it is as it was", outcome="dirty_target"
     )
 
 
@@ -184,7 +185,7 @@ def locked(held: HeldBranch, ref: str, lock: str) -> Refused:
     by = ": " + " and ".join(map(process.described, who)) if who else ", which cannot be seen"
     return Refused(
         f"{ref} is locked by another git{by}",
-        where=lock,
+        location=lock,
         hint="wait for it to end; a lock that no process holds any more is removed by hand",
         data={"ref": ref, "lock": lock},
         machinery=True,
@@ -199,7 +200,7 @@ def restore(held: HeldBranch, git: Git, entries: Sequence[Entry], before: Status
     checkout.restore(git, entries, quarantine)
     now = checkout.status_of(git)
     if before is not None and near(entries, now) != near(entries, before):
-        raise Blocked("the checkout could not be put back as it was", where=str(git.cwd), hint="see git status")
+        raise Blocked("the checkout could not be put back as it was", location=str(git.cwd), hint="see git status")
 
 
 def put_back(held: HeldBranch, git: Git, old: str, new: str, ref: str, since: float) -> None:
@@ -231,7 +232,7 @@ def _require_followed(git: Git, entries: Sequence[Entry], before: Status, now: S
     if not (checkout.index_has(git, entries) and near(entries, now) == near(entries, before)):
         raise Blocked(
             "the checkout is not what its new commit and its own dirt make",
-            where=str(git.cwd),
+            location=str(git.cwd),
             hint="see git status; the branch has moved, the change is in it",
         )
 

@@ -189,7 +189,7 @@ def _restored(
     if moved(before, after):
         raise Blocked(
             f"the verification moved HEAD or its branch: expected {before.head}, found {after.head}",
-            where=str(git.cwd),
+            location=str(git.cwd),
             hint=f"its output is in {run['log']}; nothing was restored",
             data={"run": run, "changed": changed},
         )
@@ -200,7 +200,7 @@ def _restored(
     if now != before:
         raise Blocked(
             f"the checkout could not be put back as it was: {', '.join(differences(before, now))} differ",
-            where=str(git.cwd),
+            location=str(git.cwd),
             hint="see git status there; files that appeared are in the quarantine",
             data={"run": run, "quarantine": str(quarantine)},
         )
@@ -311,7 +311,7 @@ def ready(held: HeldBranch, path: Path, commit: str, keep: Sequence[str] = ()) -
     status = child.read_status(git)
     if not status.clean:
         shown = ", ".join(printable(name) for name in status.dirty[:5])
-        raise Blocked(f"unknown work in the checkout of candidates: {shown}", where=str(path), hint="move it away")
+        raise Blocked(f"unknown work in the checkout of candidates: {shown}", location=str(path), hint="move it away")
     answer = git.run("checkout", "-q", "--detach", "--no-overwrite-ignore", commit, ok=None)
     if answer.status != 0:
         _make_way(held, git, commit)

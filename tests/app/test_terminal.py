@@ -132,12 +132,12 @@ def test_ascii_only_where_the_stream_is(tmp_path: Path) -> None:
 
 ERRORS: list[tuple[KtxError, int, str]] = [
     (Refused("no"), 1, "ktx: no\n"),
-    (CannotRun("cannot", where="f:1", hint="do this"), 2, "ktx: f:1: cannot\n  hint: do this\n"),
+    (CannotRun("cannot", location="f:1", hint="do this"), 2, "ktx: f:1: cannot\n  hint: do this\n"),
     (Conflict("both", outcome="semantic_conflict"), 3, "ktx: both\n"),
     (Blocked("look", hint="at it"), 4, "ktx: look\n  hint: at it\n"),
-    (BrokenContract("bad", where="f.json"), 5, "ktx: f.json: bad\n"),
+    (BrokenContract("bad", location="f.json"), 5, "ktx: f.json: bad\n"),
     (CannotRun("two\nlines"), 2, "ktx: two\nlines\n"),
-    (CannotRun("evil \x1b[31m\u202e\r", where="na\x07me"), 2, "ktx: na\\u0007me: evil \\u001b[31m\\u202e\\r\n"),
+    (CannotRun("evil \x1b[31m\u202e\r", location="na\x07me"), 2, "ktx: na\\u0007me: evil \\u001b[31m\\u202e\\r\n"),
     (CannotRun("ktx: named once"), 2, "ktx: named once\n"),
 ]
 

@@ -194,7 +194,7 @@ def test_our_reader_agrees(name: str, engine: str) -> None:
     for path in sorted((SAMPLES / name / "invalid").glob("*.json")):
         with pytest.raises(BrokenContract, match=f"^{name}: ") as caught:
             contracts.loads(name, path.read_bytes(), "place")
-        assert caught.value.where == "place"
+        assert caught.value.location == "place"
         if isinstance(value := sample(path), dict) and value.get("schemaVersion") == contracts.SCHEMA_VERSION:
             assert not contracts.checker(name)(value) and contracts.violations(name, value)
     assert validators.has_rust() == (engine == "jsonschema-rs")
@@ -217,7 +217,7 @@ def test_damage_is_status_5(name: str) -> None:
         with pytest.raises(BrokenContract) as caught:
             contracts.loads(name, data, f"{name} {what}")
         assert caught.value.status == 5
-        assert caught.value.where == f"{name} {what}"
+        assert caught.value.location == f"{name} {what}"
 
 
 MESSAGES = [
@@ -239,7 +239,7 @@ def test_messages_say_what_is_wrong_and_where(change: dict[str, Any], message: s
     event = sample(sorted((SAMPLES / "trace-event" / "valid").glob("*.json"))[0])
     with pytest.raises(BrokenContract, match=message) as caught:
         contracts.validate("trace-event", {**event, **change}, "t.jsonl")
-    assert caught.value.where == "t.jsonl" and caught.value.hint
+    assert caught.value.location == "t.jsonl" and caught.value.hint
 
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -292,7 +292,7 @@ NO_SCHEMAS: list[Any] = [
 def test_what_is_no_schema_is_said_before_anything_is_judged(schema: Any) -> None:
     with pytest.raises(CannotRun, match="no JSON Schema that can be used") as caught:
         contracts.foreign(json.dumps(schema).encode(), "rules.json")
-    assert caught.value.where == "rules.json"
+    assert caught.value.location == "rules.json"
 
 
 ONLY_RUST: list[tuple[Any, Any]] = [

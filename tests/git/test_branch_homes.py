@@ -67,7 +67,7 @@ def test_a_branch_that_git_is_at_work_on_is_not_landed_on(repo: Repo, tree: Repo
     assert (how.strip(), tree.path) in [(home.operation, home.path) for home in homes]
     with pytest.raises(Refused, match=how.strip().split("(")[0]) as caught:
         target.checked_out_at(world, REF)
-    assert caught.value.outcome == "dirty_target" and str(tree.path) in caught.value.where
+    assert caught.value.outcome == "dirty_target" and str(tree.path) in caught.value.location
     refused = call("worktree-open", "--ref", "topic", cwd=repo.path)
     assert refused.status == 1 and how.strip() in refused.err
 
@@ -89,7 +89,7 @@ def test_the_main_checkout_counts_too(repo: Repo, tree: Repo) -> None:
     started(repo, "rebase", "topic")
     with pytest.raises(Refused, match="refs/heads/main is being rebased") as caught:
         target.checked_out_at(world_at(repo.path), "refs/heads/main")
-    assert caught.value.where == str(repo.path)
+    assert caught.value.location == str(repo.path)
 
 
 def test_a_locked_worktree_that_is_away_keeps_its_branch(repo: Repo, tree: Repo) -> None:

@@ -232,7 +232,7 @@ def test_yaml_that_is_none_is_named(tmp_path: Path, content: str) -> None:
         held, _ = stage("dbt", tmp_path)
         read("dbt", held)
     except CannotRun as error:
-        assert error.where.endswith("schema.yml")
+        assert error.location.endswith("schema.yml")
 
 
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     (place / "target/manifest.json").write_text("{")
     with pytest.raises(CannotRun) as caught:
         stage("dbt", place)
-    assert caught.value.where.endswith("manifest.json")
+    assert caught.value.location.endswith("manifest.json")
     (place / "target/manifest.json").write_text('{"nodes": [1], "sources": {"a": 3}, "semantic_models": 7}')
     with pytest.raises(CannotRun):
         stage("dbt", place)
@@ -299,7 +299,7 @@ def test_a_manifest_without_its_nodes_is_none(tmp_path: Path, name: str, manifes
     (tmp_path / name).write_text(json.dumps(manifest))
     with pytest.raises(CannotRun, match="has not the shape of a dbt manifest") as caught:
         stage("dbt", tmp_path)
-    assert caught.value.where == str(tmp_path / name) and caught.value.hint
+    assert caught.value.location == str(tmp_path / name) and caught.value.hint
 
 
 def test_names_that_sanitise_alike_are_two_raw_files(tmp_path: Path) -> None:
@@ -326,4 +326,4 @@ def test_what_stands_for_a_file_is_refused_and_never_called_deleted(tmp_path: Pa
         return
     with pytest.raises(CannotRun) as caught:
         stage("dbt", tmp_path)
-    assert caught.value.where == str(path) and caught.value.hint
+    assert caught.value.location == str(path) and caught.value.hint

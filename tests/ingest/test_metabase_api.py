@@ -211,7 +211,7 @@ def test_odd_answers_are_errors_or_cards_and_never_a_traceback(serve: Callable[.
             reading = read("metabase", held)
             assert reading.plan() is not None and reading.project() is not None
         except KtxError as error:
-            assert error.where and error.hint, (path, error)
+            assert error.location and error.hint, (path, error)
 
 
 def test_pages_are_asked_for_until_all_are_there(serve: Callable[..., Server]) -> None:
@@ -438,7 +438,7 @@ def test_damaged_directories_are_named(tmp_path: Any) -> None:
     (tmp_path / "cards/1.json").write_text('{"metabaseId": 1, ')
     with pytest.raises(CannotRun) as caught:
         stage("metabase", tmp_path)
-    assert caught.value.where.endswith("cards/1.json")
+    assert caught.value.location.endswith("cards/1.json")
     (tmp_path / "cards/1.json").write_text("[1]")
     with pytest.raises(CannotRun, match="shape"):
         stage("metabase", tmp_path)
@@ -467,7 +467,7 @@ def test_what_stands_for_a_file_is_refused_and_never_called_deleted(tmp_path: An
         make(path)
         with pytest.raises(CannotRun, match=r"it is a .* is expected") as caught:
             stage("metabase", tmp_path)
-        assert caught.value.where == str(path) and "remove it if it is gone" in caught.value.hint
+        assert caught.value.location == str(path) and "remove it if it is gone" in caught.value.hint
 
 
 def test_what_vanishes_while_it_is_read_is_named(tmp_path: Any) -> None:
@@ -478,4 +478,4 @@ def test_what_vanishes_while_it_is_read_is_named(tmp_path: Any) -> None:
     for read_on in (lambda: next(found), lambda: interface.content(tmp_path / "cards/1.json")):
         with pytest.raises(CannotRun, match="cannot read it: No such file") as caught:
             read_on()
-        assert caught.value.where.startswith(str(tmp_path / "cards")) and caught.value.hint
+        assert caught.value.location.startswith(str(tmp_path / "cards")) and caught.value.hint

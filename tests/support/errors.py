@@ -25,7 +25,7 @@ class Text:
     status: int
     message: str
     hint: str
-    where: bool
+    location: bool
     file: str
     line: int = 0
 
@@ -49,7 +49,7 @@ def _of(path: Path) -> Iterator[Text]:
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         hint = _words(given["hint"]) if "hint" in given else ""
         file = str(path.relative_to(ROOT))
-        yield Text(KINDS[name], _words(node.args[0]), hint, "where" in given, file, node.lineno)
+        yield Text(KINDS[name], _words(node.args[0]), hint, "location" in given, file, node.lineno)
 
 
 def _words(node: ast.expr) -> str:

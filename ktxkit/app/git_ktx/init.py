@@ -42,10 +42,10 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     path = config.config_path(world)
     if path is None:
         raise CannotRun(
-            "a bare repository has no checkout to write it into", where=str(world.cwd), hint="run it in a clone"
+            "a bare repository has no checkout to write it into", location=str(world.cwd), hint="run it in a clone"
         )
     if path.exists():
-        raise Refused(f"{FILE} is there already", where=str(path), hint="git ktx doctor checks it")
+        raise Refused(f"{FILE} is there already", location=str(path), hint="git ktx doctor checks it")
     files.write_atomic(path, TEMPLATE.encode("ascii"), mode=0o644)
     source, commit = identity.installed_from()
     text = PRE_COMMIT.format(repo=printable(source) or "PATH-OR-ADDRESS-OF-KTXKIT", rev=commit or f"v{__version__}")

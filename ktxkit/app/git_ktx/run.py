@@ -105,7 +105,7 @@ def _saved(args: argparse.Namespace, world: World, document: JobFile, notes: Seq
     args.refuse("with --save: nothing runs", "dry_run")
     path = Path(os.path.normpath(world.cwd / args.save))
     if os.path.lexists(path):
-        raise Refused("it is there already", where=str(path), hint="name another file, or remove it")
+        raise Refused("it is there already", location=str(path), hint="name another file, or remove it")
     files.write_named(world.cwd, args.save, job_text(document, "git ktx run").encode("utf-8"))
     lines = [f"wrote {path}", f"next: job-run {args.save}"]
     return cli.Result(lines=lines, notes=notes, data={"path": str(path), "jobFile": dict(document)})

@@ -59,7 +59,7 @@ class Dbt:
         except (AttributeError, TypeError, KeyError, ValueError) as error:
             raise CannotRun(
                 f"it has not the shape of a dbt manifest: {error}",
-                where=str(manifest),
+                location=str(manifest),
                 hint="made by dbt 1.5 or newer? run `dbt parse` again",
             ) from error
         for path, value in sorted(found.items(), key=lambda item: item[0].encode()):
@@ -82,7 +82,7 @@ def _manifest(directory: Path, name: str) -> Path | None:
     )
     found = next((path for path in options if os.path.lexists(path)), None)
     if found is not None and not found.is_file():
-        raise CannotRun("it is no file", where=str(found), hint="run `dbt parse`, or remove it")
+        raise CannotRun("it is no file", location=str(found), hint="run `dbt parse`, or remove it")
     return found
 
 
@@ -90,10 +90,10 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     try:
         value = contracts.parse(interface.content(path), str(path))
     except BrokenContract as error:
-        raise CannotRun(error.message, where=error.where, hint="run `dbt parse` again") from error
+        raise CannotRun(error.message, location=error.location, hint="run `dbt parse` again") from error
     if not isinstance(value, Mapping):
         raise CannotRun(
-            "a manifest is an object", where=str(path), hint="run `dbt parse`, then name its target/manifest.json"
+            "a manifest is an object", location=str(path), hint="run `dbt parse`, then name its target/manifest.json"
         )
     return value
 
@@ -135,7 +135,9 @@ def load(data: bytes, path: str) -> Any:
         return YAML(typ="safe", pure=True).load(io.BytesIO(data))
     except (YAMLError, ValueError, RecursionError, AttributeError) as error:
         raise CannotRun(
-            f"not YAML: {str(error).splitlines()[0]}", where=path, hint="correct it there: dbt does not read it either"
+            f"not YAML: {str(error).splitlines()[0]}",
+            location=path,
+            hint="correct it there: dbt does not read it either",
         ) from error
 
 

@@ -57,7 +57,7 @@ def check_address(url: str) -> None:
     if parts.username or parts.password or parts.query or parts.fragment:
         raise CannotRun(
             "an address with a password, a query or a fragment in it",
-            where=_shown(url),
+            location=_shown(url),
             hint="credentials come from the environment only; the address is that of the server itself",
         )
 
@@ -110,7 +110,7 @@ class Client:
                 return _parsed(answer, url)
             if number < TRIES:
                 self._wait(min(wait or FIRST_WAIT * 2 ** (number - 1), LONGEST_WAIT), url)
-        raise Unavailable(f"no answer after {TRIES} tries: {why}", where=_shown(url), hint="is the server up?")
+        raise Unavailable(f"no answer after {TRIES} tries: {why}", location=_shown(url), hint="is the server up?")
 
     def _once(self, url: str) -> tuple[bytes | None, str, float]:
         """The body, or why there is none and how many seconds the server asks to wait."""
@@ -152,13 +152,13 @@ class Client:
             if (old.scheme, old.netloc) != (new.scheme, new.netloc):
                 raise Unavailable(
                     f"it redirects to {new.scheme}://{new.netloc.rpartition('@')[2]}",
-                    where=_shown(url),
+                    location=_shown(url),
                     hint="credentials go to no other server: name that one, if it is the right one",
                 )
             here = new.geturl()
         raise Unavailable(
             f"it redirects more than {REDIRECTS} times",
-            where=_shown(url),
+            location=_shown(url),
             hint="is it the address of the server itself?",
         )
 
@@ -169,7 +169,7 @@ class Client:
             body += piece
             if len(body) > self.answer_limit:
                 hint = "no document of a source is so large"
-                raise Unavailable(f"an answer above {self.answer_limit} bytes", where=_shown(url), hint=hint)
+                raise Unavailable(f"an answer above {self.answer_limit} bytes", location=_shown(url), hint=hint)
             if self.clock.monotonic() - began > self.request_limit:
                 raise TimeoutError(f"not all of it within {self.request_limit:g} seconds")
         return bytes(body)
@@ -187,7 +187,7 @@ class Client:
         if seconds > self.time_limit - (self.clock.monotonic() - self._began):
             raise Unavailable(
                 f"not done within {self.time_limit:g} seconds",
-                where=_shown(url),
+                location=_shown(url),
                 hint="try again later, or --option time-limit=SECONDS",
             )
 
@@ -207,21 +207,23 @@ def _parsed(body: bytes, url: str) -> Any:
         return contracts.parse(body, _shown(url))
     except BrokenContract as error:
         hint = "is the address that of the server itself, without a path?"
-        raise Unavailable(f"the answer is no JSON: {error.message}", where=_shown(url), hint=hint) from error
+        raise Unavailable(f"the answer is no JSON: {error.message}", location=_shown(url), hint=hint) from error
 
 
 def _refusal(status: int, url: str) -> KtxError:
     if status in (404, 410):
         return Gone(
-            f"there is nothing (status {status})", where=_shown(url), hint="is it the address of the server itself?"
+            f"there is nothing (status {status})", location=_shown(url), hint="is it the address of the server itself?"
         )
     if status in (401, 403):
         return Forbidden(
             f"the server refuses these credentials (status {status})",
-            where=_shown(url),
+            location=_shown(url),
             hint="is the key or session still valid, and may it see this?",
         )
-    return Unavailable(f"the server answers with status {status}", where=_shown(url), hint="look at the server's log")
+    return Unavailable(
+        f"the server answers with status {status}", location=_shown(url), hint="look at the server's log"
+    )
 
 
 def _seconds(value: str | None) -> float:

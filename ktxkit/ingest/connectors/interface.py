@@ -129,14 +129,14 @@ def connector(name: str) -> Connector:
     except (ImportError, AttributeError, SyntaxError) as error:
         raise CannotRun(
             f"connector {name} cannot be loaded: {error}",
-            where=known[name].value,
+            location=known[name].value,
             hint="install what it needs, or the connector again",
         ) from error
     missing = [part for part in ("detect", "stage", "read") if not callable(getattr(loaded, part, None))]
     if missing:
         raise CannotRun(
             f"connector {name} has no {', '.join(missing)}",
-            where=known[name].value,
+            location=known[name].value,
             hint="install another version of it, or take it to its author",
         )
     return cast(Connector, loaded)
@@ -164,7 +164,7 @@ def walk(top: Path) -> Iterator[StagedEntry]:
     that cannot be read: what is in it must not be taken for deleted.
     """
     if not top.is_dir():
-        raise CannotRun("no such directory", where=str(top), hint="name the directory of a staged bundle")
+        raise CannotRun("no such directory", location=str(top), hint="name the directory of a staged bundle")
     yield from _walk(top, "", 0)
 
 
@@ -172,7 +172,7 @@ def _walk(directory: Path, prefix: str, depth: int) -> Iterator[StagedEntry]:
     if depth > DEPTH_LIMIT:
         raise CannotRun(
             f"more than {DEPTH_LIMIT} directories in each other",
-            where=str(directory),
+            location=str(directory),
             hint="name a directory further down, or look for one that holds itself",
         )
     try:
@@ -200,7 +200,7 @@ def _kind(entry: os.DirEntry[str]) -> str:
 def _unreadable(path: Path, error: OSError) -> CannotRun:
     return CannotRun(
         f"cannot read it: {error.strerror}",
-        where=str(path),
+        location=str(path),
         hint="check permissions, and that nobody removed it meanwhile",
     )
 
@@ -209,7 +209,7 @@ def no_file(entry: StagedEntry, expected: str = "a file of the source") -> Canno
     """The error for what stands in a raw file's place and is none: left out, it would be taken for deleted."""
     return CannotRun(
         f"it is a {entry.kind}, where {expected} is expected",
-        where=str(entry.path),
+        location=str(entry.path),
         hint="put the file or directory itself there (no link is followed), or remove it if it is gone at the source",
     )
 
@@ -221,4 +221,4 @@ def content(path: Path) -> bytes:
     except OSError as error:
         raise _unreadable(path, error) from error
     except BrokenContract as error:
-        raise CannotRun(error.message, where=str(path), hint=error.hint) from error
+        raise CannotRun(error.message, location=str(path), hint=error.hint) from error

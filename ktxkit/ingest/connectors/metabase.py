@@ -47,7 +47,7 @@ class Fetch:
         try:
             data = metabase_cards.encoded(metabase_units.kept(raw_path, value))
         except metabase_units.NO_DOCUMENT as error:
-            raise Unavailable(f"{NO_SHAPE}: {error}", where=path, hint=NO_SERVER) from error
+            raise Unavailable(f"{NO_SHAPE}: {error}", location=path, hint=NO_SERVER) from error
         self.sink.put(raw_path, data)
 
 
@@ -114,14 +114,14 @@ def _databases(fetch: Fetch) -> None:
 
 def _objects(value: Any, path: str) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        raise Unavailable("a list of objects is expected", where=path, hint=NO_SERVER)
+        raise Unavailable("a list of objects is expected", location=path, hint=NO_SERVER)
     return value
 
 
 def _number_of(value: Any, path: str) -> int:
     """An id or a count. Raises Unavailable where it is none."""
     if not isinstance(value, int) or value < 0:
-        raise Unavailable(f"{value!r} is no number", where=path, hint=NO_SERVER)
+        raise Unavailable(f"{value!r} is no number", location=path, hint=NO_SERVER)
     return value
 
 
@@ -147,7 +147,9 @@ def _listed(fetch: Fetch, collection: int | str) -> None:
             break
     else:
         raise Unavailable(
-            f"collection {collection} changes while it is listed", where=path, hint="try again when less goes on there"
+            f"collection {collection} changes while it is listed",
+            location=path,
+            hint="try again when less goes on there",
         )
     for one in items:
         kind, number = one.get("model"), _number_of(one.get("id"), path)
@@ -166,12 +168,12 @@ def _pages(fetch: Fetch, path: str) -> list[dict[str, Any]] | None:
         try:
             answer = fetch.client.get(path, models=MODELS, limit=PAGE, offset=len(found))
         except (Gone, Forbidden) as error:
-            raise Unavailable(f"it cannot be listed: {error.message}", where=path, hint=error.hint) from error
+            raise Unavailable(f"it cannot be listed: {error.message}", location=path, hint=error.hint) from error
         if not isinstance(answer, Mapping):
             return _objects(answer, path)
         items = _objects(answer.get("data"), path)
         if items and items == found[-len(items) :]:
-            raise Unavailable("it gives the same page again and again", where=path, hint=NO_SERVER)
+            raise Unavailable("it gives the same page again and again", location=path, hint=NO_SERVER)
         found += items
         total = answer.get("total")
         totals |= set() if total is None else {_number_of(total, path)}
@@ -179,7 +181,7 @@ def _pages(fetch: Fetch, path: str) -> list[dict[str, Any]] | None:
             return None
         if totals and not items and len(found) < max(totals):
             lost = f"it lists {max(totals)} and gives {len(found)}"
-            raise Unavailable(lost, where=path, hint="try again; what it does not give would be taken for deleted")
+            raise Unavailable(lost, location=path, hint="try again; what it does not give would be taken for deleted")
         if not items or (totals and len(found) >= max(totals)):
             return found
 
@@ -208,7 +210,7 @@ def _lost(fetch: Fetch, raw_path: str, error: Exception, count: int) -> None:
     if lost >= LOST_LEAST and lost > count * LOST_SHARE:
         raise Unavailable(
             f"{lost} of {count} could not be had; the last: {error}",
-            where=raw_path,
+            location=raw_path,
             hint="try again when the server is well: nothing was taken over",
         )
 
@@ -282,11 +284,11 @@ def kept(name: str, data: bytes, path: str) -> Any:
     try:
         return metabase_units.kept(name, contracts.parse(data, path))
     except BrokenContract as error:
-        raise CannotRun(error.message, where=error.where, hint="the source gave a damaged document") from error
+        raise CannotRun(error.message, location=error.location, hint="the source gave a damaged document") from error
     except metabase_units.NO_DOCUMENT as error:
         raise CannotRun(
             f"it has not the shape of a Metabase document: {error}",
-            where=path,
+            location=path,
             hint="exported by another version of Metabase? leave the document out, or export it again",
         ) from error
 

@@ -114,12 +114,12 @@ def _place(world: World, name: str) -> Path:
     place = world.repository.directory / (name.replace("~", home, 1) if home and name.split("/")[0] == "~" else name)
     real = Path(os.path.realpath(place))
     if not real.exists():
-        raise CannotRun("isolated units cannot write where nothing is", where=str(place), hint="make it first")
+        raise CannotRun("isolated units cannot write where nothing is", location=str(place), hint="make it first")
     worktrees = Path(os.path.realpath(world.store.path("worktrees")))
     if real in (worktrees, *worktrees.parents) or worktrees in real.parents:
         raise CannotRun(
             "units that may write there are not isolated: the worktrees of others are in it",
-            where=str(place),
+            location=str(place),
             hint="name directories beside the repository's, or leave `isolate` out",
         )
     return real

@@ -49,22 +49,22 @@ def job_file(world: World, name: str, given: Mapping[str, Any]) -> JobFile:
     try:
         data = files.read(path, SIZE_LIMIT)
     except FileNotFoundError as error:
-        raise CannotRun("no such job file", where=str(path), hint="job-run takes the path of a job file") from error
+        raise CannotRun("no such job file", location=str(path), hint="job-run takes the path of a job file") from error
     except IsADirectoryError as error:
-        raise CannotRun("a directory is no job file", where=str(path), hint="name the file in it") from error
+        raise CannotRun("a directory is no job file", location=str(path), hint="name the file in it") from error
     except BrokenContract as error:
-        raise CannotRun(error.message, where=error.where, hint="job-run takes the path of a job file") from error
+        raise CannotRun(error.message, location=error.location, hint="job-run takes the path of a job file") from error
     root = _yaml(data, str(path))
     found = list(config.faults(root, kinds.JOB_FILE))
     if found:
         line, column, message = found[0]
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise CannotRun(f"{message}{more}", where=f"{path}:{line}:{column}", hint=KEYS)
+        raise CannotRun(f"{message}{more}", location=f"{path}:{line}:{column}", hint=KEYS)
     document = completed(world, {**root.data(), **given}, str(path))
     try:
         plan_of(document)
     except CannotRun as error:  # of a unit: names, circles, no command
-        raise CannotRun(error.message, where=_place(root, error, path), hint=error.hint) from error
+        raise CannotRun(error.message, location=_place(root, error, path), hint=error.hint) from error
     return document
 
 
@@ -86,7 +86,7 @@ def completed(world: World, document: Mapping[str, Any], where: str) -> JobFile:
     try:
         return contracts.validate(kinds.JOB_FILE, {**usual, **settings.get("job", {}), **document}, where)
     except BrokenContract as error:
-        raise CannotRun(error.message, where=error.where, hint=KEYS) from error
+        raise CannotRun(error.message, location=error.location, hint=KEYS) from error
 
 
 def source_of(world: World, name: str) -> JobFileSource | None:
@@ -108,7 +108,7 @@ def at_key(world: World, name: str, key: str, error: CannotRun) -> CannotRun:
     named = root.at([key])[1]
     if named is None:
         return error
-    return CannotRun(error.message, where=f"{world.cwd / name}:{named.line}:{named.column}", hint=error.hint)
+    return CannotRun(error.message, location=f"{world.cwd / name}:{named.line}:{named.column}", hint=error.hint)
 
 
 def _yaml(data: bytes, where: str) -> Node:
@@ -120,9 +120,9 @@ def _yaml(data: bytes, where: str) -> Node:
         first = parsed.problems[0]
         more = f" (and {len(parsed.problems) - 1} more)" if len(parsed.problems) > 1 else ""
         place = f"{where}:{first.line}:{first.column}"
-        raise CannotRun(f"{first.message}{more}", where=place, hint=first.hint or KEYS)
+        raise CannotRun(f"{first.message}{more}", location=place, hint=first.hint or KEYS)
     if parsed.root is None or parsed.root.kind != "map":
-        raise CannotRun("a job file is a mapping, as in `units: [{key: a, run: make}]`", where=where, hint=KEYS)
+        raise CannotRun("a job file is a mapping, as in `units: [{key: a, run: make}]`", location=where, hint=KEYS)
     return parsed.root
 
 
@@ -318,5 +318,5 @@ def _output(run: JobRun, unit: Unit) -> str:
 def failure_of(error: BaseException) -> tuple[str, str]:
     """Outcome word and message of what ended a job."""
     if isinstance(error, KtxError):
-        return error.outcome, f"{error.where}: {error.message}" if error.where else error.message
+        return error.outcome, f"{error.location}: {error.message}" if error.location else error.message
     return "failed", f"{type(error).__name__}: {error}"

@@ -170,7 +170,7 @@ def unreported(run: JobRun, error: OSError, ended: str = "") -> CannotRun:
     so_far = ended or (f"it has landed as {landed} on {run.job.target}" if landed else "nothing was to land")
     return CannotRun(
         f"the end of job {run.job.id} could not be recorded ({error.strerror or error}): {so_far}",
-        where=os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "",
+        location=os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "",
         hint=f"put that right, then {resume}",
         data={"landed": {"commit": landed}} if landed else {},
     )
@@ -253,7 +253,7 @@ class JobEnd(NamedTuple):
         if not isinstance(self.error, KtxError):
             return []
         hint = [f"  hint: {self.error.hint}"] if self.error.hint else []
-        place = f"{self.error.where}: " if self.error.where else ""
+        place = f"{self.error.location}: " if self.error.location else ""
         return [f"{command}: {place}{self.error.message}", *hint]
 
 
