@@ -14,9 +14,17 @@ from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from tests.support.browser import looks_right, violations
 from tests.support.commands import call
+from tests.support.gates import page as page_file
+from tests.support.gates import source
 from tests.support.jobs import job_file, unit
 from tests.support.report_job import report
 from tests.support.repos import Repo
+
+
+def page_of(body: str, more: str = "") -> str:
+    (text,) = page_file(body, more).values()
+    return text
+
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -81,6 +89,33 @@ def test_a_real_job(chromium: Any, job: Repo, tmp_path: Path) -> None:
     again.reload()
     again.wait_for_function("document.documentElement.dataset.ready")
     assert shown(again) == [HOSTILE] and again.locator(".detail").count() == 1
+
+
+def test_every_cut_is_shown_in_text_and_page(chromium: Any, repo: Repo, tmp_path: Path) -> None:
+    """`onConflict: prune` alters what a person wrote: each place of it is told, as text, on both."""
+    repo.write("semantic-layer/wh/mart.yaml", source("mart", measures="total net")["semantic-layer/wh/mart.yaml"])
+    repo.write("wiki/global/page.md", page_of("`mart.total` and [[gone|<b>x</b>]].\n", "sl_refs: [mart.total, mart]\n"))
+    repo.write("wiki/global/gone.md", page_of("Here.\n"))
+    repo.commit("knowledge")
+    units = [
+        unit("rename", "sed -i s/total/gross/ semantic-layer/wh/mart.yaml"),
+        unit("away", "rm wiki/global/gone.md"),
+    ]
+    path = job_file(repo, {"onConflict": "prune", "units": units})
+    assert call("job-run", path, "--job", "j1", cwd=repo.path).status == 0
+    report = json.loads((repo.path / ".ktx/jobs/j1/report.json").read_text())
+    assert call("job-report", "j1", "--html", str(tmp_path / "r.html"), cwd=repo.path).status == 0
+    page = opened(chromium, tmp_path / "r.html")
+    cuts = page.locator("#cuts li").all_inner_texts()
+    where = "wiki/global/page.md"
+    assert sorted(cuts) == [
+        f"{where}: code span mart.total", f"{where}: link [[gone]]", f"{where}: sl_refs entry mart.total"
+    ]  # fmt: skip
+    assert len(cuts) == len(report["prunedReferences"])
+    text = " ".join(call("job-report", "j1", cwd=repo.path).out.split())
+    assert all(cut in text for cut in cuts)
+    assert page.locator("#left-section").is_hidden() and page.locator("#warnings-section").is_hidden()
+    assert violations(page) == []
 
 
 def test_the_observers_two_clocks(chromium: Any, repo: Repo, tmp_path: Path) -> None:

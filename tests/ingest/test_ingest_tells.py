@@ -86,6 +86,39 @@ def test_what_to_mend(repo: Repo, bundle: Path) -> None:
     assert "Taken out as dangling: 1 line - wiki/global/mine.md: code span source:returns" in said
 
 
+def test_what_a_failed_unit_left_dangling_is_cut_at_the_end(repo: Repo, bundle: Path) -> None:
+    """The source of card 1 has another name now, and the unit that was to write its page anew fails: the old page
+    dangles. It is found by the gates over the whole, when everything else is in."""
+    repo.write("wiki/global/mine.md", "---\nsummary: Mine\n---\n\nI use `source:orders` and `source:returns`.\n")
+    repo.commit("mine")
+    card(bundle, 1, "Sales")
+    card(bundle, 2, "Returns", "what came back")
+    worker = ["--", "sh", "-c", 'test "$KTX_UNIT" != card-1 && echo "more" >> wiki/global/returns-card-2.md']
+    failed = ingest(repo, bundle, *worker)
+    assert failed.status == 3
+    pruned = ingest(repo, bundle, "--on-conflict", "prune", "--json", *worker)
+    assert pruned.document["outcome"] == "partial", pruned.out + pruned.err  # the other unit and the projection are in
+    assert repo.show("main", "wiki/global/mine.md").decode().endswith("\n\nI use and `source:returns`.\n")
+    old = repo.show("main", "wiki/global/orders-card-1.md").decode()
+    assert "shop/orders" not in old and "source:orders" not in old
+    assert b"more" in repo.show("main", "wiki/global/returns-card-2.md")
+    cut = {(one["artifact"], one["absentTarget"]) for one in pruned.document["prunedReferences"]}
+    assert {path for path, _ in cut} == {"wiki/global/mine.md", "wiki/global/orders-card-1.md"}
+    text = call("job-report", "--job", pruned.document["jobId"], cwd=repo.path).out
+    assert "wiki/global/orders-card-1.md: " in text.partition("Taken out as dangling")[2]
+    assert call("gate-check", "--all", "--tree", "main", cwd=repo.path).status == 0
+    assert call("git-ktx", "doctor", cwd=repo.path).status == 0
+
+
+def test_a_cut_at_the_end_is_verified_before_it_lands(repo: Repo, bundle: Path) -> None:
+    card(bundle, 1, "Sales")
+    refused = "grep -q source:orders -r wiki || grep -q shop/orders -r wiki || exit 1"  # the old page has to refer
+    worker = ["--verify", refused, "--", "sh", "-c", "exit 1"]
+    before = repo.git("rev-parse", "main")
+    ran = ingest(repo, bundle, "--on-conflict", "prune", *worker)
+    assert ran.status != 0 and repo.git("rev-parse", "main") == before, ran.out + ran.err
+
+
 @pytest.mark.parametrize("touched", ['"c/mart"', '{"connectionId": "c", "sourceName": "mart"}'])
 def test_touched_sources_are_objects(repo: Repo, touched: str) -> None:
     printed = f"echo '{{\"touchedSources\": [{touched}]}}'"

@@ -110,11 +110,15 @@
   if (report.provenanceRows !== undefined) fact("Provenance rows", String(report.provenanceRows));
   $("trace").textContent = report.tracePath;
   $("made").textContent = `Made ${report.generatedAt} by ktxkit ${page.version}.`;
-  const warnings = [...(report.warnings || []), ...((report.projectionResult || {}).warnings || [])];
-  if (warnings.length) {
-    $("warnings-section").hidden = false;
-    for (const text of warnings) $("warnings").append(make("li", "", text));
-  }
+  const listed = (name, texts) => {
+    $(`${name}-section`).hidden = !texts.length;
+    for (const text of texts) $(name).append(make("li", "", text));
+  };
+  const CUT = { inline: "code span", sl_ref: "sl_refs entry", ref: "refs entry", table: "tables entry" };
+  listed("warnings", [...(report.warnings || []), ...((report.projectionResult || {}).warnings || [])]);
+  listed("cuts", (report.prunedReferences || []).map((one) => `${one.artifact}: ${CUT[one.kind] || one.kind} ${one.removedRef}`));
+  listed("left", [...(report.unresolved || []), ...(report.unmapped || [])]
+    .map((one) => `${one.rawPath}: ${one.reason || "no reason given"}`));
 
   // ---- phases
   if (report.phases.length) {

@@ -255,27 +255,30 @@ def _project(run: JobRun, start: str) -> str:
     return pruned(run, run.head())
 
 
-def pruned(run: JobRun, commit: str, due: Collection[str] = ()) -> str:
+def pruned(run: JobRun, commit: str, due: Collection[str] = (), *, since: str = "") -> str:
     """The projection's commit, or one on it without what it left dangling, if the job prunes and that mends all.
 
-    `due`: paths that units make anew; what dangles there is left to them. What is cut is in the job's document.
+    `due`: paths that units make anew; what dangles there is left to them, and to the end of the job. `since`: the
+    commit whose findings are inherited (default: the target at the job's start). What is cut is in the job's document.
     """
     if run.plan.on_conflict != "prune":
         return commit
     from ktxkit.gates import judging
 
-    tree, start = run.tree_of(commit), run.tree_of(run.job.document["targetAtStart"])
+    tree, start = run.tree_of(commit), run.tree_of(since or run.job.document["targetAtStart"])
     kept = {path.encode("utf-8", "surrogateescape") for path in due}
     mended = judging.prune_tree(run.world, tree, base_tree=start, options=run.plan.gates, kept=kept)
     errors = [one for one in mended["findings"] if one["level"] == "error" and not one.get("inherited")]
     if mended["prunedTree"] == tree or any(one["path"] not in due for one in errors):
         return commit
-    run.tracer.emit("projection", "projection_pruned", {"pruned": mended["pruned"][:1000]}, level="info")
-    message = "What the projection left dangling is taken out\n"
+    phase = "gates" if since else "projection"
+    run.tracer.emit(phase, f"{phase}_pruned", {"pruned": mended["pruned"][:1000]}, level="info")
+    message = f"What {'the units' if since else 'the projection'} left dangling is taken out\n"
     with neutral.open_neutral(run.world) as scratch:
         at = int(run.world.clock.now().timestamp())
         made = merging.commit_tree(scratch, mended["prunedTree"], commit, message, at)
-    run.update(pruned=mended["pruned"])
+    known = run.job.document.get("pruned", [])
+    run.update(pruned=[*known, *(one for one in mended["pruned"] if one not in known)])
     return made
 
 

@@ -122,14 +122,24 @@ SUBJECT_KEYS = 50  # unit keys in the landing commit's message
 
 def final_gates(run: JobRun) -> None:
     """Every gate over the integrated tree, judged against the tree the target had before the job (so that what a
-    projection broke is charged). Raises Conflict (`semantic_conflict`) where findings of level error are new.
+    projection broke is charged). Raises Conflict (`semantic_conflict`) where findings of level error are new, and
+    `onConflict: prune` does not mend them all.
     """
-    tree, start = run.tree_of(run.head()), run.tree_of(landed_up_to(run.job).commit)
+    since = landed_up_to(run.job).commit
+    if _judge_whole(run, since, may_cut=True):
+        _judge_whole(run, since, may_cut=False)
+
+
+def _judge_whole(run: JobRun, since: str, *, may_cut: bool) -> bool:
+    """Whether something was cut, so that the tree is another one than was judged."""
+    tree, start = run.tree_of(run.head()), run.tree_of(since)
     with run.tracer.timed("gates", "final_artifact_gates", {"tree": tree, "baseTree": start}) as facts:
         verdict = judging.check_tree(run.world, tree, base_tree=start, everything=True, options=run.plan.gates)
         run.world.writable_store.write("verdict", f"{names.job_dir(run.job.id)}/verdict.json", verdict)
         new = [f for f in verdict["findings"] if f["level"] == "error" and not f.get("inherited")]
         facts |= {"looked": verdict["looked"], "errors": len(new), "inherited": len(verdict["findings"]) - len(new)}
+        if new and may_cut and cut_at_the_end(run, since):
+            return True
         if new:
             where = f" in {new[0]['path']}" if new[0]["path"] else ""
             first = f"{new[0]['rule']}{where}: {new[0]['message']}"
@@ -138,6 +148,18 @@ def final_gates(run: JobRun) -> None:
                 outcome="semantic_conflict",
                 hint=f"the findings are in {run.world.store.path(names.job_dir(run.job.id))}/verdict.json",
             )
+    return False
+
+
+def cut_at_the_end(run: JobRun, since: str) -> bool:
+    """Whether a commit on the job's own branch takes out what dangles there, if the job prunes and that mends all."""
+    with recover.integrating(run.job) as branch:
+        head = branch.head
+        made = prepare.pruned(run, head, since=since)
+        if made != head:
+            branch.move(made)
+            branch.lock.settle(made)
+        return made != head
 
 
 def message_of(run: JobRun, outcomes: Mapping[str, str]) -> str:
