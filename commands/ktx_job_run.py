@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def parser() -> cli.Parser:
     made = cli.Parser("job-run", __doc__, takes_command=True)
-    made.add_argument("jobfile", nargs="?", metavar="JOBFILE", help="what to do (docs/formats/job-file.md)")
+    made.add_argument("jobfile", nargs="?", metavar="JOBFILE", help="what to do (git ktx help job-file)")
     made.add_argument("--resume", metavar="JOB", help="continue a job that did not land, or not all of it")
     again = made.add_argument_group("with --resume")
     again.add_argument("--only", dest="keys", action="append", default=[], metavar="KEY", help="start no other unit")

@@ -85,6 +85,15 @@ def test_git_finds_the_man_pages_beside_the_commands(installed: Path, repo: Repo
     assert checked("git", "ktx", "help", "job-run", cwd=repo.path, env=env).startswith("usage: job-run ")
 
 
+def test_the_documentation_came_with_the_wheel(installed: Path, tmp_path: Path) -> None:
+    for folder in ("", "guides", "recipes", "formats", "commands"):
+        page = sorted((ROOT / "docs" / folder).glob("*.md"))[0]
+        listed = checked(installed / "git-ktx", "help", "pages", cwd=tmp_path)
+        assert f"\n{page.stem} " in f"\n{listed}", page
+    page = ROOT / "docs/guides/job-failed.md"
+    assert checked(installed / "git-ktx", "help", "job-failed", cwd=tmp_path) == page.read_text("utf-8")
+
+
 def test_completions_came_with_the_wheel(installed: Path, tmp_path: Path) -> None:
     """shtab is not there: they were written when it was built, from the same parsers."""
     absent = subprocess.run([installed / "python", "-c", "import shtab"], capture_output=True, text=True, check=False)

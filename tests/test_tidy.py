@@ -485,7 +485,7 @@ def test_the_list_of_commands_is_whole() -> None:
     assert modules == {path.stem for path in COMMANDS}
     assert modules == set(PYPROJECT["tool"]["setuptools"]["py-modules"])
     packages = {".".join(p.parent.relative_to(ROOT).parts) for p in LIBRARY if p.name == "__init__.py"}
-    mapped = {"ktxkit.format_pages", "ktxkit.hooks", "ktxkit.rule_pages", "ktxkit.schemas"}
+    mapped = {"ktxkit.doc_pages", "ktxkit.hooks", "ktxkit.rule_pages", "ktxkit.schemas"}
     assert packages | mapped == set(PYPROJECT["tool"]["setuptools"]["packages"])
 
 

@@ -167,7 +167,7 @@ def _furniture(made: decision.Decision) -> str:
         return ""
     more = len(made.furniture) - FURNITURE_SHOWN
     shown = ", ".join(printable(path) for path in made.furniture[:FURNITURE_SHOWN])
-    return truncated(f"no test reads {shown}{f' and {more} more' if more > 0 else ''} (docs/affected.md)", 900)
+    return truncated(f"no test reads {shown}{f' and {more} more' if more > 0 else ''} (git ktx help affected)", 900)
 
 
 def _trace(world: World, touched: list[Touched], environment: Collection[str]) -> Trace | None:

@@ -61,6 +61,9 @@ def _row(name: str, own: bool) -> tuple[str, str]:
     return name, _summary(f"ktx_{name.replace('-', '_')}")
 
 
+MORE = "`git ktx help COMMAND` says more of each, `git ktx help pages` lists the documentation"
+
+
 def grouped() -> Result:
     """The answer of `git ktx` and of `git ktx help`: every command, in groups."""
     groups = grouped_rows()
@@ -70,7 +73,11 @@ def grouped() -> Result:
         padded = tuple((f"{term:<{wide}}", text) for term, text in rows)
         lines += [group, *help_text.table(padded, columns()), ""]
     named = [{"name": name, "summary": text, "group": group} for group, found in groups for name, text in found]
-    return Result(lines=lines[:-1], notes=["`git ktx help COMMAND` says more of each"], data={"commands": named})
+    return Result(
+        lines=lines[:-1],
+        notes=[MORE],
+        data={"commands": named},
+    )
 
 
 def grouped_doc(doc: str) -> str:

@@ -311,7 +311,7 @@ def _ours(world: World) -> Iterator[Diagnosis]:
     problems = config.problems(world)
     for problem in problems:
         yield Diagnosis(
-            "ktx-config", "error", problem["message"], "docs/formats/config.md lists the keys", problem["where"]
+            "ktx-config", "error", problem["message"], "`git ktx help config` lists the keys", problem["where"]
         )
     if not problems:
         yield Diagnosis("ktx-config", "ok", "valid", path=str(path))

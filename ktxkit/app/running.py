@@ -354,7 +354,7 @@ def plan_lines(plan: JobPlan, target: str, commit: str, limit: int) -> list[str]
 
 def job_text(document: JobFile, command: str) -> str:
     """The document as a job file in YAML; `command` is what it stands for."""
-    said = [f"# What `{printable(command)}` runs. job-run takes it; docs/formats/job-file.md has every key."]
+    said = [f"# What `{printable(command)}` runs. job-run takes it; `git ktx help job-file` has every key."]
     rest: Mapping[str, Any] = {key: value for key, value in document.items() if key not in ("schemaVersion", "units")}
     said += [f"{key}: {_scalar(value)}" for key, value in rest.items()]
     said.append("units:")

@@ -108,7 +108,7 @@ def validate(name: Name, document: Any, location: str = "") -> Any:
         raise BrokenContract(
             f"{name}: {error}",
             location=location,
-            hint=f"docs/formats has the keys of the contract {name}",
+            hint=f"`git ktx help {name}` shows the keys",
         ) from error
     if problems:
         first = problems[0]
@@ -116,7 +116,7 @@ def validate(name: Name, document: Any, location: str = "") -> Any:
         raise BrokenContract(
             f"{name}: {validators.dotted(first.path)}: {first.message[:400]}{rest}",
             location=location,
-            hint=f"docs/formats has the keys of the contract {name}",
+            hint=f"`git ktx help {name}` shows the keys",
         )
     return document
 
@@ -259,7 +259,7 @@ def loads(name: Name, data: bytes, location: str = "") -> Any:
         raise BrokenContract(
             f"{name}: an object is expected",
             location=location,
-            hint=f"docs/formats has the keys of the contract {name}",
+            hint=f"`git ktx help {name}` shows the keys",
         )
     return document
 

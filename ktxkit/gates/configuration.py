@@ -170,7 +170,7 @@ def _read(data: bytes, where: str) -> Document:
     try:
         contracts.validate(CONTRACT, value, where)
     except BrokenContract as error:
-        raise CannotRun(error.message, location=where, hint="docs/gates.md lists the keys") from error
+        raise CannotRun(error.message, location=where, hint="`git ktx help gates-config` lists the keys") from error
     document: Document = value
     return document
 

@@ -176,7 +176,7 @@ def check_large(subject: Subject, settings: Mapping[str, Any]) -> Answer:
 
 
 STARTER = """# Gates of this repository: what is committed, merged and pushed has to pass them.
-# `gate-check --explain list` shows the rules; docs/gates.md of ktxkit has the other gates.
+# `gate-check --explain list` shows the rules; `git ktx help gates-config` has the other gates.
 gates:
   - gate: syntax    # JSON, YAML and TOML that can be read; by schemas/NAME where that is SchemaStore's for the file
   - gate: links     # links of Markdown lead to files and headings that are there
@@ -215,7 +215,7 @@ def write_starter(world: World) -> str:
         raise CannotRun("a bare repository has no checkout to write into", hint="run it in a checkout")
     place = top / NAME
     if place.exists() or place.is_symlink():
-        raise Refused(f"{NAME} is there already", location=str(place), hint="docs/gates.md lists what can be in it")
+        raise Refused(f"{NAME} is there already", location=str(place), hint="`git ktx help gates-config` has its keys")
     listed = inputs.index(world).files
     more = "  - gate: pre-commit\n" if PRE_COMMIT in listed or (top / text(PRE_COMMIT)).exists() else ""
     more += "  - gate: artifacts\n" if any(kind_of(path, b"") for path in listed) else ""

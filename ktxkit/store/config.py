@@ -54,7 +54,8 @@ schemaVersion: 1
 # ingest:
 #   keepSnapshots: 10       # the newest of each source; older ones go in the commit of the next sync
 
-# Prose is what people read and no test does. After an edit of it a claim of a test run still stands (docs/claims.md).
+# Prose is what people read and no test does. After an edit of it a claim of a test run still stands
+# (git ktx help claims).
 # claims:
 #   prose: ["*.md", "*.rst"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from ktxkit import __version__
 from ktxkit.app import git_ktx
 from ktxkit.app.commands import GROUPS, scripts
-from ktxkit.base import identity, owners
+from ktxkit.base import contracts, identity, owners
 from ktxkit.store import jobs
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -65,6 +66,10 @@ def test_help(repo: Repo) -> None:
     assert ktx(repo, "help", "job-file").out == (ROOT / "docs/formats/job-file.md").read_text()
     assert ktx(repo, "help", "status").out == ktx(repo, "status", "--help").out
     assert ktx(repo, "help", "job-run").out == call("job-run", "--help", cwd=repo.path).out
+    pages = ktx(repo, "help", "pages").out
+    assert re.search(r"^job-failed +My job failed$", pages, re.MULTILINE) and "git-ktx-land" in pages
+    assert ktx(repo, "help", "job-failed").out == (ROOT / "docs/guides/job-failed.md").read_text()
+    assert json.loads(ktx(repo, "help", "receipt").out) == contracts.schema("receipt")
     unknown = ktx(repo, "help", "job-rnu")
     assert unknown.status == 2 and "did you mean job-run?" in unknown.err
 

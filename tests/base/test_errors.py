@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ktxkit.app.git_ktx.help import _pages
+from ktxkit.base import contracts
 from tests.support.errors import ROOT, page, texts
 
 NAMES = re.compile(r"(HEAD|JSON|UTF-8|YAML|KTX_|GIT_|Metabase|SQL)")
@@ -41,3 +43,11 @@ def test_who_is_stopped_is_told_what_to_do() -> None:
     assert not silent, silent
     told = [text for text in found if text.hint]
     assert len(told) >= 0.98 * len(found), [f"{t.file}:{t.line}: {t.message}" for t in found if not t.hint]
+
+
+def test_a_hint_names_what_is_installed() -> None:
+    """Whoever installed ktxkit has no docs/: a hint names a page that `git ktx help` shows."""
+    hints = [text.hint for text in texts() if text.hint]
+    assert [hint for hint in hints if "docs/" in hint] == []
+    named = {name for hint in hints for name in re.findall(r"git ktx help ([a-z][\w-]*)", hint)}
+    assert "gates-config" in named and named <= {"pages", *_pages(), *contracts.names()}

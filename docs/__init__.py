@@ -1,0 +1,1 @@
+"""The documentation, installed as `ktxkit.doc_pages` so that `git ktx help PAGE` shows it."""
