@@ -136,7 +136,7 @@ def options_of(document: Mapping[str, Any]) -> GateOptions:
         strict=bool(document.get("strictConnections", False)),
         raw_current=None if current is None else frozenset(current),
         raw_deleted=frozenset(document.get("rawDeleted", ())),
-        pins=tuple(sorted((name, place.partition("/")[0]) for name, place in document.get("canonical", {}).items())),
+        pins=tuple(sorted(document.get("canonical", {}).items())),
         dialects=_dialects(document.get("dialect")),
         sites=tuple(sorted(document.get("siteUrls", {}).items(), reverse=True)),
     )

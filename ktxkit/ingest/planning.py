@@ -271,7 +271,7 @@ def _pins(objects: Objects, known: Knowledge) -> Mapping[str, Any]:
         return objects.read(blob) if blob is not None else None
 
     config = configuration.make({}, load)
-    pins = [{"contestedKey": name, "canonicalArtifactKey": f"{home}/{name}"} for name, home in config.options.pins]
+    pins = [{"contestedKey": topic, "canonicalArtifactKey": place} for topic, place in config.options.pins]
     return {"canonicalPins": pins} if pins else {}
 
 

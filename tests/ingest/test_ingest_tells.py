@@ -130,7 +130,7 @@ def test_touched_sources_are_objects(repo: Repo, touched: str) -> None:
 
 
 def test_units_are_told_what_is_canonical(repo: Repo, bundle: Path) -> None:
-    repo.write("ktx-gates.yaml", "canonical: {orders: shop/orders}\n")
+    repo.write("ktx-gates.yaml", "canonical: {orders: shop/orders, late deliveries: wiki/orders-card-1}\n")
     repo.commit("a choice")
     card(bundle, 1, "Orders", "orders of today")
     ran = ingest(
@@ -143,9 +143,10 @@ def test_units_are_told_what_is_canonical(repo: Repo, bundle: Path) -> None:
         'cp "$KTX_UNIT_FILE" told.json; mkdir -p wiki; mv told.json wiki/t.json',
     )
     told = json.loads(repo.show("main", "wiki/t.json")) if ran.status == 0 else {}
-    assert told.get("canonicalPins") == [{"contestedKey": "orders", "canonicalArtifactKey": "shop/orders"}], (
-        ran.out + ran.err
-    )
+    assert told.get("canonicalPins") == [
+        {"contestedKey": "late deliveries", "canonicalArtifactKey": "wiki/orders-card-1"},
+        {"contestedKey": "orders", "canonicalArtifactKey": "shop/orders"},
+    ], ran.out + ran.err
 
 
 def test_what_a_worker_could_not_place_is_in_the_report(repo: Repo, bundle: Path) -> None:

@@ -77,7 +77,7 @@ def judge(
         rest.update(group.facts)
     found = list(_problems(rest, options.root))
     if only is None or any(one["kind"] == "sources" and (one["ignores"] or path in only) for path, one in rest.items()):
-        found += (*sources.judge(layer, dict(options.dialects)), *sources.pinned(layer, options.pins))
+        found += (*sources.judge(layer, dict(options.dialects)), *sources.pinned(layer, options.pins, keys[""]))
     for path, one in sorted(rest.items()):
         if one["kind"] == "page":
             found += (*_page(path, one, references, keys, known, options), *_targets(path, one, leads))

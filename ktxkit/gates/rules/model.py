@@ -183,7 +183,8 @@ def page_keys(pages: Iterable[bytes], root: bytes) -> dict[str, set[str]]:
 class GateOptions(NamedTuple):
     """How a tree is judged. `root`: where the artifacts lie in it, empty or ending in `/`. `sites`: what addresses of
     the web begin with that lead to files of the tree, and the directory these are in. `dialects`: of the SQL of each
-    connection, of all others under an empty name. `pins`: of a source's name the connection whose source is canonical.
+    connection, of all others under an empty name. `pins`: of a topic, which may be a source's name, the canonical
+    artifact (`CONNECTION/SOURCE`, `CONNECTION/SOURCE.ENTITY`, `wiki/KEY`).
     """
 
     root: bytes = b""

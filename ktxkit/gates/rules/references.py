@@ -38,8 +38,8 @@ class Wrong(NamedTuple):
 class References:
     """Answers for one tree; each text is judged once. `strict`: a name that several connections answer is told.
 
-    `former`: sources of the base. A bare `a.b` whose `a` has just gone is no prose. `pins`: of a source's name the
-    connection whose source is meant, and no other's.
+    `former`: sources of the base. A bare `a.b` whose `a` has just gone is no prose. `pins`: of a source's name
+    the source that is meant (`CONNECTION/SOURCE`), and no other.
     """
 
     def __init__(
@@ -289,7 +289,9 @@ class References:
 
     def _source(self, source: str, connection: str, text: str, rule: str) -> Wrong | None:
         homes = self.layer.homes.get(source, [])
-        pinned = self.pins.get(source, "")
+        pinned, wanted = self._pinned(source)
+        if wanted not in ("", source) and homes:
+            return self._another(source, text)
         if pinned and connection in homes and connection != pinned:
             fixed = text.replace(f"{connection}/", f"{pinned}/", 1)
             message = f"{text}: the canonical {source} is {pinned}'s"
@@ -307,13 +309,26 @@ class References:
         hint = f"did you mean {near[0]}?" if near else "add the source, or remove the reference"
         return Wrong(rule, f"{text}: there is no source {source}{elsewhere}", searched, tuple(near), hint, source)
 
+    def _pinned(self, source: str) -> tuple[str, str]:
+        """Connection and name of the source that a name is to mean; empty where nobody chose."""
+        connection, _, name = self.pins.get(source, "").partition("/")
+        return (connection, name.partition(".")[0]) if connection in self.layer.connections else ("", "")
+
+    def _another(self, source: str, text: str) -> Wrong:
+        fixed = self.pins[source]
+        message = f"{text}: the canonical {source} is {fixed}"
+        return Wrong("canonical-pin", message, (), (fixed,), f"write {fixed}", source)
+
     def _ambiguous(self, source: str, text: str, homes: list[str]) -> Wrong:
         fixed = tuple(f"{home}/{text.removeprefix('source:')}" for home in homes)
         message = f"{text}: several connections have a source {source}"
         return Wrong("ambiguous-reference", message, tuple(homes), fixed, "say which connection is meant", source)
 
     def _entity(self, source: str, entity: str, connection: str, text: str) -> Wrong | None:
-        connection = connection or self.pins.get(source, "")
+        pinned, wanted = self._pinned(source)
+        if wanted not in ("", source) and source in self.layer.homes:
+            return self._another(source, text)
+        connection = connection or pinned
         found = [one for one in self.layer.find(source) if not connection or one.connection == connection]
         if not found or not entity:
             return None

@@ -144,6 +144,8 @@ def applies(touched: Collection[bytes], after: Files, before: Files, options: Ga
     """Whether a change leaves the semantic layer alone, and every directory in its place."""
     if options.advise or options.raw_current is not None:
         return False
+    if any(place.startswith("wiki/") for _, place in options.pins):
+        return False  # a page that goes may be the one that was chosen
     if any(model.kind_of(path, options.root) in ("source", "shard") for path in touched):
         return False
     new = [path for path in touched if path not in before]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ktxkit.gates.rules import expressions
@@ -32,14 +32,28 @@ def judge(layer: Layer, dialects: Mapping[str, str] = NO_DIALECTS) -> Iterator[F
             yield from _declared(layer, source)
 
 
-def pinned(layer: Layer, pins: Iterable[tuple[str, str]]) -> Iterator[Finding]:
-    """What somebody chose as canonical and is not there."""
-    for name, connection in pins:
-        if name not in layer.connections.get(connection, {}) and not layer.is_unreadable(name, connection):
-            message = f"the canonical {name} is to be {connection}'s, which has none"
-            homes = tuple(layer.homes.get(name, ()))
-            hint = "put the source back, or choose another one under `canonical`"
-            yield Finding("canonical-pin", CONFIGURATION, message, 0, 0, f"{connection}/{name}", homes, hint=hint)
+def pinned(layer: Layer, pins: Iterable[tuple[str, str]], pages: Collection[str]) -> Iterator[Finding]:
+    """What somebody chose as canonical and is not there. `pages`: the keys of everyone's pages."""
+    for topic, place in pins:
+        message = _absent(layer, place, pages)
+        if message:
+            homes = tuple(layer.homes.get(place.partition("/")[2].partition(".")[0], ()))
+            hint = "put it back, or choose another one under `canonical`"
+            said = f"the canonical {topic} is to be {place}, but {message}"
+            yield Finding("canonical-pin", CONFIGURATION, said, 0, 0, place, homes, hint=hint)
+
+
+def _absent(layer: Layer, place: str, pages: Collection[str]) -> str:
+    """Why there is no artifact at a place; empty where there is one, or where another finding says why not."""
+    connection, _, name = place.partition("/")
+    if connection == "wiki" and connection not in layer.connections:
+        return "" if name in pages else f"there is no page {name}"
+    source, _, entity = name.partition(".")
+    found = layer.connections.get(connection, {}).get(source)
+    if found is None:
+        return "" if layer.is_unreadable(source, connection) else f"{connection} has no source {source}"
+    known = not entity or found.has(entity) or not found.based or layer.is_unreadable(source, connection)
+    return "" if known else f"{source} has no {entity}"
 
 
 def _declared(layer: Layer, source: Source) -> Iterator[Finding]:
