@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         raise ended.error
     empty = not any(ended.report.get("diffSummary", {"": 1}).values())
     nothing = "the source is empty" if empty else "nothing changed since what landed"
-    notes = ended.told("ingest-run", f"{nothing}: nothing to do")
+    notes = ended.remarks("ingest-run", f"{nothing}: nothing to do")
     return cli.Result(ended.outcome, ended.report, "report", lines=render(ended.report), notes=notes)
 
 

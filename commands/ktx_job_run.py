@@ -84,7 +84,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         else:
             assert document is not None
             ended = job.start(world, document, args.jobfile, how)
-    return running.told(ended, notes)
+    return running.result_of(ended, notes)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

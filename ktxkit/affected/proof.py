@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         proof: NotRequired[str]
         missed: NotRequired[int]
 
-    class Told(TypedDict):
+    class PluginAnswer(TypedDict):
         """What the plugin in the copy says of a run of pytest."""
 
         ran: int
@@ -124,7 +124,7 @@ class Outcome(NamedTuple):
     ran: int
     first: str
     seconds: float
-    said: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,10 @@ class Copy:
     def _beside(self) -> Path:
         return self.top.parent / "beside"
 
-    def _told(self) -> Told:
+    def _told(self) -> PluginAnswer:
         """What the plugin wrote; nothing where pytest did not come to its end."""
         try:
-            found: Told = json.loads(files.read(self._beside / "told.json"))
+            found: PluginAnswer = json.loads(files.read(self._beside / "told.json"))
         except (FileNotFoundError, ValueError, RecursionError):
             return {"ran": 0, "failed": 0, "first": ""}
         files.remove(self._beside / "told.json")
@@ -358,7 +358,7 @@ def _baseline(copy: Copy, contents: dict[str, bytes]) -> tuple[Outcome, list[str
             copy.write(path, contents[path])
     if outcome.noticed:
         raise CannotRun(
-            f"the suite does not pass without a mutant: {outcome.failed} failed, first {outcome.first or outcome.said}",
+            f"the suite does not pass without a mutant: {outcome.failed} failed, first {outcome.first or outcome.text}",
             hint="mend what fails; what is deselected behind `--` instead is not covered by the proof",
         )
     unloaded = [path for number, path in enumerate(paths) if not (marks / str(number)).exists()]

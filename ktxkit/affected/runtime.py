@@ -96,7 +96,7 @@ REASONS = 5  # that are told
 
 
 @dataclass(frozen=True)
-class Kept:
+class RecordedTrace:
     """What became of a trace: its place, or why there is none; `why` tests were not seen completely, with counts."""
 
     path: Path | None
@@ -120,7 +120,7 @@ def environment(world: World, run: str) -> dict[str, str]:
     return told | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
-def keep(world: World, run: str, line: LedgerLine | None) -> Kept:
+def keep(world: World, run: str, line: LedgerLine | None) -> RecordedTrace:
     """Fold what the processes wrote, keep the map, and remove what they wrote."""
     raw = world.store.path(names.affected_raw(run))
     try:
@@ -129,11 +129,11 @@ def keep(world: World, run: str, line: LedgerLine | None) -> Kept:
         _remove(raw)
 
 
-def _keep(world: World, run: str, raw: Path, line: LedgerLine | None) -> Kept:
+def _keep(world: World, run: str, raw: Path, line: LedgerLine | None) -> RecordedTrace:
     record = line["record"] if line else None
     tree = record.get("tree", {}).get("tree") if record is not None else None
     if record is None or tree is None or tree != record.get("treeAfter", {}).get("tree"):
-        return Kept(None, why="the tree that it ran on is not known, or changed while it ran")
+        return RecordedTrace(None, why="the tree that it ran on is not known, or changed while it ran")
     fold = TraceFold()
     for place in sorted(raw.glob("*.ndjson")):
         fold.feed(_lines(place))
@@ -141,7 +141,7 @@ def _keep(world: World, run: str, raw: Path, line: LedgerLine | None) -> Kept:
     fold.close(alive)
     tests = [one for one in fold.contexts.values() if one.kind == "test"]
     if not tests:
-        return Kept(None, why="no test was seen: the plugin or the tracer did not start")
+        return RecordedTrace(None, why="no test was seen: the plugin or the tracer did not start")
     header: AffectedTraceHeader = {
         "record": "header", "schemaVersion": 1, "kind": "affected-trace", "run": run,
         "at": timestamp(world.clock.now()), "tree": tree, "project": record["project"],
@@ -156,7 +156,7 @@ def _keep(world: World, run: str, raw: Path, line: LedgerLine | None) -> Kept:
     lacking = {one.name: one.why for one in tests if one.why}
     why = Counter(text for found in lacking.values() for text in set(found))
     reasons = "; ".join(f"{text} ({count})" for text, count in why.most_common(REASONS))
-    return Kept(place, len({one.name for one in tests}), len(lacking), reasons)
+    return RecordedTrace(place, len({one.name for one in tests}), len(lacking), reasons)
 
 
 def _write(fd: int, place: Path, first: AffectedTraceHeader, records: Iterator[AffectedTrace]) -> None:

@@ -19,7 +19,7 @@ from ktxkit.git.rules.patch import Entry
 from ktxkit.store.leases import worktrees
 from ktxkit.store.world import World
 from ktxkit.work import target
-from ktxkit.work.attic import ATTIC, base_said
+from ktxkit.work.attic import ATTIC, kept_note
 
 FIELDS = "%(refname)%00%(objectname)%00%(committerdate:unix)"
 LOGGED = "%gD%x00%gn <%ge>%x00%gs"  # ref@{seconds}, who, why
@@ -73,7 +73,7 @@ def entries(world: World) -> list[AtticEntry]:
         known = AtticEntry(ref, commit, int(seconds))
         if ref in logged:
             kept_at, by, text = logged[ref]
-            why, base = base_said(text)
+            why, base = kept_note(text)
             known = known._replace(kept_at=kept_at, by=by, why=why, base=base)
         found.append(known)
     return sorted(found, key=lambda entry: (-(entry.kept_at or entry.committed_at), entry.ref))

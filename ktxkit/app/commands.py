@@ -20,7 +20,7 @@ from ktxkit import __version__
 from ktxkit.app import git_ktx
 from ktxkit.app.cli import Parser, Result, columns
 from ktxkit.app.rules import help_text
-from ktxkit.app.rules.help_text import Command, Option, summary_of
+from ktxkit.app.rules.help_text import CommandHelp, Option, summary_of
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import nearest
 
@@ -104,7 +104,7 @@ def load(name: str, others: Sequence[str] = ()) -> Main:
     return cast(Main, importlib.import_module(known[name]).main)
 
 
-def all_commands() -> list[Command]:
+def all_commands() -> list[CommandHelp]:
     """Every installed command, then the subcommands of `git ktx` (named `git ktx status`)."""
     return [of(parser) for parser in all_parsers(scripts().values())]
 
@@ -130,7 +130,7 @@ def help_texts(parsers: Iterable[Parser], width: int) -> str:
     return texts
 
 
-def of(parser: Parser) -> Command:
+def of(parser: Parser) -> CommandHelp:
     """One parser as data."""
     options = [
         option_of(action, group.title or "options")
@@ -139,7 +139,9 @@ def of(parser: Parser) -> Command:
         if action.help != argparse.SUPPRESS
     ]
     positionals = [option for option in options if not option.flags]
-    return Command(parser.prog, parser.doc, tuple(positionals + [o for o in options if o.flags]), parser.takes_command)
+    return CommandHelp(
+        parser.prog, parser.doc, tuple(positionals + [o for o in options if o.flags]), parser.takes_command
+    )
 
 
 def option_of(action: argparse.Action, group: str = "options") -> Option:
@@ -238,7 +240,7 @@ def _with_own_names(shell: str, text: str, names: Sequence[str]) -> str:
     return text + OTHERS[shell].format(git=GIT, function="_shtab_git_ktx", plain=" ".join(plain))
 
 
-def _marked(parser: Parser) -> Command:
+def _marked(parser: Parser) -> CommandHelp:
     """The command; each of its parser's options knows from now on what its values are."""
     import shtab
 

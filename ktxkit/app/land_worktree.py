@@ -158,7 +158,7 @@ def _through(job: ActiveJob, unit: Unit, lease: Lease, plan: JobPlan, work: Work
     )
     patch = collect.collect(job.world, request, job.world.writable_store.path(job.patch_file(unit)))
     job.world.writable_store.write(kinds.PATCH, job.unit_doc(unit, "patch"), patch)
-    integrate.ensure_integration(job, job.document["base"], kept_at=names.base_ref(job.id))
+    integrate.ensure_integration(job, job.document["base"], keep_ref=names.base_ref(job.id))
     options = integrate.ApplyOptions(verify=asked.verify, gate_options=plan.gates, policy=policy)
     options = options if asked.verify else options.verified_by(plan.verify)
     receipt = integrate.apply_unit(job, unit, options=options)

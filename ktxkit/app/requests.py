@@ -174,7 +174,7 @@ def prove(args: Namespace, world: World, events: Sequence[TraceEvent] = (), stat
         return []
     from ktxkit.observer import status as proving
 
-    asked = proving.ProofRequest(args.job, args.unit, args.proof, args.phase, args.event)
+    asked = proving.ProgressProof(args.job, args.unit, args.proof, args.phase, args.event)
     return proving.notes(world, asked, events) if status is None else proving.notes_of_command(world, asked, status)
 
 

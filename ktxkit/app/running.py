@@ -56,7 +56,7 @@ def _which(word: str) -> str | None:
     return shutil.which(word)
 
 
-class RunRequest(NamedTuple):
+class JobRequest(NamedTuple):
     """How `git ktx run` is to go on with a job file. `notes` are shown before it starts."""
 
     dry: bool
@@ -212,7 +212,7 @@ def _on_path() -> list[str]:
     return sorted({name for place in os.get_exec_path() for name in _listed(Path(place or "."))})
 
 
-def run(world: World, document: JobFile, request: RunRequest) -> cli.Result:
+def run(world: World, document: JobFile, request: JobRequest) -> cli.Result:
     """Run the job that a command line stands for, or show what it would do."""
     whole = prepare.completed(world, document, "git ktx run")
     if request.dry:
@@ -222,7 +222,7 @@ def run(world: World, document: JobFile, request: RunRequest) -> cli.Result:
     whole["job"] = job.new_job_id(world, "run")
     with progress.shown():
         ended = job.start(world, whole, "", job.RunOptions(progress))
-    return told(ended, command="git ktx run")
+    return result_of(ended, command="git ktx run")
 
 
 def planned(world: World, document: JobFile, notes: Sequence[str] = (), limit: int | None = None) -> cli.Result:
@@ -238,11 +238,11 @@ def planned(world: World, document: JobFile, notes: Sequence[str] = (), limit: i
     )
 
 
-def told(ended: job.JobEnd, notes: Sequence[str] = (), *, command: str = "job-run") -> cli.Result:
+def result_of(ended: job.JobEnd, notes: Sequence[str] = (), *, command: str = "job-run") -> cli.Result:
     """What a job that has ended says. Raises what ended it, where its report does not say it all."""
     if ended.error is not None and not ended.settled:
         raise ended.error
-    said = ended.told(command, NOTHING)
+    said = ended.remarks(command, NOTHING)
     return cli.Result(ended.outcome, ended.report, "report", lines=render(ended.report), notes=[*notes, *said])
 
 

@@ -239,7 +239,7 @@ def _send(world: World, rest: Iterator[dict[str, Any]], url: str) -> int:
     return sent
 
 
-class _Kept(Journal["TraceEvent"]):
+class _RecordingJournal(Journal["TraceEvent"]):
     """A journal that remembers what went through it."""
 
     kept: list[TraceEvent]
@@ -256,7 +256,7 @@ class Sending:
     def __init__(self, to: Tracer, url: str) -> None:
         self.url = url
         endpoint(url)
-        self._journal = _Kept(to.path, kinds.TRACE_EVENT, to.clock)
+        self._journal = _RecordingJournal(to.path, kinds.TRACE_EVENT, to.clock)
         self._journal.kept = []
         self.to = to._replace(journal=self._journal)
 

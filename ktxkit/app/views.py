@@ -113,9 +113,9 @@ def run_inside(args: argparse.Namespace, world: World, opened: Result) -> Result
     return opened._replace(outcome="failed" if status else "done", status=status, lines=(), notes=())
 
 
-def kept_files(kept: KeptFiles) -> str:
+def kept_files(copied: KeptFiles) -> str:
     """Where ignored files were copied to before their worktree went."""
-    return f"{plural(kept['count'], 'ignored file')} copied to {printable(kept['path'])}"
+    return f"{plural(copied['count'], 'ignored file')} copied to {printable(copied['path'])}"
 
 
 def _processes(pids: Sequence[int]) -> str:
@@ -418,14 +418,16 @@ def landed(landing: LandingReceipt, left: Sequence[str] = (), remarks: Sequence[
     return Result(outcome=landing["outcome"], document=landing, contract="landing", lines=lines, notes=notes)
 
 
-def to_land(target: str, found: LandPreview) -> Result:
+def to_land(target: str, preview: LandPreview) -> Result:
     """The answer of job-land --dry-run."""
-    where = f"{target.removeprefix('refs/heads/')} (now at {found.before[:12]})"
-    count = f"{plural(len(found.units), 'unit')}, {plural(found.paths, 'path')}"
-    lines = [f"would land on {where}: {count}" if found.paths else "nothing to land"]
-    lines += [f"  {printable(key)}" for key in found.units]
-    lines += ["the target has moved: the patches would be replayed on it, gated and verified"] if found.replays else []
-    return Result(lines=[*lines, "Nothing was moved."], data={"target": target, **found._asdict()})
+    where = f"{target.removeprefix('refs/heads/')} (now at {preview.before[:12]})"
+    count = f"{plural(len(preview.units), 'unit')}, {plural(preview.paths, 'path')}"
+    lines = [f"would land on {where}: {count}" if preview.paths else "nothing to land"]
+    lines += [f"  {printable(key)}" for key in preview.units]
+    lines += (
+        ["the target has moved: the patches would be replayed on it, gated and verified"] if preview.replays else []
+    )
+    return Result(lines=[*lines, "Nothing was moved."], data={"target": target, **preview._asdict()})
 
 
 def verified(verification: Verification) -> Result:

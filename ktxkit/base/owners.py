@@ -74,10 +74,10 @@ class Owner(NamedTuple):
     @property
     def mark(self) -> str:
         """The owner in a file name."""
-        return f"{self.place}-{self.pid}-{self.start_time}"
+        return f"{self.domain}-{self.pid}-{self.start_time}"
 
     @property
-    def place(self) -> str:
+    def domain(self) -> str:
         """Machine, boot and pid namespace, each as six digits."""
         return "".join(digest(part.encode())[3:9] for part in (self.machine, self.boot_id, self.namespace))
 
@@ -264,7 +264,7 @@ def is_abandoned(name: str, root: Path | None = None) -> bool:
     found = _MARKED.search(name)
     if found is None:
         return False
-    here, place, pid = this_owner().place, "".join(found.group("machine", "boot", "namespace")), int(found["pid"])
+    here, place, pid = this_owner().domain, "".join(found.group("machine", "boot", "namespace")), int(found["pid"])
     if place == here and _sees_itself():
         return start_time(pid) != int(found["start"])
     if root is None:
@@ -281,13 +281,13 @@ def may_be_in_use(name: str, root: Path) -> bool:
 
 def others(root: Path) -> list[str]:
     """The marks of processes elsewhere that are not proven dead: what they do, no list of processes here shows."""
-    own = this_owner().place
+    own = this_owner().domain
     return [name for name in _marks(root) if name.partition("-")[0] != own and _may_live(root, name)]
 
 
 def _may_live(root: Path, mark: str) -> bool:
     """Held; or free, and of another machine, whose locks may not be seen here."""
-    here = this_owner().place
+    here = this_owner().domain
     return bool(_is_held(root / FOLDER / mark)) or (mark[:6] != here[:6] and mark[6:12] != here[6:12])
 
 

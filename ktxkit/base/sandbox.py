@@ -50,7 +50,7 @@ def landlock_version() -> int:
         return 0
 
 
-def restrict(places: Places) -> None:
+def restrict(paths: Places) -> None:
     """From now on this process writes below these places only; they must exist. Raises OSError."""
     known = landlock_version()
     file_rights = OF_FILES | (TRUNCATE[1] if known >= TRUNCATE[0] else 0)
@@ -59,7 +59,7 @@ def restrict(places: Places) -> None:
     known_fields = (rights, 0, SIGNALS[1]) if known >= SIGNALS[0] else (rights,)
     handled = (ctypes.c_uint64 * len(known_fields))(*known_fields)
     rules = _call(CREATE, ctypes.byref(handled), ctypes.sizeof(handled), 0)
-    for place in places:
+    for place in paths:
         name = os.fsdecode(place)
         only_files = name.startswith("=")
         fd = os.open(name.removeprefix("="), os.O_PATH | os.O_CLOEXEC)
@@ -85,10 +85,10 @@ def _call(number: int, *arguments: object) -> int:
 class Usage:
     """What a command's processes take together. `limits`: by name, in bytes and numbers; `places`: where it writes."""
 
-    def __init__(self, limits: Mapping[str, int], places: Sequence[str | os.PathLike[str]] = ()) -> None:
+    def __init__(self, limits: Mapping[str, int], paths: Sequence[str | os.PathLike[str]] = ()) -> None:
         self.limits = limits
-        self._places = places
-        self._before = disk_usage(places) if "disk" in limits else 0
+        self._places = paths
+        self._before = disk_usage(paths) if "disk" in limits else 0
 
     def excess(self, pids: Sequence[int]) -> str:
         """What is more than it may be, for people; empty where nothing is. `pids`: the processes."""
@@ -111,9 +111,9 @@ def memory_of(pid: int) -> int:
     return sum(int(line[1]) * 1024 for line in lines)
 
 
-def disk_usage(places: Iterable[str | os.PathLike[str]]) -> int:
+def disk_usage(paths: Iterable[str | os.PathLike[str]]) -> int:
     """Bytes on the disk below those places; no link is followed, and what goes away meanwhile is nothing."""
-    total, pending = 0, [os.fspath(place) for place in places]
+    total, pending = 0, [os.fspath(place) for place in paths]
     while pending:
         try:
             entries = list(os.scandir(pending.pop()))

@@ -124,10 +124,10 @@ def plain(subject: Subject) -> dict[str, str]:
     return {**kept, "GIT_TERMINAL_PROMPT": "0", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def without(said: bytes, top: Path) -> bytes:
+def without(output: bytes, top: Path) -> bytes:
     """What was printed, with paths from the top of the checkout."""
     place = os.fsencode(top)
-    return said.replace(place + b"/", b"").replace(place, b".")
+    return output.replace(place + b"/", b"").replace(place, b".")
 
 
 def failed(rule: str, name: str, done: process.Completed, *, why: str = "") -> Finding:

@@ -89,10 +89,10 @@ def _plain() -> frozenset[str]:
     return frozenset(plugin.named(TREE_GATES)) - {ARTIFACTS, "schema", "command"}
 
 
-def check_root(objects: Objects, root: bytes, listed: FileListing, base: str | None, where: str | None) -> None:
+def check_root(objects: Objects, root: bytes, listed: FileListing, base: str | None, location: str | None) -> None:
     """Raises CannotRun if a root is named that neither the files nor their base have: nothing would be looked at, ever.
 
-    `base`: a tree id; `where`: who names the root, the configuration of the repository if None.
+    `base`: a tree id; `location`: who names the root, the configuration of the repository if None.
     """
     if not root or listed.files.has_folder(root):
         return
@@ -102,7 +102,7 @@ def check_root(objects: Objects, root: bytes, listed: FileListing, base: str | N
     name = os.fsdecode(root).rstrip("/")
     near = nearest(name, sorted(map(os.fsdecode, folders)), 1)
     hint = f"did you mean {near[0]}?" if near else "name the directory that holds semantic-layer/ and wiki/"
-    raise CannotRun(f"the root {name} is no directory of what is looked at", location=where or NAME, hint=hint)
+    raise CannotRun(f"the root {name} is no directory of what is looked at", location=location or NAME, hint=hint)
 
 
 def changed_judges(

@@ -30,7 +30,7 @@ from ktxkit.gates import inputs
 from ktxkit.gates import version as gate_version
 from ktxkit.gates.inputs import FileListing, parsed, path_of
 from ktxkit.gates.rules import model
-from ktxkit.gates.rules.groups import Group, Grouped, marks_of, others_of, said_of
+from ktxkit.gates.rules.groups import Group, Grouped, marks_of, others_of, texts_of
 from ktxkit.gates.rules.model import artifact_path, kind_of
 from ktxkit.git.objects import Objects
 from ktxkit.store.rules import names
@@ -408,7 +408,7 @@ class FactReader:
         latest = _Latest.of(*(self._cache.latest(number) or (b"", b"")))
         lines = self._lines(entries, latest.lines)
         whole = Group(slot.paths, b"", b"", lambda: lines)
-        said, marked = said_of(whole.facts, self._root), marks_of(whole.facts, [latest.names.get(key) for key in keys])
+        said, marked = texts_of(whole.facts, self._root), marks_of(whole.facts, [latest.names.get(key) for key in keys])
         made.append(Row(number, name, said, marked, b"\n".join([_encoded([gate_version.version(), *keys]), *lines])))
         return Group(slot.paths, said, marked, lambda: lines)
 

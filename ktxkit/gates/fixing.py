@@ -142,7 +142,7 @@ def mend(world: World, objects: Objects, request: JudgeRequest, config: Config, 
     """What can be mended for certain, as a diff; with `write` in the files of the checkout, where all of it is proven:
     what was mended is found no more, and nothing new is. Raises Refused where a file is not as it was judged."""
     root, after, before = config.options.root, request.after, request.before
-    told = judging.told(request, config)
+    told = judging.own_findings(request, config)
     layers = [model.build(others_of(one.facts), root) if one is not None else None for one in (after, before)]
     assert layers[0] is not None, "there is a tree that is judged"
     wanted = list(certain(told, layers[0], layers[1]))
@@ -159,7 +159,7 @@ def mend(world: World, objects: Objects, request: JudgeRequest, config: Config, 
     repair = Pruned()
     repair.files.update(made)
     new = judging.with_content(world, objects, after, repair, config)
-    left = {one.identity for one in judging.told(request._replace(after=new), config)}
+    left = {one.identity for one in judging.own_findings(request._replace(after=new), config)}
     unproven = left - {one.identity for one in told}
     if unproven:
         said = ", ".join(sorted({rule for rule, _, _ in unproven}))

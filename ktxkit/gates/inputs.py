@@ -278,12 +278,12 @@ class Comments:
             self._ignores[path] = suppressions.in_text(data.decode("utf-8", "replace")) if marked else []
         return data
 
-    def split(self, found: Iterable[Finding]) -> suppressions.Suppressed:
+    def split(self, reported: Iterable[Finding]) -> suppressions.Suppressed:
         """Findings without those that a comment covers, and these."""
         from ktxkit.gates.plugin import PLAIN
         from ktxkit.gates.rules import suppressions
 
-        findings = list(found)
+        findings = list(reported)
         for path in {one.path for one in findings if one.line} - self._ignores.keys():
             if path in self._files and self._files[path][0] in PLAIN:
                 self.read(path)

@@ -248,11 +248,13 @@ def read_entries(world: World, entries: Entries, objects: Objects, root: bytes, 
     return TreeFacts({path: (mode, oid) for mode, path, oid in entries}, facts, tree)
 
 
-def read_listed(world: World, listed: FileListing, objects: Objects, root: bytes, kept: FactReader | None) -> TreeFacts:
-    """The facts of an index or tree that git listed, from what `kept` keeps where there is such."""
-    if kept is None:
+def read_listed(
+    world: World, listed: FileListing, objects: Objects, root: bytes, reader: FactReader | None
+) -> TreeFacts:
+    """The facts of an index or tree that git listed, from what `reader` keeps where there is such."""
+    if reader is None:
         return read_entries(world, listed.entries, objects, root, listed.tree)
-    return TreeFacts(listed.files, kept.read(listed), listed.tree, kept)
+    return TreeFacts(listed.files, reader.read(listed), listed.tree, reader)
 
 
 def read_beside(world: World, listed: FileListing, after: TreeFacts, objects: Objects, root: bytes) -> TreeFacts:
@@ -309,10 +311,10 @@ def verdict(world: World, objects: Objects, request: JudgeRequest, config: Confi
 
 def charged(request: JudgeRequest, config: Config) -> list[Finding]:
     """The errors of the artifacts that are charged: neither inherited nor known debts."""
-    return [one for one in told(request, config) if one.severity == "error"]
+    return [one for one in own_findings(request, config) if one.severity == "error"]
 
 
-def told(request: JudgeRequest, config: Config) -> list[Finding]:
+def own_findings(request: JudgeRequest, config: Config) -> list[Finding]:
     """The findings of the artifacts that are neither inherited nor known debts."""
     touched = request.touched
     if touched is None and request.before is not None:
@@ -435,10 +437,10 @@ def _reader(objects: Objects, read: TreeFacts) -> Any:
     return lambda path: objects.read(read.files[path][1])
 
 
-def with_content(world: World, objects: Objects, read: TreeFacts, made: Pruned, config: Config) -> TreeFacts:
+def with_content(world: World, objects: Objects, read: TreeFacts, pruned: Pruned, config: Config) -> TreeFacts:
     """The files with new content in place."""
     listed = dict(read.files)
-    for path, data in made.files.items():
+    for path, data in pruned.files.items():
         if data is None:
             del listed[path]
         else:

@@ -225,7 +225,7 @@ def read_status(git: Git, *, ignored: str = "", whole: bool = False) -> Status:
     """
     answer = git.run(*_status(ignored))
     if whole:
-        require_seen(answer)
+        require_readable(answer)
     return settled(git, parse_status(answer.out))
 
 
@@ -238,11 +238,11 @@ def looked(look: Begun, *, whole: bool = False) -> Status:
     """What a look saw. `whole`: raises Refused where git could not look into a directory. Raises GitFailed."""
     answer = look.answer()
     if whole:
-        require_seen(answer)
+        require_readable(answer)
     return settled(look.git, parse_status(answer.out))
 
 
-def require_seen(answer: GitResult) -> None:
+def require_readable(answer: GitResult) -> None:
     """Raises Refused where git answered, and says beside it that it could not look into a directory: what is in there
     may be work, and is in no list."""
     found = UNSEEN.search(answer.err)

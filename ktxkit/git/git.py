@@ -230,7 +230,7 @@ class Begun:
             out, err = self._child.communicate()
         argv = tuple(os.fsdecode(word) for word in ("git", *self._args))
         told = GitResult(argv, self.git.cwd, self._child.returncode, out, err, pipes.pipe_of(self._child.pid))
-        return told if told.is_among(ok) else self.git.asked_again(told, self._args, ok)
+        return told if told.is_among(ok) else self.git.tried_twice(told, self._args, ok)
 
 
 class NameLookup(Protocol):
@@ -322,7 +322,7 @@ class Git:
         answer = self.attempt(*args, stdin=stdin, env=env, timeout=timeout)
         if answer.status in twice:
             answer = self.attempt(*args, stdin=stdin, env=env, timeout=timeout)
-        return answer if answer.is_among(ok) else self.asked_again(answer, args, ok, stdin=stdin, env=env)
+        return answer if answer.is_among(ok) else self.tried_twice(answer, args, ok, stdin=stdin, env=env)
 
     def attempt(
         self,
@@ -347,7 +347,7 @@ class Git:
             raise GitFailed(answer, hint=f"it did not end within {limit:g} seconds")
         return answer
 
-    def asked_again(
+    def tried_twice(
         self,
         answer: GitResult,
         args: Sequence[Argument],

@@ -51,25 +51,25 @@ class PrivateRepository(NamedTuple):
     admin: Path
 
     @property
-    def place(self) -> Path:
+    def directory(self) -> Path:
         return self.admin / PRIVATE
 
     def make(self, *also: str) -> None:
         """Make it, and let `.git` in the worktree name it. `also`: prefixes of refs that the unit may see."""
-        delete(self.place)
+        delete(self.directory)
         for name in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "logs", "info", "lfs"):
-            files.make_dirs(self.place / name)
+            files.make_dirs(self.directory / name)
         common = self.repository.common_dir
         for source, names in ((common, SHARED), (self.admin, (*OWN, *_shared_indexes(self.admin)))):
             for name in names:
-                _copy(source / name, self.place / name)
+                _copy(source / name, self.directory / name)
         config = files.read(common / "config") + b"\n[core]\n\tbare = false\n"
         if (common / "reftable").is_dir():
             config += b"[extensions]\n\trefStorage = files\n"
-        files.write_new(self.place / "config", config)
-        files.write_new(self.place / "objects/info/alternates", os.fsencode(self.repository.objects) + b"\n")
-        files.write_new(self.place / "packed-refs", b"# pack-refs with: sorted \n" + self._visible((*SEEN, *also)))
-        self._point(self.place)
+        files.write_new(self.directory / "config", config)
+        files.write_new(self.directory / "objects/info/alternates", os.fsencode(self.repository.objects) + b"\n")
+        files.write_new(self.directory / "packed-refs", b"# pack-refs with: sorted \n" + self._visible((*SEEN, *also)))
+        self._point(self.directory)
 
     def _visible(self, prefixes: Sequence[str]) -> bytes:
         """The refs that the unit may see, as lines of packed-refs; git is asked where they are in no files."""
@@ -96,27 +96,27 @@ class PrivateRepository(NamedTuple):
 
         Raises Refused, BrokenContract where what it left is no repository; what it left stays there then.
         """
-        if not os.path.lexists(self.place):
+        if not os.path.lexists(self.directory):
             return {}
         if os.path.lexists(self.top / ".git"):  # a unit that took it away is told so
             self._point(self.admin)
         self._take_objects()
         head = self._head()
-        refs = {name: oid for name, oid in _loose_refs(self.place) if oid != head}
+        refs = {name: oid for name, oid in _loose_refs(self.directory) if oid != head}
         files.write_atomic(self.admin / "HEAD", head.encode("ascii") + b"\n", mode=0o644, durable=False)
-        for name in ("index", *_shared_indexes(self.place)):
+        for name in ("index", *_shared_indexes(self.directory)):
             files.remove(self.admin / name)
-            _copy(self.place / name, self.admin / name)
+            _copy(self.directory / name, self.admin / name)
         for name in MARKS:
-            if os.path.lexists(self.place / name) and not os.path.lexists(self.admin / name):
+            if os.path.lexists(self.directory / name) and not os.path.lexists(self.admin / name):
                 files.write_new(self.admin / name, b"")
-        kept = [name for name in KEPT if os.path.lexists(self.place / name)]
+        kept = [name for name in KEPT if os.path.lexists(self.directory / name)]
         if not kept:
-            delete(self.place)
+            delete(self.directory)
         return refs
 
     def _head(self) -> str:
-        fd = os.open(self.place, OPEN_DIRECTORY)
+        fd = os.open(self.directory, OPEN_DIRECTORY)
         try:
             head = head_of_directory(fd)
         finally:
@@ -131,16 +131,16 @@ class PrivateRepository(NamedTuple):
         Raises BrokenContract for an object that is not what its name says: it could stand for another one later.
         """
         shared = self.repository.objects
-        loose = list(_loose_objects(self.place / "objects"))
+        loose = list(_loose_objects(self.directory / "objects"))
         wanted = [(path, name) for path, name in loose if not os.path.lexists(shared / name[:2] / name[2:])]
         if len(wanted) > FEW:
             self._take_together(wanted)
         else:
             for path, name in wanted:
                 _take(path, shared / name[:2] / name[2:], name)
-        for pack in _entries(self.place / "objects/pack", ".pack"):
+        for pack in _entries(self.directory / "objects/pack", ".pack"):
             self._take_pack(pack)
-        lfs = self.place / "lfs/objects"
+        lfs = self.directory / "lfs/objects"
         for folder, names in files.walk(os.fspath(lfs)):
             for name in names:
                 _take_large(Path(folder) / name, self.repository.common_dir / "lfs/objects", name)
@@ -171,7 +171,7 @@ class PrivateRepository(NamedTuple):
                     return
         finally:
             os.close(fd)
-        told = GitResult(("git", *words), self.place, child.returncode, out, err)
+        told = GitResult(("git", *words), self.directory, child.returncode, out, err)
         raise GitFailed(told) if told.no_answer else _forged(pack)
 
 

@@ -86,9 +86,9 @@ def question(git: Git) -> Begun:
     return git.begin("rev-parse", "--path-format=absolute", *facts, *inside)
 
 
-def discover(asked: Begun) -> Repository:
+def discover(query: Begun) -> Repository:
     """The facts, as git answers. Raises CannotRun outside a repository or where git refuses it (safe.directory)."""
-    answer = asked.answer(ok=None)
+    answer = query.answer(ok=None)
     lines = answer.lines
     within = lines[4:5] == ["true"]  # else the next question ends it with 128, after the answers that are wanted
     if answer.status != 0 and (within or len(lines) != 5 or lines[4] != "false"):

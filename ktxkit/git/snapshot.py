@@ -26,7 +26,7 @@ from ktxkit.base.removal import delete_own
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
-from ktxkit.git.child import require_seen
+from ktxkit.git.child import require_readable
 from ktxkit.git.git import Git, GitFailed, GitResult
 from ktxkit.git.neutral import owned_dir
 from ktxkit.git.repository import Repository
@@ -277,7 +277,7 @@ def _take(git: Git, leave_out: Sequence[bytes]) -> WorktreeSnapshot:
     _unhide(git)
     as_they_were = _untouched(git)
     told = git.run("ls-files", "-z", "--others", "--exclude-standard")
-    require_seen(told)
+    require_readable(told)
     others = told.nul
     nested = tuple(path for path in others if path.endswith(b"/"))
     # git refuses to be told to leave out what it ignores anyway
@@ -373,14 +373,14 @@ PENDING = (
 OWN_REFS = ("refs/worktree", "refs/bisect", "refs/rewritten")  # gitrepository-layout(5): per worktree
 
 
-def pending(git: Git, admin: Path, kept: Sequence[str]) -> tuple[str, ...]:
-    """Commits that only `admin`, the git directory of a worktree, names. `kept`: revisions that hold what is safe."""
+def pending(git: Git, admin: Path, safe: Sequence[str]) -> tuple[str, ...]:
+    """Commits that only `admin`, the git directory of a worktree, names. `safe`: revisions that hold what is safe."""
     found = [_object_id(admin / name) for name in PENDING]
     if any(names for _, names in files.walk(os.fspath(admin / "refs"))) and os.path.lexists(git.cwd / ".git"):
         found += git.run("for-each-ref", "--format=%(objectname)", *OWN_REFS).text.split()
     alone: list[str] = []
     for name in dict.fromkeys(one for one in found if one):
-        told = git.run("rev-list", "--max-count=1", name, "--not", *kept, *alone, ok=(0, 128), twice=(128,))
+        told = git.run("rev-list", "--max-count=1", name, "--not", *safe, *alone, ok=(0, 128), twice=(128,))
         if told.status == 0 and told.out:
             alone.append(name)
         elif told.status != 0 and git.resolve(name) is not None:

@@ -316,7 +316,7 @@ class Account:
     def near_duplicates(self) -> list[Document]:
         return [one for unit in self.job.units for one in self._result(unit).get("nearDuplicates", ())]
 
-    def said(self, key: str) -> Sequence[Mapping[str, Any]]:
+    def statements(self, key: str) -> Sequence[Mapping[str, Any]]:
         """What units say under a key of their account (`unmapped`, `conflictsResolved`), each with its unit."""
         return [{**one, "unitKey": u.key} for u in self.job.units for one in self._result(u).get(key, ())]
 

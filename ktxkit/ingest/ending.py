@@ -156,7 +156,10 @@ def account_for(
         notes.outcomes, notes.rows = outcomes, len(rows)
         notes.near, notes.resolutions = made.near_duplicates()[:KEPT], made.resolutions
         notes.warnings += made.warnings()
-        notes.unmapped, notes.conflicts = made.said("unmapped")[:KEPT], made.said("conflictsResolved")[:KEPT]
+        notes.unmapped, notes.conflicts = (
+            made.statements("unmapped")[:KEPT],
+            made.statements("conflictsResolved")[:KEPT],
+        )
         if problems:
             first = problems[0]
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""

@@ -55,7 +55,7 @@ def of_pages(
     return found
 
 
-def said(path: str, blob: str | None) -> str:
+def edit_note(path: str, blob: str | None) -> str:
     """What the report says of such a page."""
     if blob is None:
         return f"{path} was edited, and what was written before is not there any more: a change of its card conflicts"
@@ -101,7 +101,7 @@ def verified(run: JobRun, start: str, base: str) -> None:
     before, now = ((commit, run.git.text("rev-parse", "--verify", f"{commit}^{{tree}}")) for commit in (start, base))
     said = ("the projection", "nothing ran after it: correct the source or the command and start again")
     with recover.integrating(run.job) as branch:
-        land.prove(branch, run.plan.verify, now, said=said, without=before)
+        land.prove(branch, run.plan.verify, now, subject=said, without=before)
 
 
 def _gated(run: JobRun, commit: str, due: Collection[str]) -> None:

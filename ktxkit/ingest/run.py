@@ -149,7 +149,7 @@ class Ingestion(Hooks):
         index = knowledge.index(run.job, tree)
         run.world.writable_store.write("knowledge-index", places.index_doc(run.job.id), index, durable=False)
         edited = projecting.of_pages(run.git, self.request, self.planned, self.baseline, self.known)
-        self.notes.warnings += [projecting.said(path, blob) for path, blob in edited.items()]
+        self.notes.warnings += [projecting.edit_note(path, blob) for path, blob in edited.items()]
         run.update(unitBase=staging.for_units(run.job, base, edited))
         self.snapshot |= {"told": self.notes.document()}
         run.world.writable_store.write("raw-snapshot", places.snapshot_doc(run.job.id), self.snapshot)

@@ -23,7 +23,7 @@ from ktxkit.ledger import asking, index_file
 from ktxkit.ledger.asking import FULL, LAST, SCOPED, LedgerQuery, ensure, find, pick, record_of, running, source
 from ktxkit.ledger.index_file import EXECUTIONS, FEW, OUTCOMES, PASSED, Index
 from ktxkit.ledger.rules import evidence
-from ktxkit.ledger.rules.evidence import PARTS, REPETITIONS, Execution, Said, is_flaky, judge, load_class
+from ktxkit.ledger.rules.evidence import PARTS, REPETITIONS, Execution, WordVerdict, is_flaky, judge, load_class
 from ktxkit.ledger.rules.rows import SHIFT, Changes, Row, Verdict, answer, none_ran, not_comparable, passed, run_row
 from ktxkit.store import config
 from ktxkit.store.config import read_yaml
@@ -125,7 +125,7 @@ def flaky(world: World, ask: LedgerQuery) -> LedgerAnswer:
 def _one(index: Index, ask: LedgerQuery, least: int) -> LedgerAnswer:
     test, none = asking.find_test(index, ask, ask.subject[0])
     ran = executions(index, ask.projects, [test]).get(test, [])
-    said = judge(ran, least) if ran else Said("unknown", "unknown", none or "no execution of it is recorded", ())
+    said = judge(ran, least) if ran else WordVerdict("unknown", "unknown", none or "no execution of it is recorded", ())
     bad = sum(one.side == "bad" for one in ran)
     facts: dict[str, Any] = {"word": said.word, "executions": len(ran), "failed": bad, "repetitions": least}
     if ran and not bad:

@@ -155,10 +155,10 @@ def source(line: dict[str, Any]) -> str:
     return f"{names.LEDGER}#{line['seq']}"
 
 
-def pick(index: Index, ask: LedgerQuery, where: str, before: int = 0, *values: str) -> dict[str, Any] | None:
+def pick(index: Index, ask: LedgerQuery, condition: str, before: int = 0, *values: str) -> dict[str, Any] | None:
     """The newest run of the asked projects that fits; with `before` the one so many such runs before it."""
     marks = ", ".join("?" for _ in ask.projects)
-    sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND {where} ORDER BY {NEWEST} LIMIT 1 OFFSET ?"
+    sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND {condition} ORDER BY {NEWEST} LIMIT 1 OFFSET ?"
     found = index.rows(sql, *ask.projects, *values, before)
     return found[0] if found else None
 

@@ -36,14 +36,16 @@ COLUMNS = (
 )
 
 
-def add_columns(db: sqlite3.Connection, rid: int, places: Sequence[int], codes: bytes, totals: Sequence[int]) -> None:
+def add_columns(
+    db: sqlite3.Connection, rid: int, positions: Sequence[int], codes: bytes, totals: Sequence[int]
+) -> None:
     """The results of a run: place, verdict and total of each attempt. Runs of the same tests share their places."""
-    shape, verdicts, times = columns.packed(places, codes, totals)
+    shape, verdicts, times = columns.packed(positions, codes, totals)
     key = digest(shape)
     db.execute("INSERT OR IGNORE INTO shapes (digest, places) VALUES (?, ?)", (key, shape))
     db.execute(
         "INSERT OR REPLACE INTO columns SELECT ?, ?, ?, sid, ?, ? FROM shapes WHERE digest = ?",
-        (rid, len(places), sum(totals), verdicts, times, key),
+        (rid, len(positions), sum(totals), verdicts, times, key),
     )
 
 

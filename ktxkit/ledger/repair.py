@@ -121,7 +121,7 @@ class Repaired(NamedTuple):
         return [*told, *([f"lost: {self.missing} lines of runs that are not known"] if self.missing else [])]
 
 
-class Kept(NamedTuple):
+class RemainingLines(NamedTuple):
     """What stays of a ledger's lines. `named` are the runs of the others, `gone` is how many these are."""
 
     lines: list[LedgerLine]
@@ -145,7 +145,7 @@ def repair(world: World) -> Repaired:
     return Repaired(tuple(moved), len(kept.lines), entered, lost, max(0, kept.gone - known))
 
 
-def _cut_back(world: World, aside: str) -> Kept:
+def _cut_back(world: World, aside: str) -> RemainingLines:
     """Keep the lines up to the first that is broken; where they are not those that the head knows, none."""
     path = world.store.path(names.LEDGER)
     known, bad_head = _head(world)
@@ -156,14 +156,14 @@ def _cut_back(world: World, aside: str) -> Kept:
     cut = known is not None and len(lines) < known["lines"]
     odd = os.path.lexists(path) and (path.is_symlink() or not path.is_file())
     if not (cut or odd or bad_head or b"\n" in raw[size:]):
-        return Kept(lines, [], [])
+        return RemainingLines(lines, [], [])
     moved = [_move(world, path, f"{aside}/{path.name}")] if os.path.lexists(path) else []
     if bad_head and world.store.exists(names.LEDGER_HEAD):
         moved.append(_move(world, world.store.path(names.LEDGER_HEAD), f"{aside}/head.json"))
     _begin_again(world, path, raw[:size], lines)
     rest = [line for line in raw[size:].splitlines() if line.strip(b"\0 ")]
     gone = max(len(rest), known["lines"] - len(lines) if known else 0)
-    return Kept(lines, moved, _named(rest), gone)
+    return RemainingLines(lines, moved, _named(rest), gone)
 
 
 def _named(lines: list[bytes]) -> list[str]:

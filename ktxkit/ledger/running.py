@@ -25,7 +25,7 @@ from ktxkit.store import config as settings
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.affected.runtime import Kept
+    from ktxkit.affected.runtime import RecordedTrace
     from ktxkit.base.documents import LedgerLine, RunnerSelection
 
 
@@ -65,7 +65,7 @@ class RunResult:
     status: int
     line: LedgerLine | None
     preconditions: tuple[Document, ...]
-    kept: Kept | None = None
+    kept: RecordedTrace | None = None
     lacks: tuple[str, ...] = ()
 
 

@@ -154,7 +154,7 @@ class Entries:
     """Looks at one entry at a time, in path order. `started` is the scan's begin, wall time in nanoseconds."""
 
     def __init__(self, subject: ScanSubject, stored: Stored, scan: Scan, started: int) -> None:
-        self.subject, self.found = subject, scan
+        self.subject, self.scanned = subject, scan
         self.cursor = Cursor(stored, subject.window)
         self.reader = EntryReader(subject.limit, started)
         self.aliases = Aliases()
@@ -176,7 +176,7 @@ class Entries:
         else:
             self._put(path, read[0], number)
             if escapes(path, read[1]):
-                self.found.hold(path, "escaping_symlink")
+                self.scanned.hold(path, "escaping_symlink")
 
     def take_file(self, directory: int, name: bytes, path: bytes) -> None:
         """The same for what the directory says is a regular file."""
@@ -198,10 +198,10 @@ class Entries:
         verdict = self.subject.policy.classify(path, tracked=path in self.subject.tracked)
         if not verdict.candidate:
             if verdict.path_class is not PathClass.CONTROL:
-                self.found.excluded[verdict.reason] += 1
+                self.scanned.excluded[verdict.reason] += 1
             return None
         if len(path) > PATH_LIMIT:
-            self.found.hold(path, "path_too_long")
+            self.scanned.hold(path, "path_too_long")
             return None
         return CLASSES.index(verdict.path_class)
 
@@ -209,12 +209,12 @@ class Entries:
         if why == ABSENT:
             return  # the cursor deletes what was not met
         if why == SPECIAL:
-            self.found.hold(path, why)
+            self.scanned.hold(path, why)
             return  # and what was stored there is gone
         if why == UNSTABLE:
-            self.found.unsteady(path)
+            self.scanned.unsteady(path)
         else:
-            self.found.hold(path, why)
+            self.scanned.hold(path, why)
         if self.cursor.path == path:
             self.cursor.step()
 
@@ -228,7 +228,7 @@ class Entries:
         cursor = self.cursor
         commit = gitlink_id(directory, name, self.subject.admin)
         if commit is None:
-            self.found.hold(path, "submodule_unreadable")
+            self.scanned.hold(path, "submodule_unreadable")
             if cursor.path == path:
                 cursor.step()
             return
@@ -323,7 +323,7 @@ class _Walk:
         on_directory: OnDirectory | None,
         on_pruned: OnPruned | None,
     ) -> None:
-        self.subject, self.entries, self.found, self.hints = subject, entries, scan, hints
+        self.subject, self.entries, self.scanned, self.hints = subject, entries, scan, hints
         self.cursor = entries.cursor
         self.trusting = scan.level is not Level.CONTENT
         self.device = os.fstat(subject.root).st_dev
@@ -332,7 +332,7 @@ class _Walk:
     def directory(self, fd: int, prefix: bytes, depth: int) -> None:
         """Everything in an open directory. `prefix` is its path with a slash, `b""` for the root."""
         self.cursor.keep_before(prefix) if self.hints else self.cursor.delete_before(prefix)
-        self.found.directories += 1
+        self.scanned.directories += 1
         if self.on_directory is not None:
             self.on_directory(prefix[:-1], fd)
         listed = self._listed(fd, prefix)
@@ -367,7 +367,7 @@ class _Walk:
     def _not_seen(self, path: bytes, error: OSError) -> None:
         if isinstance(error, FileNotFoundError):
             return  # gone since it was listed: it is not met, so the cursor deletes it
-        self.found.hold(path, UNREADABLE)
+        self.scanned.hold(path, UNREADABLE)
         self.cursor.keep(path)
 
     def through(self, fd: int, prefix: bytes, depth: int) -> None:
@@ -431,7 +431,7 @@ class _Walk:
             self._stored_below(below) or self.subject.tracked.any_below(path)
         ):
             return None
-        self.found.excluded[why.reason] += 1
+        self.scanned.excluded[why.reason] += 1
         if self.on_pruned is not None:
             self.on_pruned(path, parent, why.reason)
         return why
@@ -461,16 +461,16 @@ class _Walk:
     def _unseen(self, below: bytes, reason: str) -> None:
         """Nothing is claimed about a directory: what is stored under it stays."""
         if reason == UNSTABLE:
-            self.found.unsteady(below[:-1])
+            self.scanned.unsteady(below[:-1])
         else:
-            self.found.hold(below[:-1], reason)
+            self.scanned.hold(below[:-1], reason)
         self.cursor.keep_below(below)
 
     def _collisions(self, prefix: bytes, names: Sequence[str]) -> None:
         counted = Counter(_folded(name) for name in names)
         for name in sorted(names):
             if counted[_folded(name)] > 1:
-                self.found.hold(prefix + os.fsencode(name), "case_collision")
+                self.scanned.hold(prefix + os.fsencode(name), "case_collision")
 
 
 def _collide(names: Sequence[str]) -> bool:

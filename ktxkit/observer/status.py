@@ -290,7 +290,7 @@ def teller(stream: IO[str] | None) -> Callable[[ActivityRecord], None]:
     return tell
 
 
-class ProofRequest(NamedTuple):  # no dataclass: an event must not pay for importing it
+class ProgressProof(NamedTuple):  # no dataclass: an event must not pay for importing it
     """Whose progress is proven (None: the unit that the caller stands in), and by what. `receipt` may be empty."""
 
     job: str | None
@@ -330,14 +330,14 @@ def of_words(world: World, job: str | None, unit: str | None, receipt: str, phas
     return prove(world, job, unit or jobs.current_unit(world, job, None)[1], receipt, event)
 
 
-def notes(world: World, request: ProofRequest, events: Sequence[TraceEvent]) -> list[str]:
+def notes(world: World, request: ProgressProof, events: Sequence[TraceEvent]) -> list[str]:
     """Record the proof of the event that was appended (none if its level is not written); what a person should know."""
     whose = (request.job, request.unit, request.receipt)
     said = prove(world, *whose, events[0]) if events else of_words(world, *whose, request.phase, request.event)
     return [said] if said else []
 
 
-def notes_of_command(world: World, request: ProofRequest, status: int) -> list[str]:
+def notes_of_command(world: World, request: ProgressProof, status: int) -> list[str]:
     """The same for a command that has run: its status is the answer, whatever becomes of the proof."""
     if status != 0:
         return []

@@ -301,8 +301,8 @@ def _quoted(name: str) -> str:
     return "".join(f"[{char}]" if char in ".+*?()|{}$" else char for char in name)
 
 
-def elsewhere(branch: str, told: bytes) -> Refused:
+def elsewhere(branch: str, stderr: bytes) -> Refused:
     """git says that a branch is checked out, or being rebased, in another worktree."""
-    place = printable(told.partition(b" at '")[2].rpartition(b"'")[0])
+    place = printable(stderr.partition(b" at '")[2].rpartition(b"'")[0])
     message = f"branch {branch} is checked out already"
     return Refused(message, location=place, hint="work there, or open it with --detach at the same commit")

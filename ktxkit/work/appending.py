@@ -84,7 +84,7 @@ def _context(journal: Journal[TraceEvent], location: TraceLocation, env: Mapping
     )
 
 
-def from_lines(to: Tracer, lines: Iterable[bytes], where: str = "stdin") -> list[TraceEvent]:
+def from_lines(to: Tracer, lines: Iterable[bytes], location: str = "stdin") -> list[TraceEvent]:
     """The events of JSON Lines, each whole and valid, those above the threshold left out; blank lines are passed over.
 
     Raises BrokenContract that names the first bad line, before anything is written.
@@ -93,7 +93,7 @@ def from_lines(to: Tracer, lines: Iterable[bytes], where: str = "stdin") -> list
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        place = f"{where}:{number}"
+        place = f"{location}:{number}"
         raw = contracts.parse(line, place)
         at = "" if isinstance(raw, dict) and "at" in raw else timestamp(to.clock.now())
         made = contracts.validate(kinds.TRACE_EVENT, completed(raw, to.context, at, to.extra), place)

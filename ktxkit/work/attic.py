@@ -230,7 +230,7 @@ def _kept_at(location: LeaseLocation, lease: Lease, commit: str, why: str) -> st
     return ref
 
 
-def base_said(note: str) -> tuple[str, str]:
+def kept_note(note: str) -> tuple[str, str]:
     """Why something was kept, and the base of its work, by the reflog of its ref; the base is "" where none is said."""
     why, _, base = note.rpartition(BASE)
     return (why, base) if why else (base, "")

@@ -485,11 +485,11 @@ def close(step: Application, receipt: Receipt) -> Receipt:
     return receipt
 
 
-def ensure_integration(job: ActiveJob, commit: str, *, kept_at: str = "") -> str:
-    """The integration head; the branch is made at `commit` where there is none. `kept_at`: a ref that keeps it too."""
+def ensure_integration(job: ActiveJob, commit: str, *, keep_ref: str = "") -> str:
+    """The integration head; the branch is made at `commit` where there is none. `keep_ref`: a ref that keeps it too."""
     with recover.integrating(job) as branch:
-        head = branch.prove(start=commit, kept_at=kept_at)
+        head = branch.prove(start=commit, keep_ref=keep_ref)
         # The branch was there, and the ref is not: a process died between the two.
-        if kept_at and branch.lock.git.resolve(kept_at) != commit:
-            leases.worktrees(job.world).keep(kept_at, commit)
+        if keep_ref and branch.lock.git.resolve(keep_ref) != commit:
+            leases.worktrees(job.world).keep(keep_ref, commit)
         return head

@@ -76,12 +76,12 @@ def prove(
     step: JobCommand,
     at: Tree,
     *,
-    said: Tree = LANDS,
+    subject: Tree = LANDS,
     without: Tree | None = None,
 ) -> VerificationRun:
     """Run the command on a commit whose tree is to land; returns its account.
 
-    The job's checkout of candidates is where it runs. `said`: what the commit is, and what to do where it fails.
+    The job's checkout of candidates is where it runs. `subject`: what the commit is, and what to do where it fails.
     `without`: nobody is blamed where that fails too (Refused). Raises Conflict (`verification_failed`) where it does
     not pass: nothing lands then.
     """
@@ -100,10 +100,10 @@ def prove(
     end(branch, head)
     if not verification.passed(run):
         raise Conflict(
-            f"{said[0]} does not pass the job's verification: {verification.why_not(run)}",
+            f"{subject[0]} does not pass the job's verification: {verification.why_not(run)}",
             outcome="verification_failed",
             location=job.target,
-            hint=f"nothing was moved; {said[1]}",
+            hint=f"nothing was moved; {subject[1]}",
             data={"run": run},
         )
     return run

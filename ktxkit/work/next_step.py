@@ -27,15 +27,15 @@ TOLD = 400  # characters of a failure in the next step
 RUNNING = "it is running: wait, or watch its trace"
 
 
-def with_next(job: ActiveJob, made: Report, *, running: bool) -> Report:
+def with_next(job: ActiveJob, document: Report, *, running: bool) -> Report:
     """The report of a job with its `next` where there is one."""
-    step = "" if made.get("problems") else of_job(job, made, running=running) or _again(job, made)
-    if not step and "commitSha" in made:
-        step = f"git show --stat {made['commitSha'][:12]}"
-    return {**made, "next": step} if step else made
+    step = "" if document.get("problems") else of_job(job, document, running=running) or _again(job, document)
+    if not step and "commitSha" in document:
+        step = f"git show --stat {document['commitSha'][:12]}"
+    return {**document, "next": step} if step else document
 
 
-def of_job(job: ActiveJob, made: Report, *, running: bool) -> str:
+def of_job(job: ActiveJob, document: Report, *, running: bool) -> str:
     """The next command; empty where nothing is left to do. Raises BrokenContract for a damaged document."""
     gone = report.no_longer_in(job)
     if gone:
@@ -44,14 +44,14 @@ def of_job(job: ActiveJob, made: Report, *, running: bool) -> str:
         return RUNNING
     if job.state == "landed" and _waits_to_land(job):
         return f"job-land --job {job.id}"
-    if job.state not in ("open", "failed", "aborted") or "supersededBy" in made:
+    if job.state not in ("open", "failed", "aborted") or "supersededBy" in document:
         return ""
-    waiting = [unit for unit in made["workUnits"] if unit["outcome"] in WAITING]
-    ready = bool(made["workUnits"]) and not waiting
-    return _unfinished(job, made, ready) or _by_hand(job, made, ready)
+    waiting = [unit for unit in document["workUnits"] if unit["outcome"] in WAITING]
+    ready = bool(document["workUnits"]) and not waiting
+    return _unfinished(job, document, ready) or _by_hand(job, document, ready)
 
 
-def _unfinished(job: ActiveJob, made: Report, ready: bool) -> str:
+def _unfinished(job: ActiveJob, document: Report, ready: bool) -> str:
     """Of a job that did not come to its end."""
     failure = job.document.get("failure")
     if failure is not None and failure.get("outcome") == "semantic_conflict" and failure["phase"] in JUDGED:
@@ -62,27 +62,27 @@ def _unfinished(job: ActiveJob, made: Report, ready: bool) -> str:
         return f"{resume} --rebase, or start anew"
     if moved or (ready and job.document.get("failure", {}).get("outcome") == "dirty_target"):
         return f"job-land --rebase --job {job.id}"
-    if resume and job.state != "open" and not made["workUnits"]:
+    if resume and job.state != "open" and not document["workUnits"]:
         return f"{resume}, or start anew; git ktx clean --yes clears it: no unit of it ran"
     return resume
 
 
-def _by_hand(job: ActiveJob, made: Report, ready: bool) -> str:
-    """Of a job that was made unit by unit."""
+def _by_hand(job: ActiveJob, document: Report, ready: bool) -> str:
+    """Of a job that was document unit by unit."""
     if job.state != "open":
         return f"job-report {job.id}"
     if ready:
         return f"job-land --job {job.id}"
-    waiting = [unit for unit in made["workUnits"] if unit["outcome"] in WAITING]
+    waiting = [unit for unit in document["workUnits"] if unit["outcome"] in WAITING]
     if not waiting:
         return ""
     command = {"collected": "patch-apply", "pending": "worktree-open"}.get(waiting[0]["outcome"], "patch-collect")
     return f"{command} --job {job.id} --unit {waiting[0]['key']}"
 
 
-def _again(job: ActiveJob, made: Report) -> str:
+def _again(job: ActiveJob, document: Report) -> str:
     """Another attempt for what did not land, of a job that has a job file."""
-    left = [unit["key"] for unit in made["workUnits"] if unit["outcome"] not in LANDED]
+    left = [unit["key"] for unit in document["workUnits"] if unit["outcome"] not in LANDED]
     whole = job.world.store.exists(names.job_part(job.id, "job-file"))
     planned = job.world.store.exists(names.job_part(job.id, "ingest"))
     return f"job-run --resume {job.id} --failed" if left and whole and not planned else ""

@@ -49,9 +49,9 @@ def meet(paths: set[bytes], other: set[bytes]) -> bool:
     return bool(small & above) or any(parent in large for path in small for parent in parents(path))
 
 
-def may_contradict(one: Iterable[bytes], other: Iterable[bytes], root: bytes = b"") -> bool:
+def may_contradict(ours: Iterable[bytes], theirs: Iterable[bytes], root: bytes = b"") -> bool:
     """Whether a gate could read both: a source on one side, a source or a page on the other."""
-    here, there = list(one), list(other)
+    here, there = list(ours), list(theirs)
 
     def has(paths: Sequence[bytes], lead: bytes) -> bool:
         return any(path.startswith(root + lead) for path in paths)

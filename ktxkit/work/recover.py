@@ -233,24 +233,24 @@ class IntegrationBranch:
         """The head that the lock's document has; empty before there is one."""
         return str(self.lock.document.get("head", ""))
 
-    def prove(self, *, start: str = "", kept_at: str = "") -> str:
+    def prove(self, *, start: str = "", keep_ref: str = "") -> str:
         """The head, proven to be where we left it; made at the job's base where there is no branch yet.
 
-        `start`: a commit to make it at, instead of the base. `kept_at`: a ref of ours that is made beside it, at the
+        `start`: a commit to make it at, instead of the base. `keep_ref`: a ref of ours that is made beside it, at the
         same commit. Raises Blocked for a commit on it that is not ours.
         """
         there = self.lock.git.resolve(self.ref)
         if there is None or there != self.noted_head:
-            there = self._by_receipts(there, start, kept_at)
+            there = self._by_receipts(there, start, keep_ref)
         self._head = there
         return there
 
-    def _by_receipts(self, there: str | None, start: str, kept_at: str) -> str:
+    def _by_receipts(self, there: str | None, start: str, keep_ref: str) -> str:
         base, ref = self.job.document.get("base"), self.ref
         known = _chain(self, there)
         if there is None and not known.tips:
             first = start or base or self.job.document["targetAtStart"]
-            made = [f"create {ref} {first}", *([f"update {kept_at} {first}"] if kept_at else [])]
+            made = [f"create {ref} {first}", *([f"update {keep_ref} {first}"] if keep_ref else [])]
             block = "".join(f"option no-deref\n{line}\n" for line in made).encode()
             trees = leases.worktrees(self.world)
             trees.on_own("update-ref", "--create-reflog", "--stdin", git=self.lock.git, stdin=block)

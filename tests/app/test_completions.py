@@ -15,7 +15,7 @@ from ktxkit.app import commands, git_ktx
 from ktxkit.app.commands import all_commands, all_parsers
 from ktxkit.app.commands import scripts as modules
 from ktxkit.app.rules import help_text
-from ktxkit.app.rules.help_text import Command
+from ktxkit.app.rules.help_text import CommandHelp
 from tests.support.browser import need
 from tests.support.commands import call
 from tests.support.repos import Repo
@@ -82,7 +82,7 @@ def in_fish(scripts: Path, cwd: Path, *words: str) -> list[str]:
 
 @each
 @pytest.mark.parametrize("shell", [in_bash, in_fish], ids=["bash", "fish"])
-def test_every_long_option_is_offered(shell: object, scripts: Path, tmp_path: Path, command: Command) -> None:
+def test_every_long_option_is_offered(shell: object, scripts: Path, tmp_path: Path, command: CommandHelp) -> None:
     words = command.name.split(" ")
     words = words if words[0] != "git" else ["git-ktx", *words[2:]]
     if words == ["git-ktx"]:
@@ -157,7 +157,7 @@ def test_zsh_in_a_terminal(scripts: Path, job: Repo, how: str) -> None:
 
 
 @each
-def test_a_man_page(command: Command, tmp_path: Path) -> None:
+def test_a_man_page(command: CommandHelp, tmp_path: Path) -> None:
     mandoc = need(shutil.which("mandoc"), "mandoc")
     page = tmp_path / "page.1"
     page.write_text(help_text.render_page(command, COMMANDS, "1.0"))

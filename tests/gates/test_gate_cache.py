@@ -21,7 +21,7 @@ from ktxkit.gates import checking, inputs, version
 from ktxkit.gates import facts as gate_facts
 from ktxkit.gates.judging import check_tree, options_of
 from ktxkit.gates.rules.artifacts import judge
-from ktxkit.gates.rules.groups import TEXTS, Group, marks_of, said_of, summarized
+from ktxkit.gates.rules.groups import TEXTS, Group, marks_of, summarized, texts_of
 from ktxkit.gates.rules.scope import close
 from ktxkit.store.world import World
 from tests.support.commands import call
@@ -390,7 +390,7 @@ def test_marks_are_found_in_the_bytes_and_in_the_values(size: int) -> None:
             "kind": "page", "problems": [], "ignores": [], "targets": [],
             **{key: [] for key in TEXTS}, "comments": [[name, 1, 1]],
         }  # fmt: skip
-    group = Group(list(pages), said_of(pages, b""), marks_of(pages), lambda: list(pages.values()))
+    group = Group(list(pages), texts_of(pages, b""), marks_of(pages), lambda: list(pages.values()))
     for n, name in enumerate(names):
         wanted = [list(pages)[n]] + ([list(pages)[n + len(names)]] if n < 3 else [])
         assert group.mentioning([name] * 1 if size == 1 else [name, *map(str, range(size))]) == wanted, name

@@ -12,7 +12,7 @@ from ktxkit.gates import facts as gate_facts
 from ktxkit.gates.judging import options_of
 from ktxkit.gates.rules.artifacts import TreeFindings, judge
 from ktxkit.gates.rules.findings import document
-from ktxkit.gates.rules.groups import Group, Grouped, marks_of, said_of
+from ktxkit.gates.rules.groups import Group, Grouped, marks_of, texts_of
 from ktxkit.gates.rules.model import GateOptions
 from tests.support.commands import call
 from tests.support.repos import Repo
@@ -121,4 +121,4 @@ def in_groups(facts: dict[bytes, Any], size: int) -> Grouped:
 
 
 def _group(part: dict[bytes, Any]) -> Group:
-    return Group(list(part), said_of(part, b""), marks_of(part), lambda: list(part.values()))
+    return Group(list(part), texts_of(part, b""), marks_of(part), lambda: list(part.values()))

@@ -127,7 +127,7 @@ def mutants(path: str, data: bytes) -> list[Mutant]:
         return []
     found = _Finder(path, data)
     found.walk(tree, "")
-    return sorted(found.made)
+    return sorted(found.mutants)
 
 
 def sample(
@@ -175,7 +175,7 @@ def parses(data: bytes) -> bool:
 class _Finder:
     def __init__(self, path: str, data: bytes) -> None:
         self.path, self.data = path, data
-        self.made: list[Mutant] = []
+        self.mutants: list[Mutant] = []
         self.starts = [0]
         for line in data.splitlines(keepends=True):
             self.starts.append(self.starts[-1] + len(line))
@@ -192,7 +192,7 @@ class _Finder:
         return self.data[start:end].decode("utf-8")
 
     def put(self, unit: str, kind: str, node: ast.expr | ast.stmt, text: str) -> None:
-        self.made.append(Mutant(self.path, unit, kind, node.lineno, *self.span(node), text))
+        self.mutants.append(Mutant(self.path, unit, kind, node.lineno, *self.span(node), text))
 
     def between(self, unit: str, kind: str, left: ast.expr, right: ast.expr, text: str) -> None:
         """What stands between two expressions: an operator, with the space around it."""
@@ -200,7 +200,7 @@ class _Finder:
         held = self.data[start:end]
         if b"(" in held or b")" in held or b"#" in held or b"\\" in held or b"\n" in held:
             return  # parentheses or a line's end between them: it would take a tokenizer
-        self.made.append(Mutant(self.path, unit, kind, left.lineno, start, end, f" {text} "))
+        self.mutants.append(Mutant(self.path, unit, kind, left.lineno, start, end, f" {text} "))
 
     def walk(self, node: ast.AST, unit: str, inside: bool = False) -> None:
         """Every place below a node. `unit`: the definition around it; `inside`: that is a function."""
@@ -235,7 +235,7 @@ class _Finder:
         if body and not (len(body) == 1 and isinstance(body[0], ast.Pass | ast.Return)):
             start, end = self.span(body[0])[0], self.span(body[-1])[1]
             if self.data.rfind(b"\n", 0, start) > self.at(node.lineno, 0) or len(body) == 1:
-                self.made.append(Mutant(self.path, unit, "body", node.lineno, start, end, "pass"))
+                self.mutants.append(Mutant(self.path, unit, "body", node.lineno, start, end, "pass"))
 
     def _children(self, node: ast.AST) -> Iterator[ast.AST]:
         for field, value in ast.iter_fields(node):

@@ -181,9 +181,9 @@ class UsageSink:
         """More of what makes up a unit."""
         self.units[number][2].append(text)
 
-    def documented(self, name: str, said: Iterable[str]) -> None:
+    def documented(self, name: str, docstrings: Iterable[str]) -> None:
         """What docstrings say of a unit: no part of it."""
-        self.docs[name] += said
+        self.docs[name] += docstrings
 
     def use(self, name: str, hint: str, units: Units) -> None:
         """Units use a name: of a module that `hint` names, or of this one."""

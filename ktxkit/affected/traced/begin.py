@@ -51,10 +51,10 @@ class Listener(CallTracer):
                 self.fact_by(what, one, caller)
                 self.at_import(frame, "import-" + what, one)
 
-    def fact_by(self, what: str, one: Any, caller: Any) -> None:
-        self.record.facts.add((what, one))
+    def fact_by(self, what: str, name: Any, caller: Any) -> None:
+        self.record.facts.add((what, name))
         by = -1 if caller is None else self.identify(str(self.path_of(caller.f_code.co_filename)), caller.f_code)
-        self.put(what, self.record.token, one, by)
+        self.put(what, self.record.token, name, by)
 
     def started(self, argv: Any) -> None:
         """A process begins: it counts against those that say who they are."""

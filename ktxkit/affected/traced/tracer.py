@@ -134,10 +134,10 @@ class CallTracer(Writer):
         self.reported: set[Any] = set()
         self.record = ContextRecord(self.token)
 
-    def watch(self, name: str, told: Callable[[Any], None]) -> None:
+    def watch(self, name: str, listener: Callable[[Any], None]) -> None:
         """Be told of the calls into a foreign file."""
         self.paths[name] = ""
-        self.watched[name] = told
+        self.watched[name] = listener
 
     def hello(self, kind: str) -> None:
         argv = [plain(word) for word in sys.orig_argv[:ARGUMENTS]]

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     document = _document(args, scripts)
     if args.save:
         return _saved(args, world, document, scripts.notes)
-    return running.run(world, document, running.RunRequest(args.dry_run, args.quiet, args.json, scripts.notes))
+    return running.run(world, document, running.JobRequest(args.dry_run, args.quiet, args.json, scripts.notes))
 
 
 def _document(args: argparse.Namespace, scripts: Any) -> JobFile:

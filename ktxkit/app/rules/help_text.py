@@ -147,7 +147,7 @@ class Option(NamedTuple):
         return "file" if kind in ("FILE", "PATH", "PATCH", "JOBFILE") else ""
 
 
-class Command(NamedTuple):
+class CommandHelp(NamedTuple):
     """A command: its docstring, its options in order, and whether it takes a command after `--`."""
 
     name: str
@@ -171,7 +171,7 @@ class Command(NamedTuple):
 TITLES = {"reads": "READS", "writes": "WRITES", "exits": "EXIT STATUS"}
 
 
-def render_page(command: Command, others: Sequence[Command], version: str) -> str:
+def render_page(command: CommandHelp, others: Sequence[CommandHelp], version: str) -> str:
     """The page as roff, section 1. `others` are named under SEE ALSO."""
     name = page_name(command)
     found = parse(command.doc)
@@ -204,7 +204,7 @@ def _body(item: str | Rows) -> list[str]:
     return [line for term, text in item for line in (".TP", f"\\fB{escaped(term)}\\fR", escaped(text))]
 
 
-def page_name(command: Command) -> str:
+def page_name(command: CommandHelp) -> str:
     """`git-ktx-status` for `git ktx status`, as git names its own pages."""
     return command.name.replace(" ", "-")
 
@@ -219,7 +219,7 @@ def _title(group: str) -> str:
     return {"positional arguments": "ARGUMENTS"}.get(group, group.upper())
 
 
-def _synopsis(command: Command) -> list[str]:
+def _synopsis(command: CommandHelp) -> list[str]:
     words = [f"[\\fIoption\\fR]... {' '.join(_italic(option.value) for option in command.positionals)}".rstrip()]
     return [words[0] + (" [\\-\\- \\fICMD\\fR...]" if command.takes_command else "")]
 

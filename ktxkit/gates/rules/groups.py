@@ -25,15 +25,15 @@ PAGE, SOURCES, ROWS = "page", "sources", "provenance"
 
 
 class Group:
-    """Some files of a tree. `load`: the facts of each path in order, as values or JSON; `said`: their summary and
+    """Some files of a tree. `load`: the facts of each path in order, as values or JSON; `shared`: their summary and
     `marked`: their marks, as JSON.
     """
 
     def __init__(
-        self, paths: Sequence[bytes], said: bytes, marked: bytes, load: Callable[[], Sequence[Facts | bytes]]
+        self, paths: Sequence[bytes], shared: bytes, marked: bytes, load: Callable[[], Sequence[Facts | bytes]]
     ) -> None:
         self.paths = paths
-        self.said = said
+        self.shared = shared
         self.marked = marked
         self.load = load
 
@@ -66,13 +66,13 @@ class Group:
 
     @cached_property
     def summary(self) -> Facts:
-        found: Facts = json.loads(self.said)
+        found: Facts = json.loads(self.shared)
         return found
 
     @property
     def plain(self) -> bool:
         """Whether the group has a summary: it is of plain pages only."""
-        return self.said != NOTHING
+        return self.shared != NOTHING
 
     @cached_property
     def _head(self) -> dict[str, list[int]]:
@@ -188,7 +188,7 @@ def special_of(facts: Mapping[bytes, Facts]) -> list[bytes]:
     return [path for path, one in facts.items() if one["ignores"] or one["kind"] == ROWS]
 
 
-def said_of(facts: Mapping[bytes, Facts], root: bytes) -> bytes:
+def texts_of(facts: Mapping[bytes, Facts], root: bytes) -> bytes:
     """What pages hold together, as JSON; nothing where one is not everyone's, or has a problem or a comment."""
     texts: dict[str, set[str]] = {key: set() for key in (*TEXTS, "targets")}
     counts = {"pages": len(facts), **dict.fromkeys(COUNTED, 0)}

@@ -83,10 +83,10 @@ def read(text: str, first_line: int = 1) -> Body:
             f"it has more than {BLOCK_LIMIT} block tokens, or more than {VISIT_LIMIT} lines (in quotes each again)"
         )
         return Body(problems=(YamlProblem("md-size", first_line, 1, message, "split the page"),))
-    return _gathered(text, tokens, env.get("references", {}), _Places(lines, first_line))
+    return _gathered(text, tokens, env.get("references", {}), _Positions(lines, first_line))
 
 
-def _gathered(text: str, tokens: list[Any], references: Mapping[str, Any], places: _Places) -> Body:
+def _gathered(text: str, tokens: list[Any], references: Mapping[str, Any], places: _Positions) -> Body:
     """What the blocks hold. `references`: the link definitions by label, as the parser keeps them."""
     labels = {label: str(one["href"]) for label, one in references.items()}
     found: dict[str, list[InlineSpan]] = {kind: [] for kind in ("code", "link", "comment", "html", "target")}
@@ -183,7 +183,7 @@ def _too_deep(line: int) -> YamlProblem:
     return YamlProblem("md-nesting", line, 1, f"nested deeper than {NESTING_LIMIT}: what is inside cannot be checked")
 
 
-class _Places:
+class _Positions:
     """Where the pieces of a block's content are in the file."""
 
     def __init__(self, lines: list[str], first_line: int) -> None:

@@ -92,7 +92,7 @@ class References:
             return wrong
         seen = spelling.visible(text)
         if spelling.is_disguised(text) and self._refers(seen):
-            return _hidden(text, seen, "" if spelling.is_one(seen) else WARNING)
+            return _hidden(text, seen, "" if spelling.is_single(seen) else WARNING)
         seen = spelling.folded(text)
         if seen.isascii() and self._refers(seen) and (wrong is not None or not self._refers(text)):
             return _hidden(text, seen)

@@ -92,7 +92,7 @@ def is_disguised(text: str) -> bool:
     return False
 
 
-def is_one(text: str) -> bool:
+def is_single(text: str) -> bool:
     """Whether a text is one reference and nothing else."""
     bare = text.strip().rstrip(END)
     source, dot, entity = bare.partition(".")
@@ -122,12 +122,12 @@ def head(text: str) -> str:
     return found[0] if found else ""
 
 
-def oddities(text: str, seen: str) -> list[str]:
-    """`U+200B ZERO WIDTH SPACE`: what makes a text another one than it looks, each once. `seen`: how it looks."""
+def oddities(text: str, skeleton: str) -> list[str]:
+    """`U+200B ZERO WIDTH SPACE`: what makes a text another one than it looks, each once. `skeleton`: how it looks."""
     odd = [char for char in dict.fromkeys(text) if is_hidden(char) or is_odd_blank(char)]
     if not odd:
         odd = [char for char in dict.fromkeys(text) if looks_like(char) != char]
-    if not odd and seen != text:
+    if not odd and skeleton != text:
         return ["characters that are not composed (Unicode NFC)"]
     return [f"U+{ord(char):04X} {unicodedata.name(char, 'without a name')}" for char in odd]
 

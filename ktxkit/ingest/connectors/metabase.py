@@ -45,7 +45,7 @@ class Fetch:
     def put(self, raw_path: str, value: Any, path: str) -> None:
         """Hand a document over. Raises Unavailable where the answer at `path` is none of its kind."""
         try:
-            data = metabase_cards.encoded(metabase_units.kept(raw_path, value))
+            data = metabase_cards.encoded(metabase_units.content_of(raw_path, value))
         except metabase_units.NO_DOCUMENT as error:
             raise Unavailable(f"{NO_SHAPE}: {error}", location=path, hint=NO_SERVER) from error
         self.sink.put(raw_path, data)
@@ -270,7 +270,7 @@ def stage_directory(directory: Path, sink: Sink) -> Staged:
             if kind != interface.DIRECTORY:
                 staged.not_read.append(name.encode("utf-8", "backslashreplace").decode("utf-8"))
             continue
-        value = kept(name, interface.content(path), str(path))
+        value = read_document(name, interface.content(path), str(path))
         if isinstance(value, dict) and value.get("archived") is True and metabase_units.CARD.match(name):
             continue
         sink.put(name, metabase_cards.encoded(value))
@@ -279,10 +279,10 @@ def stage_directory(directory: Path, sink: Sink) -> Staged:
     return staged
 
 
-def kept(name: str, data: bytes, path: str) -> Any:
+def read_document(name: str, data: bytes, path: str) -> Any:
     """The content of one document. Raises CannotRun naming the file where it is none."""
     try:
-        return metabase_units.kept(name, contracts.parse(data, path))
+        return metabase_units.content_of(name, contracts.parse(data, path))
     except BrokenContract as error:
         raise CannotRun(error.message, location=error.location, hint="the source gave a damaged document") from error
     except metabase_units.NO_DOCUMENT as error:

@@ -35,12 +35,12 @@ class DbtProjection:
 
 
 def named(
-    project: DbtProject, taken: Collection[str], readers: Mapping[str, str]
+    project: DbtProject, declared: Collection[str], readers: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, Model]]:
     """The source name of each model that is or can be one, and the models that this project makes sources of."""
     names: dict[str, str] = {}
     own: dict[str, Model] = {}
-    used = set(taken)
+    used = set(declared)
     for key, model in sorted(project.models.items(), key=lambda item: (item[1].kind == "source", item[0])):
         reader = readers.get(model.table.lower())
         if reader is not None:

@@ -109,9 +109,9 @@ def _definition(making: MetabaseProjection, table: Table, value: Any) -> str:
 SHARD_LIMIT = 400_000  # characters of a manifest shard; a larger schema has several
 
 
-def named(bundle: Bundle, taken: Collection[str], readers: Mapping[str, str]) -> Names:
-    """Names for all. `taken`: source names that others declared; `readers`: table (lower case) to such a source."""
-    names, used = Names(foreign=dict(readers)), set(taken)
+def named(bundle: Bundle, declared: Collection[str], readers: Mapping[str, str]) -> Names:
+    """Names for all. `declared`: source names that others declared; `readers`: table (lower case) to such a source."""
+    names, used = Names(foreign=dict(readers)), set(declared)
     for table in sorted(bundle.tables.values(), key=lambda one: one.id):
         reader = readers.get(table.full_name.lower()) or readers.get(table.name.lower())
         if reader is None:

@@ -50,7 +50,7 @@ def holds(path: str) -> bool:
     return HOLDER.match(path) is not None
 
 
-def kept(path: str, value: Any) -> Any:
+def content_of(path: str, value: Any) -> Any:
     """The content of a raw file's document, which is what a snapshot has of it. Raises ValueError for a wrong shape."""
     if path in LISTED:
         items = value.get("data", value) if isinstance(value, Mapping) else value
@@ -220,8 +220,8 @@ class MetabaseProjection:
         return dialect_key(self.bundle.engines.get(database or 0, ""))
 
 
-def short(said: str) -> str:
-    return said if len(said) <= TEXT_LIMIT else said[: TEXT_LIMIT - 3] + "..."
+def short(text: str) -> str:
+    return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 3] + "..."
 
 
 GROUP_LIMIT = 20  # cards of a group

@@ -90,10 +90,10 @@ def _without_ours(path: str, env: Mapping[str, str]) -> str | None:
     return os.pathsep.join(one for one in path.split(os.pathsep) if not one.startswith(env[DIRECTORY])) or None
 
 
-def packages(places: list[str]) -> list[str]:
+def packages(directories: list[str]) -> list[str]:
     """Names and versions of what is installed, from the names of the metadata directories alone."""
     found = set()
-    for place in places:
+    for place in directories:
         if place and Path(place).is_dir():
             found |= {entry.name for entry in os.scandir(place) if entry.name.endswith((".dist-info", ".egg-info"))}
     return sorted(clean(name)[0] for name in found)

@@ -137,7 +137,7 @@ SENTENCE_LIMIT = 4000  # characters; what is longer is no sentence
 BEFORE = 200  # characters before a phrase that are looked at
 
 
-class Subject(NamedTuple):
+class SubjectPhrase(NamedTuple):
     """A phrase that names tests; `end` is where it ends in the letters."""
 
     end: int
@@ -176,7 +176,7 @@ class Reader:
     def lower(self, start: int, end: int) -> set[str]:
         return {word.text.lower() for word in self.words[start:end]}
 
-    def subject(self, at: int) -> Subject | None:
+    def subject(self, at: int) -> SubjectPhrase | None:
         """The phrase that names tests and begins there. Another word before `tests` needs an article."""
         found = NOUN.match(self.letters, at)
         if found is None:
@@ -195,7 +195,7 @@ class Reader:
         end, topic, whose = self._about(found)
         end, some = self._restricted(end)
         named = self.lower(*found.span("kinds")) | self.lower(*found.span("the"))
-        return Subject(
+        return SubjectPhrase(
             end,
             head,
             whole=not (topic or kinds or rest or some) and head != "P" and (bool(every & WHOLE) or head in ("S", "tS")),
@@ -241,7 +241,7 @@ class Reader:
         pointed = self.lower(*match.span("the")) & {"this", "these", "those"}
         return determined and not pointed and match["kinds"].count(OTHER) == 1
 
-    def frame(self, start: int, end: int, subject: Subject, ended: bool = False, kind: str = "green") -> Frame:
+    def frame(self, start: int, end: int, subject: SubjectPhrase, ended: bool = False, kind: str = "green") -> Frame:
         one = subject
         place = (self.words[start].start, self.words[end - 1].end)
         status = one.head == "P" and "pytest" not in self.text[slice(*place)].lower()  # `make test passes`
@@ -277,7 +277,7 @@ def _at(reader: Reader, at: int) -> Iterator[Frame]:
         yield from _some(reader, at)
 
 
-def _said(reader: Reader, at: int, subject: Subject) -> Iterator[Frame]:
+def _said(reader: Reader, at: int, subject: SubjectPhrase) -> Iterator[Frame]:
     """A subject with what is said of it, or with a label's sign between."""
     label = LABEL.match(reader.letters, subject.end)
     if label is not None and reader.ends(label.end(), LABEL_TAIL) and (label["asked"] or not label["yes"]):
@@ -300,7 +300,7 @@ def _said(reader: Reader, at: int, subject: Subject) -> Iterator[Frame]:
         return
 
 
-def _is_other(reader: Reader, at: int, subject: Subject, match: re.Match[str]) -> bool:
+def _is_other(reader: Reader, at: int, subject: SubjectPhrase, match: re.Match[str]) -> bool:
     """Whether it only looks like a predicate: `tests passing through`, `Test success`, `compiles and tests OK`."""
     said = reader.lower(subject.end, match.end())
     groups = match.groupdict()
@@ -428,7 +428,7 @@ def tells_of_a_run(text: str, plain: str) -> bool:
     )
 
 
-def _runs(reader: Reader) -> list[tuple[int, Subject]]:
+def _runs(reader: Reader) -> list[tuple[int, SubjectPhrase]]:
     found = []
     for at, word in enumerate(reader.words):
         if RAN.fullmatch(word.text) and at + 1 < len(reader.words):

@@ -59,7 +59,7 @@ class Execution:
 
 
 @dataclass(frozen=True)
-class Said:
+class WordVerdict:
     """A word with its verdict, the reason, and the executions that it rests on."""
 
     word: str
@@ -94,7 +94,7 @@ def load_class(load: float | None) -> str | None:
     return None if load is None else ("busy" if load >= BUSY else "idle")
 
 
-def judge(executions: Sequence[Execution], repetitions: int = REPETITIONS) -> Said:
+def judge(executions: Sequence[Execution], repetitions: int = REPETITIONS) -> WordVerdict:
     """The word that the executions of one test allow: the strongest that is shown, or `unknown`."""
     flaky = is_flaky(executions, repetitions)
     if flaky.verdict == "true":
@@ -102,10 +102,10 @@ def judge(executions: Sequence[Execution], repetitions: int = REPETITIONS) -> Sa
     for found in (on_retry(executions), *(narrower(executions, word, parts) for word, parts in NARROWER)):
         if found is not None:
             return found
-    return failing(executions) or Said("unknown", "unknown", flaky.reason, flaky.rows)
+    return failing(executions) or WordVerdict("unknown", "unknown", flaky.reason, flaky.rows)
 
 
-def is_flaky(executions: Sequence[Execution], repetitions: int = REPETITIONS) -> Said:
+def is_flaky(executions: Sequence[Execution], repetitions: int = REPETITIONS) -> WordVerdict:
     """`true` where at least `repetitions` identical executions have both outcomes; else unknown, never false."""
     groups: dict[Key, list[Execution]] = defaultdict(list)
     blind = 0
@@ -119,7 +119,7 @@ def is_flaky(executions: Sequence[Execution], repetitions: int = REPETITIONS) ->
     for found in groups.values():
         if len(found) >= repetitions and {one.side for one in found} == {"good", "bad"}:
             reason = f"{len(found)} identical executions, with both outcomes"
-            return Said("flaky", "true", reason, tuple(found))
+            return WordVerdict("flaky", "true", reason, tuple(found))
     sides = {one.side for one in executions if one.side}
     longest = max((len(found) for found in groups.values()), default=0)
     if len(sides) < 2:
@@ -128,20 +128,22 @@ def is_flaky(executions: Sequence[Execution], repetitions: int = REPETITIONS) ->
         reason = f"of {blind} executions not all is known that would make them identical"
     else:
         reason = f"no {repetitions} identical executions differ in outcome (at most {longest} are identical)"
-    return Said("flaky", "unknown", reason, tuple(executions))
+    return WordVerdict("flaky", "unknown", reason, tuple(executions))
 
 
-def on_retry(executions: Sequence[Execution]) -> Said | None:
+def on_retry(executions: Sequence[Execution]) -> WordVerdict | None:
     """Failed and then passed within one run."""
     failed = {(one.run, one.occurrence) for one in executions if one.retried}
     rows = [one for one in executions if (one.run, one.occurrence) in failed]
     last = {(one.run, one.occurrence): one for one in sorted(rows, key=lambda one: one.attempt)}
     if any(one.side == "good" for one in last.values()):
-        return Said("passed_on_retry", "true", "failed, and passed when it was run again in the same run", tuple(rows))
+        return WordVerdict(
+            "passed_on_retry", "true", "failed, and passed when it was run again in the same run", tuple(rows)
+        )
     return None
 
 
-def narrower(executions: Sequence[Execution], word: str, parts: frozenset[str]) -> Said | None:
+def narrower(executions: Sequence[Execution], word: str, parts: frozenset[str]) -> WordVerdict | None:
     """Where passing and failing executions differ in `parts` alone, and each value of them has one outcome."""
     rest: dict[Key, list[Execution]] = defaultdict(list)
     for one in executions:
@@ -156,15 +158,15 @@ def narrower(executions: Sequence[Execution], word: str, parts: frozenset[str]) 
             sides[tuple(v for part, v in zip(PARTS, one.key, strict=True) if part in parts)].add(one.side)
         if len(sides) > 1 and all(len(each) == 1 for each in sides.values()) and len(set.union(*sides.values())) == 2:
             reason = f"its outcome differs only where {' and '.join(sorted(parts))} differ"
-            return Said(word, "true", reason, tuple(found))
+            return WordVerdict(word, "true", reason, tuple(found))
     return None
 
 
-def failing(executions: Sequence[Execution]) -> Said | None:
+def failing(executions: Sequence[Execution]) -> WordVerdict | None:
     """It failed the last time that it ran."""
     ran = [one for one in executions if one.side]
     if ran and ran[-1].side == "bad":
-        return Said("failing", "true", "it failed the last time that it ran", (ran[-1],))
+        return WordVerdict("failing", "true", "it failed the last time that it ran", (ran[-1],))
     return None
 
 
@@ -272,14 +274,14 @@ def authoritative(record: RunRecord, row: Row) -> Node:
     )
 
 
-def word(test: str, asked: str, said: Said) -> Node:
+def word(test: str, name: str, verdict: WordVerdict) -> Node:
     """Why a word may be said of a test: the executions that show it, part by part."""
-    holds: Verdict = "true" if said.word == asked and said.verdict == "true" else "unknown"
-    rows = [_execution(one, said.rows) for one in said.rows[:ROWS_SHOWN]]
+    holds: Verdict = "true" if verdict.word == name and verdict.verdict == "true" else "unknown"
+    rows = [_execution(one, verdict.rows) for one in verdict.rows[:ROWS_SHOWN]]
     if holds == "true":
-        return node(f"{asked}({test})", "true", [node(said.reason, "true", rows=rows)])
-    instead = [node(f"{said.word}({test}): {said.reason}", said.verdict, rows=rows)]
-    return node(f"{asked}({test})", holds, instead)
+        return node(f"{name}({test})", "true", [node(verdict.reason, "true", rows=rows)])
+    instead = [node(f"{verdict.word}({test}): {verdict.reason}", verdict.verdict, rows=rows)]
+    return node(f"{name}({test})", holds, instead)
 
 
 def slow(test: str, rows: Sequence[Row], threshold: float) -> Node:

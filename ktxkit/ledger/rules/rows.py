@@ -291,9 +291,9 @@ class Columns:
     def __init__(self, places: Sequence[int], verdicts: bytes, totals: Sequence[int]) -> None:
         self.places, self.verdicts, self.totals = places, verdicts, totals
 
-    def only(self, kept: Iterable[bool]) -> Columns:
+    def only(self, marks: Iterable[bool]) -> Columns:
         """Those that are marked."""
-        mask = list(kept)
+        mask = list(marks)
         places, totals = (array(WIDE, compress(column, mask)) for column in (self.places, self.totals))
         return Columns(places, bytes(compress(self.verdicts, mask)), totals)
 
@@ -307,19 +307,19 @@ class Columns:
         return least, {place >> SHIFT for place, us in zip(self.places, self.totals, strict=True) if us >= least}
 
 
-def packed(places: Sequence[int], codes: bytes, totals: Sequence[int]) -> tuple[bytes, bytes, bytes]:
+def packed(positions: Sequence[int], codes: bytes, totals: Sequence[int]) -> tuple[bytes, bytes, bytes]:
     """The columns as they are kept, of attempts in any order; those of one place stay in theirs."""
-    if places != sorted(places):
-        order = sorted(range(len(places)), key=places.__getitem__)
-        places, totals = ([column[number] for number in order] for column in (places, totals))
+    if positions != sorted(positions):
+        order = sorted(range(len(positions)), key=positions.__getitem__)
+        positions, totals = ([column[number] for number in order] for column in (positions, totals))
         codes = bytes(codes[number] for number in order)
     small = min(totals, default=0) >= 0 and max(totals, default=0) < 1 << 32
-    return array(WIDE, places).tobytes(), codes, array(NARROW if small else WIDE, totals).tobytes()
+    return array(WIDE, positions).tobytes(), codes, array(NARROW if small else WIDE, totals).tobytes()
 
 
-def unpacked(places: bytes, verdicts: bytes, totals: bytes) -> Columns:
+def unpacked(positions: bytes, verdicts: bytes, totals: bytes) -> Columns:
     kind = NARROW if len(totals) == 4 * len(verdicts) else WIDE
-    return Columns(array(WIDE, places), verdicts, array(kind, totals))
+    return Columns(array(WIDE, positions), verdicts, array(kind, totals))
 
 
 class Changes:

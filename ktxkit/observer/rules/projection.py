@@ -77,7 +77,7 @@ def rule(state: ObserverProjection, sighting: Sighting, validity: LeaseValidity)
         at=sighting.line_at,
         proof_seq=sighting.proof_seq,
         watched=was_watched(sighting.last_look, sighting.line_at, state.settings),
-        recurring=sighting.manifest in state.seen,
+        recurring=sighting.manifest in state.manifests,
     )
     window, reason = observe(state.window, observation, state.settings)
     return ClockRuling(ACTIVITY, reason, window)
@@ -164,7 +164,7 @@ class ObserverProjection:
     late_count: int = 0
     preserved: ActivityRecord | None = None
     suspect_since: int | None = None
-    seen: set[str] = field(default_factory=set)
+    manifests: set[str] = field(default_factory=set)
     receipts: set[str] = field(default_factory=set)
 
     @property
@@ -189,7 +189,7 @@ class ObserverProjection:
     def _baseline(self, record: ActivityRecord) -> None:
         self.settings = Settings.of(record["settings"])
         self.manifest = record["after"]
-        self.seen = {record["after"]}
+        self.manifests = {record["after"]}
         self.epoch = record["domain"]["observerEpoch"]
         self.baseline_at = record["timelineNs"]
         self.baseline_known = record["baselineTime"] == "known"
@@ -204,7 +204,7 @@ class ObserverProjection:
     def _activity(self, record: ActivityRecord) -> None:
         self.content_seq = record["contentSeq"]
         self.manifest = record["after"]
-        self.seen.add(record["after"])
+        self.manifests.add(record["after"])
         self.observed_at = record["timelineNs"]
         self.last_activity = record
         self._take_window(record)

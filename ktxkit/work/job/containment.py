@@ -83,7 +83,13 @@ def behind(run: JobRun, unit: Unit, lease: Lease) -> Iterator[Walls]:
         temporary = place / "tmp"
         files.make_dirs(temporary)
         private.make(*names.job_refs(run.job.id)[:1])
-        own = [temporary, path_of(lease), private.place, *_documents(run, unit), *_also(run.world, run.plan.isolate)]
+        own = [
+            temporary,
+            path_of(lease),
+            private.directory,
+            *_documents(run, unit),
+            *_also(run.world, run.plan.isolate),
+        ]
         places = [place for place in EVERYONE if Path(place.lstrip("=")).exists()] + [str(place) for place in own]
         before = (sys.executable, "-I", "-S", sandbox.__file__, "isolate", *places, "--")
         walls = Walls(before, dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(temporary)), [])
@@ -222,7 +228,7 @@ def put_right(run: JobRun, unit: Unit) -> str:
     _lease_as_it_was(run, unit, lease, aside)
     _receipt_as_it_was(run, unit, receipt, intent, aside)
     if aside.wrong:
-        facts = {"unitKey": unit.key, "documents": aside.wrong, "keptAt": str(aside.place)}
+        facts = {"unitKey": unit.key, "documents": aside.wrong, "keptAt": str(aside.quarantine)}
         run.tracer.emit("work_unit", "work_unit_documents_put_right", facts, level="error")
     return f"documents of the unit were altered while it ran: {'; '.join(aside.wrong)}" if aside.wrong else ""
 
@@ -339,7 +345,7 @@ class _Aside:
         self.store = run.world.writable_store
         self.wrong: list[str] = []
         mark = f"documents-{unit.position}-{os.urandom(4).hex()}"
-        self.place = self.store.path(names.quarantine_dir(run.job.id, mark))
+        self.quarantine = self.store.path(names.quarantine_dir(run.job.id, mark))
 
     def read(self, relative: str, contract: Kind[D]) -> D | None:
         try:
@@ -362,5 +368,5 @@ class _Aside:
         self.wrong.append(f"{path.name}: {why}"[:1000])
         if not os.path.lexists(path):
             return
-        files.make_dirs(self.place)
-        os.rename(path, self.place / f"{len(self.wrong)}-{path.name}")  # noqa: PTH104
+        files.make_dirs(self.quarantine)
+        os.rename(path, self.quarantine / f"{len(self.wrong)}-{path.name}")  # noqa: PTH104

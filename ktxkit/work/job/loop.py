@@ -56,14 +56,14 @@ class Reuse:
 
     def receipt(self, plan: UnitPlan) -> Receipt | None:
         """The unit's receipt, where it has one already: it is not integrated a second time."""
-        if not self.resumed or plan.key in self.run.selection.again:
+        if not self.resumed or plan.key in self.run.selection.rerun:
             return None
         unit = self.run.unit(plan)
         return self.run.job.read(kinds.RECEIPT, "receipt", unit)
 
     def patch(self, plan: UnitPlan, base: str) -> Patch | None:
         """The patch that the unit handed over, where its inputs are what they were and its objects are there."""
-        if not self.resumed or plan.key in self.run.selection.again:
+        if not self.resumed or plan.key in self.run.selection.rerun:
             return None
         unit, job = self.run.unit(plan), self.run.job
         result, patch = job.read(kinds.UNIT_RESULT, "result", unit), job.read(kinds.PATCH, "patch", unit)
@@ -138,7 +138,7 @@ class JobLoop:
                 self.threads[plan.key].start()
 
     def _base(self, node: ScheduledUnit) -> str:
-        if node.key in self.run.selection.again:
+        if node.key in self.run.selection.rerun:
             return self.run.head()
         return (
             self.schedule.base_after(node) or self.run.hooks.unit_base(self.run) or str(self.run.job.document["base"])

@@ -78,13 +78,13 @@ def _place(root: Node, error: KtxError, path: Path) -> str:
     return str(path)
 
 
-def completed(world: World, document: Mapping[str, Any], where: str) -> JobFile:
+def completed(world: World, document: Mapping[str, Any], location: str) -> JobFile:
     """The valid document of a job file with the repository's defaults, and ours, under it. Raises CannotRun."""
     usual = {"schemaVersion": SCHEMA_VERSION, "connectionId": DEFAULT_CONNECTION, "sourceKey": DEFAULT_SOURCE}
     settings = config.load(world)
     usual |= {"setup": settings["setup"]} if "setup" in settings else {}
     try:
-        return contracts.validate(kinds.JOB_FILE, {**usual, **settings.get("job", {}), **document}, where)
+        return contracts.validate(kinds.JOB_FILE, {**usual, **settings.get("job", {}), **document}, location)
     except BrokenContract as error:
         raise CannotRun(error.message, location=error.location, hint=KEYS) from error
 
@@ -111,7 +111,7 @@ def at_key(world: World, name: str, key: str, error: CannotRun) -> CannotRun:
     return CannotRun(error.message, location=f"{world.cwd / name}:{named.line}:{named.column}", hint=error.hint)
 
 
-def _yaml(data: bytes, where: str) -> Node:
+def _yaml(data: bytes, location: str) -> Node:
     """The mapping of a job file, with places. Raises CannotRun."""
     from ktxkit.base.rules.strict_yaml import read
 
@@ -119,10 +119,10 @@ def _yaml(data: bytes, where: str) -> Node:
     if parsed.problems:
         first = parsed.problems[0]
         more = f" (and {len(parsed.problems) - 1} more)" if len(parsed.problems) > 1 else ""
-        place = f"{where}:{first.line}:{first.column}"
+        place = f"{location}:{first.line}:{first.column}"
         raise CannotRun(f"{first.message}{more}", location=place, hint=first.hint or KEYS)
     if parsed.root is None or parsed.root.kind != "map":
-        raise CannotRun("a job file is a mapping, as in `units: [{key: a, run: make}]`", location=where, hint=KEYS)
+        raise CannotRun("a job file is a mapping, as in `units: [{key: a, run: make}]`", location=location, hint=KEYS)
     return parsed.root
 
 
@@ -199,7 +199,7 @@ def fix_base(run: JobRun) -> None:
     if "base" not in run.job.document:
         base = run.hooks.base(run, start)
         if base is None and run.plan.project is None:
-            integrate.ensure_integration(run.job, start, kept_at=names.base_ref(run.job.id))
+            integrate.ensure_integration(run.job, start, keep_ref=names.base_ref(run.job.id))
             base, made = start, True
         else:
             if base is None:

@@ -50,7 +50,7 @@ def resume(world: World, job_id: str, options: RunOptions) -> JobEnd:
     options = options.with_selection(chosen)
     if job.state == "landed" and "finishedAt" in job.document and world.store.exists(names.report_doc(job_id)):
         waiting = [unit.key for unit in job.units if _receipt(job, unit.key) is None]
-        if not (chosen.again or any(not chosen.keys or key in chosen.keys for key in waiting)):
+        if not (chosen.rerun or any(not chosen.keys or key in chosen.keys for key in waiting)):
             hint = f"job-report --job {job_id}; --retry KEY gives a unit that is not in another attempt"
             raise Refused(f"job {job_id} has landed already", location=job.target, hint=hint)
     return execute(_with_command(plan, chosen), job, options, resumed=True)

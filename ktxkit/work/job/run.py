@@ -268,7 +268,7 @@ class JobEnd(NamedTuple):
         """Whether the report says it all; False where the error itself must be shown."""
         return self.error is None or isinstance(self.error, KtxError)
 
-    def told(self, command: str, nothing: str) -> list[str]:
+    def remarks(self, command: str, nothing: str) -> list[str]:
         """What a command says of an early end, beside the report; `nothing`, where there was nothing to do."""
         if self.error is None and not self.report["workUnits"] and "commitSha" not in self.report:
             return [f"{command}: {nothing}"]
@@ -399,7 +399,7 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
     run.phase = "projection" if run.plan.project else "snapshot"
     prepare.fix_base(run)
     run.phase = "units"
-    if run.selection.again:
+    if run.selection.rerun:
         retrying(run)
     outcomes |= JobLoop(run, Reuse(run, resumed))()
     containment.note(run)
@@ -419,7 +419,7 @@ def _phases(run: JobRun, outcomes: dict[str, str], *, resumed: bool, rebase: boo
 def retrying(run: JobRun) -> None:
     """Before units have another attempt: the job's own branch has what landed meanwhile, and their old work is read."""
     head = catch_up(run.job)
-    facts = {"units": sorted(run.selection.again), "base": head, "argv": list(run.selection.command) or None}
+    facts = {"units": sorted(run.selection.rerun), "base": head, "argv": list(run.selection.command) or None}
     run.tracer.emit("recovery", "work_units_retried", facts, level="info")
     for key in sorted(run.selection.retry) if run.selection.with_work else ():
         run.work[key] = last_work(run.job, run.job.unit(key))

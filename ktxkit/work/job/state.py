@@ -112,7 +112,7 @@ class UnitSelection(NamedTuple):
     failed: bool = False
 
     @property
-    def again(self) -> frozenset[str]:
+    def rerun(self) -> frozenset[str]:
         """The units that have another attempt."""
         return self.retry | self.edited
 

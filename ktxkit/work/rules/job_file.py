@@ -121,10 +121,10 @@ def isolate_of(document: JobFile | Ingest) -> tuple[str, ...] | None:
     return () if asked else None
 
 
-def limits_of(*said: UnitLimits) -> Mapping[str, int]:
+def limits_of(*layers: UnitLimits) -> Mapping[str, int]:
     """Bytes and numbers, of which a later one says it again."""
     found: dict[str, int | str] = {}
-    for limits in said:
+    for limits in layers:
         for key in LIMITS:
             if key in limits:
                 found[key] = limits[key]

@@ -66,7 +66,7 @@ def card(number: int, query: dict[str, Any], kind: str = "question", **more: Any
 
 def bundle_of(*documents: tuple[str, Any]) -> Bundle:
     whole = [("database/2/metadata.json", DATABASE), *documents]
-    kept = [(path, json.loads(metabase_cards.encoded(metabase_units.kept(path, value)))) for path, value in whole]
+    kept = [(path, json.loads(metabase_cards.encoded(metabase_units.content_of(path, value)))) for path, value in whole]
     return metabase_units.build(kept)
 
 
@@ -221,11 +221,11 @@ def test_content_keeps_no_secret_no_person_and_nothing_that_changes_by_looking()
         "updated_at": "now",
     }
     other = json.loads(json.dumps(answer).replace("7f3c", "1111").replace("9a1b", "2222")) | {"view_count": 8}
-    assert metabase_cards.encoded(metabase_units.kept("card/9.json", answer)) == metabase_cards.encoded(
-        metabase_units.kept("card/9.json", other)
+    assert metabase_cards.encoded(metabase_units.content_of("card/9.json", answer)) == metabase_cards.encoded(
+        metabase_units.content_of("card/9.json", other)
     )
-    kept = metabase_cards.encoded(metabase_units.kept("card/9.json", answer)) + metabase_cards.encoded(
-        metabase_units.kept("database/2.json", DATABASE)
+    kept = metabase_cards.encoded(metabase_units.content_of("card/9.json", answer)) + metabase_cards.encoded(
+        metabase_units.content_of("database/2.json", DATABASE)
     )
     assert b"example.invalid" not in kept and b"never kept" not in kept and b"view_count" not in kept
     assert b"u1" in kept and b"u2" in kept
@@ -305,7 +305,7 @@ def test_sources_say_whose_sql_they_are(engine: str, dialect: str) -> None:
     model = card(20, v4(filter=["=", ["field", 5, None], "paid"]), "model", result_metadata=COLUMNS, name="Paid orders")
     documents = [("database/2/metadata.json", one), ("database/3/metadata.json", other), model]
     documents.append(metric(21, "Orders", ["sum", u("a"), ["field", u("b"), 6]]))
-    found = metabase_units.build((path, metabase_units.kept(path, value)) for path, value in documents)
+    found = metabase_units.build((path, metabase_units.content_of(path, value)) for path, value in documents)
     made = metabase_sources.project(found, metabase_sources.named(found, (), {}), "w")
     files = {file.path: file.body for file in made.files}
     said = {path.rpartition("/")[2]: re.findall("x-dialect: (.*)", body) for path, body in files.items()}
@@ -408,7 +408,10 @@ def real(place: Path) -> Bundle:
         name = path.relative_to(place).as_posix()
         if metabase_units.wanted(name):
             found.append(
-                (name, json.loads(metabase_cards.encoded(metabase_units.kept(name, json.loads(path.read_bytes())))))
+                (
+                    name,
+                    json.loads(metabase_cards.encoded(metabase_units.content_of(name, json.loads(path.read_bytes())))),
+                )
             )
     return metabase_units.build(found)
 
