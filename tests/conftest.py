@@ -17,6 +17,8 @@ from tests.support.repos import Repo
 HOME = Path.home()
 PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path(os.environ.get("XDG_CACHE_HOME") or HOME / ".cache", "pip"))
 
+CLEAN_ALL = "1" in (os.environ.get("KTX_TEST_FULL"), os.environ.get("KTX_TEST_CLEANED"))  # tests see no KTX_ variable
+
 hypothesis.settings.register_profile("untimed", deadline=None)  # a machine that is busy fails no test
 hypothesis.settings.load_profile("untimed")
 
@@ -69,11 +71,11 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 @pytest.fixture(autouse=True)
 def cleaned(request: pytest.FixtureRequest, hermetic: Path) -> Iterator[None]:
     """Clean removes no work, whatever a test made of its jobs: after every one in the full suite, else of some."""
-    wanted = is_wanted(request.node.nodeid, os.environ.get("KTX_TEST_FULL") == "1")
+    wanted = is_wanted(request.node.nodeid, CLEAN_ALL)
     place = request.getfixturevalue("tmp_path") if wanted and "tmp_path" in request.fixturenames else None
     yield
     if place is not None and place.is_dir():
-        check(place)
+        request.node.user_properties += [("cleaned", count)] if (count := check(place)) else []
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.support.commands import call
 from tests.support.repos import Repo
 
+ENDS = ("report.json", "landing.json")
 SAMPLE = 12  # of so many tests one, where not every one is looked at
 
 
@@ -21,32 +22,36 @@ def is_wanted(name: str, full: bool) -> bool:
     return full or zlib.crc32(name.encode()) % SAMPLE == 0
 
 
-def check(place: Path) -> None:
-    """Of every repository below `place` in which a job has ended."""
-    for report in sorted(place.glob("*/.ktx/jobs/*/report.json")):
-        repo = Repo(report.parents[3])
-        if any(path.is_fifo() for path in repo.path.rglob("*")):
-            continue  # the git of this check would wait for its other end
-        if (repo.path / ".git").is_dir() and repo.git("rev-parse", "-q", "--verify", "HEAD", check=False):
-            _check(repo)
+def check(place: Path) -> int:
+    """Of every repository below `place` in which a job has ended. How many were checked."""
+    ended = {path.parents[3] for name in ENDS for path in place.rglob(f".ktx/jobs/*/{name}")}
+    return sum(_is_checked(Repo(path)) for path in sorted(ended))
 
 
-def _check(repo: Repo) -> None:
+def _is_checked(repo: Repo) -> bool:
+    if any(path.is_fifo() for path in repo.path.rglob("*")):
+        return False  # the git of this check would wait for its other end
+    if not (repo.path / ".git").is_dir() or not repo.git("rev-parse", "-q", "--verify", "HEAD", check=False):
+        return False
     before = _lines(repo, _accepted(repo))
     done = call("git-ktx", "clean", "--yes", cwd=repo.path)
     if done.status != 0:
-        return  # the test damaged the store: clean says so, and removes nothing more
+        return False  # the test damaged the store: clean says so, and removes nothing more
     after = _lines(repo)
     kept = {line for lines in after.values() for line in lines}
     lost = {oid: lines - kept for oid, lines in before.items() if oid not in after and lines - kept}
     assert not lost, (repo.path, lost, done.out)
+    return True
 
 
 def _accepted(repo: Repo) -> list[str]:
     """Refs of what a job landed: it is in the target, also where a later unit of the job wrote over a line of it."""
     found = []
     for path in repo.path.glob(".ktx/jobs/*/report.json"):
-        report = json.loads(path.read_bytes())
+        try:
+            report = json.loads(path.read_bytes())
+        except ValueError:
+            continue  # gate-ok: the test damaged it, and nothing of its job counts as landed
         if "commitSha" in report:
             job = f"refs/ktx/*/{report['jobId']}"
             units = [unit for unit in report["workUnits"] if unit["outcome"] in ("accepted", "subsumed", "noop")]
