@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, AnyStr, BinaryIO
 from ktxkit.base import owners
 from ktxkit.base.clock import LIMITS
 from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.removal import StorePath, entry
 from ktxkit.base.rules.named import NamedTuple
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 DOCUMENT_LIMIT = 256 * 1024 * 1024  # bytes; a document above this is not one of ours
 
 
@@ -45,7 +47,8 @@ def make_dirs(path: Path, mode: int = PRIVATE_DIR) -> None:
         probe = probe.parent
     for directory in reversed(missing):
         try:
-            os.mkdir(directory, mode)  # noqa: PTH102 - see the module's docstring
+            with entry(directory) as (name, fd):
+                os.mkdir(name, mode, dir_fd=fd)
         except FileExistsError:
             if not directory.is_dir():
                 raise CannotRun(
@@ -64,11 +67,12 @@ def _sync_parent(directory: Path) -> None:
 
 def sync_dir(path: Path) -> None:
     """Flush a directory's entries to the disk."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    with entry(path / "x") as (_, at):
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -94,7 +98,8 @@ def write_new(path: Path, data: bytes) -> None:
     Raises FileExistsError where it is there, OSError as the system gives it.
     """
     make_dirs(path.parent)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+    with entry(path) as (name, at):
+        fd = os.open(name, NEW, PRIVATE_FILE, dir_fd=at)
     try:
         write_all(fd, data)
     finally:
@@ -148,29 +153,41 @@ def written_aside(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True)
     What a dead process had written aside for the same name is removed first.
     """
     make_dirs(path.parent)
-    _sweep(path)
-    aside = path.with_name(f".{path.name[:80]}.{owners.this_owner().mark}-{os.urandom(6).hex()}.tmp")
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    try:
+    with entry(path) as (name, at):
+        _sweep(name, at)
+        aside = f".{name[:80]}.{owners.this_owner().mark}-{os.urandom(6).hex()}.tmp"
+        fd = os.open(aside, NEW, mode, dir_fd=at)
         try:
-            yield fd
-            if durable:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.replace(aside, path)  # noqa: PTH105
-    except BaseException:
-        remove(aside)
-        raise
+            try:
+                yield fd
+                if durable:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.replace(aside, name, src_dir_fd=at, dst_dir_fd=at)
+        except BaseException:
+            _unlinked(aside, at)
+            raise
     if durable:
         sync_dir(path.parent)
 
 
-def _sweep(path: Path) -> None:
-    lead = f".{path.name[:80]}."
-    for name in os.listdir(path.parent):  # noqa: PTH208
-        if name.startswith(lead) and name.endswith(".tmp") and owners.is_abandoned(name):
-            remove(path.with_name(name))
+def _sweep(name: str, at: int) -> None:
+    lead, fd = f".{name[:80]}.", os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
+    try:
+        for other in os.listdir(fd):  # noqa: PTH208
+            if other.startswith(lead) and other.endswith(".tmp") and owners.is_abandoned(other):
+                _unlinked(other, at)
+    finally:
+        os.close(fd)
+
+
+def _unlinked(name: str, at: int) -> bool:
+    try:
+        os.unlink(name, dir_fd=at)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def walk(top: AnyStr) -> Iterator[tuple[AnyStr, list[AnyStr]]]:
@@ -206,10 +223,10 @@ def sweep_asides(top: Path, root: Path | None = None) -> int:
 def remove(path: Path) -> bool:
     """Remove a file. False where it was not there."""
     try:
-        os.unlink(path)  # noqa: PTH108
+        with entry(path) as (name, at):
+            return _unlinked(name, at)
     except FileNotFoundError:
         return False
-    return True
 
 
 def make_room(path: Path) -> None:
@@ -218,7 +235,8 @@ def make_room(path: Path) -> None:
     if not os.path.lexists(path) or stat.S_ISREG(os.lstat(path).st_mode):
         return
     if path.is_dir() and not path.is_symlink():
-        os.rmdir(path)  # noqa: PTH106
+        with entry(path) as (name, at):
+            os.rmdir(name, dir_fd=at)
     else:
         remove(path)
 
@@ -250,7 +268,11 @@ def open_regular(path: Path | bytes, flags: int = os.O_RDONLY, *, follow: bool =
     more = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     where = os.fsdecode(path)
     try:
-        fd = os.open(path, flags | more, PRIVATE_FILE)
+        if isinstance(path, StorePath) and not follow:
+            with entry(path) as (name, at):
+                fd = os.open(name, flags | more, PRIVATE_FILE, dir_fd=at)
+        else:
+            fd = os.open(path, flags | more, PRIVATE_FILE)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise BrokenContract(
@@ -299,7 +321,8 @@ def temp_dir(parent: Path, prefix: str) -> Path:
     """A new private directory under `parent`."""
     make_dirs(parent)
     path = parent / f"{prefix}{os.urandom(6).hex()}"
-    os.mkdir(path, PRIVATE_DIR)  # noqa: PTH102
+    with entry(path) as (name, at):
+        os.mkdir(name, PRIVATE_DIR, dir_fd=at)
     return path
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from ktxkit.base import files
 from ktxkit.base.clock import Clock
 from ktxkit.base.errors import CannotRun, Refused
+from ktxkit.base.removal import entry
 
 POLL = 0.05  # seconds between tries
 PATIENCE = 5.0  # seconds without a word; then the holder is named
@@ -56,7 +57,8 @@ def _locked(path: Path, clock: Clock, wait: float | None, kind: int, what: str) 
     began = clock.monotonic()
     said = False
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, files.PRIVATE_FILE)
+        with entry(path) as (name, at):
+            fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, files.PRIVATE_FILE, dir_fd=at)
         try:
             if not (got := _try(fd, kind)) and wait is None:
                 _wait(fd, path, kind, what)

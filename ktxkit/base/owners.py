@@ -22,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ktxkit.base.errors import BrokenContract
+from ktxkit.base.removal import entry
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.named import NamedTuple
 
@@ -172,16 +174,26 @@ def hold(root: Path, *, named: bool = False) -> Owner:
 
 def _held(folder: Path, me: Owner) -> tuple[int, Path]:
     """Locked before it has its name: who finds it free is right that its owner is dead."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - os calls only: see files.py
-    path, aside = folder / me.mark, folder / f".{me.mark}"
-    fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        os.replace(aside, path)  # noqa: PTH105
-    except BaseException:
-        os.close(fd)
-        raise
+    _make(folder)
+    path, aside = folder / me.mark, f".{me.mark}"
+    with entry(path) as (name, at):
+        fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=at)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            os.replace(aside, name, src_dir_fd=at, dst_dir_fd=at)
+        except BaseException:
+            os.close(fd)
+            raise
     return fd, path
+
+
+def _make(folder: Path) -> None:
+    """A directory of a store, and those above it."""
+    if folder.is_dir():
+        return
+    _make(folder.parent)
+    with suppress(FileExistsError), entry(folder) as (name, at):
+        os.mkdir(name, 0o700, dir_fd=at)
 
 
 def _let_go(root: Path, fd: int, path: Path) -> None:
@@ -192,8 +204,9 @@ def _let_go(root: Path, fd: int, path: Path) -> None:
 
 def _unlinked(path: Path) -> bool:
     try:
-        os.unlink(path)  # noqa: PTH108
-    except OSError:
+        with entry(path) as (name, at):
+            os.unlink(name, dir_fd=at)
+    except (OSError, BrokenContract):
         return False  # gone with its store, or not ours to remove any more: nothing depends on it
     return True
 

@@ -24,6 +24,7 @@ from typing import IO, Protocol
 
 from ktxkit.base import owners
 from ktxkit.base.errors import CannotRun, of_machinery
+from ktxkit.base.removal import StorePath, entry
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 
@@ -223,10 +224,10 @@ def start(
     waits for it keeps its limit.
     """
     try:
-        with owners.branded(command.env.get(owners.NONCE, "")):
+        with owners.branded(command.env.get(owners.NONCE, "")), _standing(command.cwd) as cwd:
             child = subprocess.Popen(
                 command.argv,
-                cwd=command.cwd,
+                cwd=cwd,
                 env=command.env,
                 stdin=stdin,
                 stdout=stdout,
@@ -249,6 +250,20 @@ def start(
     if owners.NONCE in command.env:
         owners.brand(child.pid, command.env[owners.NONCE])
     return child
+
+
+@contextmanager
+def _standing(cwd: Path) -> Iterator[str]:
+    """A name of a directory to start in: one of a store is reached without following links."""
+    if not isinstance(cwd, StorePath):
+        yield os.fspath(cwd)
+        return
+    with entry(cwd) as (name, at):
+        fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        yield f"/proc/self/fd/{fd}"  # of the child, which has it until its command begins
+    finally:
+        os.close(fd)
 
 
 def words_of(pid: int) -> list[str]:

@@ -1,4 +1,6 @@
-"""What is mounted where: proc(5), /proc/PID/mountinfo.
+"""What a path leads to. Entries of a store are reached through descriptors, and no link is followed on the way.
+
+What is mounted where: proc(5), /proc/PID/mountinfo.
 
 Removing a checkout's files: never through a mount, and what would not go is told.
 """
@@ -8,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PosixPath
+from typing import Any, ClassVar
 
-from ktxkit.base.errors import Refused
+from ktxkit.base.errors import BrokenContract, Refused
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 
@@ -21,7 +24,88 @@ REMOTE = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "vboxsf", "ceph", "glusterfs", "lustre", "afs", "coda"}
     | {"ncpfs", "beegfs", "orangefs", "davfs"}
 )
+DEEP = 20  # directories in each other that are open at a time
 _OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+_TO_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class StorePath(PosixPath):
+    """A path of a store. Below `top` no directory on it may be a link: `entry` opens one in the other, so that nobody
+    can put one there after a look. What is made of it (`parent`, `/`, `with_name`) is of its class."""
+
+    top: ClassVar[str] = ""
+
+    @classmethod
+    def below(cls, top: Path) -> type[StorePath]:
+        """The class of paths of the store at `top`."""
+        return type(cls.__name__, (cls,), {"top": os.fspath(top)})
+
+
+@contextmanager
+def entry(path: Path) -> Iterator[tuple[str, int]]:
+    """The name of an entry and a descriptor of its directory, for calls of `os` with `dir_fd`; errors name the path.
+
+    Raises BrokenContract where something else stands in place of a directory of a store, OSError.
+    """
+    fd = _parent_of(path)
+    try:
+        yield path.name, fd
+    except OSError as error:
+        if error.filename in (path.name, "."):
+            error.filename = os.fspath(path)
+        raise
+    finally:
+        os.close(fd)
+
+
+def _parent_of(path: Path) -> int:
+    top, where = path.top if isinstance(path, StorePath) else "", os.fspath(path.parent)
+    inside = bool(top) and f"{where}/".startswith(f"{top}/")
+    try:
+        if not inside:
+            return os.open(where, _TO_DIRECTORY)
+        fd = os.open(top, _TO_DIRECTORY | os.O_NOFOLLOW)
+        for part in where[len(top) :].split("/")[1:]:
+            try:
+                below_it = os.open(part, _TO_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd = below_it
+    except FileNotFoundError as error:
+        error.filename = os.fspath(path)
+        raise
+    except NotADirectoryError as error:
+        if not inside:
+            raise
+        raise in_the_way(path.parent, "directory") from error
+    return fd
+
+
+def in_the_way(path: Path, wanted: str) -> BrokenContract:
+    """Something else stands where a directory or file of a store is expected."""
+    return BrokenContract(
+        f"something else stands where a {wanted} of the store is expected: a link would lead out of it",
+        location=str(path),
+        hint="look at what it is, and move it away; nothing was written or removed through it",
+    )
+
+
+def move(source: Path, goal: Path) -> None:
+    """Rename an entry to another one. Raises as `entry` does."""
+    with entry(source) as (name, fd), entry(goal) as (new, goal_fd):
+        os.rename(name, new, src_dir_fd=fd, dst_dir_fd=goal_fd)
+
+
+def make_private(path: Path) -> None:
+    """Open a directory to its owner, and to nobody else. Raises as `entry` does."""
+    with entry(path) as (name, at):
+        fd = os.open(name, _TO_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+        try:
+            os.chmod(f"/proc/self/fd/{fd}", 0o700)  # noqa: PTH101 - by its name it could be a link meanwhile
+        finally:
+            os.close(fd)
 
 
 class Mount(NamedTuple):
@@ -135,14 +219,11 @@ def delete(trash: Path | None) -> bool:
 def delete_own(path: Path) -> None:
     """Delete a file or directory of ours, however deep. No link at it or in it is followed; what would not go stays."""
     try:
-        parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
+        with entry(path) as (name, parent):
+            if _exists(parent, name):
+                _remove(parent, name)
+    except (OSError, BrokenContract):
         return  # gate-ok: its directory is gone, and it too
-    try:
-        if _exists(parent, path.name):
-            _remove(parent, path.name)
-    finally:
-        os.close(parent)
 
 
 def _opened(directory: Path) -> int:
@@ -167,50 +248,61 @@ def _exists(parent: int, name: str) -> bool:
 
 
 def _remove(parent: int, name: str) -> None:
-    """Remove a tree however deep it is: what lies in a directory of it is moved up to the top, so that none is deep.
+    """Remove a tree however deep it is: what lies deeper than `DEEP` is moved up to the top, so that nothing does.
 
     No link is followed. What would not go stays.
     """
-    if not _is_dir(parent, name):
-        _quietly(os.unlink, name, dir_fd=parent)
+    fd = _listable(parent, name) if not _quietly(os.unlink, name, dir_fd=parent) else None
+    if fd is None:
         return
-    _quietly(os.chmod, name, 0o700, dir_fd=parent)
-    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         pending = os.listdir(fd)  # noqa: PTH208
         while pending:  # what somebody still writes there is not waited for
-            pending += _taken_apart(fd, pending.pop())
+            pending += _taken_apart(fd, fd, pending.pop(), 1)
     finally:
         os.close(fd)
     _quietly(os.rmdir, name, dir_fd=parent)
 
 
-def _taken_apart(top: int, name: str) -> list[str]:
-    """Remove one entry of the top; the names under which the directories in it are at the top now."""
-    if not _is_dir(top, name):
-        _quietly(os.unlink, name, dir_fd=top)
-        return []
-    _quietly(os.chmod, name, 0o700, dir_fd=top)  # a directory without write permission (a module cache)
+def _taken_apart(top: int, parent: int, name: str, depth: int) -> list[str]:
+    """Remove one entry; the names under which directories that lie too deep are at the top now."""
     try:
-        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+        os.unlink(name, dir_fd=parent)
+        return []
     except OSError:
+        if not _is_dir(parent, name):
+            return []
+    if depth > DEEP:
+        there = f".up-{os.urandom(8).hex()}"
+        return [there] if _quietly(os.rename, name, there, src_dir_fd=parent, dst_dir_fd=top) else []
+    fd = _listable(parent, name)
+    if fd is None:
         return []
     try:
-        raised = [_raised(top, fd, child) for child in os.listdir(fd)]  # noqa: PTH208
+        raised = [up for child in os.listdir(fd) for up in _taken_apart(top, fd, child, depth + 1)]  # noqa: PTH208
     finally:
         os.close(fd)
-    _quietly(os.rmdir, name, dir_fd=top)
-    return [child for child in raised if child]
+    _quietly(os.rmdir, name, dir_fd=parent)
+    return raised
 
 
-def _raised(top: int, fd: int, name: str) -> str:
-    """Remove a file; the name at the top that a directory has now."""
-    if not _is_dir(fd, name):
-        _quietly(os.unlink, name, dir_fd=fd)
-        return ""
-    _quietly(os.chmod, name, 0o700, dir_fd=fd)
-    there = f".up-{os.urandom(8).hex()}"
-    return there if _quietly(os.rename, name, there, src_dir_fd=fd, dst_dir_fd=top) else ""
+def _listable(parent: int, name: str) -> int | None:
+    """A descriptor of a directory whose entries its owner may list and remove (a module cache is without that); None
+    for anything else, a link too."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(name, os.O_PATH | flags, dir_fd=parent)
+    except OSError:
+        return None
+    try:
+        itself = f"/proc/self/fd/{fd}"  # by its name it could be a link meanwhile, and the modes those of its goal
+        if os.fstat(fd).st_mode & 0o700 != 0o700:
+            _quietly(os.chmod, itself, 0o700)
+        return os.open(itself, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
 
 
 def _is_dir(fd: int, name: str) -> bool:

@@ -1,7 +1,7 @@
 """What a command may touch and take beside time: where it writes, memory, processes, open files, disk.
 
-Run as a program, it confines itself and becomes a command: `python sandbox.py isolate PLACE ... -- COMMAND ...`, or
-`python sandbox.py limit memory=N ... -- COMMAND ...`.
+Run as a program (`starter`), it confines itself and becomes a command: `isolate PLACE ... -- COMMAND ...`, or
+`limit memory=N ... -- COMMAND ...`.
 
 `isolate` is Landlock: a process gives up writing outside of the places, for itself and all that it starts, and needs no
 privilege for that. Below a place that begins with `=` files can be written, and no entry can be made or removed. Where
@@ -10,17 +10,23 @@ modes, owners and times of files, which the kernel does not restrain. Source: la
 
 `limit` takes on limits of the kernel, which hold for each process (getrlimit(2)); what all of a command's processes
 take together is looked at while it runs (`Usage`). The kernel counts processes by user, and none of root's.
+
+Each isolated unit starts an interpreter for it, so little is imported: half of its time would go for `signal`,
+`collections.abc` and `typing`, and compiling this file.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import resource
-import signal
 import stat
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    Places = Sequence[str | bytes | os.PathLike[str]]
 
 LEAST = 2  # of the kernel's versions: from it on files can be renamed from directory to directory
 CREATE, ADD, RESTRICT = 444, 445, 446  # system calls, the same on every processor that has them
@@ -31,10 +37,10 @@ OF_FILES = 1 << 1  # write
 OF_DIRECTORIES = sum(1 << bit for bit in range(4, 13))  # remove and make entries of every kind
 SIGNALS = (6, 1 << 1)  # since which version, and the scope: LANDLOCK_SCOPE_SIGNAL
 RENAME, TRUNCATE = (2, 1 << 13), (3, 1 << 14)  # since which version, and the right
-Places = Sequence[str | bytes | os.PathLike[str]]
-OF_ONE_PROCESS = {"memory": resource.RLIMIT_DATA, "files": resource.RLIMIT_NOFILE, "disk": resource.RLIMIT_FSIZE}
+OF_ONE_PROCESS = {"memory": "RLIMIT_DATA", "files": "RLIMIT_NOFILE", "disk": "RLIMIT_FSIZE"}  # of `resource`
+IGNORED = (13, 25)  # SIGPIPE and SIGXFSZ: by Python, and so by what it becomes, if they were left so
 CANNOT = 126  # the status of a command that was not started, as the shell has it
-IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python, and so by what it becomes
+PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); import sandbox; sys.exit(sandbox.main(sys.argv[1:]))"
 
 
 class _Rule(ctypes.Structure):
@@ -130,10 +136,17 @@ def disk_usage(paths: Iterable[str | os.PathLike[str]]) -> int:
     return total
 
 
+def starter(*words: str) -> tuple[str, ...]:
+    """What a command is started by: `words` are those of `main` before `--`."""
+    return (sys.executable, "-I", "-S", "-c", PROGRAM, os.path.dirname(__file__), *words, "--")  # noqa: PTH120
+
+
 def take_on(limits: Mapping[str, int]) -> None:
     """Take the limits upon this process and all that it starts. Raises OSError, ValueError."""
+    import resource
+
     for name, number in limits.items():
-        kind = OF_ONE_PROCESS.get(name, resource.RLIMIT_NPROC)
+        kind = getattr(resource, OF_ONE_PROCESS.get(name, "RLIMIT_NPROC"))
         wanted = number if name in OF_ONE_PROCESS else number + _tasks(os.getuid())
         hard = resource.getrlimit(kind)[1]
         resource.setrlimit(kind, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard),) * 2)
@@ -157,7 +170,7 @@ def main(argv: Sequence[str]) -> int:
     limiting, words, command = argv[0] == "limit", argv[1:border], argv[border + 1 :]
     try:
         for number in IGNORED:
-            signal.signal(number, signal.SIG_DFL)
+            ctypes.CDLL(None).signal(number, None)
         if limiting:
             take_on({name: int(value) for name, _, value in (word.partition("=") for word in words)})
         else:
@@ -167,7 +180,3 @@ def main(argv: Sequence[str]) -> int:
         reason = f"within its limits: {error}" if limiting else f"isolated: {getattr(error, 'strerror', '') or error}"
         sys.stderr.write(f"cannot start {command[0]} {reason}\n")
     return CANNOT
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

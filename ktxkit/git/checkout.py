@@ -81,9 +81,19 @@ def checkouts(common_dir: Path) -> list[Path]:
 
 def locked(common_dir: Path, path: Path) -> bool:
     """Whether git is told to leave the worktree at `path` alone (`git worktree lock`), there or not."""
-    wanted = os.path.realpath(path)
-    found = (admin for admin in registrations(common_dir) if (admin / "locked").exists())
-    return any(os.path.realpath(_stands_at(admin)) == wanted for admin in found)
+    return any((admin / "locked").exists() for admin in registrations_of(common_dir, path))
+
+
+def registrations_of(common_dir: Path, path: Path) -> list[Path]:
+    """The administrative directories of the worktree at `path`, there or not."""
+    names = {os.path.realpath(path), _as_named(path)}
+    found = ((admin, _stands_at(admin)) for admin in registrations(common_dir))
+    return [admin for admin, top in found if names & {os.path.realpath(top), _as_named(top)}]
+
+
+def _as_named(path: Path) -> str:
+    """A path whose last name is taken as it is, a link too."""
+    return os.path.join(os.path.realpath(path.parent), path.name)  # noqa: PTH118
 
 
 def _content(path: Path) -> bytes:

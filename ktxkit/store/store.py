@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.removal import StorePath, in_the_way
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,7 @@ class Store:
     """Reads and writes documents under one `.ktx/`. Relative paths come from `ktxkit.store.rules.names`."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self.root: Path = StorePath.below(root)(root)
         self.ignored_by: Rules | None = None  # the files whose rules git was last seen to ignore it by
         self.put_aside: Callable[[str], None] | None = None  # what a running job does with what stands in the way
 
@@ -41,6 +42,10 @@ class Store:
         assert not relative.startswith("/") and ".." not in relative.split("/"), relative
         self._require_directories(relative.split("/")[:-1])
         return self.root / relative
+
+    def guarded(self, path: Path) -> Path:
+        """A path that `entry` reaches without following links where it is one of this store."""
+        return type(self.root)(path) if self.root in path.parents else path
 
     def directory(self, relative: str) -> Path:
         """The place of a directory, there or not. Raises BrokenContract where anything else stands there."""
@@ -66,11 +71,7 @@ class Store:
         if self.put_aside is not None and relative:
             self.put_aside(relative)
             return
-        raise BrokenContract(
-            f"something else stands where a {wanted} of the store is expected: a link would lead out of it",
-            location=str(self.root / relative),
-            hint="look at what it is, and move it away; nothing was written or removed through it",
-        )
+        raise in_the_way(self.root / relative, wanted)
 
     def exists(self, relative: str) -> bool:
         return os.path.lexists(self.path(relative))

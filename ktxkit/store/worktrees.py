@@ -1,7 +1,8 @@
 """Linked worktrees: made, populated, let go (design, section 6).
 
-`git worktree add` and `remove` write shared files and lose races; a flock goes around those two only. Files are written
-outside of it. A checkout is let go by one rename, so that its path is free at once and a kill leaves no half of it.
+`git worktree add` writes shared files and loses races; a flock goes around it, and around what forgets a worktree.
+Files are written outside of it. A checkout is let go by one rename, so that its path is free at once and a kill leaves
+no half of it; its registration too. `git worktree remove` would delete what stands at the path then, behind a link too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from errno import EXDEV  # from one file system to another
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +20,11 @@ from ktxkit.base.clock import Clock
 from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.identity import processes_inside
 from ktxkit.base.lock import flocked
-from ktxkit.base.removal import below_by_mount, delete, delete_own, mounts, nothing_mounted
+from ktxkit.base.removal import below_by_mount, delete, delete_own, entry, mounts, move, nothing_mounted
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
 from ktxkit.git import stale
-from ktxkit.git.checkout import checkouts, locked, run_alone
+from ktxkit.git.checkout import checkouts, locked, registrations_of, run_alone
 from ktxkit.git.git import Argument, Git, GitFailed, GitResult
 from ktxkit.git.repository import Registered, parse_worktrees
 from ktxkit.store.rules import names
@@ -65,7 +67,7 @@ class Worktrees(NamedTuple):
     def at(self, path: Path) -> Git:
         """The runner in one of the worktrees."""
         env = {key: value for key, value in self.git.env.items() if key != "GIT_DIR"}
-        return Git(path, env, self.git.config)
+        return Git(self.store.guarded(path), env, self.git.config)
 
     def on_own(
         self, *args: Argument, git: Git, ok: Collection[int] | None = (0,), stdin: bytes | None = None
@@ -138,10 +140,15 @@ class Worktrees(NamedTuple):
         files.make_dirs(path.parent)
         self._must_be_apart(path)
         options = ("--quiet", "--no-checkout", *(() if branch else ("--detach",)))
-        with self._alone():
-            answer = self._run("worktree", "add", *options, path, branch or commit, ok=None)
+        with self._alone(), entry(self.store.guarded(path)) as (name, at):
+            # by the descriptor: a git that fails deletes what it made by name, and a link may stand there by then
+            words, git = (
+                ("worktree", "add", *options, f"/proc/self/fd/{at}/{name}", branch or commit),
+                self.git.holding(at),
+            )
+            answer = self._run(*words, git=git, ok=None)
             if answer.status != 0 and not os.path.lexists(path):
-                answer = self._run("worktree", "add", *options, path, branch or commit, ok=None)
+                answer = self._run(*words, git=git, ok=None)
             if b"already checked out at" in answer.err or b"already used by worktree at" in answer.err:
                 raise elsewhere(branch, answer.err)
             if answer.status != 0:
@@ -181,7 +188,7 @@ class Worktrees(NamedTuple):
         """Write the files of HEAD and the index. `env` goes to git's filters (GIT_LFS_SKIP_SMUDGE)."""
         git = self.at(path)
         config = {**git.config, **(PLAIN if plain else {})}
-        run_alone(Git(path, {**git.env, **env}, config), "read-tree", "--reset", "-u", "HEAD")
+        run_alone(Git(git.cwd, {**git.env, **env}, config), "read-tree", "--reset", "-u", "HEAD")
 
     def let_go(self, path: Path) -> Path | None:
         """Free `path` and forget the worktree; returns what is left to delete (see `delete`), or None.
@@ -198,15 +205,13 @@ class Worktrees(NamedTuple):
         return trash
 
     def _into_trash(self, path: Path) -> Path | None:
-        trash = self.store.directory(names.TRASH)
-        files.make_dirs(trash)
-        aside = trash / f"{path.name[:80]}.{owners.hold(self.store.root).mark}-{os.urandom(6).hex()}"
+        aside = self._trash_of(path)
         try:
-            os.rename(path, aside)  # noqa: PTH104 - os calls only: see files.py
+            move(self.store.guarded(path), aside)
         except FileNotFoundError:
             return None
         except OSError as error:
-            if error.errno != 18:  # EXDEV: the worktree lies on another file system
+            if error.errno != EXDEV:
                 raise
             if not os.path.lexists(path):  # the kernel looks at the mounts first
                 return None
@@ -214,6 +219,12 @@ class Worktrees(NamedTuple):
             aside = beside / f".{path.name[:80]}.{os.urandom(6).hex()}.ktx-trash"
             os.rename(path, aside)  # noqa: PTH104
         return aside
+
+    def _trash_of(self, path: Path) -> Path:
+        """A new name in the trash."""
+        trash = self.store.directory(names.TRASH)
+        files.make_dirs(trash)
+        return trash / f"{path.name[:80]}.{owners.hold(self.store.root).mark}-{os.urandom(6).hex()}"
 
     def empty_trash(self) -> None:
         """Delete what a process that is proven dead had let go; never while somebody works inside."""
@@ -237,11 +248,24 @@ class Worktrees(NamedTuple):
             self.clock.sleep(0.05)
 
     def forget(self, path: Path) -> None:
-        """Drop git's registration of a worktree whose directory is gone. Nothing to do where there is none."""
+        """Drop git's registration of a worktree whose directory is gone. Nothing to do where there is none.
+
+        What stands at its path now is left alone. Raises OSError.
+        """
+        gone = []
         with self._alone():
-            answer = self._run("worktree", "remove", "--force", "--force", path, ok=None)
-            if answer.status != 0 and self.registered(path) is not None:
-                raise GitFailed(answer)
+            for admin in registrations_of(self.git.cwd, path):
+                gone.append(self._trash_of(admin))
+                try:
+                    move(admin, gone[-1])
+                except OSError as error:
+                    if error.errno != EXDEV:
+                        raise
+                    delete(admin)
+            with suppress(OSError):  # others are registered; git takes it away as well
+                os.rmdir(self.git.cwd / "worktrees")  # noqa: PTH106
+        for aside in gone:
+            delete(aside)
 
     def repair(self, path: Path, admin: Path) -> None:
         """Tie a worktree that was moved to its registration `admin`, in both directions (gitrepository-layout(5)).

@@ -499,15 +499,6 @@ def test_worktree_add_without_checkout_and_the_list(repo: Repo, git: Git, tmp_pa
     assert block.split(b"\0") == [b"worktree " + os.fsencode(place), f"HEAD {repo.head}".encode(), b"detached"]
 
 
-def test_worktree_remove_twice_forced_forgets_one_whose_directory_is_gone(repo: Repo, git: Git, tmp_path: Path) -> None:
-    """store/worktrees.py (forget): also where it is locked."""
-    git.run("worktree", "add", "--quiet", "--no-checkout", "--detach", tmp_path / "w", repo.head)
-    git.run("worktree", "lock", tmp_path / "w")
-    shutil.rmtree(tmp_path / "w")
-    git.run("worktree", "remove", "--force", "--force", tmp_path / "w")
-    assert git.run("worktree", "list", "--porcelain", "-z").out.count(b"worktree ") == 1
-
-
 def test_a_branch_is_checked_out_once(repo: Repo, git: Git, tmp_path: Path) -> None:
     """store/worktrees.py (add, elsewhere): the sentence that says where it is."""
     answer = git.run("worktree", "add", "--quiet", "--no-checkout", tmp_path / "w", "main", ok=None)

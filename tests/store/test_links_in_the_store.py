@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,8 @@ PLACES: tuple[str, ...] = (
     *("ingest-traces", "ingest-traces/j0", "worktrees", "worktrees/j0", "worktrees/.trash", "quarantine", "tmp"),
     *("locks", "owners", "attempts", "cache"),
 )  # fmt: skip
-if os.environ.get("KTX_TEST_FULL") != "1":
+FULL = os.environ.get("KTX_TEST_FULL") == "1"
+if not FULL:
     PLACES = tuple(place for place in PLACES if place in ("jobs/j0", "ingest-patches/j0", "worktrees/.trash", "tmp"))
 
 
@@ -115,6 +118,55 @@ def test_deleting_follows_no_link_on_the_way(tmp_path: Path, outside: Path) -> N
     shutil.copytree(outside, tmp_path / "store/trash/thesis")
     (tmp_path / "store/trash/thesis/out").symlink_to(outside)
     assert delete(tmp_path / "store/trash/thesis") and content(outside) == before
+
+
+# Each of the places that is there is now itself and now a link to `mine`, as fast as it goes: with RENAME_EXCHANGE
+# there is always one of the two.
+SWAPPER = """
+import ctypes, os, sys, time
+mine, places = sys.argv[1], sys.argv[2:]
+swap = ctypes.CDLL(None).renameat2
+while True:
+    if "0001-evil" in places[0] and not os.path.exists("go"):
+        continue  # what the unit itself, or the git that makes its worktree, writes through a link is not ours
+    for place in places:
+        if os.path.lexists(place):
+            if not os.path.lexists(place + "-link"):
+                os.symlink(mine, place + "-link")
+            swap(-100, os.fsencode(place), -100, os.fsencode(place + "-link"), 2)
+    time.sleep(0.0005)
+"""
+SWAPPED: dict[str, tuple[str, ...]] = {
+    "in its worktree": tuple(f"worktrees/j1/0001-evil/{name}" for name in ("notes", "thesis", "thesis/ch1", "closed")),
+    "of its job": ("jobs/j1/units/0001-evil", "ingest-patches/j1", "ingest-traces/j1", "quarantine", "tmp"),
+    "of the worktrees": ("worktrees/j1/0001-evil", "worktrees/j1", "worktrees/.trash"),
+    "above all": ("jobs", "worktrees", "jobs/j1", "locks"),
+}
+WORK = """mkdir -p notes thesis/ch1 closed; echo a > notes/a; echo b > thesis/ch1/b; echo c > closed/c
+chmod 500 closed; touch $KTX_DIR/go"""
+
+
+@pytest.mark.parametrize("where", SWAPPED)
+def test_directories_that_are_swapped_for_links_all_the_time(repo: Repo, outside: Path, where: str) -> None:
+    """While a job runs, collects, closes, lands and is cleared: whatever becomes of it, nothing outside is touched."""
+    (outside / "closed").mkdir(mode=0o500)
+    (repo.path / ".ktx").mkdir()
+    before, modes = content(outside), {path: path.lstat().st_mode for path in outside.rglob("*")}
+    path = job_file(repo, {"units": [unit("evil", f"{WORK}; sleep 0.3; exit 1"), unit("good", "echo g > g")]})
+    swapper = subprocess.Popen([sys.executable, "-c", SWAPPER, outside, *SWAPPED[where]], cwd=repo.path / ".ktx")
+    close = ("worktree-close", "--job", "j1", "--unit", "evil", "--discard", "--force")
+    try:
+        for n in range(30 if FULL else 1):
+            for command in (("job-run", path, "--job", "j1"), close, ("job-land", "--job", "j1"), *COMMANDS[:2]):
+                ran = spawn(*command, cwd=repo.path)
+                assert "Traceback" not in ran.err and ran.status in range(6), (n, command, ran)
+                assert content(outside) == before, (n, command)
+                assert {path: path.lstat().st_mode for path in outside.rglob("*")} == modes, (n, command)
+            (repo.path / ".ktx/go").unlink(missing_ok=True)
+            shutil.rmtree(repo.path / ".ktx/jobs/j1", ignore_errors=True)
+    finally:
+        swapper.kill()
+        swapper.wait()
 
 
 SWAPS = {

@@ -21,7 +21,7 @@ COLLECT = [
     "update-index", "apply", "ls-files", "update-ref",
 ]  # fmt: skip
 APPLY = ["merge-tree", "commit-tree", "update-ref"]
-CLOSE = ["rev-parse", "ls-files", "status", "update-index", "ls-files", "worktree remove"]
+CLOSE = ["rev-parse", "ls-files", "status", "update-index", "ls-files"]
 
 
 @pytest.fixture

@@ -190,7 +190,9 @@ def in_use_lock(digest: str) -> str:
     return f"locks/in-use-{digest.removeprefix('b3:')[:16]}.lock"
 
 
-WORKTREES_LOCK = "locks/worktrees.lock"  # held for `git worktree add` and `remove`, never while files are written
+WORKTREES_LOCK = (
+    "locks/worktrees.lock"  # held while a worktree is registered or forgotten, never while files are written
+)
 TRASH = "worktrees/.trash"  # checkouts that were let go and are being deleted
 
 

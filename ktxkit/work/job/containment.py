@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ktxkit.base import files, kinds, sandbox
 from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
 from ktxkit.base.identity import identify
+from ktxkit.base.removal import make_private, move
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git.neutral import scratch_dir
@@ -91,8 +91,7 @@ def behind(run: JobRun, unit: Unit, lease: Lease) -> Iterator[Walls]:
             *_also(run.world, run.plan.isolate),
         ]
         places = [place for place in EVERYONE if Path(place.lstrip("=")).exists()] + [str(place) for place in own]
-        before = (sys.executable, "-I", "-S", sandbox.__file__, "isolate", *places, "--")
-        walls = Walls(before, dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(temporary)), [])
+        walls = Walls(sandbox.starter("isolate", *places), dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(temporary)), [])
         try:
             yield walls
         finally:
@@ -335,7 +334,7 @@ class JobPapers:
         goal = self.run.world.store.path(names.quarantine_dir(self.run.job.id, mark))
         files.make_dirs(goal)
         with suppress(FileNotFoundError):  # it went away this moment
-            os.rename(self._path(place), goal / place.rpartition("/")[2])  # noqa: PTH104
+            move(self._path(place), goal / place.rpartition("/")[2])
 
 
 class _Aside:
@@ -362,11 +361,11 @@ class _Aside:
             files.make_dirs(path)
         elif path.is_dir() and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             self.wrong.append(f"{path.name}: its folder was closed")
-            path.chmod(files.PRIVATE_DIR)
+            make_private(path)
 
     def move(self, path: Path, why: str) -> None:
         self.wrong.append(f"{path.name}: {why}"[:1000])
         if not os.path.lexists(path):
             return
         files.make_dirs(self.quarantine)
-        os.rename(path, self.quarantine / f"{len(self.wrong)}-{path.name}")  # noqa: PTH104
+        move(path, self.quarantine / f"{len(self.wrong)}-{path.name}")

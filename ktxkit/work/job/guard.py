@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ktxkit.base import files, process
-from ktxkit.base.errors import KtxError
+from ktxkit.base.errors import BrokenContract, KtxError
 from ktxkit.base.identity import Identity, identify
+from ktxkit.base.removal import move
 from ktxkit.base.rules.text import printable
 from ktxkit.git import stale
 from ktxkit.git.neutral import Neutral, open_neutral
@@ -117,8 +118,8 @@ class Guard:
         told = printable(f"store {relative}")[:900]
         try:
             what = stat.S_IFMT(os.stat(path, follow_symlinks=False).st_mode)  # noqa: PTH116
-            os.rename(path, aside)  # noqa: PTH104
-        except (FileNotFoundError, NotADirectoryError):
+            move(path, aside)
+        except (FileNotFoundError, NotADirectoryError, BrokenContract):
             return  # gate-ok: another thread has moved it
         self.took_documents |= relative.split("/")[0] == "jobs"
         word = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe"}.get(what, "something else")
@@ -238,7 +239,7 @@ class Guard:
     def _aside(self, path: Path) -> None:
         place = self._place(path.name)
         files.make_dirs(place.parent)
-        os.rename(path, place)  # noqa: PTH104
+        move(path, place)
 
     def _place(self, name: str) -> Path:
         """A new place in the quarantine."""

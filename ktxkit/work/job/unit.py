@@ -9,7 +9,6 @@ One unit from lease to collected patch: what a worker thread of a job does.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -274,7 +273,7 @@ def _limited(plan: UnitPlan, places: Sequence[Path]) -> tuple[Sequence[str], Usa
     from ktxkit.base import sandbox
 
     words = [f"{name}={number}" for name, number in plan.limits.items()]
-    return (sys.executable, "-I", "-S", sandbox.__file__, "limit", *words, "--"), sandbox.Usage(plan.limits, places)
+    return sandbox.starter("limit", *words), sandbox.Usage(plan.limits, places)
 
 
 def _not_taken(plan: UnitPlan, error: KtxError) -> UnitEnd:
