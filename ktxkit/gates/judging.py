@@ -344,12 +344,14 @@ def _other(
     answer = plugin.ask(TREE_GATES, entry["gate"], subject, entry)
     done = comments.split(grouped(answer.findings))
     found = done.kept
-    covered = () if request.own_comments else done.covered
+    covered = () if request.own_comments else (*done.covered, *answer.waived)
     for one in (request.before, *request.also) if (found or covered) and request.before is not None else ():
         base = _subject(world, objects, one, None, touched, config, is_base=True)
-        known = plugin.ask(TREE_GATES, entry["gate"], base, entry).findings
+        on_base = plugin.ask(TREE_GATES, entry["gate"], base, entry)
+        known = on_base.findings
         if covered and one is request.before:
             before = Comments(one.files, objects).split(grouped(known)).covered
+            before = (*before, *on_base.waived)
             found = grouped([*found, *comments.refused(brought(covered, before, moved(one, request.after)))])
         found = mark_inherited(found, known, moved(one, request.after))
     return found, answer.looked, answer.message

@@ -25,9 +25,8 @@ from ktxkit.gates.command import CONFIG as PRE_COMMIT
 from ktxkit.gates.configuration import NAME
 from ktxkit.gates.facts import NOT_A_FILE
 from ktxkit.gates.plugin import PLAIN, Answer, Finding, Subject
-from ktxkit.gates.rules import markdown, source
+from ktxkit.gates.rules import markdown, source, swallow
 from ktxkit.gates.rules.model import GateOptions, Layer, kind_of
-from ktxkit.gates.rules.swallow import judge
 from ktxkit.gates.rules.targets import RawFacts, Targets, is_kept
 from ktxkit.store.world import World
 
@@ -294,9 +293,15 @@ def problems(path: bytes, data: bytes, validator: contracts.Foreign) -> list[Yam
 def check_swallowed(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     """Judge the Python files that `files` names (default: all)."""
     chosen = subject.chosen(settings.get("files", ()), ("**/*.py",))
-    return Answer([one for path, data in subject.each(chosen) for one in _swallowed(path, data)], len(chosen))
+    found: list[Finding] = []
+    waived: list[Finding] = []
+    for path, data in subject.each(chosen):
+        problems, discarded = swallow.look(data)
+        found += [_in_python(path, one) for one in problems]
+        for one in discarded:
+            (waived if one.waived else found).append(_in_python(path, one.problem, one.reference))
+    return Answer(found, len(chosen), waived=waived)
 
 
-def _swallowed(path: bytes, data: bytes) -> Iterator[Finding]:
-    for one in judge(data):
-        yield Finding(one.rule, path, one.message, one.line, one.column, hint=one.hint, gate="swallow")
+def _in_python(path: bytes, one: YamlProblem, reference: str = "") -> Finding:
+    return Finding(one.rule, path, one.message, one.line, one.column, reference, hint=one.hint, gate="swallow")

@@ -36,11 +36,15 @@ SLASH = ord("/")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a gate found, how many things it looked at, and what it says of that where it is no number of files."""
+    """What a gate found, how many things it looked at, and what it says of that where it is no number of files.
+
+    `waived`: what a waiver in the files themselves excuses. In a job it is charged where the base does not waive it.
+    """
 
     findings: Sequence[Finding] = ()
     looked: int = 0
     message: str = ""
+    waived: Sequence[Finding] = ()
 
 
 @dataclass(frozen=True)

@@ -107,3 +107,35 @@ def test_a_landing_that_replays_asks_the_gates_as_the_job_does(repo: Repo) -> No
     landed = call("job-land", "--job", "j1", "--rebase", cwd=repo.path)
     assert landed.status == 0, landed
     assert repo.show("main", "a") == b"a\n"
+
+
+OLD = "def f():\n    try:\n        g()\n    except OSError:{}\n        pass\n"
+NEW = "\n\ndef {}():\n    try:\n        g()\n    except OSError:{}\n        pass\n"
+WAIVED = "  # gate-ok: it may be gone"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lands"),
+    [
+        (OLD.format(WAIVED), "\n\nX = 1\n", True),  # what was waived there before stays so
+        (OLD.format(""), "\n\nX = 1\n", True),  # what was there before is inherited
+        (OLD.format(WAIVED), NEW.format("h", WAIVED), False),
+        (OLD.format(""), NEW.format("h", WAIVED), False),
+        (OLD.format(""), NEW.format("h", ""), False),  # of the same kind as an old one, and another one
+        (OLD.format(""), NEW.format("f", ""), False),
+        ("X = 1\n", NEW.format("h", WAIVED), False),
+    ],
+)
+def test_a_unit_waives_nothing_of_its_own(repo: Repo, old: str, new: str, lands: bool) -> None:
+    repo.write("ktx-gates.yaml", "gates:\n  - gate: swallow\n")
+    repo.write("a.py", old)
+    repo.commit("code")
+    change = unit("a", f"cat >> a.py <<'END'\n{new}END")
+    ran = call("job-run", job_file(repo, {"units": [change]}), "--job", "j1", cwd=repo.path)
+    assert (ran.status, outcomes(repo)) == ((0, {"a": "accepted"}) if lands else (3, {"a": "semantic_conflict"})), ran
+    if not lands:
+        assert {one["rule"] for one in receipt(repo, "0001-a")["findings"]} == {"swallowed-exception"}
+    else:
+        repo.write("a.py", old + NEW.format("h", WAIVED))  # a person may, by hand
+        repo.git("add", "a.py")
+        assert call("gate-check", "--index", cwd=repo.path).status == 0

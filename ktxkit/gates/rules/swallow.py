@@ -13,8 +13,10 @@ import ast
 import re
 import tokenize
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ktxkit.base.rules.strict_yaml import YamlProblem
 
@@ -24,6 +26,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _STATEMENTS = ("body", "handlers", "orelse", "finalbody", "cases")  # where statements, and so handlers, can be
 _TOKEN = re.compile(rb"\w+|[^\w \t\r\f]")
 TOKEN_LIMIT = 150_000  # words, signs and line ends of one file: half a second and 130 MB at the worst
+NAME_SHOWN = 200  # characters of a function's dotted name
 SIZE_LIMIT = 1024 * 1024  # bytes of one file
 
 
@@ -36,27 +39,51 @@ class _Waiver:
     used: bool = field(default=False)
 
 
+class Swallow(NamedTuple):
+    """A block that discards an error. `reference`: the function and what is caught there, with a number from the second
+    on: what stays the same when lines move, and differs for each."""
+
+    problem: YamlProblem
+    reference: str
+    waived: bool
+
+
 def judge(data: bytes) -> list[YamlProblem]:
     """What is wrong in one Python source. Never raises."""
+    problems, found = look(data)
+    told = [*problems, *(one.problem for one in found if not one.waived)]
+    return sorted(told, key=lambda one: (one.line, one.column))
+
+
+def look(data: bytes) -> tuple[list[YamlProblem], list[Swallow]]:
+    """What is wrong with a source and its waivers, and each block that discards an error. Never raises."""
     excess = _excess(data)
     if excess:
-        return [YamlProblem("python-size", 1, 1, excess, "split the file, or name the files of this gate with `files`")]
+        hint = "split the file, or name the files of this gate with `files`"
+        return [YamlProblem("python-size", 1, 1, excess, hint)], []
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a deprecated escape in foreign code is not ours to tell
             tree = ast.parse(data)
     except SyntaxError as error:
         line, column = max(error.lineno or 1, 1), max(error.offset or 1, 1)
-        return [YamlProblem("python-syntax", line, column, f"not Python: {error.msg}")]
+        return [YamlProblem("python-syntax", line, column, f"not Python: {error.msg}")], []
     except (ValueError, RecursionError, MemoryError) as error:
-        return [YamlProblem("python-syntax", 1, 1, f"cannot be read: {str(error)[:200] or type(error).__name__}")]
+        return [YamlProblem("python-syntax", 1, 1, f"cannot be read: {str(error)[:200] or type(error).__name__}")], []
     waivers = list(_waivers(data))
     by_line: dict[int, list[_Waiver]] = {}
     for waiver in waivers:
         by_line.setdefault(waiver.line, []).append(waiver)
-    found = [_judge(node, answers, by_line) for node, answers in _handlers(tree)]
-    problems = [problem for problem in found if problem is not None] + [*_wrong(waivers)]
-    return sorted(problems, key=lambda one: (one.line, one.column))
+    counts: Counter[str] = Counter()
+    found = []
+    for node, answers, scope in _handlers(tree):
+        if not all(_discards(statement, answers) for statement in node.body):
+            continue
+        plain = f"{scope}: {_caught(node.type)[:80]}"
+        counts[plain] += 1
+        reference = f"{plain} #{counts[plain]}" if counts[plain] > 1 else plain
+        found.append(Swallow(_problem(node), reference, _waived(node, by_line)))
+    return [*_wrong(waivers)], found
 
 
 def _excess(data: bytes) -> str:
@@ -78,20 +105,21 @@ def _wrong(waivers: list[_Waiver]) -> Iterator[YamlProblem]:
             yield YamlProblem("waiver-unused", waiver.line, waiver.column, message, "remove the comment")
 
 
-def _handlers(tree: ast.AST) -> list[tuple[ast.ExceptHandler, bool]]:
-    """Every handler, in the order of the source, and whether the function that it stands in answers."""
-    found: list[tuple[ast.ExceptHandler, ast.AST]] = []
-    pending: list[tuple[ast.AST, ast.AST]] = [(tree, tree)]
+def _handlers(tree: ast.AST) -> list[tuple[ast.ExceptHandler, bool, str]]:
+    """Every handler, in the order of the source, whether the function that it stands in answers, and its name."""
+    found: list[tuple[ast.ExceptHandler, ast.AST, str]] = []
+    pending: list[tuple[ast.AST, ast.AST, str]] = [(tree, tree, "")]
     while pending:
-        node, scope = pending.pop()
+        node, scope, name = pending.pop()
         if isinstance(node, _SCOPES):
-            scope = node
+            own = getattr(node, "name", "lambda")
+            scope, name = node, f"{name}.{own}" if name else own
         elif isinstance(node, ast.ExceptHandler):
-            found.append((node, scope))
-        pending += [(child, scope) for field in _STATEMENTS for child in getattr(node, field, ())]
-    answers = {scope: scope is not tree and _answers(scope) for scope in {scope for _, scope in found}}
+            found.append((node, scope, name[-NAME_SHOWN:] or "the module"))
+        pending += [(child, scope, name) for field in _STATEMENTS for child in getattr(node, field, ())]
+    answers = {scope: scope is not tree and _answers(scope) for scope in {scope for _, scope, _ in found}}
     found.sort(key=lambda one: (one[0].lineno, one[0].col_offset))
-    return [(node, answers[scope]) for node, scope in found]
+    return [(node, answers[scope], name) for node, scope, name in found]
 
 
 def _answers(function: ast.AST) -> bool:
@@ -113,9 +141,7 @@ def _nothing(value: ast.expr | None) -> bool:
     return value is None or (isinstance(value, ast.Constant) and value.value is None)
 
 
-def _judge(node: ast.ExceptHandler, answers: bool, waivers: Mapping[int, list[_Waiver]]) -> YamlProblem | None:
-    if not all(_discards(statement, answers) for statement in node.body):
-        return None
+def _waived(node: ast.ExceptHandler, waivers: Mapping[int, list[_Waiver]]) -> bool:
     last = node.end_lineno or node.lineno
     waived = False
     for line in range(node.lineno - 1, last + 1):
@@ -123,8 +149,10 @@ def _judge(node: ast.ExceptHandler, answers: bool, waivers: Mapping[int, list[_W
             if line >= node.lineno or waiver.alone:
                 waiver.used = True
                 waived = waived or bool(waiver.reason)
-    if waived:
-        return None
+    return waived
+
+
+def _problem(node: ast.ExceptHandler) -> YamlProblem:
     message = f"this block catches {_caught(node.type)[:80]} and discards it"
     hint = "handle it, log it or let it pass; or `# gate-ok: REASON` on the line"
     return YamlProblem("swallowed-exception", node.lineno, node.col_offset + 1, message, hint)
