@@ -8,11 +8,11 @@ Gate `swallow`: exceptions that Python code discards.
 
 from __future__ import annotations
 
-import collections
 import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ktxkit.base import contracts, files
@@ -30,8 +30,8 @@ from ktxkit.gates.rules.model import GateOptions, Layer, kind_of
 from ktxkit.gates.rules.targets import RawFacts, Targets, is_kept
 from ktxkit.store.world import World
 
-STRUCTURED = ("**/*.json", "**/*.yaml", "**/*.yml", "**/*.toml")
-MARKDOWN = ("**/*.md", "**/*.markdown")
+STRUCTURED = (".json", ".yaml", ".yml", ".toml")
+MARKDOWN = (".md", ".markdown", ".mdown", ".mkd", ".mkdn", ".mdwn")
 # JSON in which their programs take comments.
 COMMENTED = ("**/tsconfig*.json", "**/jsconfig*.json", ".vscode/*.json", "**/.vscode/*.json", ".devcontainer/**",
              "**/devcontainer.json", "**/.eslintrc.json", "**/*.jsonc", "**/.babelrc.json")  # fmt: skip
@@ -58,26 +58,31 @@ _CLOSE = re.compile(rb"^>{7}(?: .*)?\r?$", re.MULTILINE)
 
 def check_syntax(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     """JSON, YAML and TOML that nothing can read; and what departs from a schema of the tree that has its name."""
-    chosen = subject.chosen(settings.get("files", ()), STRUCTURED)
+    chosen = _named(subject, settings, STRUCTURED)
     found = [
-        one
-        for path, data in subject.each(chosen)
-        for one in _unreadable(path, data) or _departures(subject, path, data)
+        one for path, data in subject.each(chosen) for one in unreadable(path, data) or _departures(subject, path, data)
     ]
     return Answer(found, len(chosen))
 
 
-def _unreadable(path: bytes, data: bytes) -> list[Finding]:
-    name = text(path)
+def _named(subject: Subject, settings: Mapping[str, Any], suffixes: tuple[str, ...]) -> list[bytes]:
+    """The files that the gate's entry names, or else those with one of the suffixes, in letters of any case."""
+    patterns = settings.get("files", ())
+    return [one for one in subject.chosen(patterns) if patterns or text(one).lower().endswith(suffixes)]
+
+
+def unreadable(path: bytes, data: bytes) -> list[Finding]:
+    """Why nothing can read a JSON, YAML or TOML file; empty where something can. Never raises."""
+    name = text(path).lower()
     try:
         said = data.decode("utf-8").removeprefix("\ufeff")
         if name.endswith(".toml"):
             tomllib.loads(said)
         elif name.endswith(".json"):
-            if not any(matches(one, name) for one in COMMENTED):
-                json.loads(said)
-        elif "{{" not in said and "{%" not in said:  # else the template of a file
-            collections.deque(strict_yaml.events(said), maxlen=0)
+            bare = said if not any(matches(one, text(path)) for one in COMMENTED) else _without_comments(said)
+            json.loads(bare, parse_constant=_no_constant, object_pairs_hook=_each_once)
+        elif name.endswith((".yaml", ".yml")) and (wrong := _in_yaml(said)) is not None:
+            return [Finding("syntax", path, f"not YAML: {wrong.message}", wrong.line, wrong.column, gate="syntax")]
     except UnicodeDecodeError as error:
         return [Finding("syntax", path, f"not UTF-8: byte 0x{data[error.start]:02x}", gate="syntax")]
     except json.JSONDecodeError as error:
@@ -86,10 +91,86 @@ def _unreadable(path: bytes, data: bytes) -> list[Finding]:
         return [Finding("syntax", path, f"not TOML: {error}", gate="syntax")]
     except RecursionError:
         return [Finding("syntax", path, "nested deeper than what is read", gate="syntax")]
-    except strict_yaml.syntax_errors() as error:
-        problem = strict_yaml.syntax_problem(error, said)
-        return [Finding("syntax", path, f"not YAML: {problem.message}", problem.line, problem.column, gate="syntax")]
+    except _NoJson as error:
+        return [Finding("syntax", path, f"not JSON: {error}", gate="syntax")]
     return []
+
+
+class _NoJson(Exception):
+    """What Python takes for JSON, and others do not, or each in its own way."""
+
+
+def _no_constant(name: str) -> Any:
+    raise _NoJson(f"{name} is no number of JSON")
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _NoJson(f"the key {next(key for key in keys if keys.count(key) > 1)[:80]!r} stands twice in one object")
+    return made
+
+
+_COMMENTS = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_LAST_COMMAS = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
+
+
+def _without_comments(said: str) -> str:
+    """JSON without the comments and last commas that some programs take; every line stays where it is."""
+    for taken in (_COMMENTS, _LAST_COMMAS):
+        said = taken.sub(lambda one: one[0] if one[0][0] == '"' else re.sub(r"[^\n]", " ", one[0]), said)
+    return said
+
+
+def _in_yaml(said: str) -> YamlProblem | None:
+    """What is wrong with a file of YAML documents. What is none, but the template of one (`{{`, `{%`), is not told:
+    what its program makes of it is not in the tree."""
+    try:
+        return _events_of(said)
+    except strict_yaml.syntax_errors() as error:
+        return None if _TEMPLATE.search(said) else strict_yaml.syntax_problem(error, said)
+
+
+_TEMPLATE = re.compile(r"(?<!\$)\{\{|\{%")
+_OTHER_TYPE = re.compile(r"[-+.0-9~tTfFnN]")  # what a plain scalar that is no text begins with
+
+
+def _events_of(said: str) -> YamlProblem | None:
+    """Keys that stand twice, and aliases of nothing, which every loader refuses or takes in a way of its own."""
+    anchors: set[str] = set()
+    open_maps: list[tuple[set[tuple[str, bool]], list[bool]] | None] = []  # keys, and whether a key is next
+    for event in strict_yaml.events(said):
+        kind = type(event).__name__
+        if kind == "DocumentStartEvent":
+            anchors, open_maps = set(), []
+        elif kind == "AliasEvent" and event.anchor not in anchors:
+            return _told(event, f"there is no anchor {str(event.anchor)[:80]} before this alias")
+        if kind in ("MappingEndEvent", "SequenceEndEvent"):
+            open_maps.pop()
+            continue
+        if kind not in ("ScalarEvent", "AliasEvent", "MappingStartEvent", "SequenceStartEvent"):
+            continue
+        if kind != "AliasEvent" and event.anchor is not None:
+            anchors.add(event.anchor)
+        around = open_maps[-1] if open_maps else None
+        if around is not None and around[1][0] and kind == "ScalarEvent" and event.value != "<<":
+            key = (event.value, bool(event.style) and bool(_OTHER_TYPE.match(event.value)))
+            if key in around[0]:
+                return _told(event, f"the key {event.value[:80]!r} stands twice in one mapping")
+            around[0].add(key)
+        if around is not None:
+            around[1][0] = not around[1][0]
+        if kind == "MappingStartEvent":
+            open_maps.append((set(), [True]))
+        elif kind == "SequenceStartEvent":
+            open_maps.append(None)
+    return None
+
+
+def _told(event: Any, message: str) -> YamlProblem:
+    mark = event.start_mark
+    return YamlProblem("yaml-syntax", mark.line + 1, mark.column + 1, message)
 
 
 def _departures(subject: Subject, path: bytes, data: bytes) -> Iterator[Finding]:
@@ -105,30 +186,65 @@ def _departures(subject: Subject, path: bytes, data: bytes) -> Iterator[Finding]
         yield Finding(one.rule, path, message, one.line, one.column, hint=one.hint, gate="syntax")
 
 
+def _is_markdown(path: bytes) -> bool:
+    return text(path).lower().endswith(MARKDOWN)
+
+
+class _Pages:
+    """The pages of a tree, each read once."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._read: dict[bytes, tuple[markdown.Body, YamlProblem | None]] = {}
+
+    def body(self, path: bytes) -> markdown.Body:
+        return self._of(path)[0]
+
+    def unread(self, path: bytes) -> YamlProblem | None:
+        """Why a page cannot be read: where it leads is not known then, and that is told."""
+        return self._of(path)[1]
+
+    def anchors(self, path: bytes) -> tuple[str, ...] | None:
+        there = _is_markdown(path) and path in self._subject.files and self._subject.files[path][0] in PLAIN
+        return self.body(path).anchors if there and self.unread(path) is None else None
+
+    def _of(self, path: bytes) -> tuple[markdown.Body, YamlProblem | None]:
+        if path not in self._read:
+            said, problem = markdown.decode(self._subject.read(path))
+            body = markdown.Body() if problem is not None else _body(said)
+            self._read[path] = body, problem or next(iter(body.problems), None)
+        return self._read[path]
+
+
+def _body(said: str) -> markdown.Body:
+    """A page without its front matter; a rule at its top (`---`) begins none."""
+    parts = markdown.split(said)
+    if parts.front is None:
+        return markdown.read(said)
+    root = strict_yaml.read_text(parts.front).root
+    is_front = root.kind == "map" if root is not None else not parts.front.strip()
+    return markdown.read(parts.body, parts.body_line) if is_front else markdown.read(said)
+
+
 def check_links(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     """Links and images of Markdown that lead to no file of the tree, or to no heading of it. Where a change takes a
     file away, or touches headings, all pages are looked at."""
-    patterns = settings.get("files", ()) or MARKDOWN
     touched = subject.touched
-    wide = touched is not None and any(one not in subject.files or one.endswith(b".md") for one in touched)
-    chosen = subject.anywhere(patterns) if wide else subject.chosen(patterns)
-    bodies: dict[bytes, markdown.Body] = {}
-
-    def body(path: bytes) -> markdown.Body:
-        if path not in bodies:
-            parts = markdown.split(subject.read(path).decode("utf-8", "replace").removeprefix("\ufeff"))
-            bodies[path] = markdown.read(parts.body, parts.body_line)
-        return bodies[path]
-
-    def anchors(path: bytes) -> tuple[str, ...] | None:
-        return body(path).anchors if path.endswith((b".md", b".markdown")) and path in subject.files else None
-
+    wide = touched is not None and any(one not in subject.files or _is_markdown(one) for one in touched)
+    chosen = _named(replace(subject, touched=None) if wide else subject, settings, MARKDOWN)
+    pages = _Pages(subject)
     known = RawFacts(subject.files, frozenset(), Layer())
-    targets = Targets(known, GateOptions(), anchors)
+    targets = Targets(known, GateOptions(), pages.anchors)
     found = []
     for path in chosen:
-        for span in (one for one in body(path).targets if is_kept(one.text)):
-            wrong = targets.broken(span.text.strip(), path, body(path).anchors)
+        why = pages.unread(path)
+        if why is not None:
+            message = f"no link of it was looked at: {why.message}"
+            place = why.line, why.column
+            found.append(Finding(why.rule, path, message, *place, hint=why.hint, level="warning", gate="links"))
+            continue
+        for span in (one for one in pages.body(path).targets if is_kept(one.text)):
+            wrong = targets.broken(span.text.strip(), path, pages.body(path).anchors)
             if wrong is not None:
                 hint = f"did you mean {wrong.near[0]}?" if wrong.near else "add it, or take the link out"
                 said = (

@@ -31,6 +31,54 @@ FILES: dict[str, tuple[dict[str, str], list[tuple[str, str, int]]]] = {
     "an anchor": ({"a.md": "[x](b.md#no)\n", "b.md": "# Yes\n"}, [("unknown-anchor", "a.md", 1)]),
     "a merge": ({"a.py": "x = 1\n" + MERGE}, [("merge-marker", "a.py", 2)]),
     "large": ({"big.txt": "x" * 1_000_001}, [("large-file", "big.txt", 0)]),
+    "suffixes of any case": ({"a.JSON": "{", "b.YML": "a: ["}, [("syntax", "a.JSON", 1), ("syntax", "b.YML", 2)]),
+    "an expression of a workflow is no template": (
+        {".github/workflows/ci.yml": "on: push\njobs:\n  a: {x: '${{ y }}'}\n b: [\n"},
+        [("syntax", ".github/workflows/ci.yml", 4)],
+    ),
+    "JSON that only Python takes": (
+        {"a.json": '{"a": NaN}', "b.json": '{"a": 1, "a": 2}', "c.json": '[{"a": {"b": 1}}, {"a": {"b": 1}}]'},
+        [("syntax", "a.json", 0), ("syntax", "b.json", 0)],
+    ),
+    "keys of YAML that stand twice": (
+        {"a.yaml": "a: 1\nb: {a: 1}\na: 2\n",
+         "b.yaml": "- a: 1\n- a: 1\n---\na: 1\n", "c.yaml": "1: a\n'1': b\n<<: {a: 1}\n<<: {b: 1}\n"},
+        [("syntax", "a.yaml", 3)],
+    ),
+    "an alias of nothing": ({"a.yaml": "a: &x 1\nb: *x\n---\nc: *x\n"}, [("syntax", "a.yaml", 4)]),
+    "JSON with comments": (
+        {"tsconfig.json": '{"a": "// no",\n // c\n "b": [1,], /* d */}\n', ".vscode/settings.json": '{"a": 1,,\n}'},
+        [("syntax", ".vscode/settings.json", 2)],
+    ),
+    "a comment that never ends": ({"tsconfig.json": "{/*}\n"}, [("syntax", "tsconfig.json", 2)]),
+    "images and links of HTML": (
+        {"a.md": "<img alt='x' src=\"no.png\"> <A HREF=b.md#c>x</A> <!-- <img src=c.png> --> `<img src=d.png>`\n\n"
+                 "<p align=center>\n  <img width=1 src='e.png'/>\n</p>\n\n<a name=src href>\n", "b.md": "# C\n"},
+        [("broken-link", "a.md", 1), ("broken-link", "a.md", 4)],
+    ),
+    "what a link may hold": (
+        {"a.md": "[x](b%20c.md) [y](b%20c.md?plain=1#d-e) [z](d/) [u](d) [v](/d/f.md) [w](#) [t](#top)\n",
+         "b c.md": "# D e\n", "d/f.md": "x\n"},
+        [],
+    ),
+    "links to the places of a code host": (
+        {"a.md": "[x](../../issues) [y](../../issues/new?a=b) [z](../../../issues)\n", "d/b.md": "[o](../../x.md)\n"},
+        [("broken-link", "d/b.md", 1)],
+    ),
+    "what a site generator puts in": ({"a.md": "[x]({{site.url}}/y) <img src='{{ z }}'> ![w](${v}/u.png)\n"}, []),
+    "a name in other letters": ({"a.md": "[x](B.md)\n", "b.md": "x\n"}, [("broken-link", "a.md", 1)]),
+    "a rule at the top is no front matter": (
+        {"a.md": "---\n\n[x](no.md)\n", "b.md": "---\nsome [x](no.md)\n\n---\n[y](no.md)\n",
+         "c.md": "---\na: 1\n---\n[x](no.md)\n"},
+        [("broken-link", "a.md", 3), ("broken-link", "b.md", 2), ("broken-link", "c.md", 4)],
+    ),
+    "pages of other suffixes": (
+        {"a.MD": "[x](no.md)\n", "b.mkd": "[x](no.md)\n"}, [("broken-link", "a.MD", 1), ("broken-link", "b.mkd", 1)],
+    ),
+    "pages that cannot be read": (
+        {"a.md": "[x](no.md) caf\udce9\n", "b.md": "[x](no.md)\n" * 30_000, "c.md": "> " * 300 + "[x](no.md)\n"},
+        [("md-encoding", "a.md", 1), ("md-size", "b.md", 1), ("md-nesting", "c.md", 1)],
+    ),
     "a schema of SchemaStore's name": (
         {"package.json": '{"version": "1"}', "schemas/package.json": SCHEMA}, [("schema-required", "package.json", 1)],
     ),

@@ -82,6 +82,12 @@ def by_schema(data: bytes) -> None:
     told([Finding(one.rule, path, one.message, one.line, one.column) for one in ordinary.problems(path, data, _schema)])
 
 
+def structured(data: bytes) -> None:
+    """The gate `syntax`, for each kind of file that it reads."""
+    for path in (b"a.json", b"tsconfig.json", b"a.yaml", b"a.toml"):
+        told(list(ordinary.unreadable(path, data)))
+
+
 def the_schema(data: bytes) -> None:
     try:
         judge = contracts.foreign(data, "schema.json")
@@ -140,6 +146,7 @@ READERS: dict[str, Callable[[bytes], None]] = {
     "sql": sql,
     "python": python,
     "schema": by_schema,
+    "syntax": structured,
     "foreign": the_schema,
     "lines": lines,
     "config": config,

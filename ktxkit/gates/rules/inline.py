@@ -32,6 +32,10 @@ _TITLE = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\)
 _SPACE = re.compile(r"[ \t\n]*")
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _CODE = re.compile(r"<code(?:\s[^<>]*)?>", re.IGNORECASE)
+_LEADS = re.compile(  # where a tag of HTML leads, as a link or an image
+    r"""<(?:a|img|source|video)\b(?:\s[^<>]*?)?\s(?:href|src)\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'=<>`]+))""",
+    re.IGNORECASE,
+)
 _VERBATIM = re.compile(r"<(pre|script|style|textarea)\b|<!--", re.IGNORECASE)
 ANY_TAG = re.compile(r"<[^<>]*>")
 
@@ -87,13 +91,21 @@ def html_pieces(content: str) -> list[Piece]:
         end = content.lower().find(closer.lower(), opener.end())
         if opener[0] == "<!--" and end >= 0:
             found.append(Piece("comment", content[opener.end() : end].strip(), opener.start(), end + 3))
+        elif leads := _LEADS.match(opener[0]):
+            found.append(_led(leads, opener.start(), opener.end()))
+            end = -1
         elif opener[0].lower().startswith("<code") and end >= 0:
             found.append(Piece("html", html_text(content[opener.end() : end]), opener.start(), end))
         at = opener.end() if end < 0 else end + len(closer)
     return found
 
 
-_NEXT_HTML = re.compile(rf"{_VERBATIM.pattern}|{_CODE.pattern}", re.IGNORECASE)
+_NEXT_HTML = re.compile(rf"{_VERBATIM.pattern}|{_CODE.pattern}|{_LEADS.pattern}", re.IGNORECASE)
+
+
+def _led(leads: re.Match[str], start: int, end: int) -> Piece:
+    """A target in HTML; nothing of it is shown."""
+    return Piece("target", unescape(leads[1] or leads[2] or leads[3] or ""), start, end)
 
 
 def _next_html(content: str, at: int) -> re.Match[str] | None:
@@ -165,6 +177,8 @@ class _Scanner:
                     self.pieces.append(Piece("target", found[0][1:-1], at, found.end(), found[0][1:-1]))
                 elif _CODE.fullmatch(found[0]):
                     self.code(at, found.end())
+                elif leads := _LEADS.match(found[0]):
+                    self.pieces.append(_led(leads, at, found.end()))
                 return found.end()
         if self.text.startswith("<!--", at):
             return self.comment(at)

@@ -422,7 +422,7 @@ def facts_of(data: bytes, judge: Judge) -> Facts:
     facts: Facts = {"kind": "page", "problems": [], "ignores": []}
     facts |= {"refs": [], "slRefs": [], "tables": [], "spans": [], "words": [], "links": [], "comments": []}
     facts |= {"targets": [], "anchors": []}
-    text, problem = _decode(data)
+    text, problem = decode(data)
     if problem is not None:
         facts["problems"].append(_problem(problem))
         return facts
@@ -438,7 +438,7 @@ def facts_of(data: bytes, judge: Judge) -> Facts:
     return facts
 
 
-def _decode(data: bytes) -> tuple[str, YamlProblem | None]:
+def decode(data: bytes) -> tuple[str, YamlProblem | None]:
     if len(data) > SIZE_LIMIT:
         return "", YamlProblem("md-size", 1, 1, f"{len(data)} bytes are more than the {SIZE_LIMIT} that are read")
     try:

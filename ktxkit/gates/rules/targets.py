@@ -131,6 +131,11 @@ def artifact(row: Mapping[str, Any], known: RawFacts) -> str | None:
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_TEMPLATE = re.compile(r"\{\{|\{%|<%|\$\{")  # what a site generator puts in: nobody knows it here
+_AREA = re.compile(  # what a code host has beside the files: `../../issues`, from a page at the top
+    r"(?:\.\./)+(?:issues|pulls?|wiki|releases|actions|discussions|compare|commits?|tags|branches|labels|milestones|"
+    r"projects|security|graphs|network|stargazers|blob|tree|raw|-)(?:/|\Z)"
+)
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _TOP = ("", "top")
 AnchorsOf = Callable[[bytes], Collection[str] | None]
@@ -146,7 +151,7 @@ class Broken(NamedTuple):
 
 def is_kept(target: str) -> bool:
     """Whether a target may lead to a file of the tree: a path, an anchor, or an address of the web."""
-    if target.startswith("//") or not target.strip():
+    if target.startswith("//") or not target.strip() or _TEMPLATE.search(target):
         return False
     return not _SCHEME.match(target) or bool(_WEB.match(target))
 
@@ -240,8 +245,10 @@ class Targets:
         parts = path.split(b"/")
         return any(b"/".join(parts[:n]) in self._known.files for n in range(1, len(parts)))
 
-    def _missing(self, target: str, path: str, page: bytes) -> Broken:
+    def _missing(self, target: str, path: str, page: bytes) -> Broken | None:
         candidates = self._candidates(path, page)
+        if not candidates and _AREA.match(path):
+            return None
         if not candidates:
             return Broken("broken-link", f"{target} leads out of the repository")
         whole = candidates[0]
