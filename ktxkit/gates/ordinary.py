@@ -104,7 +104,7 @@ def _no_constant(name: str) -> Any:
     raise _NoJson(f"{name} is no number of JSON")
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _each_once(pairs: list[tuple[str, Any]]) -> Any:
     made = dict(pairs)
     if len(made) < len(pairs):
         keys = [key for key, _ in pairs]

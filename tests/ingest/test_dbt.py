@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from ktxkit.base.errors import CannotRun
+from ktxkit.ingest.rules import dbt as rules
+from ktxkit.ingest.rules.metabase_cards import encoded
 from ktxkit.ingest.rules.planning import check_proposals
 from tests.support.shared import shared
 from tests.support.staging import STANDS_FOR_A_FILE, Held, Stand, read, stage
@@ -327,3 +331,34 @@ def test_what_stands_for_a_file_is_refused_and_never_called_deleted(tmp_path: Pa
     with pytest.raises(CannotRun) as caught:
         stage("dbt", tmp_path)
     assert caught.value.location == str(path) and caught.value.hint
+
+
+KEYS = sorted({str(key) for place in places(MANIFEST) for key in place if isinstance(key, str)} | {"type", "tests"})
+VALUES = st.sampled_from(
+    [None, True, 7, -1.5, "", "id", "orders", "model.shop.orders", "ref('orders')", "\ud800", "a/b"]
+)
+SHAPES = st.recursive(
+    VALUES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=3000 if FULL else 40, suppress_health_check=list(HealthCheck), deadline=None)
+@given(st.data())
+def test_any_shape_of_a_manifest_is_read_or_named(data: st.DataObject) -> None:
+    """Each of its groups, and the YAML of a project: sources and units, or an error with a word."""
+    made = {key: data.draw(SHAPES) if data.draw(st.booleans()) else value for key, value in MANIFEST.items()}
+    catalog = data.draw(st.none() | SHAPES)
+    try:
+        files = dict(rules.files(made, catalog if isinstance(catalog, dict) else None))
+    except (AttributeError, TypeError, KeyError, ValueError):
+        files = {}  # the connector names the manifest for each of these
+    held = Held()
+    for path, value in files.items():
+        held.put(path, encoded(value))
+    held.put("models/schema.yml", json.dumps(data.draw(SHAPES)).encode())
+    reading = read("dbt", held)
+    check_proposals(list(reading.plan()), held.files)
+    for one in reading.project().files:
+        assert YAML(typ="safe", pure=True).load(io.StringIO(one.body))
