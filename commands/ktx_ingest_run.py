@@ -71,13 +71,14 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         if args.resume:
             ended = ingest.resume(world, args.resume, how, wait=args.wait)
         else:
-            asked = requests.ingest_request(world, args)
+            asked = requests.ingest_request(world, args, progress)
             ended = ingest.start(world, asked, how, job=args.job or "", target=args.target or "", wait=args.wait)
     if ended.error is not None and not ended.settled:
         raise ended.error
     empty = not any(ended.report.get("diffSummary", {"": 1}).values())
     nothing = "the source is empty" if empty else "nothing changed since what landed"
-    notes = ended.remarks("ingest-run", f"{nothing}: nothing to do")
+    more = "" if empty else " (--everything runs every unit)"
+    notes = ended.remarks("ingest-run", f"{nothing}: nothing to do{more}")
     return cli.Result(ended.outcome, ended.report, "report", lines=render(ended.report), notes=notes)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ktxkit.base.errors import CannotRun
 
 if TYPE_CHECKING:  # each is imported by its own command alone
+    from ktxkit.app.running import JobProgress
     from ktxkit.base.documents import TraceEvent
     from ktxkit.gates.checking import GateRequest
     from ktxkit.ingest.planning import IngestRequest
@@ -71,8 +72,11 @@ def gate_request(args: Namespace) -> GateRequest:
     )
 
 
-def ingest_request(world: World, args: Namespace) -> IngestRequest:
-    """What `ingest-run` asks for. Raises CannotRun if something is missing, or two options exclude each other."""
+def ingest_request(world: World, args: Namespace, progress: JobProgress) -> IngestRequest:
+    """What `ingest-run` asks for; a worker's script that is not committed is run from the checkout, and said to be.
+
+    Raises CannotRun if something is missing, or two options exclude each other.
+    """
     from ktxkit.ingest.connectors.interface import connector
     from ktxkit.ingest.planning import IngestRequest
     from ktxkit.work.rules.job_file import argv_of
@@ -86,7 +90,7 @@ def ingest_request(world: World, args: Namespace) -> IngestRequest:
         path=str(world.cwd / args.place) if args.place else "",
         url=args.url or "",
         options=_options(args.option),
-        worker=tuple(args.command),
+        worker=_worker(world, args, progress),
         reconcile=argv_of(args.reconcile) if args.reconcile else (),
         reconciles=not args.no_reconcile,
         verify=argv_of(args.verify) if args.verify else (),
@@ -98,6 +102,20 @@ def ingest_request(world: World, args: Namespace) -> IngestRequest:
         allow_empty=args.allow_empty,
         cache=not args.no_cache,
     )
+
+
+def _worker(world: World, args: Namespace, progress: JobProgress) -> tuple[str, ...]:
+    """The command of each unit. A script that the target has not is run from the checkout, as `git ktx run` does it."""
+    from ktxkit.app import running
+    from ktxkit.store import config, jobs
+
+    if not args.command or world.git.resolve("HEAD") is None:
+        return tuple(args.command)
+    target = args.target or config.load(world).get("job", {}).get("target", "")
+    scripts = running.Scripts(world, jobs.target_ref(world, target))
+    argv = tuple(scripts.argv(args.command))
+    progress.note(scripts.notes)
+    return argv
 
 
 def _check_ingest(args: Namespace) -> None:

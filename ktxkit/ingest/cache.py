@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ from ktxkit.base import files
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION, Document
 from ktxkit.base.errors import BrokenContract
-from ktxkit.base.rules.digests import digest_of
+from ktxkit.base.rules.digests import digest, digest_of
+from ktxkit.git.git import Git
 from ktxkit.git.objects import Objects
 from ktxkit.ingest.rules import places
 from ktxkit.store.world import World
@@ -26,16 +27,22 @@ if TYPE_CHECKING:
     from ktxkit.base.documents import Patch, PatchPath, UnitCacheFile
 
 CONTRACT = "unit-cache"
+PATH_MAX = 4096  # bytes. Source: limits.h
+SCRIPT_LIMIT = 1024 * 1024  # bytes; what is larger is a program, and no script of somebody here
 SIZE_LIMIT = 8 * 1024 * 1024  # bytes of one entry; larger work is done again
 MISSING = "missing"  # stands for a dependency that is not there
 
 
-def key_of(plan: UnitPlan, facts: Document, digests: Mapping[str, str]) -> str:
-    """Digest of what a unit's work depends on: command, policy, raw files and dependencies, facts, tool version."""
+def key_of(plan: UnitPlan, facts: Document, digests: Mapping[str, str], programs: Sequence[str]) -> str:
+    """Digest of what a unit's work depends on: command, policy, raw files and dependencies, facts, tool version.
+
+    `programs`: what stands in the files that the command names.
+    """
     return digest_of(
         {
             "version": __version__,
             "argv": list(plan.step.argv),
+            "programs": list(programs),
             "policy": dict(plan.policy),
             "env": dict(plan.env),
             "unit": facts["unitKey"],
@@ -46,6 +53,19 @@ def key_of(plan: UnitPlan, facts: Document, digests: Mapping[str, str]) -> str:
             "prior": [(one["rawPath"], one["artifactPath"]) for one in facts.get("priorArtifacts", ())],
         }
     )
+
+
+def programs(git: Git, base: str, argv: Sequence[str]) -> list[str]:
+    """What stands in the files that a command names: those of the tree that units start from, and scripts elsewhere."""
+    inside = [os.path.normpath(word) for word in argv if word and not word.startswith(("/", "-"))]
+    inside = [path for path in inside if path.partition("/")[0] != ".." and len(path) < PATH_MAX and "\n" not in path]
+    listed = git.run("ls-tree", "-z", "--full-tree", base, "--", *inside).nul if inside else ()
+    found = sorted(os.fsdecode(line) for line in listed)
+    for word in argv:
+        path = Path(word)
+        if path.is_absolute() and len(word) < PATH_MAX and path.is_file() and path.stat().st_size <= SCRIPT_LIMIT:
+            found.append(f"{word} {digest(path.read_bytes())}")
+    return found
 
 
 def store(world: World, key: str, facts: Document, patch: Patch, actions: Document | None) -> bool:

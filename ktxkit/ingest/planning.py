@@ -177,6 +177,12 @@ def message(request: IngestRequest, job: ActiveJob, planned: Planned) -> str:
     return f"{subject}\n\nSync {job.document['syncId']}\n"
 
 
+def _evicted(planned: Planned) -> dict[str, list[str]]:
+    """What the unit that removes pages is told: which, and for which raw files."""
+    deleted = planned.difference.document()["deleted"][:REASONS_TOLD]
+    return {"evictions": list(planned.evictions.paths), "reasons": [f"{raw} deleted" for raw in deleted]}
+
+
 def work_unit(
     request: IngestRequest, job: ActiveJob, planned: Planned, base: Baseline, key: str, now: Callable[[str], str]
 ) -> Document:
@@ -197,7 +203,7 @@ def work_unit(
         "rawFiles": [],
     }
     if one is None:
-        return common | ({"evictions": list(planned.evictions.paths)} if key == EVICTIONS else {})
+        return common | (_evicted(planned) if key == EVICTIONS else {})
     proposal, raws = one.proposal, (*one.proposal.raw_files, *one.proposal.dependency_paths)
     inside = {name: [p for p in paths if p in raws] for name, paths in planned.difference.document().items()}
     return common | {
@@ -277,6 +283,7 @@ def _pins(objects: Objects, known: Knowledge) -> Mapping[str, Any]:
 
 CONTRACT = "ingest"
 POLICY: Document = {"allow": ["wiki", "semantic-layer"], "textRoots": ["wiki", "semantic-layer"]}
+REASONS_TOLD = 100
 RECONCILE_LIMIT = 3600.0  # seconds for the built-in reconciliation
 
 

@@ -5,7 +5,7 @@ A whole ingestion: a job of its own, one at a time for a connection and source; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +53,7 @@ class Ingestion(Hooks):
     known: Knowledge | None = None
     digests: dict[str, str] = field(default_factory=dict)
     notes: ending.ReportNotes = field(default_factory=ending.ReportNotes)
+    programs: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
 
     def prepare(self, run: JobRun) -> bool:
         """Snapshot, difference, plan. A resumed job does what is not on record only."""
@@ -199,7 +200,15 @@ class Ingestion(Hooks):
         if not self.request.cache or plan.key in (RECONCILE, EVICTIONS):
             return ""
         told = run.world.store.read("work-unit", self._place(run, plan, "work-unit"))
-        return cache.key_of(plan, told, self.digests)
+        return cache.key_of(plan, told, self.digests, self._programs(run, plan.step.argv))
+
+    def _programs(self, run: JobRun, argv: Sequence[str]) -> list[str]:
+        """What stands in each file that a command names: a worker that was edited is another one."""
+        found = self.programs.get(tuple(argv))
+        if found is None:
+            found = cache.programs(run.git, str(run.job.document["unitBase"]), argv)
+            self.programs[tuple(argv)] = found
+        return found
 
     def replay(self, run: JobRun, plan: UnitPlan, directory: Path) -> str:
         key = self._cached_key(run, plan)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 JUDGED = ("projection", "gates")  # phases in which the gates judge the whole
 TOLD = 400  # characters of a failure in the next step
+PLAINLY = {"reconciles": True, "onFailure": "continue", "onConflict": "set-aside", "allowEmpty": False, "cache": True}
+SAID = {"schemaVersion", "kind", "jobId", "overrideOf", "everything", "connector", "connectionId", "sourceKey"}
+SAID |= {"place", "url", "worker"}  # of an ingestion: with these its command line says all that it was
 RUNNING = "it is running: wait, or watch its trace"
 
 
@@ -58,6 +61,8 @@ def _unfinished(job: ActiveJob, document: Report, ready: bool) -> str:
         return f"mend what dangles and commit it, then start anew: {truncated(failure['message'], TOLD)}"
     moved = ready and job.world.git.resolve(job.target) not in (None, job.document["targetAtStart"])
     resume = job.next_command()
+    if failure is not None and (failure["phase"], failure.get("outcome")) == ("units", "failed") and _is_ingestion(job):
+        return _ingest_again(job)
     if moved and resume.startswith("ingest"):  # it lands by its own command, which accounts for what it landed
         return f"{resume} --rebase, or start anew"
     if moved or (ready and job.document.get("failure", {}).get("outcome") == "dirty_target"):
@@ -84,8 +89,26 @@ def _again(job: ActiveJob, document: Report) -> str:
     """Another attempt for what did not land, of a job that has a job file."""
     left = [unit["key"] for unit in document["workUnits"] if unit["outcome"] not in LANDED]
     whole = job.world.store.exists(names.job_part(job.id, "job-file"))
-    planned = job.world.store.exists(names.job_part(job.id, "ingest"))
-    return f"job-run --resume {job.id} --failed" if left and whole and not planned else ""
+    if left and _is_ingestion(job):
+        return _ingest_again(job)
+    return f"job-run --resume {job.id} --failed" if left and whole else ""
+
+
+def _is_ingestion(job: ActiveJob) -> bool:
+    return job.world.store.exists(names.job_part(job.id, "ingest"))
+
+
+def _ingest_again(job: ActiveJob) -> str:
+    """The ingestion that takes up what this one left: it starts from the target as it is, and runs that alone."""
+    import shlex
+
+    said = job.world.store.read("ingest", names.job_part(job.id, "ingest"))
+    if set(said) - SAID - set(PLAINLY) or any(said.get(key, usual) != usual for key, usual in PLAINLY.items()):
+        return "the same ingest-run again: what did not land is taken up"
+    source = [said["place"]] if "place" in said else ["--url", said["url"]]
+    words = ["ingest-run", said["connector"], *source, "--connection", said["connectionId"]]
+    words += ["--source", said["sourceKey"]] if said["sourceKey"] != said["connector"] else []
+    return shlex.join([*words, *(["--", *said["worker"]] if said.get("worker") else [])])
 
 
 def _waits_to_land(job: ActiveJob) -> bool:

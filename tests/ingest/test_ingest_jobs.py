@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -306,6 +307,46 @@ def test_work_is_replayed_from_the_cache_and_recomputed_once_where_it_no_longer_
     assert place.run(worker=worker).status == 0 and place.ran() == ["card-1"]
 
 
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "in the checkout"])
+def test_a_worker_that_was_edited_is_another_one(place: Place, committed: bool) -> None:
+    """Its work is not taken from the cache, wherever it lies; before it is committed it is run from the checkout."""
+
+    def agent(text: str) -> None:
+        page = f"---\\nsummary: x\\n---\\n\\n{text}\\n"
+        script = f"#!/bin/sh\nmkdir -p wiki/global && printf -- '{page}' > wiki/global/$KTX_UNIT.md\n"
+        place.repo.write("agent.sh", script)
+        (place.repo.path / "agent.sh").chmod(0o755)
+        if committed:
+            place.repo.commit(text)
+
+    for text in ("one", "two"):
+        agent(text)
+        ran = place.run("--everything", "--reconcile", "true", worker=["./agent.sh"])
+        assert ran.status == 0, ran
+        assert place.repo.show("main", "wiki/global/card-1.md").endswith(f"\n{text}\n".encode())
+    first = spawn(
+        "ingest-run", "metabase", str(place.bundle), "--connection", "w", "--", "./agent.sh", cwd=place.repo.path
+    )
+    note = "note: not committed, so run from your checkout: ./agent.sh"
+    assert "nothing to do (--everything runs every unit)" in first.err and (note in first.err) is not committed
+
+
+def test_what_failed_says_the_command_that_takes_it_up(place: Place) -> None:
+    body = "if key == 'card-2' and not (here / 'go').exists():\n    sys.exit(4)\n" + GOOD
+    worker = place.worker(body)
+    partial = place.run(worker=worker)
+    line = shlex.join(["ingest-run", "metabase", str(place.bundle), "--connection", "w", "--", *worker])
+    assert partial.document["next"] == line
+    nothing = place.run("--everything", worker=place.worker("sys.exit(4)"))
+    assert nothing.status == 3 and nothing.document["next"] == line
+    place.worker(body)
+    verified = place.run("--everything", "--verify", "true", worker=worker)
+    assert verified.document["next"] == "the same ingest-run again: what did not land is taken up"
+    (place.top / "go").touch()
+    taken = spawn(*shlex.split(line), cwd=place.repo.path)
+    assert taken.status == 0 and "next: git show" in taken.out, taken
+
+
 def test_a_replayed_unit_that_the_gates_refuse_is_recomputed_once(place: Place) -> None:
     place.repo.write("semantic-layer/w/m.yaml", CENTS)
     place.repo.commit()
@@ -331,6 +372,8 @@ def test_what_only_deleted_raw_files_led_to_goes_unless_somebody_edited_it(place
     ran = place.run()
     assert ran.status == 0 and ran.document["evictionsApplied"] == ["wiki/global/card-1.md"]
     assert ran.document["evictionsKept"] == ["wiki/global/card-2.md"]
+    why = {one["key"]: one.get("why") for one in ran.document["workUnits"]}["evictions"]
+    assert why == ["cards/1.json deleted", "cards/2.json deleted"]
     assert not place.has("wiki/global/card-1.md") and place.has("wiki/global/card-2.md")
     assert place.run().json["outcome"] == "noop"
     (place.bundle / "cards/3.json").unlink()
