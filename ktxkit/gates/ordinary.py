@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,7 @@ from ktxkit.gates.rules.targets import RawFacts, Targets, is_kept
 from ktxkit.store.world import World
 
 STRUCTURED = (".json", ".yaml", ".yml", ".toml")
+JSON = (".json", ".jsonc", ".geojson", ".webmanifest", ".ipynb")  # the latter where the gate's entry names them
 MARKDOWN = (".md", ".markdown", ".mdown", ".mkd", ".mkdn", ".mdwn")
 # JSON in which their programs take comments.
 COMMENTED = ("**/tsconfig*.json", "**/jsconfig*.json", ".vscode/*.json", "**/.vscode/*.json", ".devcontainer/**",
@@ -78,10 +80,10 @@ def unreadable(path: bytes, data: bytes) -> list[Finding]:
         said = data.decode("utf-8").removeprefix("\ufeff")
         if name.endswith(".toml"):
             tomllib.loads(said)
-        elif name.endswith(".json"):
+        elif name.endswith(JSON):
             bare = said if not any(matches(one, text(path)) for one in COMMENTED) else _without_comments(said)
             json.loads(bare, parse_constant=_no_constant, object_pairs_hook=_each_once)
-        elif name.endswith((".yaml", ".yml")) and (wrong := _in_yaml(said)) is not None:
+        elif (wrong := _in_yaml(said)) is not None:
             return [Finding("syntax", path, f"not YAML: {wrong.message}", wrong.line, wrong.column, gate="syntax")]
     except UnicodeDecodeError as error:
         return [Finding("syntax", path, f"not UTF-8: byte 0x{data[error.start]:02x}", gate="syntax")]
@@ -107,8 +109,8 @@ def _no_constant(name: str) -> Any:
 def _each_once(pairs: list[tuple[str, Any]]) -> Any:
     made = dict(pairs)
     if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _NoJson(f"the key {next(key for key in keys if keys.count(key) > 1)[:80]!r} stands twice in one object")
+        (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise _NoJson(f"the key {key[:80]!r} stands twice in one object")
     return made
 
 

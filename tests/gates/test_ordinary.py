@@ -100,6 +100,28 @@ def test_what_is_found(tmp_path: Path, name: str) -> None:
     assert findings(repo, "--all") == wanted
 
 
+def test_what_the_entry_names_is_read_whatever_its_suffix(tmp_path: Path) -> None:
+    repo = Repo.init(tmp_path / "r")
+    files = {
+        ".clang-format": "a: [\n",
+        "b.jsonc": "{/* c */ 1}\n",
+        "c.webmanifest": "{}",
+        "d.conf": "a: 1\na: 2\n",
+        "e.json": "{",
+    }
+    repo.write(
+        "ktx-gates.yaml", "gates: [{gate: syntax, files: [.clang-format, '*.jsonc', '*.webmanifest', '*.conf']}]\n"
+    )
+    for path, text in files.items():
+        repo.write(path, text)
+    repo.git("add", "-A")
+    assert findings(repo, "--all") == [
+        ("syntax", ".clang-format", 2),
+        ("syntax", "b.jsonc", 1),
+        ("syntax", "d.conf", 2),
+    ]
+
+
 def test_what_a_change_breaks(tmp_path: Path) -> None:
     """What was there is inherited; a page that was not touched is looked at where its target goes."""
     repo = Repo.init(tmp_path / "r")

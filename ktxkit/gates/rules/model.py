@@ -18,7 +18,7 @@ from typing import Any
 
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import nearest
-from ktxkit.gates.rules.spelling import SIMPLE
+from ktxkit.gates.rules.spelling import SIMPLE, folded
 
 BUDGET = 2_000_000  # pairs of characters compared, about 0.15 microseconds each
 FEW = 40  # names that are all measured
@@ -124,7 +124,12 @@ def _is_unread(parts: list[str]) -> bool:
     stem, dot, extension = parts[-1].rstrip("~").rpartition(".")
     if parts[0] == "semantic-layer":
         return True
-    return parts[0] == "wiki" and (not dot or not stem or extension.casefold() in _DOCUMENTS)
+    return parts[0] == "wiki" and (not dot or not stem or _seen(extension) in _DOCUMENTS)
+
+
+def _seen(extension: str) -> str:
+    """A suffix as a reader takes it: blanks, hidden characters and look-alikes make no other one of it."""
+    return folded(extension).strip().casefold()
 
 
 def why_unread(path: bytes, root: bytes) -> tuple[str, str]:
@@ -134,7 +139,7 @@ def why_unread(path: bytes, root: bytes) -> tuple[str, str]:
     is_wiki = parts[0] == "wiki"
     right = {"md", "markdown"} if is_wiki else {"yaml", "yml"}
     wanted = "md" if is_wiki else "yaml"
-    if extension.casefold() in right and extension not in ("md", "yaml", "yml"):
+    if _seen(extension) in right and extension not in ("md", "yaml", "yml"):
         return f"a file that ends in .{extension} is not read", f"rename it to {stem}.{wanted}"
     if extension not in right or (is_wiki and extension != "md"):
         return (
