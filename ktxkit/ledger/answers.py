@@ -24,7 +24,7 @@ from ktxkit.ledger.asking import FULL, LAST, SCOPED, LedgerQuery, ensure, find, 
 from ktxkit.ledger.index_file import EXECUTIONS, FEW, OUTCOMES, PASSED, Index
 from ktxkit.ledger.rules import evidence
 from ktxkit.ledger.rules.evidence import PARTS, REPETITIONS, Execution, WordVerdict, is_flaky, judge, load_class
-from ktxkit.ledger.rules.rows import SHIFT, Changes, Row, Verdict, answer, none_ran, not_comparable, passed, run_row
+from ktxkit.ledger.rules.rows import SHIFT, Changes, Row, Verdict, answer, not_comparable, passed, run_row, why_unknown
 from ktxkit.store import config
 from ktxkit.store.config import read_yaml
 from ktxkit.store.rules import names
@@ -211,11 +211,7 @@ def last(world: World, ask: LedgerQuery) -> LedgerAnswer:
     ]
     going = running(index, ask)
     found = pick(index, ask, LAST)
-    reason = "" if found else "no run is recorded"
-    if found and passed(record_of(found)) == "unknown":
-        reason = f"the last run is {found['state']}: whether its tests pass is not known"
-    elif found and none_ran(record_of(found)):
-        reason = "no test ran: each was skipped"
+    reason = why_unknown(record_of(found)) if found else "no run is recorded"
     return answer(
         "last",
         [row for row in rows if row],
@@ -250,7 +246,8 @@ def _last_of(world: World, ask: LedgerQuery, question: str, where: str, none: st
     lacks = lacking(world, index, ask, found) if question == "last-full" else {}
     facts = lacks | {"running": running(index, ask) or None}
     row = run_row(record, source(found), question.replace("-", " "))
-    return answer(question, [row], project=ask.project, verdict=passed(record), facts=facts)
+    reason = why_unknown(record)
+    return answer(question, [row], project=ask.project, verdict=passed(record), reason=reason, facts=facts)
 
 
 def lacking(world: World, index: Index, ask: LedgerQuery, run: dict[str, Any]) -> dict[str, Any]:
@@ -283,7 +280,10 @@ def run_by_id(world: World, ask: LedgerQuery) -> LedgerAnswer:
     rows = [{**row, "source": names.events_file(found["run"])} for row in rows]
     facts = run_row(record, source(found)) | {"phases": record.get("phases"), "lost": record.get("lost")}
     facts |= {key: record.get(key) for key in ("workers", "scheduling", "warnings", "duplicates", "stop", "argv")}
-    return answer("run", rows, subject=[found["run"]], project=ask.project, verdict=passed(record), facts=facts)
+    said = passed(record), why_unknown(record)
+    return answer(
+        "run", rows, subject=[found["run"]], project=ask.project, verdict=said[0], reason=said[1], facts=facts
+    )
 
 
 def runs(world: World, ask: LedgerQuery) -> LedgerAnswer:

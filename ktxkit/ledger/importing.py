@@ -252,6 +252,10 @@ def _junit(data: bytes, where: str) -> Element:
         raise BrokenContract(
             f"not XML: {error}", location=where, hint="the file may be truncated, or of another format (--from)"
         ) from error
+    for one in root.iter():  # writers differ in capitals, and some have a namespace
+        one.tag = one.tag.rpartition("}")[2].lower()
+        for key in [key for key in one.attrib if key != key.lower()]:
+            one.attrib.setdefault(key.lower(), one.attrib.pop(key))
     if root.tag not in importers.SUITES:
         raise BrokenContract(
             f"not JUnit XML: its root is {root.tag[:50]!r}",

@@ -97,6 +97,35 @@ UNLISTED = {
     "a case of no success": ('<testsuite><testcase name="a" success="False"/></testsuite>', "failed"),
     "a word that nobody knows": ('<testsuite><testcase name="a" status="odd"/></testsuite>', "incomplete"),
     "a case that says failed": ('<testsuite><testcase name="a" status="failed"/></testsuite>', "failed"),
+    "an element in capitals": (
+        f'<testsuite><testcase name="a"><Failure message="no"/></testcase></testsuite>',
+        "failed",
+    ),
+    "an element in a namespace": (
+        '<testsuite xmlns:x="urn:x"><testcase name="a"><x:error message="no"/></testcase></testsuite>',
+        "failed",
+    ),
+    "everything in capitals": ('<TestSuite Tests="1"><TestCase Name="a"><FAILURE/></TestCase></TestSuite>', "failed"),
+    "an element of its own time": ('<testsuite><testcase name="a"><timeout/></testcase></testsuite>', "failed"),
+    "a header of what failed": (f'<testsuite tests="1" failed="1">{CASE}</testsuite>', "failed"),
+    "a header of what took too long": (f'<testsuite tests="1" timedOut="1">{CASE}</testsuite>', "failed"),
+    "a header of what was ignored": (f'<testsuite tests="1" ignored="1">{CASE}</testsuite>', "incomplete"),
+    "a case whose time was up": ('<testsuite><testcase name="a" status="timedOut"/></testsuite>', "failed"),
+    "a case that says that its time was up": ('<testsuite><testcase name="a" timedOut="true"/></testsuite>', "failed"),
+    "a case that says that it failed": ('<testsuite><testcase name="a" failed="True"/></testsuite>', "failed"),
+    "a rerun that failed, and no pass": (
+        '<testsuite><testcase name="a"><rerunFailure/></testcase></testsuite>',
+        "failed",
+    ),
+    "a rerun that broke, and no pass": ('<testsuite><testcase name="a"><rerunError/></testcase></testsuite>', "failed"),
+    "a rerun that failed before one that is called flaky": (
+        '<testsuite><testcase name="a"><flakyFailure/><rerunFailure/></testcase></testsuite>',
+        "failed",
+    ),
+    "a case that was skipped after a failure": (
+        '<testsuite><testcase name="a"><skipped/><Failure/></testcase></testsuite>',
+        "failed",
+    ),
 }
 
 
@@ -196,9 +225,55 @@ def test_flaky_and_rerun_of_surefire_and_nextest_are_attempts(suite: Suite) -> N
     assert said["facts"]["word"] == "passed_on_retry"
 
 
-def ctrf(suite: Suite, listed: list[dict[str, Any]], **summary: int) -> dict[str, Any]:
+def test_a_lone_rerun_is_an_attempt_that_failed(suite: Suite) -> None:
+    """Surefire and nextest have it of a test that failed each time, beside the first failure: a pass has none."""
+    case = '<testcase name="k"><rerunFailure message="two"/><rerunFailure message="three"/></testcase>'
+    found = junit(suite, f"<testsuite>{case}</testsuite>")
+    assert found["counts"] == {"failed": 1, "retries": 1}
+    assert [one["message"] for one in found["failures"]] == ["three"]
+
+
+@pytest.mark.parametrize("said", ['status="notrun"', 'status="disabled"', 'executed="false"', 'ignored="true"', ""])
+def test_a_report_in_which_nothing_ran_shows_nothing(suite: Suite, said: str) -> None:
+    inside = "" if said else "<skipped/>"
+    junit(suite, f'<testsuite tests="1"><testcase name="a" {said}>{inside}</testcase></testsuite>')
+    for words in (["last"], ["run", "last"], ["last-scoped"]):
+        told = call("ledger-query", *words, "--json", cwd=suite.repo.path).document
+        assert (told["verdict"], told["reason"]) == ("unknown", "no test ran: each was skipped"), words
+    told = call("ledger-query", "explain", "passed(last)", "--json", cwd=suite.repo.path).document
+    assert told["verdict"] == "unknown"
+
+
+BROKEN_LOGS = {
+    "a failure without a teardown": (["setup passed", "call failed"], "failed"),
+    "a setup that failed without a teardown": (["setup failed"], "error"),
+    "a failure and a second run of the test": (
+        ["setup passed", "call failed", "setup passed", "call passed", "teardown passed"],
+        "failed",
+    ),
+}
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("name", BROKEN_LOGS)
+def test_a_reportlog_with_a_failure_is_no_pass_and_not_unknown(suite: Suite, name: str, ended: bool) -> None:
+    phases, outcome = BROKEN_LOGS[name]
+    rows: list[dict[str, Any]] = [{"pytest_version": "8", "$report_type": "SessionStart"}]
+    for phase in phases:
+        when, word = phase.split()
+        rows.append({"$report_type": "TestReport", "nodeid": "a", "when": when, "outcome": word, "duration": 0.1})
+    rows += [{"$report_type": "SessionFinish", "exitstatus": 0}] if ended else []
+    path = suite.repo.path.parent / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert append(suite, "reportlog", path).status == 0
+    (record,) = suite.records
+    assert record["verdict"] == "failed" and [one["outcome"] for one in record["failures"]] == [outcome]
+    assert call("ledger-query", "last", "--json", cwd=suite.repo.path).document["verdict"] == "false"
+
+
+def ctrf(suite: Suite, listed: list[dict[str, Any]], tool: str = "x", **summary: int) -> dict[str, Any]:
     path = suite.repo.path.parent / "c.json"
-    path.write_text(json.dumps({"results": {"tool": {"name": "x"}, "summary": summary, "tests": listed}}))
+    path.write_text(json.dumps({"results": {"tool": {"name": tool}, "summary": summary, "tests": listed}}))
     assert append(suite, "ctrf", path).status == 0
     return suite.records[-1]
 
@@ -211,6 +286,50 @@ def test_what_a_ctrf_summary_counts_and_no_test_shows_is_no_pass(suite: Suite) -
     assert ctrf(suite, [good], tests=1, passed=0, failed=1)["verdict"] == "failed"
     whole = ctrf(suite, [good], tests=1, passed=1, failed=0, start=1767225600000)
     assert (whole["verdict"], whole["startedAt"]) == ("passed", "2026-01-01T00:00:00.000Z")
+
+
+BAD_STEPS = [{"name": "s", "status": "failed"}]
+DOUBTED: dict[str, tuple[dict[str, Any], str]] = {
+    "its tool's own word": ({"rawStatus": "failed"}, "unknown"),
+    "its tool's own word of time": ({"rawStatus": "timedOut"}, "unknown"),
+    "its tool's own word of an interruption": ({"rawStatus": "interrupted"}, "unknown"),
+    "a step": ({"steps": BAD_STEPS}, "unknown"),
+    "a step in another": ({"steps": [{"name": "a", "status": "passed", "steps": BAD_STEPS}]}, "unknown"),
+    "its tool's word that it did not run": ({"rawStatus": "pending"}, "skipped"),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTED)
+def test_a_ctrf_test_that_says_two_things_is_no_pass(suite: Suite, name: str) -> None:
+    more, word = DOUBTED[name]
+    found = ctrf(suite, [{"name": "a", "status": "passed", "duration": 1, **more}], tests=1, passed=1, failed=0)
+    assert found["counts"] == {word: 1}
+    said = call("ledger-query", "last", "--json", cwd=suite.repo.path).document
+    assert said["verdict"] == "unknown"
+
+
+def test_words_that_tools_have_for_a_pass_are_one(suite: Suite) -> None:
+    words = ("passed", "expected", "PASSED", "fixed", "Success", "focused", "")
+    tests = [{"name": f"t{at}", "status": "passed", "duration": 1, "rawStatus": word} for at, word in enumerate(words)]
+    assert ctrf(suite, tests, tests=7, passed=7, failed=0)["verdict"] == "passed"
+
+
+def test_a_failure_that_playwright_expects_is_expected(suite: Suite) -> None:
+    """Its reporter writes `passed` where the result is the expected one, and the result itself as rawStatus."""
+    test = {"name": "a", "status": "passed", "duration": 1, "rawStatus": "failed", "steps": BAD_STEPS}
+    found = ctrf(suite, [test], tool="playwright", tests=1, passed=1, failed=0)
+    assert found["counts"] == {"xfailed": 1} and found["verdict"] == "passed"
+
+
+def test_errors_of_the_whole_run_in_a_ctrf_report_are_a_failure(suite: Suite) -> None:
+    """Playwright's reporter has what failed outside of the tests (a global setup) in `results.extra.errors`."""
+    path = suite.repo.path.parent / "c.json"
+    test = {"name": "a", "status": "passed", "duration": 1}
+    results = {"tool": {"name": "playwright"}, "summary": {"tests": 1, "passed": 1}, "tests": [test]}
+    path.write_text(json.dumps({"results": results | {"extra": {"errors": [{"message": "no server"}]}}}))
+    assert append(suite, "ctrf", path).status == 0
+    record = suite.record
+    assert record["verdict"] == "failed" and record["collectErrors"][0]["message"] == "no server"
 
 
 def test_a_ctrf_report_of_ours_keeps_its_time(suite: Suite, tmp_path: Path) -> None:

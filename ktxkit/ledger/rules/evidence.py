@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.ledger.rules.fold import FINISHED, IMPORTED
-from ktxkit.ledger.rules.rows import BAD, Row, Verdict
+from ktxkit.ledger.rules.rows import BAD, Row, Verdict, none_ran
 from ktxkit.ledger.rules.scope import as_configured
 
 if TYPE_CHECKING:
@@ -209,6 +209,7 @@ def passed(record: RunRecord, row: Row) -> Node:
                 not bad,
                 failures,
             ),
+            _is("a test of it ran", None if none_ran(record) else True),
             _is(f"its exit status is 0 ({record.get('exitStatus', 'not known')})", _zero(record) if ended else None),
         ],
     )

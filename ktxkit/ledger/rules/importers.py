@@ -93,7 +93,7 @@ class Importer:
 
 def from_reportlog(records: Iterable[Mapping[str, Any]], importer: Importer) -> Iterator[Event]:
     """Events of a pytest-reportlog file; where it has no SessionFinish, there is no end either: the run was cut off."""
-    open_tests: dict[str, list[Mapping[str, Any]]] = {}
+    open_tests: OpenTests = {}
     for record in records:
         kind = record.get("$report_type")
         if kind == "TestReport":
@@ -115,8 +115,8 @@ def from_reportlog(records: Iterable[Mapping[str, Any]], importer: Importer) -> 
             yield {"event": "warning", "t": round(importer.t, 6), "category": category, "message": text}
         elif kind in (None, "SessionFinish") and "exitstatus" in record:
             yield _finished(importer, int(record["exitstatus"]))
-    for nodeid, reports in open_tests.items():
-        if _retried(reports):
+    for (nodeid, _), reports in open_tests.items():
+        if _is_told(reports):
             yield _of_reports(importer, nodeid, reports)
             continue
         plain, escaped = payload.clean(nodeid)
@@ -145,24 +145,31 @@ def _finished(importer: Importer, status: int) -> Event:
     return {"event": "run_finished", "t": round(importer.t, 6), "exitStatus": status}
 
 
-def _test_report(
-    importer: Importer, open_tests: dict[str, list[Mapping[str, Any]]], record: Mapping[str, Any]
-) -> Iterator[Event]:
+OpenTests = dict[tuple[str, str], list[Mapping[str, Any]]]  # by node id and worker: workers may run the same test
+
+
+def _test_report(importer: Importer, open_tests: OpenTests, record: Mapping[str, Any]) -> Iterator[Event]:
     nodeid = str(record["nodeid"])
-    if record["when"] == "setup" and _retried(open_tests.get(nodeid, ())):
-        yield _of_reports(importer, nodeid, open_tests.pop(nodeid))  # a retried attempt may have no teardown
-    reports = open_tests.setdefault(nodeid, [])
+    key = nodeid, str(record.get("worker_id", ""))
+    if record["when"] == "setup" and _is_told(before := open_tests.pop(key, ())):
+        yield _of_reports(importer, nodeid, before)
+    reports = open_tests.setdefault(key, [])
     reports.append(record)
     if record["when"] == "teardown" or record["when"] not in ("setup", "call"):
-        del open_tests[nodeid]
+        del open_tests[key]
         yield _of_reports(importer, nodeid, reports)
+
+
+def _is_told(reports: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether what a test came to is known without its teardown: it failed, or is to be run again."""
+    return any(report["outcome"] in ("failed", "rerun") for report in reports)
 
 
 def _retried(reports: Iterable[Mapping[str, Any]]) -> bool:
     return any(report["outcome"] == "rerun" for report in reports)
 
 
-def _of_reports(importer: Importer, nodeid: str, reports: list[Mapping[str, Any]]) -> Event:
+def _of_reports(importer: Importer, nodeid: str, reports: Sequence[Mapping[str, Any]]) -> Event:
     spans = {str(r["when"]): float(r["duration"]) for r in reports if r["when"] in ("setup", "call", "teardown")}
     outcome = "passed"
     more: Event = {"retried": True} if _retried(reports) else {}
@@ -304,38 +311,42 @@ def _junit_case(importer: Importer, case: Element, comma: bool, *, retried: bool
         last["error"] = importer.error(first.get("message") or "", _text(first))
     errors = [importer.error(child.get("message") or "", _text(child)) for child in again]
     spans = [{"call": _seconds(one.get("time") or "", comma)} if one.get("time") else {} for one in [*again, case]]
+    words = [FLAKY.get(child.tag) or RERUN[child.tag] for child in again]
     if again and again[0].tag in RERUN and "error" in last:  # there the case's own failure was the first attempt's
         errors, last["error"] = [last["error"], *errors[:-1]], errors[-1]
         spans.insert(0, spans.pop())
-    words = [FLAKY.get(child.tag) or RERUN[child.tag] for child in again]
+    elif outcome not in BAD and any(child.tag in RERUN for child in again):  # only what never passed has one
+        outcome, last = words.pop(), {"error": errors.pop()}
+        spans[-2:] = spans[-2:-1]
     yield from importer.attempts(name, list(zip(words, errors, strict=True)), outcome, spans[-1], spans[:-1], **last)
 
 
 def _said_outcome(case: Element) -> str:
     """The outcome of a case without an element for one: any of its attributes may say that it did not pass."""
     said = [(case.get(name) or "").strip().lower() for name in ("status", "result")]
-    said += ["failed"] * ((case.get("success") or "").lower() == "false")
-    said += ["notrun"] * ((case.get("executed") or "").lower() == "false")
+    said += [word for name, (flag, word) in FLAGS.items() if (case.get(name) or "").strip().lower() == flag]
     found = ["passed" if word in JUNIT_GOOD else JUNIT_STATUS.get(word, "unknown") for word in said]
     return min(found, key=OUTCOMES_WORST_FIRST.index)
 
 
 def _text(problem: Element) -> str:
     """What a failure says; Surefire has it of attempts in an element of its own."""
-    return problem.findtext("stackTrace") or problem.text or ""
+    return problem.findtext("stacktrace") or problem.text or ""
 
 
 def _unlisted(suite: Element) -> tuple[int, int]:
     """How many tests, and how many failures, the headers count and no case shows."""
     below = [_unlisted(child) for child in suite if child.tag in SUITES]
     cases = list(suite.iter("testcase"))
-    shown = [child for one in suite.iter() for child in one if child.tag in ("failure", "error")]
+    shown = [child for one in suite.iter() for child in one if JUNIT_WORDS.get(child.tag) in BAD]
     missing = _count(suite, "tests") - len(cases)
     said = Counter(_said_outcome(case) for case in cases if not any(child.tag in JUNIT_WORDS for child in case))
-    skipped = sum(any(child.tag == "skipped" for child in case) for case in cases) + said["skipped"]
-    if _count(suite, "skipped") + _count(suite, "disabled") > skipped:  # then some that seem to have passed did not
-        missing = max(missing, said["passed"] + _count(suite, "skipped") + _count(suite, "disabled") - len(cases))
-    failures = _count(suite, "failures") + _count(suite, "errors") - len(shown)
+    skipped = sum(any(JUNIT_WORDS.get(child.tag) == "skipped" for child in case) for case in cases) + said["skipped"]
+    left_out = max(_count(suite, "skipped") + _count(suite, "disabled"), *(_other(suite, name) for name in SKIP_COUNTS))
+    if left_out > skipped:  # then some that seem to have passed did not
+        missing = max(missing, said["passed"] + left_out - len(cases))
+    failures = _count(suite, "failures") + _count(suite, "errors")
+    failures = max(failures, *(_other(suite, name) for name in BAD_COUNTS)) - len(shown)
     return max(missing, sum(one for one, _ in below), 0), max(failures, sum(one for _, one in below), 0)
 
 
@@ -344,6 +355,12 @@ def _count(suite: Element, name: str) -> int:
     if not text.isdecimal():
         raise ValueError(f"{name}={text[:80]!r} of {suite.get('name') or suite.tag} is no number")
     return int(text)
+
+
+def _other(suite: Element, name: str) -> int:
+    """A count that some writers have beside, or instead of, the usual ones."""
+    text = THOUSANDS.sub("", (suite.get(name) or "").strip().lower())
+    return int(text) if text.isdecimal() else int(text == "true")
 
 
 SPACES = re.compile(r"(?<=\d)[\s\u00a0\u202f\u2009'\u2019](?=\d{3})")  # between thousands
@@ -370,7 +387,20 @@ def _seconds(text: str, comma: bool) -> float:
 RETRIES = 1000  # of one test; more would only fill the ledger
 UNNAMED = "(unnamed)"
 SUITES = ("testsuites", "testsuite")
-JUNIT_WORDS = {"error": "error", "failure": "failed", "skipped": "skipped"}  # the worst first
+JUNIT_WORDS = {  # elements of a case, the worst first
+    **dict.fromkeys(("error", "timeout", "timedout", "aborted", "crashed"), "error"),
+    **dict.fromkeys(("failure", "failed"), "failed"),
+    **dict.fromkeys(("skipped", "ignored", "disabled", "notrun"), "skipped"),
+}
+FLAGS = {  # attributes of a case, the value that tells, and the word for it
+    **dict.fromkeys(("success", "passed"), ("false", "failed")),
+    **dict.fromkeys(("failed", "failure"), ("true", "failed")),
+    **dict.fromkeys(("error", "timedout", "timeout", "aborted", "crashed"), ("true", "error")),
+    **dict.fromkeys(("skipped", "ignored", "disabled", "notrun"), ("true", "notrun")),
+    "executed": ("false", "notrun"),
+}
+BAD_COUNTS = ("failed", "timedout", "timeouts", "aborted", "crashed", "broken")
+SKIP_COUNTS = ("ignored", "skips", "skip", "notrun", "not-run")
 JUNIT_STATUS = {  # what writers say of a case that has no element for it
     **dict.fromkeys(("notrun", "disabled", "suppressed", "skipped", "ignored", "untested", "pending"), "skipped"),
     "failed": "failed",
@@ -378,35 +408,29 @@ JUNIT_STATUS = {  # what writers say of a case that has no element for it
     "error": "error",
     "undefined": "error",
     **dict.fromkeys(("timeout", "timedout", "timed out", "aborted", "crashed", "broken", "killed"), "error"),
+    **dict.fromkeys(("interrupted", "unexpected"), "error"),
     **dict.fromkeys(("canceled", "cancelled", "disabled", "not_run", "not run", "excluded"), "skipped"),
 }
 JUNIT_GOOD = frozenset(
-    (
-        "",
-        "run",
-        "ran",
-        "passed",
-        "pass",
-        "passing",
-        "success",
-        "successful",
-        "succeeded",
-        "ok",
-        "fixed",
-        "completed",
-        "complete",
-    )
+    ("", "run", "ran", "passed", "pass", "passing", "success", "successful", "succeeded", "ok", "fixed")
+    + ("completed", "complete")
 )
 OUTCOMES_WORST_FIRST = ("error", "failed", "unknown", "skipped", "passed")
-FLAKY = {"flakyFailure": "failed", "flakyError": "error"}  # attempts before one that passed
-RERUN = {"rerunFailure": "failed", "rerunError": "error"}  # attempts after a first that failed
+FLAKY = {"flakyfailure": "failed", "flakyerror": "error"}  # attempts before one that passed
+# Attempts after a first that failed; Surefire and nextest write them of a test that never passed.
+RERUN = {"rerunfailure": "failed", "rerunerror": "error"}
 
 
 def from_ctrf(document: Mapping[str, Any], importer: Importer) -> Iterator[Event]:
     """Events of a CTRF report. Its `flaky` is passed on retry; here its attempts say so."""
     results, before = document["results"], importer.bad
+    tool = str((results.get("tool") or {}).get("name", "")).lower()
+    for problem in (results.get("extra") or {}).get("errors") or ():  # of the run: Playwright's, outside of its tests
+        importer.bad += 1
+        said = importer.error(str(problem.get("message", "")), str(problem.get("stack", "")))
+        yield {"event": "collect_report", "t": 0, "node": tool or UNNAMED, "outcome": "error", "error": said}
     for test in results["tests"]:
-        yield from _ctrf_test(importer, test)
+        yield from _ctrf_test(importer, test, tool)
     summary = results.get("summary") or {}
     missing = int(summary.get("tests", 0)) - len(results["tests"])
     if missing > 0:
@@ -437,7 +461,28 @@ def _since_epoch(number: object, unit: int) -> datetime | None:
 LAST_SECOND = 253402300800  # of the year 9999
 
 
-def _ctrf_test(importer: Importer, test: Mapping[str, Any]) -> Iterator[Event]:
+def _ctrf_word(test: Mapping[str, Any], tool: str) -> str:
+    """The outcome of a test; what says `passed` of itself and otherwise by its tool's own word or steps, is no pass.
+
+    Playwright's reporter has `passed` for the expected result: with another rawStatus that is an expected failure.
+    """
+    word = CTRF_WORDS[str(test["status"])]
+    if word != "passed":
+        return word
+    raw = JUNIT_STATUS.get(str(test.get("rawStatus") or "").strip().lower(), "passed")
+    if raw in BAD:
+        return "xfailed" if tool == "playwright" else "unknown"
+    return "unknown" if raw == "passed" and _failed_step(test) else raw
+
+
+def _failed_step(test: Mapping[str, Any]) -> bool:
+    steps = list(test.get("steps") or ())
+    for step in steps:  # grows by what is within
+        steps += step.get("steps") or ()
+    return any(step.get("status") == "failed" for step in steps)
+
+
+def _ctrf_test(importer: Importer, test: Mapping[str, Any], tool: str) -> Iterator[Event]:
     suite = test.get("suite") or ()
     parts = [test.get("filePath"), *(suite if isinstance(suite, list) else [suite]), test["name"]]
     name = "::".join(str(part) for part in parts if part) or UNNAMED
@@ -449,7 +494,7 @@ def _ctrf_test(importer: Importer, test: Mapping[str, Any]) -> Iterator[Event]:
     if unlisted > RETRIES:
         raise ValueError(f"{unlisted} retries of {name[:200]} are none that were made")
     words, errors, spans = words + ["failed"] * unlisted, errors + [{}] * unlisted, spans + [{}] * unlisted
-    word = CTRF_WORDS[str(test["status"])]
+    word = _ctrf_word(test, tool)
     more = importer.error(str(test.get("message", "")), str(test.get("trace", ""))) if word == "failed" else {}
     took = {"call": float(test["duration"]) / 1000}
     yield from importer.attempts(name, list(zip(words, errors, strict=True)), word, took, spans, error=more)

@@ -240,11 +240,19 @@ def none_ran(record: RunRecord) -> bool:
 
 
 def passed(record: RunRecord | None) -> Verdict:
-    """Whether a run passed: only a finished run with status 0 did; one that is known to have failures did not."""
-    if record is None:
+    """Whether a run passed: only a finished run with status 0 did, in which a test ran; one that is known to have
+    failures did not."""
+    if record is None or none_ran(record):
         return "unknown"
     words: dict[str, Verdict] = {"passed": "true", "failed": "false"}
     return words.get(record["verdict"], "unknown")
+
+
+def why_unknown(record: RunRecord) -> str:
+    """Why it is not known whether a run passed; empty where it is."""
+    if none_ran(record):
+        return "no test ran: each was skipped"
+    return "" if passed(record) != "unknown" else f"it is {record['state']}: whether its tests pass is not known"
 
 
 def not_comparable(run: RunRecord, other: RunRecord) -> list[Row]:
