@@ -60,9 +60,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
 def _repair(args: argparse.Namespace, world: World) -> cli.Result:
     args.only("with --repair", "repair")
-    from ktxkit.ledger import repair
+    from ktxkit.ledger import asking, repair
 
-    found = repair.repair(world)
+    found = repair.repair(world, asking.resolved(world))
     return cli.Result("done" if found.moved or found.entered else "noop", lines=found.lines(), data=found._asdict())
 
 

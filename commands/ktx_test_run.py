@@ -87,7 +87,8 @@ def _data(ran: object) -> dict[str, object]:
 
     assert isinstance(ran, RunResult)
     found = {} if ran.line is None else run_row(ran.line["record"], f"seq {ran.line['seq']}")
-    return {"run": ran.run, "recorded": ran.line is not None, **{k: v for k, v in found.items() if v is not None}}
+    made = {} if ran.is_off else {"run": ran.run}
+    return {**made, "recorded": ran.line is not None, **{k: v for k, v in found.items() if v is not None}}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -26,6 +26,7 @@ from ktxkit.git.rules.patch import tree_id
 from ktxkit.ledger import asking
 from ktxkit.ledger.asking import ensure
 from ktxkit.ledger.index_file import OUTCOMES
+from ktxkit.ledger.rules.evidence import blind_outcomes
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
@@ -74,7 +75,10 @@ def still_open(picked: Iterable[str], recorded: Mapping[str, str], *, was_full: 
 
 
 SHOWN = 5
-RUNS = "SELECT rid, record FROM runs WHERE tree = ? AND project = ? AND closed = 1 AND parent IS NULL ORDER BY rid"
+RUNS = (
+    "SELECT rid, record, ingested FROM runs"
+    " WHERE tree = ? AND project = ? AND closed = 1 AND parent IS NULL AND rid >= ? ORDER BY rid"
+)
 RESULTS = "SELECT test, verdict FROM results JOIN tests USING (tid) WHERE rid = ? AND verdict IS NOT NULL"
 
 
@@ -119,11 +123,14 @@ def recorded_on(world: World, tree: str) -> tuple[dict[str, str], bool]:
     found: dict[str, str] = {}
     was_full = False
     index = ensure(world)
-    for run in index.rows(RUNS, tree, asking.resolve(world)):
+    project = asking.resolve(world)
+    since = asking.gap(index, asking.LedgerQuery(projects=(project,))).get("rid", 0)
+    for run in index.rows(RUNS, tree, project, since):
         record: RunRecord = json.loads(run["record"])
         if record.get("treeAfter", {}).get("tree") == tree:
-            was_full = was_full or record["scope"]["kind"] == "full"
+            was_full = was_full or (record["scope"]["kind"] == "full" and bool(run["ingested"]))
             found |= {row["test"]: OUTCOMES[row["verdict"]] for row in index.rows(RESULTS, run["rid"])}
+            found |= {} if run["ingested"] else blind_outcomes(record)
     return found, was_full
 
 

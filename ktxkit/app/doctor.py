@@ -229,8 +229,6 @@ def _worktrees(world: World, dead: int) -> Iterator[Diagnosis]:
 def _ledger(world: World) -> Iterator[Diagnosis]:
     """Every line of the ledger of test runs, with its link; its end; and the events that belong to it."""
     path = world.store.path(names.LEDGER)
-    if not world.store.exists(names.LEDGER) and not world.store.exists(names.LEDGER_HEAD):
-        return
     runs: dict[str, LedgerLine] = {}
     count = 0
     try:
@@ -239,8 +237,14 @@ def _ledger(world: World) -> Iterator[Diagnosis]:
     except BrokenContract as error:
         yield Diagnosis("ledger", "error", error.message, chain.MEND, error.location)
         return
-    yield Diagnosis("ledger", "ok", f"{plural(count, 'line')}, each follows the one before", path=str(path))
+    if count:
+        yield Diagnosis("ledger", "ok", f"{plural(count, 'line')}, each follows the one before", path=str(path))
     yield from _events(world, runs)
+    gone = sorted({name for line in runs.values() for name in ledger.missing_artifacts(world, line)})
+    if gone:
+        text = f"{plural(len(gone), 'artifact')} gone or changed that runs name: {', '.join(gone[:3])}"
+        hint = "put them back from a copy; without them some of what these runs say cannot be shown"
+        yield Diagnosis("ledger", "error", text, hint, str(world.store.path(names.ARTIFACTS)))
 
 
 def _events(world: World, runs: Mapping[str, LedgerLine]) -> Iterator[Diagnosis]:
@@ -252,8 +256,11 @@ def _events(world: World, runs: Mapping[str, LedgerLine]) -> Iterator[Diagnosis]
         yield Diagnosis("ledger", "warning", text, hint, str(place))
     changed = sorted(run for run, line in runs.items() if not ledger.intact(world, line))
     if changed:
-        text = f"events are not what the ledger says they are: {', '.join(changed[:5])}"
-        hint = "their runs are answered for, their tests are not; `ledger-append --repair` moves such files aside"
+        text = f"events are gone, or not what the ledger says they are: {', '.join(changed[:5])}"
+        hint = (
+            "put them back from a copy: their runs are answered for, their tests are not; `ledger-append --repair`"
+            " moves changed files aside"
+        )
         yield Diagnosis("ledger", "error", text, hint, str(place))
     damaged = sorted(run for run, line in runs.items() if line.get("record", {}).get("state") == "damaged")
     if damaged:

@@ -576,6 +576,7 @@ class KtxConfigLedger(TypedDict):
     noEventSeconds: NotRequired[float]
     environment: NotRequired[list[str]]
     preconditions: NotRequired[list[KtxConfigLedgerPrecondition]]
+    generated: NotRequired[list[str]]
 
 
 class KtxConfig(TypedDict):
@@ -1193,6 +1194,7 @@ class RunSelection(TypedDict):
     paths: NotRequired[list[str]]
     narrowing: list[RunNarrowing]
     configured: NotRequired[list[RunNarrowing]]
+    changing: NotRequired[list[RunNarrowing]]
     declared: NotRequired[str]
 
 
@@ -1399,6 +1401,7 @@ class RunRecord(TypedDict):
     duplicates: NotRequired[list[RunRecordDuplicate]]
     warnings: NotRequired[int]
     treeAfter: NotRequired[RunTree]
+    unversioned: NotRequired[list[str]]
     lost: NotRequired[RunRecordLost]
     transportDegraded: NotRequired[Literal[True]]
     scope: RunRecordScope
@@ -2736,6 +2739,7 @@ class RunEventCollectReport(TypedDict):
     escaped: NotRequired[Literal[True]]
     outcome: RunEventCollectReportOutcome
     error: NotRequired[RunError]
+    reason: NotRequired[str]
 
 
 class RunEventDuplicate(TypedDict):
@@ -2833,6 +2837,7 @@ class RunEventRunFinished(TypedDict):
     forks: NotRequired[int]
     transportDegraded: NotRequired[Literal[True]]
     mirrored: NotRequired[int]
+    unversioned: NotRequired[list[str]]
     treeAfter: NotRequired[RunTree]
     mac: NotRequired[str]
 

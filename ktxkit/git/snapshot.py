@@ -62,6 +62,9 @@ class TreeState(NamedTuple):
     changed_count: int
     generated: str | None
     why: str = ""
+    outside: tuple[
+        bytes, ...
+    ] = ()  # what of the checkout is in no tree: ignored, in other repositories. `/`: a directory
 
     def document(self) -> dict[str, object]:
         made: dict[str, object] = {"dirty": self.dirty}
@@ -94,6 +97,7 @@ def take(git: Git, repository: Repository, changed_bytes: int = CHANGED_BYTES) -
         changed_count=len(changed),
         generated=_generated(repository.top, ignored),
         why=why,
+        outside=(*ignored, *(path for path in changed if path.endswith(b"/"))),
     )
 
 

@@ -1,1 +1,5 @@
 """The ledger of test runs: recorder, events, answers, claims, importers."""
+
+VARIABLE = "KTX_LEDGER"  # whether runs are recorded, or where
+OFF = ("off", "0", "no", "false")
+ON = ("on", "1", "yes", "true")

@@ -10,7 +10,6 @@ test's history.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from functools import cache
 from operator import itemgetter
@@ -23,7 +22,7 @@ from ktxkit.ledger import asking, index_file
 from ktxkit.ledger.asking import FULL, LAST, SCOPED, LedgerQuery, ensure, find, pick, record_of, running, source
 from ktxkit.ledger.index_file import EXECUTIONS, FEW, OUTCOMES, PASSED, Index
 from ktxkit.ledger.rules import evidence
-from ktxkit.ledger.rules.evidence import PARTS, REPETITIONS, Execution, WordVerdict, is_flaky, judge, load_class
+from ktxkit.ledger.rules.evidence import PARTS, REPETITIONS, Execution, WordVerdict, judge, load_class
 from ktxkit.ledger.rules.rows import SHIFT, Changes, Row, Verdict, answer, not_comparable, passed, run_row, why_unknown
 from ktxkit.store import config
 from ktxkit.store.config import read_yaml
@@ -31,7 +30,7 @@ from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import LedgerAnswer, Lexicon, RunRecord
+    from ktxkit.base.documents import LedgerAnswer, Lexicon
 
 
 CONTRACT = "lexicon"
@@ -57,7 +56,14 @@ def reminder() -> list[str]:
 
 OF_RUN = {"passed": evidence.passed, "full": evidence.full, "authoritative": evidence.authoritative}
 OF_TEST = (
-    *("flaky", "passed_on_retry", "order_dependent", "concurrency_dependent", "environment_dependent_failure"),
+    *(
+        "passed",
+        "flaky",
+        "passed_on_retry",
+        "order_dependent",
+        "concurrency_dependent",
+        "environment_dependent_failure",
+    ),
     *("load_dependent", "failing", "slow"),
 )
 SLOW = 1.0  # seconds from which a test is slow where the project says nothing (`ledger.slowSeconds`)
@@ -137,34 +143,82 @@ def _one(index: Index, ask: LedgerQuery, least: int) -> LedgerAnswer:
 
 
 def explain(world: World, ask: LedgerQuery) -> LedgerAnswer:
-    """The derivation of a goal: `passed RUN`, `full RUN`, `authoritative RUN`, `flaky TEST` and the other words."""
+    """The derivation of a goal: `passed RUN`, `full RUN`, `authoritative RUN`, `passed TEST`, `flaky TEST` and others.
+
+    Of a test that never ran each word is unknown, and that is the reason.
+    """
     name, subject = _goal(ask.subject)
     index = ensure(world)
-    if name not in OF_RUN:
-        subject = asking.find_test(index, ask, subject)[0]
-    if name in OF_RUN:
-        run = find(index, ask, subject)
-        if not run["closed"]:
-            derivation = evidence.node(f"{name}({run['run']})", "unknown", [evidence.node("it is running", "true")])
-        else:
-            record: RunRecord = json.loads(run["record"])
-            line = run_row(record, source(run))
-            row = {key: line[key] for key in ("run", "started", "state", "tests", "source")}
-            derivation = OF_RUN[name](record, row)
-    elif name == "slow":
-        derivation = _slow(world, index, ask, subject)
+    if name in OF_RUN and not (name == "passed" and _is_test(index, ask, subject)):
+        derivation, reason = _of_a_run(index, ask, name, subject), ""
     else:
-        ran = executions(index, ask.projects, [subject]).get(subject, [])
-        said = is_flaky(ran, repetitions(world)) if name == "flaky" and not ran else judge(ran, repetitions(world))
-        derivation = evidence.word(subject, name, said)
+        subject, none = asking.find_test(index, ask, subject)
+        derivation = _of_a_test(world, index, ask, name, subject, none)
+        first: list[evidence.Node] = derivation.get("because", [])
+        reason = first[0]["goal"] if first and derivation["verdict"] == "unknown" else ""
     return answer(
         "explain",
         leaves(derivation),
         subject=[f"{name}({subject})"],
         project=ask.project,
         verdict=derivation["verdict"],
+        reason=reason,
         facts={"derivation": derivation},
     )
+
+
+def _is_test(index: Index, ask: LedgerQuery, subject: str) -> bool:
+    """Whether a subject is a test's id or name; a run's id has no `::`."""
+    a_run = subject.partition("~")[0] in ("last", "last-full", "last-scoped")
+    return not a_run and ("::" in subject or not asking.find_test(index, ask, subject)[1])
+
+
+def _of_a_run(index: Index, ask: LedgerQuery, name: str, subject: str) -> evidence.Node:
+    run = find(index, ask, subject)
+    if not run["closed"]:
+        return evidence.node(f"{name}({run['run']})", "unknown", [evidence.node("it is running", "true")])
+    line = _of_run(run)
+    return OF_RUN[name](record_of(run), {key: line[key] for key in ("run", "started", "state", "tests", "source")})
+
+
+def _of_a_test(world: World, index: Index, ask: LedgerQuery, name: str, test: str, none: str) -> evidence.Node:
+    ran = executions(index, ask.projects, [test]).get(test, [])
+    goal = f"{name}({test})"
+    if not ran:
+        blind = asking.not_known(index, ask)[0]
+        why = "; ".join(one for one in (none or asking.NO_TEST, blind) if one)
+        return evidence.node(goal, "unknown", [evidence.node(why, "unknown")])
+    if all(one.outcome == "skipped" for one in ran):
+        count = f"{len(ran)} execution{'s' * (len(ran) > 1)}"
+        rows = [one.row() for one in ran[-evidence.ROWS_SHOWN :]]
+        return evidence.node(
+            goal, "unknown", [evidence.node(f"it never ran: skipped in {count}", "unknown", rows=rows)]
+        )
+    if name == "slow":
+        return _slow(world, index, ask, test)
+    if name == "passed":
+        return _passed(index, ask, test, ran)
+    return evidence.word(test, name, judge(ran, repetitions(world)))
+
+
+def _passed(index: Index, ask: LedgerQuery, test: str, ran: list[Execution]) -> evidence.Node:
+    """Whether a test passed in the newest run that has it; unknown where a later one may have had it."""
+    newest = [one for one in ran if one.run == ran[-1].run and not one.retried]
+    rid = find(index, ask, ran[-1].run)["rid"]
+    later = [run for run in asking.blind(index, ask, rid + 1) if not evidence.is_told(record_of(run))]
+    if later:
+        why = f"whether it ran in {later[0]['run']} is not known: {later[0]['why']}"
+        return evidence.node(f"passed({test})", "unknown", [evidence.node(why, "unknown")])
+    said: Verdict = "unknown"
+    if any(one.side == "bad" for one in newest):
+        said = "false"
+    elif newest and all(one.side == "good" for one in newest):
+        said = "true"
+    outcomes = ", ".join(sorted({one.outcome for one in newest}))
+    below = evidence.node(
+        f"in {ran[-1].run} it {outcomes or 'was not judged'}", said, rows=[one.row() for one in newest]
+    )
+    return evidence.node(f"passed({test})", said, [below])
 
 
 def _slow(world: World, index: Index, ask: LedgerQuery, test: str) -> evidence.Node:
@@ -224,7 +278,12 @@ def last(world: World, ask: LedgerQuery) -> LedgerAnswer:
 
 def _row(index: Index, ask: LedgerQuery, where: str, what: str) -> Row:
     found = pick(index, ask, where)
-    return run_row(record_of(found), source(found), what) if found else {}
+    return _of_run(found, what) if found else {}
+
+
+def _of_run(run: Row, what: str = "") -> Row:
+    """A run's row from its record; where its tests are not known any more, `evidence` says why."""
+    return run_row(record_of(run), source(run), what) | ({"evidence": run["why"]} if run["why"] else {})
 
 
 def last_full(world: World, ask: LedgerQuery) -> LedgerAnswer:
@@ -245,9 +304,12 @@ def _last_of(world: World, ask: LedgerQuery, question: str, where: str, none: st
     record = record_of(found)
     lacks = lacking(world, index, ask, found) if question == "last-full" else {}
     facts = lacks | {"running": running(index, ask) or None}
-    row = run_row(record, source(found), question.replace("-", " "))
-    reason = why_unknown(record)
-    return answer(question, [row], project=ask.project, verdict=passed(record), reason=reason, facts=facts)
+    row = _of_run(found, question.replace("-", " "))
+    said = passed(record), why_unknown(record)
+    if question == "last-full" and (after := asking.gap(index, ask)).get("rid", 0) > found["rid"]:
+        lost = record_of(after)["lost"].get("fault", "it is damaged")
+        said = "unknown", f"whether it is the last full one is not known: run {after['run']} after it: {lost}"
+    return answer(question, [row], project=ask.project, verdict=said[0], reason=said[1], facts=facts)
 
 
 def lacking(world: World, index: Index, ask: LedgerQuery, run: dict[str, Any]) -> dict[str, Any]:
@@ -278,7 +340,7 @@ def run_by_id(world: World, ask: LedgerQuery) -> LedgerAnswer:
     rows += [{"test": one, "what": "never ran"} for one in record.get("notRun", ())]
     rows += [{"test": one["node"], "what": "not collected", **one} for one in record.get("collectErrors", ())]
     rows = [{**row, "source": names.events_file(found["run"])} for row in rows]
-    facts = run_row(record, source(found)) | {"phases": record.get("phases"), "lost": record.get("lost")}
+    facts = _of_run(found) | {"phases": record.get("phases"), "lost": record.get("lost")}
     facts |= {key: record.get(key) for key in ("workers", "scheduling", "warnings", "duplicates", "stop", "argv")}
     said = passed(record), why_unknown(record)
     return answer(
@@ -296,7 +358,7 @@ def runs(world: World, ask: LedgerQuery) -> LedgerAnswer:
         f"SELECT * FROM runs WHERE {where} ORDER BY {asking.NEWEST} LIMIT ?", *ask.projects, ask.limit or 20
     )
     rows = [
-        run_row(json.loads(row["record"]), source(row), f"inside {row['parent']}" if row["parent"] else "")
+        _of_run(row, f"inside {row['parent']}" if row["parent"] else "")
         if row["closed"]
         else {"run": row["run"], "state": "running or not closed", "source": source(row)}
         for row in found
@@ -420,9 +482,8 @@ def history(world: World, ask: LedgerQuery) -> LedgerAnswer:
         | {"message": row["message"], "commit": row["commit_id"], "tree": row["tree"], "scope": row["scope"]}
         for row in found
     ]
-    blind = index.rows(f"SELECT run, why FROM runs WHERE project IN ({marks}) AND ingested = 0", *ask.projects)
-    reason = f"not known of {len(blind)} runs: {blind[0]['run']} ({blind[0]['why'] or 'running'})" if blind else ""
+    reason, blind = asking.not_known(index, ask)
     if not rows:
         reason = reason or none or asking.NO_TEST
-    facts = {"executions": len(rows), "notIngested": len(blind) or None}
+    facts = {"executions": len(rows), "notIngested": blind or None}
     return answer("history", rows, subject=[test], project=ask.project, reason=reason, facts=facts)

@@ -77,6 +77,14 @@ def resolve(world: World) -> str:
     return f"file:{repository.default_store.parent}"
 
 
+def resolved(world: World) -> str:
+    """As `resolve`; empty where there is none."""
+    try:
+        return resolve(world)
+    except CannotRun:
+        return ""
+
+
 def new_run_id(now: datetime) -> str:
     """Sorts by time; unique by its tail."""
     import secrets
@@ -100,25 +108,35 @@ def ensure(world: World, *, settle: bool = True) -> Index:
 
 
 def _anchored(world: World, index: Index) -> bool:
-    """Whether the last line that is in is the one that the head names; told without an engine for contracts."""
+    """Whether the last line that is in is the one that head and marks name; told without an engine for contracts."""
     import json
 
     try:
-        head = json.loads(files.read(world.store.path(names.LEDGER_HEAD)))
         last = index.last() or {}
-        return bool(head["lines"] == last.get("seq") and head["hash"] == last.get("hash"))
+        head = json.loads(files.read(world.store.path(names.LEDGER_HEAD)))
+        found = [head, *(json.loads(data) for path in world.store.ledger_marks() if (data := _text(path)))]
+        return all(one["lines"] == last.get("seq") and one["hash"] == last.get("hash") for one in found)
     except (BrokenContract, OSError, ValueError, RecursionError, KeyError, TypeError):
         return False  # then it is read as a document, which says what is wrong with it
+
+
+def _text(path: Path) -> bytes:
+    try:
+        return files.read(path)
+    except FileNotFoundError:
+        return b""
 
 
 def _settle(world: World, index: Index) -> None:
     """Close what has ended, and enter what was recorded and has no line."""
     strays = index.strays(world.store.path(names.EVENTS))
     open_runs = index.db.execute("SELECT 1 FROM runs WHERE closed = 0 LIMIT 1").fetchone()
-    if not strays and not open_runs:
+    if not strays and not open_runs and not index.outdated:
         return
     from ktxkit.ledger import ledger
 
+    if index.outdated:
+        index.clear()
     if ledger.writable(world):
         from ktxkit.ledger import repair
 
@@ -175,6 +193,36 @@ def record_of(row: dict[str, Any] | None) -> RunRecord | None:
 
     found: RunRecord = json.loads(row["record"])
     return found
+
+
+def gap(index: Index, ask: LedgerQuery) -> Row:
+    """The newest run that nothing is known of for certain: lines that are lost, or events that were damaged. What ran
+    before it is not the last word: whether it was full, and failed, is not known. Empty where there is none.
+    """
+    from ktxkit.ledger.rules.fold import IMPORTED
+
+    marks = ", ".join("?" for _ in ask.projects)
+    sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND {LAST} AND state = 'damaged' ORDER BY {NEWEST}"
+    found = index.rows(sql, *ask.projects)
+    return next((row for row in found if record_of(row).get("trigger") != IMPORTED), {})
+
+
+def blind(index: Index, ask: LedgerQuery, since: int = 0) -> list[Row]:
+    """Closed runs whose tests are not in the index: their events are gone, or were changed. Newest first."""
+    marks = ", ".join("?" for _ in ask.projects)
+    where = f"project IN ({marks}) AND {LAST} AND ingested = 0 AND rid >= ?"
+    return index.rows(f"SELECT * FROM runs WHERE {where} ORDER BY {NEWEST}", *ask.projects, since)
+
+
+def not_known(index: Index, ask: LedgerQuery) -> tuple[str, int]:
+    """Of how many runs the tests are not known one by one, in words and as a number."""
+    marks = ", ".join("?" for _ in ask.projects)
+    sql = f"SELECT run, why FROM runs WHERE project IN ({marks}) AND ingested = 0 ORDER BY {NEWEST}"
+    found = index.rows(sql, *ask.projects)
+    if not found:
+        return "", 0
+    count = f"{len(found)} run{'s' * (len(found) > 1)}"
+    return f"not known of {count}: {found[0]['run']} ({found[0]['why'] or 'running'})", len(found)
 
 
 def running(index: Index, ask: LedgerQuery) -> list[str]:
@@ -248,7 +296,7 @@ def find_test(index: Index, ask: LedgerQuery, name: str) -> tuple[str, str]:
     return name, f"{NO_TEST}{': did you mean ' + ' or '.join(near) + '?' if near else ''}"
 
 
-RUN_COLUMNS = ("what", "run", "started", "scope", "state", "verdict", "tests", "wall", "trigger", "why")
+RUN_COLUMNS = ("what", "run", "started", "scope", "state", "verdict", "tests", "wall", "trigger", "why", "evidence")
 
 JOB_COLUMNS = ("job", "state", "target", "created", "units", "outcomes")
 UNIT_COLUMNS = ("position", "unit", "outcome", "patch", "paths", "lease", "reason", "source")
@@ -281,6 +329,7 @@ QUESTIONS: dict[str, Question] = {
     "failing-since": Question(
         "ledger.questions:failing_since", 0, 1, ("since", "run", "commit", "failures", "passedLast", "test")
     ),
+    "skipped": Question("ledger.questions:skipped", 0, 1, ("what", "occurrence", "reason", "test")),
     "warnings": Question("ledger.questions:warnings", 0, 1, ("category", "at", "when", "message")),
     "what-covers": Question("affected.runtime:what_covers", 1, 1, ("test", "definitions", "how")),
     "history": Question("ledger.answers:history", 1, 1, ("started", "run", "scope", *TEST_COLUMNS[1:], "message")),

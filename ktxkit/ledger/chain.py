@@ -4,6 +4,10 @@ The head counts the lines and has the digest of the last one. It is written afte
 the line is on the disk: so a ledger with fewer lines, or with another line at that place, has lost some. A line after
 those that the head counts is linked to them: its writer was killed before it wrote the head.
 
+The same end is marked in two places that are not beside it: in the ledger's lock file, and in the git directory of a
+store at its usual place. So a tail that is gone together with the head, or an older copy of both, is noticed. A mark is
+written after the head and can be behind it, never ahead. Whoever removes all marks with the rest is not noticed.
+
 The store's own key: the recorder seals the events of a run with it (HMAC-SHA256 of their digest), so that a file that
 comes back from elsewhere can be told from one that somebody wrote or edited. It keeps out mistakes and those who cannot
 read the store, not the user whom the store belongs to.
@@ -15,7 +19,7 @@ import hmac
 import itertools
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -49,6 +53,9 @@ def locked(world: World) -> AbstractContextManager[int]:
     return flocked(world.store.path(names.LEDGER_LOCK), clock=world.clock)
 
 
+MARK_BYTES = 4096  # more are no mark
+
+
 def append(world: World, body: Mapping[str, Any]) -> LedgerLine:
     """Link a line to the last one and append it, durably; then the head. The caller holds the lock.
 
@@ -67,14 +74,13 @@ def tip(world: World) -> LedgerLine | None:
     """The last line, or None in an empty ledger. Raises BrokenContract where it is not what the head says."""
     lines = journal(world)
     last = lines.last()
-    known = head(world)
-    if known is not None:
+    for known in ends(world):
         fits(known, last["seq"] if last else 0, last["hash"] if last else "", lines.path)
     return last
 
 
 def set_head(world: World, line: LedgerLine) -> None:
-    """The line is the last one. The caller holds the lock."""
+    """The line is the last one, and marked as that. The caller holds the lock."""
     made: LedgerHead = {
         "schemaVersion": 1,
         "kind": "ledger-head",
@@ -83,28 +89,102 @@ def set_head(world: World, line: LedgerLine) -> None:
         "at": line["at"],
     }
     world.store.write(kinds.LEDGER_HEAD, names.LEDGER_HEAD, made)
+    _set_marks(world, contracts.compact(made))
 
 
-def head(world: World) -> LedgerHead | None:
-    """The head document; None where none was written yet (no or one line, or a ledger of an earlier version).
+def forget_end(world: World) -> None:
+    """There is no line any more, and nothing says that there was one. The caller holds the lock."""
+    world.store.path(names.LEDGER_HEAD).unlink(missing_ok=True)
+    _set_marks(world, b"")
 
-    Raises BrokenContract where it is damaged, or gone: a store with a key has had one since its second line.
+
+def _set_marks(world: World, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    for path in world.store.ledger_marks():
+        try:
+            fd = os.open(path, flags, files.PRIVATE_FILE)
+        except OSError:  # gate-ok: where it cannot be written (an isolated unit) it stays behind, and says less
+            continue
+        try:
+            os.pwrite(fd, data, 0)
+            os.ftruncate(fd, len(data))
+        finally:
+            os.close(fd)
+
+
+def _mark(path: Path) -> LedgerHead | None:
+    """A mark of the end; None where there is none. Raises BrokenContract for what is none."""
+    try:
+        data = files.read(path, MARK_BYTES).strip(b"\0 \n")
+    except OSError:
+        return None  # not there, or not to be read: then it says nothing
+    return contracts.loads(kinds.LEDGER_HEAD, data, str(path)) if data else None
+
+
+def ends(world: World) -> list[LedgerHead]:
+    """What is known of the ledger's end, the furthest first: by its head, and by the marks.
+
+    Raises BrokenContract where any of it is damaged, or the head is gone: a store with a mark has had one, and one with
+    a key has had one since its second line.
     """
-    path = world.store.path(names.LEDGER_HEAD)
     try:
         found = world.store.read_optional(kinds.LEDGER_HEAD, names.LEDGER_HEAD)
+        marks = marked(world)
     except BrokenContract as error:
         raise BrokenContract(error.message, location=error.location, hint=MEND) from error
-    if found is None and os.path.lexists(world.store.path(names.LEDGER_KEY)) and _has_lines(world, 2):
+    lasting = marks or (os.path.lexists(world.store.path(names.LEDGER_KEY)) and _has_lines(world, 2))
+    if found is None and lasting:
         # Looked for once more: lines may have been written since.
         found = world.store.read_optional(kinds.LEDGER_HEAD, names.LEDGER_HEAD)
         if found is None:
             raise BrokenContract(
                 "the ledger's head is gone: whether lines are missing at its end is not known",
-                location=str(path),
+                location=str(world.store.path(names.LEDGER_HEAD)),
                 hint=MEND,
             )
-    return found
+    return _furthest([*([found] if found else []), *marks])
+
+
+def _furthest(known: list[LedgerHead]) -> list[LedgerHead]:
+    return sorted(known, key=lambda one: one["lines"], reverse=True)
+
+
+def marked(world: World) -> list[LedgerHead]:
+    """The marks of the end. The git directory's is one of this ledger only where anything of a ledger is left: it
+    outlives a store that was removed as a whole. Raises BrokenContract.
+    """
+    places = world.store.ledger_marks()
+    found = [(path, mark) for path in places if (mark := _mark(path)) is not None]
+    return [mark for path, mark in found if path.name != names.LEDGER_MARK or len(found) > 1 or _is_left(world, path)]
+
+
+def _is_left(world: World, mark: Path) -> bool:
+    """Whether anything of a ledger is left; events only where they are older than the mark."""
+    of_it = (names.LEDGER_KEY, names.LEDGER_HEAD, names.LEDGER, names.LEDGER_INDEX)
+    if any(os.path.lexists(world.store.path(name)) for name in of_it):
+        return True
+    since = mark.stat().st_mtime_ns
+    place = world.store.path(names.EVENTS)
+    return place.is_dir() and any(path.lstat().st_mtime_ns < since for path in place.iterdir())
+
+
+def heads(world: World) -> tuple[list[LedgerHead], bool]:
+    """What of the head and the marks can be read, the furthest first; and whether any is damaged or the head gone."""
+    found: list[LedgerHead] = []
+    bad = False
+    for path in (world.store.path(names.LEDGER_HEAD), *world.store.ledger_marks()):
+        try:
+            mark = _mark(path)
+        except BrokenContract:
+            bad = True
+            continue
+        if mark is not None:
+            found.append(mark)
+    try:
+        ends(world)
+    except BrokenContract:
+        bad = True
+    return _furthest(found), bad
 
 
 def _has_lines(world: World, least: int) -> bool:
@@ -128,18 +208,19 @@ def fits(known: LedgerHead, lines: int, last: str, path: Path) -> bool:
 
 def lines(world: World) -> Iterator[LedgerLine]:
     """Every line: contract, link and end are checked. Raises BrokenContract."""
-    known = head(world)
+    known = ends(world)
     path = world.store.path(names.LEDGER)
     count, last = 0, ""
     require_file(path)
     if path.exists():
         for _, _, line in new_lines(path, 0, None):
             count, last = line["seq"], line["hash"]
-            if known is not None and count == known["lines"]:
-                fits(known, count, last, path)
+            for end in known:
+                if count == end["lines"]:
+                    fits(end, count, last, path)
             yield line
-    if known is not None:
-        fits(known, count, last, path)
+    for end in known:
+        fits(end, count, last, path)
 
 
 def new_lines(path: Path, start: int, previous: Mapping[str, Any] | None) -> Iterator[tuple[int, bytes, LedgerLine]]:
@@ -181,19 +262,22 @@ def require_file(path: Path) -> None:
         raise BrokenContract("it is not a regular file", location=str(path), hint=MEND)
 
 
-def check_end(world: World, known: LedgerHead | None, last: Mapping[str, Any] | None) -> None:
-    """Hold what was read against a head that was read before it. `last`: number and digest of the last line.
+def check_end(world: World, known: Sequence[LedgerHead], last: Mapping[str, Any] | None) -> None:
+    """Hold what was read against the ends that were known before it. `last`: number and digest of the last line.
 
-    Raises BrokenContract where lines are missing, or another one stands in the head's place.
+    Raises BrokenContract where lines are missing, or another one stands in an end's place.
     """
-    if known is None:
-        return
     path = world.store.path(names.LEDGER)
-    if not fits(known, last["seq"] if last else 0, last["hash"] if last else "", path):
-        for _, _, line in new_lines(path, 0, None):
-            if line["seq"] == known["lines"]:
-                fits(known, line["seq"], line["hash"], path)
-                return
+    before = {
+        end["lines"]: end
+        for end in known
+        if not fits(end, last["seq"] if last else 0, last["hash"] if last else "", path)
+    }
+    for _, _, line in new_lines(path, 0, None) if before else ():
+        if line["seq"] in before:
+            fits(before.pop(line["seq"]), line["seq"], line["hash"], path)
+        if not before:
+            return
 
 
 # -- the key

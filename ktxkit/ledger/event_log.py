@@ -66,6 +66,14 @@ class Artifacts:
             files.write_atomic(path, data, durable=False)
         return name
 
+    def has(self, name: str) -> bool:
+        """Whether the body of a digest is kept, and is what its name says."""
+        try:
+            self.load(name)
+        except (BrokenContract, OSError):
+            return False
+        return True
+
     def load(self, name: str) -> bytes:
         """The body of a digest. Raises BrokenContract where it is missing or is not what its name says."""
         path = self.path(name)

@@ -79,8 +79,18 @@ def take(
             raise Refused(f"there is a run {run} already, of other reports", hint="a run is closed once: name another")
         return run, None
     files.write_atomic(target, body)
+    if kind == "events":
+        _artifacts_beside(world.cwd / paths[0], body, Artifacts(store.path(names.ARTIFACTS)))
     start = next(event for _, event in event_log.read(target) if event)
     return run, repair.enter(world, run, start["project"])
+
+
+def _artifacts_beside(events: Path, data: bytes, kept: Artifacts) -> None:
+    """Keep the artifacts that events name and that lie beside them, as in a store that was written instead of this."""
+    beside = Artifacts(events.resolve().parent.parent / "artifacts")
+    for found in set(ledger.NAMED.findall(data)):
+        if beside.has(name := found.decode("ascii")):
+            kept.keep(beside.load(name))
 
 
 def take_store(world: World, directory: str) -> list[tuple[str, LedgerLine | None]]:

@@ -63,6 +63,7 @@ def sums(db: sqlite3.Connection, rid: int) -> tuple[int, int]:
 
 VERSION = 8 if sys.byteorder == "little" else 1008  # of the tables and columns; another one is made again
 SUFFIX = ".ndjson"  # of event files
+GONE = "its events are gone"  # why the tests of a run are not in
 FEW = 1000  # tests named in one statement
 WAIT = 5.0  # seconds for another process that fills it
 OUTCOMES = (
@@ -112,6 +113,7 @@ class Index:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.note = ""
+        self.outdated = False
         self._project = ""
         self._tests: TestNumbers | None = None
         try:
@@ -178,16 +180,22 @@ class Index:
         return found and {"seq": found[0], "hash": found[1]}
 
     def strays(self, events: Path) -> list[str]:
-        """Runs with an event file and no line. Remembered where there is none, until a file comes or goes."""
+        """Runs with an event file and no line. Remembered where there is none, until a file comes or goes; `outdated`
+        tells then whether files are gone whose tests are in, or are back.
+        """
+        self.outdated = False
         try:
             now = events.stat().st_mtime_ns
             if (now,) in self.db.execute("SELECT mtime FROM looked").fetchall():
                 return []
-            found = {name.removesuffix(SUFFIX) for name in os.listdir(events) if name.endswith(SUFFIX)}  # noqa: PTH208
+            there = {name.removesuffix(SUFFIX) for name in os.listdir(events) if name.endswith(SUFFIX)}  # noqa: PTH208
         except (FileNotFoundError, NotADirectoryError):
-            return []
-        found -= {run for (run,) in self.db.execute("SELECT run FROM runs")}
-        if not found:
+            now, there = 0, set()
+        found = set(there)
+        for run, ingested, why in self.db.execute("SELECT run, ingested, why FROM runs"):
+            self.outdated = self.outdated or (bool(ingested) and run not in there) or (why == GONE and run in there)
+            found.discard(run)
+        if not found and not self.outdated and now:
             self.db.execute("DELETE FROM looked")
             self.db.execute("INSERT INTO looked VALUES (?)", (now,))
         return sorted(found)

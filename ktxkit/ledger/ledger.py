@@ -9,6 +9,7 @@ record that the pure fold makes of the run's events, and the digest of those eve
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +20,7 @@ from ktxkit.base.owners import OwnerState
 from ktxkit.base.rules.digests import digest, link, own_hash
 from ktxkit.ledger import chain, event_log
 from ktxkit.ledger.event_log import Artifacts
-from ktxkit.ledger.index_file import Index
+from ktxkit.ledger.index_file import GONE, Index
 from ktxkit.ledger.rules import scan
 from ktxkit.ledger.rules.evidence import key_of
 from ktxkit.ledger.rules.fold import IMPORTED, Fold, Life, TestAttempt
@@ -41,12 +42,13 @@ def close_ended(world: World, index: Index) -> None:
 def update(world: World, index: Index) -> None:
     """Read the lines that are new. One process fills it, others wait. Raises BrokenContract where lines are damaged,
     or missing at the end."""
-    known = chain.head(world)
-    _read(world, index)
+    known = chain.ends(world)
+    _read(world, index, anchored=bool(known))
     chain.check_end(world, known, index.last())
 
 
-def _read(world: World, index: Index) -> None:
+def _read(world: World, index: Index, *, anchored: bool) -> None:
+    """Read on. Where nothing else says where the ledger ends, what the index has read of it does."""
     path = world.store.path(names.LEDGER)
     chain.require_file(path)
     place = index.unread(path)
@@ -55,12 +57,16 @@ def _read(world: World, index: Index) -> None:
     index.db.execute("BEGIN IMMEDIATE")
     try:
         place = index.unread(path)
+        before = 0
         if place is None:
+            before = 0 if anchored else (index.last() or {"seq": 0})["seq"]
             index.clear()
             place = (0, None)
         if path.exists():
             index.fill()
             _fill(world, index, path, *place)
+        if (there := (index.last() or {"seq": 0})["seq"]) < before:
+            raise BrokenContract(chain.CUT.format(there, before), location=str(path), hint=chain.MEND)
         index.db.execute("COMMIT")
     except BaseException:
         index.db.execute("ROLLBACK")
@@ -91,7 +97,7 @@ def events_of(world: World, line: LedgerLine) -> tuple[Fold | None, str]:
     try:
         data = files.read(path, limit=SIZE_LIMIT)[: said["bytes"]]
     except FileNotFoundError:
-        return None, "its events are gone"
+        return None, GONE if said["bytes"] else line["record"].get("lost", {}).get("fault", GONE)
     except (BrokenContract, OSError) as error:
         return None, f"its events cannot be read: {error}"
     if digest(data) != said["digest"]:
@@ -102,14 +108,28 @@ def events_of(world: World, line: LedgerLine) -> tuple[Fold | None, str]:
 
 
 def intact(world: World, line: LedgerLine) -> bool:
-    """Whether a run's events are what its closing line says of them, where there are any."""
+    """Whether a run's events are what its closing line says of them: there, and unchanged."""
     path = events_path(world, line["run"])
-    if line["kind"] != "run-closed" or not os.path.lexists(path):
+    if line["kind"] != "run-closed":
         return True
+    if not os.path.lexists(path):
+        return not line["events"]["bytes"]  # there never were any
     try:
         return digest(files.read(path, SIZE_LIMIT)[: line["events"]["bytes"]]) == line["events"]["digest"]
     except (BrokenContract, OSError):
         return False
+
+
+def missing_artifacts(world: World, line: LedgerLine) -> list[str]:
+    """The artifacts that a run's record and events name and that are gone, or not what their names say."""
+    record = line.get("record", {})
+    if line["kind"] != "run-closed" or record.get("trigger") == IMPORTED or record.get("lost", {}).get("unkept"):
+        return []
+    kept = Artifacts(world.store.path(names.ARTIFACTS))
+    there = line["events"]["bytes"] and intact(world, line)
+    data = files.read(events_path(world, line["run"]), SIZE_LIMIT) if there else b""
+    named = {name.decode("ascii") for name in NAMED.findall(data)} | {record.get("ids", "")} - {""}
+    return [name for name in named if not kept.has(name)]
 
 
 def attempts(fold: Fold) -> Iterator[tuple[TestAttempt, str | None]]:
@@ -122,6 +142,7 @@ def attempts(fold: Fold) -> Iterator[tuple[TestAttempt, str | None]]:
 
 Facts = Mapping[str, Any]
 EVENT = "run-event"
+NAMED = re.compile(rb'"(?:ids|ref|manifest)":\s?"(b3:[0-9a-f]{64})"')  # of what is kept by its content
 SIZE_LIMIT = 1 << 40  # bytes of an event file
 AFTER_SEAL = ("phase", "warning", "worker", "fixtures", "runner_ended")  # said by hooks that run later than ours
 SEAL_LOOK = 20  # records at the end of a run among which its seal is looked for
@@ -303,7 +324,7 @@ def _events(world: World, run: str, opening: Facts) -> tuple[Fold, Facts] | None
     try:
         data = files.read(events_path(world, run), limit=SIZE_LIMIT)
     except FileNotFoundError:
-        data, gone = b"", "its events are gone"
+        data, gone = b"", GONE
     except BrokenContract as error:
         data, gone = b"", f"its events: {error.message}"
     except OSError:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ktxkit.ledger import OFF, ON, VARIABLE
+
 if TYPE_CHECKING:
     from ktxkit.store.world import World
 
-OFF = ("off", "0", "no", "false")
 TELLING = ("help", "version", "markers", "cacheshow")  # options by which pytest tells something and collects nothing
-ON = ("on", "1", "yes", "true")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -86,7 +86,7 @@ def pytest_configure_node(node: Any) -> None:
 
 def _world(config: pytest.Config) -> World | None:
     """The world to record in, or None where recording is off."""
-    wish = os.environ.get("KTX_LEDGER", "")
+    wish = os.environ.get(VARIABLE, "")
     place = os.environ.get("KTX_DIR") or None
     if wish.lower() in OFF:
         return None

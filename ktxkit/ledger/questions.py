@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import kinds
 from ktxkit.base.errors import BrokenContract
-from ktxkit.ledger import event_log, index_file, ledger
+from ktxkit.ledger import asking, event_log, index_file, ledger
 from ktxkit.ledger.answers import run_of_question, without_rows
 from ktxkit.ledger.asking import LAST, NEWEST, NO_TEST, LedgerQuery, ensure, find_test, record_of
-from ktxkit.ledger.index_file import EXECUTIONS, OUTCOMES, PASSED, Index
+from ktxkit.ledger.index_file import CODE, EXECUTIONS, OUTCOMES, PASSED, Index
+from ktxkit.ledger.rules.evidence import is_told
 from ktxkit.ledger.rules.rows import BAD, SHIFT, Row, Verdict, answer, not_comparable
 from ktxkit.store import jobs
 from ktxkit.store.active import ActiveJob, Unit
@@ -110,6 +111,11 @@ def failing_since(world: World, ask: LedgerQuery) -> LedgerAnswer:
     rows.sort(key=lambda row: (row["since"] or "", row["test"]), reverse=True)
     verdict: Verdict = "true" if rows else "false" if ran or not ask.subject else "unknown"
     reason = "" if ran or not subject else subject[0][1] or NO_TEST
+    blind = [
+        one for one in asking.blind(index, ask, asking.gap(index, ask).get("rid", 0)) if not is_told(record_of(one))
+    ]
+    if blind and verdict == "false":
+        verdict, reason = "unknown", f"not known of run {blind[0]['run']}: {blind[0]['why']}"
     shown = rows[: ask.limit or len(rows)]
     facts = {"failing": len(rows)}
     return answer(
@@ -156,6 +162,30 @@ def warnings(world: World, ask: LedgerQuery) -> LedgerAnswer:
     counted = record_of(run).get("warnings", len(rows))
     facts = {"run": run["run"], "warnings": counted, "different": len(rows)}
     return answer("warnings", rows[: ask.limit or len(rows)], subject=[run["run"]], project=ask.project, facts=facts)
+
+
+def skipped(world: World, ask: LedgerQuery) -> LedgerAnswer:
+    """The tests of a run (the last full one, or the last) that were skipped, and the modules, each with the reason."""
+    index = ensure(world)
+    run = run_of_question(index, ask)
+    if not run["ingested"]:
+        return without_rows("skipped", run)
+    place = names.events_file(run["run"])
+    sql = "SELECT test, occurrence, message FROM results JOIN tests USING (tid) WHERE rid = ? AND verdict = ?"
+    rows: list[Row] = [
+        {"test": row["test"], "reason": row["message"], "source": place}
+        | ({"occurrence": row["occurrence"]} if row["occurrence"] > 1 else {})
+        for row in index.rows(f"{sql} ORDER BY 1, 2", run["rid"], CODE["skipped"])
+    ]
+    counts = record_of(run)["counts"]
+    if counts.get("collectionSkips"):
+        for offset, event in event_log.read(ledger.events_path(world, run["run"])):
+            if event and event["event"] == "collect_report" and event["outcome"] == "skipped":
+                rows.append({"test": event["node"], "what": "module", "reason": event.get("reason")})
+                rows[-1]["source"] = f"{place}#{offset}"
+    facts = {"run": run["run"], "scope": run["scope"], "skipped": counts.get("skipped", 0)}
+    facts |= {"modules": counts.get("collectionSkips"), "withoutReason": sum(not row["reason"] for row in rows) or None}
+    return answer("skipped", rows[: ask.limit or len(rows)], subject=[run["run"]], project=ask.project, facts=facts)
 
 
 LANDED: dict[str, Verdict] = {"landed": "true", "open": "unknown"}

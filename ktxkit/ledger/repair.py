@@ -19,13 +19,17 @@ from typing import TYPE_CHECKING
 from ktxkit.base import files
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import BrokenContract
+from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.named import NamedTuple
+from ktxkit.base.rules.text import plural
 from ktxkit.ledger import chain, ledger
+from ktxkit.ledger.index_file import Index
+from ktxkit.ledger.rules.fold import LOST
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import LedgerHead, LedgerLine
+    from ktxkit.base.documents import LedgerLine
 
 
 YOUNG = 3600.0  # seconds in which a run of which nothing is known may still begin, or go on elsewhere
@@ -97,6 +101,7 @@ def _start(world: World, run: str) -> tuple[str, int, str]:
 
 
 ASIDE = "ledger/damaged"
+SHOWN = 5  # lost runs that are named
 
 
 class Repaired(NamedTuple):
@@ -122,38 +127,70 @@ class Repaired(NamedTuple):
 
 
 class RemainingLines(NamedTuple):
-    """What stays of a ledger's lines. `named` are the runs of the others, `gone` is how many these are."""
+    """What stays of a ledger's lines. `gone` is how many the others are, `named` the runs that `told` of them name."""
 
     lines: list[LedgerLine]
     moved: list[str]
     named: list[str]
     gone: int = 0
+    told: int = 0
 
 
-def repair(world: World) -> Repaired:
-    """Mend the ledger. Raises CannotRun where its store cannot be written."""
+def repair(world: World, project: str = "") -> Repaired:
+    """Mend the ledger; a loss is entered for each project that it has, and for this one. Raises CannotRun where its
+    store cannot be written.
+    """
     _ = world.writable_store
     aside = f"{ASIDE}/{world.clock.now():%Y%m%dT%H%M%S}Z-{os.urandom(2).hex()}"
     with chain.locked(world):
         kept = _cut_back(world, aside)
     moved = kept.moved + _events_aside(world, kept.lines, aside)
     entered = _enter(world, kept.named)
-    closed = len(ledger.settle_all(world))
+    # One that was killed had no closing line to lose.
+    closed = sum(line["record"]["state"] != "killed" for line in ledger.settle_all(world))
     there = _named(_raw(world.store.path(names.LEDGER)))
     lost = tuple(run for run in kept.named if run not in there)
-    known = max(len(kept.named) and kept.gone, 2 * len(entered) + closed)
-    return Repaired(tuple(moved), len(kept.lines), entered, lost, max(0, kept.gone - known))
+    known = kept.told + 2 * len(set(entered) - set(kept.named)) + closed
+    missing = max(0, kept.gone - known)
+    if lost or missing:
+        _enter_loss(world, project, lost, missing)
+    return Repaired(tuple(moved), len(kept.lines), entered, lost, missing)
+
+
+def _enter_loss(world: World, project: str, lost: tuple[str, ...], missing: int) -> None:
+    """An entry at the end of the order, for each project that is known: which runs these were, whether they were full
+    and what they came to is not known, so that nothing before them is the last word any more.
+    """
+    projects = {line["project"] for line in chain.lines(world)} | ({project} if project else set())
+    what = [f"run {run}" for run in lost[:SHOWN]] + ([f"{plural(missing, 'line')} of unknown runs"] if missing else [])
+    why = f"lost from the ledger: {', '.join(what)}{' ...' if len(lost) > SHOWN else ''}"
+    for known in sorted(projects or {"unknown"}):
+        run = f"lost-{world.clock.now():%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
+        at = timestamp(world.clock.now())
+        record = {
+            "run": run, "project": known, "trigger": LOST, "mode": "run", "startedAt": at, "state": "damaged",
+            "verdict": "incomplete", "counts": {}, "lost": {"damaged": len(lost) + missing, "fault": why},
+            "scope": {"kind": "partial", "why": [why]}, "authoritative": False, "against": [why],
+        }  # fmt: skip
+        none = {"bytes": 0, "digest": digest(b""), "records": 0, "torn": 0}
+        with chain.locked(world):
+            chain.append(world, {"kind": "run-opened", "run": run, "project": known})
+            chain.append(
+                world, {"kind": "run-closed", "run": run, "project": known, "events": none} | {"record": record}
+            )
 
 
 def _cut_back(world: World, aside: str) -> RemainingLines:
     """Keep the lines up to the first that is broken; where they are not those that the head knows, none."""
     path = world.store.path(names.LEDGER)
-    known, bad_head = _head(world)
+    told, bad_head = chain.heads(world)
+    known = told[0]["lines"] if told else _indexed(world)
     lines, size = _whole(path)
     raw = files.read(path.resolve(), ledger.SIZE_LIMIT) if path.is_file() else b""
-    if known and len(lines) >= known["lines"] and lines[known["lines"] - 1]["hash"] != known["hash"]:
+    replaced = any(len(lines) >= one["lines"] and lines[one["lines"] - 1]["hash"] != one["hash"] for one in told)
+    if replaced:
         lines, size = [], 0  # another ledger was put in its place
-    cut = known is not None and len(lines) < known["lines"]
+    cut = len(lines) < known
     odd = os.path.lexists(path) and (path.is_symlink() or not path.is_file())
     if not (cut or odd or bad_head or b"\n" in raw[size:]):
         return RemainingLines(lines, [], [])
@@ -162,8 +199,15 @@ def _cut_back(world: World, aside: str) -> RemainingLines:
         moved.append(_move(world, world.store.path(names.LEDGER_HEAD), f"{aside}/head.json"))
     _begin_again(world, path, raw[:size], lines)
     rest = [line for line in raw[size:].splitlines() if line.strip(b"\0 ")]
-    gone = max(len(rest), known["lines"] - len(lines) if known else 0)
-    return RemainingLines(lines, moved, _named(rest), gone)
+    named = [] if replaced else [line for line in rest if ledger.line_head(line)[1]]
+    gone = max(known - len(lines), len(named)) or int(bool(rest))
+    return RemainingLines(lines, moved, _named(named), gone, len(named))
+
+
+def _indexed(world: World) -> int:
+    """How many lines the index has read."""
+    path = world.store.path(names.LEDGER_INDEX)
+    return int((Index(path).last() or {"seq": 0})["seq"]) if path.is_file() else 0
 
 
 def _named(lines: list[bytes]) -> list[str]:
@@ -177,16 +221,9 @@ def _begin_again(world: World, path: Path, data: bytes, kept: list[LedgerLine]) 
     if kept:
         chain.set_head(world, kept[-1])
     else:
-        world.store.path(names.LEDGER_HEAD).unlink(missing_ok=True)
+        chain.forget_end(world)
         files.sync_dir(path.parent)
-
-
-def _head(world: World) -> tuple[LedgerHead | None, bool]:
-    """The head, and whether it is damaged."""
-    try:
-        return chain.head(world), False
-    except BrokenContract:
-        return None, True
+    world.store.remove(names.LEDGER_INDEX)  # it has read lines that are gone
 
 
 def _whole(path: Path) -> tuple[list[LedgerLine], int]:
@@ -208,7 +245,7 @@ def _events_aside(world: World, kept: list[LedgerLine], aside: str) -> list[str]
     moved = []
     for line in kept:
         path = ledger.events_path(world, line["run"])
-        if not ledger.intact(world, line):
+        if not ledger.intact(world, line) and os.path.lexists(path):
             moved.append(_move(world, path, f"{aside}/events/{path.name}"))
             path.unlink(missing_ok=True)
     return moved

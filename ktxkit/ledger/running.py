@@ -16,7 +16,7 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import plural, printable
-from ktxkit.ledger import asking, chain, ledger
+from ktxkit.ledger import OFF, ON, VARIABLE, asking, chain, ledger
 from ktxkit.ledger.asking import ensure, new_run_id
 from ktxkit.ledger.event_log import EventWriter
 from ktxkit.ledger.rules.payload import clean, head
@@ -67,13 +67,23 @@ class RunResult:
     preconditions: tuple[Document, ...]
     kept: RecordedTrace | None = None
     lacks: tuple[str, ...] = ()
+    is_off: bool = False  # KTX_LEDGER says that nothing is recorded
 
 
 def run(world: World, wish: RunRequest, *, stdout: int | None = None) -> RunResult:
     """Verify the preconditions, run pytest in our place, close the run with what is known of its end.
 
-    `stdout`: a descriptor for what pytest prints there, instead of ours.
+    Where KTX_LEDGER is off, pytest is run and nothing is recorded; where it names a directory, that is the store.
+    `stdout`: a descriptor for what pytest prints there, instead of ours. Raises CannotRun.
     """
+    place = world.env.get(VARIABLE, "")
+    if place.lower() in OFF:
+        return _unrecorded(world, wish, stdout)
+    named = place and place.lower() not in ON
+    return _recorded(World(world.cwd, world.env, ktx_dir=str(world.cwd / place)) if named else world, wish, stdout)
+
+
+def _recorded(world: World, wish: RunRequest, stdout: int | None) -> RunResult:
     _ = world.writable_store
     run_id = new_run_id(world.clock.now())
     config = settings.ledger(world)
@@ -91,7 +101,7 @@ def run(world: World, wish: RunRequest, *, stdout: int | None = None) -> RunResu
         runner["declared"] = wish.scope[0] if wish.scope in WHOLE else "paths"
     if wish.affected is not None:
         runner["runner"]["affected"] = wish.affected
-    env = {**world.env, "KTX_RUNNER": json.dumps(runner), "KTX_LEDGER": str(world.store.root)}
+    env = {**world.env, "KTX_RUNNER": json.dumps(runner), VARIABLE: str(world.store.root)}
     if wish.profile:
         env["KTX_ENV_PROFILE"] = wish.profile
     if wish.trace:
@@ -123,6 +133,15 @@ def _lacks(world: World, python: str) -> tuple[str, ...]:
             f"{name} has no ktxkit, whose plugin records: {name} -m pip install {shlex.quote(identity.requirement())}"
         )
     return tuple(found)
+
+
+def _unrecorded(world: World, wish: RunRequest, stdout: int | None) -> RunResult:
+    """Run pytest alone. Raises CannotRun where what is asked for is kept in the ledger's store."""
+    if wish.trace or wish.cprofile:
+        what = "--trace" if wish.trace else "--cprofile"
+        raise CannotRun(f"{VARIABLE} is off: {what} would have nowhere to keep what it sees", hint=f"unset {VARIABLE}")
+    status = process.attached(argv(world, wish, ""), cwd=world.cwd, env=world.env, stdout=stdout)
+    return RunResult("", 128 - status if status < 0 else status, None, (), is_off=True)
 
 
 def _did_not_pass(line: LedgerLine | None, words: Sequence[str]) -> bool:
@@ -215,6 +234,8 @@ def notes(ran: RunResult) -> list[str]:
     """What is to be said of it on stderr."""
     from ktxkit.ledger.rules.rows import tally
 
+    if ran.is_off:
+        return [f"test-run: {VARIABLE} is off: this run is NOT recorded, and nothing can be said of it"]
     broken = [f"test-run: precondition {one['name']} does not hold" for one in ran.preconditions if not one["verified"]]
     if ran.line is None and ran.status == 0:
         return [*broken, "test-run: no test was run, and nothing is recorded"]

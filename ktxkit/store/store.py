@@ -134,6 +134,19 @@ class Store:
 
         return files.remove(self.path(relative))
 
+    def ledger_marks(self) -> list[Path]:
+        """Where the end of the ledger is marked, beside its head: in its lock file, and in the git directory."""
+        from ktxkit.store.rules import names
+
+        root, dot_git = self.root, self.root.parent / ".git"
+        if root.name != ".ktx":  # in a bare repository or a separate git directory, or kept elsewhere
+            inside = (root.parent / "HEAD").is_file()
+            return [root / names.LEDGER_LOCK, *([root.parent / names.LEDGER_MARK] if inside else [])]
+        if dot_git.is_file():  # a submodule's
+            text = dot_git.read_text("utf-8", "surrogateescape")
+            dot_git = root.parent / text.strip().removeprefix("gitdir:").strip()
+        return [root / names.LEDGER_LOCK, *([dot_git / names.LEDGER_MARK] if dot_git.is_dir() else [])]
+
     def children(self, relative: str) -> list[str]:
         """Names in a directory of the store, sorted; temporary files left out; empty where it is absent."""
         try:

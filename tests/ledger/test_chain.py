@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from ktxkit.ledger import chain, ledger
 from ktxkit.store.rules import names
+from ktxkit.store.world import World
 from tests.support.commands import Ran, call
 from tests.support.ledgers import PROJECT, Past
 from tests.support.repos import Repo
@@ -48,6 +51,12 @@ def replaced(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
         path.write_bytes(change(path.read_bytes()))
 
     return replace
+
+
+def unmark(world: World) -> None:
+    """What a store of an earlier version has, or one whose writer was killed before it wrote the marks."""
+    for mark in world.store.ledger_marks():
+        mark.write_bytes(b"")
 
 
 def as_directory(path: Path) -> None:
@@ -156,6 +165,7 @@ def test_a_ledger_of_an_earlier_version_has_no_head_and_gets_one(past: Past) -> 
     past.run({"a": "passed"})
     head = past.world.store.path(names.LEDGER_HEAD)
     head.unlink()
+    unmark(past.world)
     assert ask(past, "last").document["verdict"] == "true"
     past.run({"a": "failed"})
     assert head.exists() and ask(past, "last").document["verdict"] == "false"
@@ -166,6 +176,8 @@ def test_lines_that_are_cut_together_with_the_head_come_back_from_the_events(pas
     red = past.run({"a": "failed"})
     keep_lines(2)(past.world.store.path(names.LEDGER))
     past.world.store.path(names.LEDGER_HEAD).unlink()
+    assert ask(past, "last").status == 5, "the marks know of more"
+    unmark(past.world)
     found = ask(past, "last").document
     assert (found["verdict"], found["rows"][0]["run"]) == ("false", red)
 
@@ -190,6 +202,7 @@ def test_a_first_line_whose_writer_was_killed_before_the_head_counts(past: Past)
     assert chain.own_key(past.world)
     past.run({"a": "passed"}, settle=False)
     past.world.store.path(names.LEDGER_HEAD).unlink()
+    unmark(past.world)
     assert ask(past, "last").status == 0
     past.run({"a": "failed"})
     assert ask(past, "last").document["verdict"] == "false"
@@ -206,6 +219,8 @@ def test_runs_that_are_entered_again_stand_in_the_order_in_which_they_began(past
     past.run({"a": "passed"}, owner={**BOOT, "startTime": 800}, at="2026-01-02T09:00:00.000Z")
     for name in (names.LEDGER, names.LEDGER_HEAD):
         past.world.store.path(name).unlink()
+    if ending == "ask":
+        unmark(past.world)
     if ending == "repair":
         assert repair(past).status == 0
     assert ask(past, "last").document["verdict"] == "false"
@@ -226,7 +241,8 @@ def test_a_line_whose_writer_was_killed_before_the_head_counts(past: Past) -> No
     head = past.world.store.path(names.LEDGER_HEAD)
     before = head.read_bytes()
     past.run({"a": "failed"})
-    head.write_bytes(before)
+    for behind in (head, *past.world.store.ledger_marks()):
+        behind.write_bytes(before)
     assert ask(past, "last").document["verdict"] == "false"
     keep_lines(3)(past.world.store.path(names.LEDGER))
     assert ask(past, "last").status == 0, "the head counts two lines, and they are there"
@@ -242,6 +258,168 @@ def test_nothing_is_appended_to_a_ledger_that_was_cut(past: Past) -> None:
     words = ("--from", "junit", str(report))
     assert call("ledger-append", *words, cwd=past.root).status == 5
     assert path.read_bytes() == before and len(list((past.root / ".ktx/ledger/events").iterdir())) == 1
+
+
+# -- the end, marked elsewhere
+
+PARTS = {
+    "lines": names.LEDGER,
+    "head": names.LEDGER_HEAD,
+    "index": names.LEDGER_INDEX,
+    "key": names.LEDGER_KEY,
+    "lock": names.LEDGER_LOCK,
+}
+
+
+def lose(suite: Suite, *parts: str, newest: bool = True) -> None:
+    """Remove parts of a store, and with `newest` the events of the last run."""
+    if newest:
+        last = sorted(suite.world.store.path(names.EVENTS).glob("*.ndjson"))[-1]
+        last.unlink()
+    for part in parts:
+        suite.world.store.path(PARTS[part]).unlink()
+
+
+@pytest.fixture(scope="module")
+def turned_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    suite = Suite.make(
+        tmp_path_factory.mktemp("turned") / "s",
+        {"test_m.py": "import os\ndef test_a(): assert 'RED' not in os.environ\n"},
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KTX_PROJECT", PROJECT)
+        assert call("test-run", "-q", cwd=suite.repo.path).status == 0
+        time.sleep(1.1)  # ids of runs have seconds: the newest file is the last run's
+        patch.setenv("RED", "1")
+        assert call("test-run", "-q", cwd=suite.repo.path).status == 1
+        assert [one["verdict"] for one in suite.records] == ["passed", "failed"]
+    return suite.repo.path
+
+
+@pytest.fixture
+def turned(turned_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Suite:
+    """A full run that passed, and after it one that failed on the same content."""
+    shutil.copytree(turned_once, tmp_path / "s")
+    monkeypatch.setenv("KTX_PROJECT", PROJECT)
+    monkeypatch.setenv("RED", "1")
+    suite = Suite(Repo(tmp_path / "s"))
+    assert call("ledger-query", "last", cwd=suite.repo.path).status == 0  # an index
+    return suite
+
+
+def combinations() -> list[tuple[str, ...]]:
+    rest = [name for name in PARTS if name != "lines"]
+    return [("lines", *some) for count in range(len(rest) + 1) for some in itertools.combinations(rest, count)]
+
+
+@pytest.mark.parametrize("lost", combinations(), ids=lambda lost: "+".join(lost))
+def test_a_tail_that_is_lost_with_whatever_knew_it_is_no_older_pass(turned: Suite, lost: tuple[str, ...]) -> None:
+    lose(turned, *lost)
+    for words in (["last"], ["last-full"], ["runs"]):
+        asked = call("ledger-query", *words, "--json", cwd=turned.repo.path)
+        assert asked.status == 5 and "verdict" not in asked.out, (words, asked.out)
+    checked = call("git-ktx", "doctor", "--json", cwd=turned.repo.path)
+    assert checked.status != 0
+    assert "error" in [one["level"] for one in checked.document["findings"] if one["check"] == "ledger"]
+
+
+@pytest.mark.parametrize("lost", [("lines", "head"), ("lines", "head", "lock"), ("lines", "head", "key", "index")])
+def test_what_is_lost_stands_in_the_order_until_a_newer_full_run(
+    turned: Suite, lost: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(turned, *lost)
+    mended = call("ledger-append", "--repair", "--json", cwd=turned.repo.path)
+    assert mended.status == 0 and json.loads(mended.out)["data"]["missing"] == 2
+    for word in ("last", "last-full"):
+        found = call("ledger-query", word, "--json", cwd=turned.repo.path).document
+        assert found["verdict"] == "unknown" and found.get("reason"), found
+    assert claimed(turned) == ["claim-unknown"]
+    assert call("git-ktx", "doctor", "--json", cwd=turned.repo.path).document["findings"]
+    monkeypatch.delenv("RED")
+    assert call("test-run", "-q", cwd=turned.repo.path).status == 0
+    for word in ("last", "last-full"):
+        assert call("ledger-query", word, "--json", cwd=turned.repo.path).document["verdict"] == "true"
+    assert claimed(turned) == []
+
+
+def claimed(suite: Suite) -> list[str]:
+    """The rules that a claim breaks."""
+    from ktxkit.ledger import claims
+
+    return [one.rule for one in claims.rulings(suite.world, "Fix it\n\nAll tests pass.\n") if one.rule]
+
+
+def test_an_older_copy_of_the_ledger_and_its_head_is_noticed(turned: Suite) -> None:
+    path, head = (turned.world.store.path(name) for name in (names.LEDGER, names.LEDGER_HEAD))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2]))
+    line = json.loads(lines[1])
+    head.write_text(json.dumps(json.loads(head.read_text()) | {"lines": 2, "hash": line["hash"]}))
+    lose(turned)
+    asked = call("ledger-query", "last", "--json", cwd=turned.repo.path)
+    assert asked.status == 5 and "2 of at least 4" in asked.out
+
+
+def test_a_store_that_is_gone_as_a_whole_begins_anew(turned: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.rmtree(turned.repo.path / ".ktx")
+    assert call("ledger-query", "last", "--json", cwd=turned.repo.path).document["verdict"] == "unknown"
+    monkeypatch.delenv("RED")
+    assert call("test-run", "-q", cwd=turned.repo.path).status == 0
+    assert call("ledger-query", "last", "--json", cwd=turned.repo.path).document["verdict"] == "true"
+    assert [one["verdict"] for one in turned.records] == ["passed"]
+
+
+def test_nothing_that_is_recorded_after_a_loss_hides_it(turned: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(turned.repo.path.parent / "state"))
+    lose(turned, "lines", "head")
+    monkeypatch.delenv("RED")
+    ran = turned.run("-q")
+    assert ran.status == 0 and "head is gone" in ran.out
+    assert call("ledger-query", "last", "--json", cwd=turned.repo.path).status == 5
+
+
+def test_a_mark_that_is_damaged_is_status_5_until_it_is_repaired(turned: Suite) -> None:
+    for mark in turned.world.store.ledger_marks():
+        mark.write_bytes(b"{}")
+        assert call("ledger-query", "last", "--json", cwd=turned.repo.path).status == 5
+        assert call("ledger-append", "--repair", cwd=turned.repo.path).status == 0
+        assert call("ledger-query", "last", "--json", cwd=turned.repo.path).document["verdict"] == "false"
+
+
+def test_events_of_a_closed_run_that_are_gone_are_an_error_and_said_where_they_are_asked_for(turned: Suite) -> None:
+    """The run's own verdict stands in its line; its tests do not."""
+    lose(turned)
+    (told,) = [
+        one
+        for one in call("git-ktx", "doctor", "--json", cwd=turned.repo.path).document["findings"]
+        if one["check"] == "ledger" and one["level"] == "error"
+    ]
+    assert "events are gone" in told["message"]
+    found = call("ledger-query", "last", "--json", cwd=turned.repo.path).document
+    assert found["verdict"] == "false" and found["rows"][0]["evidence"] == "its events are gone"
+    for words in (["slowest", "last"], ["history", "test_a"], ["warnings", "last"]):
+        document = call("ledger-query", *words, "--json", cwd=turned.repo.path).document
+        assert "its events are gone" in document["reason"], words
+    assert call("ledger-query", "failing-since", "--json", cwd=turned.repo.path).document["verdict"] == "false"
+    assert claimed(turned) == ["claim-false"]
+
+
+def test_events_that_come_back_are_read_again(turned: Suite) -> None:
+    path = sorted(turned.world.store.path(names.EVENTS).glob("*.ndjson"))[-1]
+    away = turned.repo.path.parent / "away"
+    path.rename(away)
+    assert "gone" in call("ledger-query", "history", "test_a", cwd=turned.repo.path).out
+    away.rename(path)
+    assert "gone" not in call("ledger-query", "history", "test_a", cwd=turned.repo.path).out
+
+
+def test_artifacts_that_are_gone_or_changed_are_an_error(turned: Suite) -> None:
+    kept = next(path for path in turned.world.store.path(names.ARTIFACTS).rglob("*") if path.is_file())
+    body = kept.read_bytes()
+    for change in (lambda: kept.write_bytes(body + b"x"), kept.unlink):
+        change()
+        levels = call("git-ktx", "doctor", "--json", cwd=turned.repo.path).document["findings"]
+        assert any("artifact" in one["message"] and one["level"] == "error" for one in levels)
 
 
 # -- one run's damage
@@ -324,6 +502,7 @@ def forget(suite: Suite) -> Path:
     path.rename(kept)
     for name in (names.LEDGER, names.LEDGER_HEAD, names.LEDGER_INDEX):
         (suite.repo.path / ".ktx" / name).unlink(missing_ok=True)
+    unmark(suite.world)
     return kept
 
 

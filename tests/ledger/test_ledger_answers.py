@@ -346,6 +346,8 @@ def test_a_replaced_ledger_makes_the_index_again(past: Past) -> None:
     run = other.run({"a": "failed"})
     for name in (names.LEDGER, names.LEDGER_HEAD):
         other.world.store.path(name).replace(past.world.store.path(name))
+    for mark in past.world.store.ledger_marks():
+        mark.write_bytes(past.world.store.path(names.LEDGER_HEAD).read_bytes())
     past.world.store.path(names.EVENTS).rename(past.root / "old")
     past.world.store.path(names.EVENTS).mkdir()
     ledger.events_path(other.world, run).replace(ledger.events_path(past.world, run))

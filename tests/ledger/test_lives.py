@@ -184,3 +184,27 @@ def test_a_run_in_which_all_was_skipped_passed_and_shows_nothing(suite: Suite) -
     suite.run()
     found = call("ledger-query", "last", "--json", cwd=suite.repo.path).document
     assert found["rows"][0]["verdict"] == "passed" and "reason" not in found
+
+
+@pytest.mark.parametrize("word", ["off", "OFF", "0", "no", "false"])
+def test_where_the_ledger_is_off_nothing_is_recorded_and_that_is_said(suite: Suite, word: str) -> None:
+    before = sorted((suite.repo.path / ".ktx").rglob("*"))
+    ran = spawn("test-run", "--", *QUICK, cwd=suite.repo.path, env={"KTX_LEDGER": word})
+    assert ran.status == 0 and "NOT recorded" in ran.err and "KTX_LEDGER is off" in ran.err
+    assert sorted((suite.repo.path / ".ktx").rglob("*")) == before
+    told = spawn("test-run", "--json", "--", *QUICK, cwd=suite.repo.path, env={"KTX_LEDGER": word})
+    assert told.json["data"] == {"recorded": False}
+    suite.repo.write("test_m.py", "def test_a(): assert 0\n")
+    assert spawn("test-run", "--", *QUICK, cwd=suite.repo.path, env={"KTX_LEDGER": word}).status == 1
+
+
+@pytest.mark.parametrize("option", ["--trace", "--cprofile"])
+def test_what_is_kept_in_the_store_needs_one(suite: Suite, option: str) -> None:
+    ran = spawn("test-run", option, "--", *QUICK, cwd=suite.repo.path, env={"KTX_LEDGER": "off"})
+    assert ran.status == 2 and "KTX_LEDGER is off" in ran.err
+
+
+def test_a_store_that_is_named_is_the_one_that_is_written(suite: Suite, tmp_path: Path) -> None:
+    place = tmp_path / "elsewhere"
+    ran = spawn("test-run", "--", *QUICK, cwd=suite.repo.path, env={"KTX_LEDGER": str(place)})
+    assert ran.status == 0 and (place / "ledger/test-runs.ndjson").exists() and suite.lines == []

@@ -178,3 +178,83 @@ def test_a_run_that_has_ended_is_not_waited_for(suite: Suite) -> None:
     ran = call("ledger-query", "live", "--follow", "last", cwd=suite.repo.path)
     run = suite.record["run"]
     assert ran.status == 2 and f"run {run} has ended" in ran.err and f"ledger-query run {run}" in ran.err
+
+
+SKIPPING = """
+import pytest
+@pytest.mark.skip(reason="no database here")
+def test_a(): pass
+def test_b(): pytest.skip("later")
+def test_c(): pass
+@pytest.mark.skip
+def test_d(): pass
+"""
+
+
+def test_which_tests_were_skipped_is_told_with_the_reason(tmp_path: Path) -> None:
+    module = 'import pytest\npytest.skip("not on this system", allow_module_level=True)\n'
+    suite = Suite.make(tmp_path / "s", {"test_m.py": SKIPPING, "test_n.py": module})
+    suite.run()
+    found = call("ledger-query", "skipped", "--json", cwd=suite.repo.path).document
+    told = {(row["test"], row["reason"].removeprefix("Skipped: ")) for row in found["rows"]}
+    assert told == {
+        ("test_m.py::test_a", "no database here"),
+        ("test_m.py::test_b", "later"),
+        ("test_m.py::test_d", "unconditional skip"),
+        ("test_n.py", "not on this system"),
+    }
+    assert found["facts"]["skipped"] == 3 and found["facts"]["modules"] == 1
+    assert all(row["source"].startswith("ledger/events/") for row in found["rows"])
+    text = call("ledger-query", "skipped", "last", cwd=suite.repo.path).out
+    assert "no database here" in text and "test_m.py::test_a" in text
+
+
+REPORTS = {
+    "junit": '<testsuite><testcase name="a"><skipped message="not here"/></testcase></testsuite>',
+    "ctrf": '{"results": {"tool": {"name": "x"}, "summary": {"tests": 1},'
+    ' "tests": [{"name": "a", "status": "skipped", "duration": 0, "message": "not here"}]}}',
+    "reportlog": '{"$report_type": "TestReport", "nodeid": "a", "when": "setup", "outcome": "skipped",'
+    ' "longrepr": ["m.py", 3, "Skipped: not here"], "duration": 0}\n'
+    '{"$report_type": "TestReport", "nodeid": "a", "when": "teardown", "outcome": "passed", "duration": 0}\n'
+    '{"$report_type": "SessionFinish", "exitstatus": 0}\n',
+}
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+def test_reasons_of_other_runners_are_kept(tmp_path: Path, kind: str) -> None:
+    suite = Suite.make(tmp_path / "s", {})
+    report = tmp_path / "report"
+    report.write_text(REPORTS[kind])
+    assert call("ledger-append", "--from", kind, str(report), cwd=suite.repo.path).status == 0
+    (row,) = call("ledger-query", "skipped", "--json", cwd=suite.repo.path).document["rows"]
+    assert row["test"] == "a" and row["reason"].endswith("not here")
+
+
+GOALS = ("passed", "failing", "flaky", "slow", "passed_on_retry", "order_dependent")
+
+
+@pytest.mark.parametrize("word", GOALS)
+def test_of_a_test_that_never_ran_each_word_is_unknown_with_that_reason(tmp_path: Path, word: str) -> None:
+    source = "import pytest\n@pytest.mark.skip\ndef test_a(): pass\ndef test_b(): pass\n"
+    suite = Suite.make(tmp_path / "s", {"test_m.py": source})
+    suite.run()
+    for test, reason in (
+        ("test_m.py::test_gone", "no recorded run has executed a test"),
+        ("test_m.py::test_a", "never ran"),
+    ):
+        found = call("ledger-query", "explain", f"{word}({test})", "--json", cwd=suite.repo.path).document
+        assert found["verdict"] == "unknown" and reason in found["reason"], found
+
+
+def test_whether_a_test_passed_is_what_its_newest_run_says(tmp_path: Path) -> None:
+    suite = Suite.make(tmp_path / "s", {"test_m.py": "def test_a(): pass\ndef test_b(): pass\n"})
+    suite.run()
+
+    def asked(test: str) -> str:
+        document = call("ledger-query", "explain", f"passed({test})", "--json", cwd=suite.repo.path).document
+        return str(document["verdict"])
+
+    assert asked("test_m.py::test_a") == asked("test_a") == asked("last") == "true"
+    suite.repo.write("test_m.py", "def test_a(): assert 0\ndef test_b(): pass\n")
+    suite.run()
+    assert (asked("test_a"), asked("test_b"), asked("last")) == ("false", "true", "false")

@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from ktxkit.base import files, owners
-from ktxkit.base.clock import timestamp
+from ktxkit.base.clock import since_process_start, timestamp
 from ktxkit.base.errors import KtxError
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.git import snapshot
@@ -25,6 +26,7 @@ from ktxkit.ledger.asking import new_run_id
 from ktxkit.ledger.event_log import Artifacts, EventWriter, encode
 from ktxkit.ledger.recording.selection import (
     ARGUMENTS_SHOWN,
+    Unversioned,
     beside_top,
     directory,
     mode,
@@ -122,6 +124,9 @@ class Opening:
         self.writer: EventWriter | None = None
         self.store = world.store
         self.timer = (0.0, "")
+        # When the process began (ns): files that are newer are made by the run itself.
+        self.begun = time.time_ns() - int(since_process_start() * 1e9)
+        self.outside: tuple[bytes, ...] = ()  # what of the checkout is in no tree, at its end
         self.configured: list[str] = []  # options of `addopts` that leave tests out
         self.trouble = ""
         self.in_ledger = False
@@ -245,9 +250,25 @@ class Opening:
             repository = self.world.repository
             if repository.top is None:
                 return {}
-            return {key: snapshot.take(self.world.git, repository).document()}
+            state = snapshot.take(self.world.git, repository)
+            self.outside = state.outside
+            return {key: state.document()}
         except KtxError as error:
             return {key: {"dirty": False, "why": _said(error)[:500]}} if self.world.cwd.is_dir() else {}
+
+    def unversioned(self, files: Iterable[str]) -> dict[str, list[str]]:
+        """What of the loaded files is in no commit, where anything is; after `tree_after`."""
+        try:
+            top = self.world.repository.top
+            own = settings.FILE.encode() not in self.outside  # a configuration of the project declares
+            declared = settings.ledger(self.world).get("generated", []) if own else []
+        except KtxError:
+            return {}  # the tree is not known either, and says why
+        if top is None:
+            return {}
+        pythonpath = dict(variables(os.environ)).get("PYTHONPATH", "")
+        found = Unversioned(self.config, top, self.outside, self.begun, declared, pythonpath).found(files)
+        return {"unversioned": found} if found else {}
 
     def health(self, faults: int, first: str) -> dict[str, Any]:
         """What was not recorded, where anything was not."""

@@ -28,7 +28,7 @@ from ktxkit.base.rules.digests import digest_of
 from ktxkit.ledger.event_log import encode
 from ktxkit.ledger.recording.attempts import Attempts, FixtureCosts
 from ktxkit.ledger.recording.opening import Opening, open_run
-from ktxkit.ledger.recording.selection import deselected_by
+from ktxkit.ledger.recording.selection import deselected_by, loaded
 from ktxkit.ledger.rules import payload
 from ktxkit.ledger.rules.fold import INTERNAL, INTERRUPTED
 from ktxkit.ledger.rules.payload import clean
@@ -67,6 +67,13 @@ class WorkerRecorder:
             **({"deselectedByConfiguration": self.as_configured} if self.as_configured else {}),
         }
         self.config.workeroutput["ktxkit-fixtures"] = self.fixtures.rows()
+        plugins = self.config.pluginmanager.get_plugins()
+        self.config.workeroutput["ktxkit-loaded"] = loaded(plugins, files_of(session))
+
+
+def files_of(session: pytest.Session) -> set[str]:
+    """The files that the selected tests stand in."""
+    return {str(item.path) for item in getattr(session, "items", ())}
 
 
 def removed(before: list[str], selected: list[str], deselected: list[str]) -> int:
@@ -114,6 +121,7 @@ class Recorder:
         self.early_status = INTERNAL  # of an end before there is a session that has one
         self.attempts.begin(self._now())
         self.said_ids = False
+        self.loaded: set[str] = set()
         self._outer_run = os.environ.get(RUN_VARIABLE)
         config.pluginmanager.register(self.fixtures, "ktxkit-fixtures")
 
@@ -181,6 +189,7 @@ class Recorder:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if not self.config.pluginmanager.hasplugin("dsession"):
             self._collected([item.nodeid for item in session.items])
+            self.loaded |= {*files_of(session), *loaded()}  # a test may take a module away again
             from ktxkit.ledger.recording.attempts import shadowed
 
             for found in shadowed(session.items, self.config.rootpath):
@@ -219,6 +228,8 @@ class Recorder:
             made["escaped"] = True
         if report.failed:
             made["error"] = self.attempts.error(report)
+        elif isinstance(report.longrepr, tuple):  # path, line and why
+            made["reason"] = payload.head(payload.clean(str(report.longrepr[2]))[0], 500)
         self.emit("collect_report", **made)
 
     # -- tests
@@ -276,6 +287,7 @@ class Recorder:
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
         output = getattr(node, "workeroutput", None) or {}
         self.fixtures.add(output.get("ktxkit-fixtures", ()))
+        self.loaded |= set(output.get("ktxkit-loaded", ()))
         what = "crashed" if error else "down"
         self.emit("worker", worker=node.gateway.id, what=what, **output.get("ktxkit", {}))
 
@@ -316,6 +328,7 @@ class Recorder:
                 **({"warnings": sum(self.warnings.values())} if self.warnings else {}),
                 **self.opening.health(self.faults, self.first_fault),
                 **self.opening.tree_after(),
+                **self.opening.unversioned(loaded(self.config.pluginmanager.get_plugins(), self.loaded)),
             }
         )
 

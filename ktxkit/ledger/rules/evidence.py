@@ -162,6 +162,17 @@ def narrower(executions: Sequence[Execution], word: str, parts: frozenset[str]) 
     return None
 
 
+def blind_outcomes(record: Mapping[str, Any]) -> dict[str, str]:
+    """The outcomes that a run's record tells by itself, without its events: of the tests that did not pass."""
+    return {one["test"]: one["outcome"] for one in record.get("failures", ())}
+
+
+def is_told(record: Mapping[str, Any]) -> bool:
+    """Whether a run's record names each test that did not pass."""
+    counts = record["counts"]
+    return bool(counts.get("passed", 0) + len(record.get("failures", ())) == counts.get("selected", -1))
+
+
 def failing(executions: Sequence[Execution]) -> WordVerdict | None:
     """It failed the last time that it ran."""
     ran = [one for one in executions if one.side]
@@ -234,6 +245,11 @@ def full(record: RunRecord, row: Row) -> Node:
         ),
         _is("it was recorded here, not imported", record.get("trigger") != IMPORTED),
         _is("no option narrowed it", not narrowing, narrowing),
+        _is(
+            "nothing took part in it that is in no commit",
+            not record.get("unversioned"),
+            [{"file": name} for name in record.get("unversioned", ())][:ROWS_SHOWN],
+        ),
         _is(f"nothing was deselected{_but_configured(selection)}", _none(counts, "deselected")),
         _is("nothing was removed from the collection", _none(counts, "removed")),
         _is("every module was collected", not counts.get("collectionErrors")),
@@ -263,6 +279,9 @@ def authoritative(record: RunRecord, row: Row) -> Node:
         {"precondition": one["name"], "verified": one["verified"]} for one in record.get("preconditions", ())
     ]
     same = None if tree is None or after is None else tree == after
+    changing = [
+        {"option": one["option"], "value": one["value"]} for one in record.get("selection", {}).get("changing", ())
+    ]
     return all_of(
         f"authoritative({record['run']})",
         [
@@ -270,6 +289,7 @@ def authoritative(record: RunRecord, row: Row) -> Node:
             _is("test-run started it and verified the preconditions", bool(record.get("managed")), preconditions),
             _is("every precondition held", all(one["verified"] for one in preconditions)),
             _is("it ran inside no other run", "parent" not in record),
+            _is("no option of the caller lets more pass", not changing, changing),
             _is(f"the tree {tree or 'is not known, which'} was the same at its end", same),
         ],
     )

@@ -98,6 +98,7 @@ def worst(outcome: str, other: str) -> str:
 RUNNING: Final = "running"
 FINISHED: Final = "finished"
 IMPORTED: Final = "imported"  # the trigger of a run that nobody here saw
+LOST: Final = "lost"  # the trigger of the entry that stands in the order for lines that are lost
 NO_TESTS, USAGE, INTERNAL, INTERRUPTED = 5, 4, 3, 2  # pytest's exit statuses
 TOLD = (
     *("selected", "passed", "failed", "errors", "crashed"),
@@ -422,6 +423,7 @@ class Fold:
             "duplicates": self.duplicates[:LIST_SHOWN],
             "warnings": self.end.get("warnings", self.warnings),
             "treeAfter": self.end.get("treeAfter"),
+            "unversioned": self.end.get("unversioned"),
             "lost": self._lost(),
             "transportDegraded": self.end.get("transportDegraded"),
         }

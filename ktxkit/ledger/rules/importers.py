@@ -38,7 +38,9 @@ class Importer:
             self._seen[plain] += 1
         if more.get("retried"):
             self._attempt[plain] = attempt
-        return self.line(plain, escaped, self._seen[plain], attempt, outcome, spans, **more)
+        made = self._line(plain, outcome, spans, bool(more.get("retried"))) | ({"escaped": True} if escaped else {})
+        made |= {key: n for key, n in (("occurrence", self._seen[plain]), ("attempt", attempt)) if n > 1}
+        return made | {key: value for key, value in more.items() if value not in (None, "", {}, [])}
 
     def attempts(
         self,
@@ -55,31 +57,16 @@ class Importer:
             yield self.result(test, word, took, retried=True, error=error)
         yield self.result(test, outcome, spans, **more)
 
-    def line(
-        self,
-        test: str,
-        escaped: bool,
-        occurrence: int,
-        attempt: int,
-        outcome: str,
-        spans: Mapping[str, float],
-        **more: Any,
-    ) -> Event:
+    def _line(self, test: str, outcome: str, spans: Mapping[str, float], retried: bool) -> Event:
         if not all(map(isfinite, spans.values())):
             raise ValueError(f"a duration of {test} is not finite")
         spans = {key: max(0.0, seconds) for key, seconds in spans.items()}  # a clock that was set back
         self.t += sum(spans.values())
         if not isfinite(self.t):
             raise ValueError(f"the durations up to {test} are not finite together")
-        self.bad += outcome in BAD and not more.get("retried")
+        self.bad += outcome in BAD and not retried
         made: Event = {"event": "test_result", "test": test, "t": round(self.t, 6), "outcome": outcome}
-        if escaped:
-            made["escaped"] = True
-        for key, number in (("occurrence", occurrence), ("attempt", attempt)):
-            if number > 1:
-                made[key] = number
-        made |= {key: round(seconds, 6) for key, seconds in spans.items()}
-        return made | {key: value for key, value in more.items() if value not in (None, "", {}, [])}
+        return made | {key: round(seconds, 6) for key, seconds in spans.items()}
 
     def error(self, message: str, text: str) -> Event:
         """What a failure says."""
@@ -106,9 +93,7 @@ def from_reportlog(records: Iterable[Mapping[str, Any]], importer: Importer) -> 
             event: Event = {"event": "collect_report", "t": round(importer.t, 6), "node": plain, "outcome": outcome}
             if escaped:
                 event["escaped"] = True
-            if outcome == "error":
-                event["error"] = importer.error("", _longrepr(record))
-            yield event
+            yield event | ({"error": importer.error("", _longrepr(record))} if outcome == "error" else _reason(record))
         elif kind == "WarningMessage":
             text = payload.head(payload.clean(str(record.get("message", "")))[0], 1000)
             category = str(record.get("category", "Warning"))[:200]
@@ -185,6 +170,7 @@ def _of_reports(importer: Importer, nodeid: str, reports: Sequence[Mapping[str, 
             outcome = "failed" if when == "call" else "error"
         elif word == "skipped":
             outcome = "skipped"
+            more |= _reason(report)
         if word in ("failed", "rerun"):
             more["teardownError" if when == "teardown" else "error"] = importer.error(_crash(report), _longrepr(report))
     return importer.result(nodeid, outcome, spans, worker=reports[0].get("worker_id", ""), **more)
@@ -196,6 +182,14 @@ def _word(nodeid: str, record: Mapping[str, Any]) -> str:
     if word not in REPORTLOG_WORDS:
         raise ValueError(f"{payload.head(payload.clean(word)[0], 80)!r} is no outcome of {nodeid}")
     return word
+
+
+def _reason(record: Mapping[str, Any]) -> Event:
+    """Why something was skipped: path, line and reason are what pytest has of it."""
+    found = record.get("longrepr")
+    return (
+        {"reason": payload.head(payload.clean(str(found[2]))[0], 500)} if isinstance(found, list) and found[2:] else {}
+    )
 
 
 def _crash(record: Mapping[str, Any]) -> str:
@@ -403,12 +397,9 @@ BAD_COUNTS = ("failed", "timedout", "timeouts", "aborted", "crashed", "broken")
 SKIP_COUNTS = ("ignored", "skips", "skip", "notrun", "not-run")
 JUNIT_STATUS = {  # what writers say of a case that has no element for it
     **dict.fromkeys(("notrun", "disabled", "suppressed", "skipped", "ignored", "untested", "pending"), "skipped"),
-    "failed": "failed",
-    "failure": "failed",
-    "error": "error",
-    "undefined": "error",
-    **dict.fromkeys(("timeout", "timedout", "timed out", "aborted", "crashed", "broken", "killed"), "error"),
-    **dict.fromkeys(("interrupted", "unexpected"), "error"),
+    **dict.fromkeys(("failed", "failure"), "failed"),
+    **dict.fromkeys(("error", "undefined", "timeout", "timedout", "timed out", "interrupted", "unexpected"), "error"),
+    **dict.fromkeys(("aborted", "crashed", "broken", "killed"), "error"),
     **dict.fromkeys(("canceled", "cancelled", "disabled", "not_run", "not run", "excluded"), "skipped"),
 }
 JUNIT_GOOD = frozenset(
@@ -495,6 +486,7 @@ def _ctrf_test(importer: Importer, test: Mapping[str, Any], tool: str) -> Iterat
         raise ValueError(f"{unlisted} retries of {name[:200]} are none that were made")
     words, errors, spans = words + ["failed"] * unlisted, errors + [{}] * unlisted, spans + [{}] * unlisted
     word = _ctrf_word(test, tool)
-    more = importer.error(str(test.get("message", "")), str(test.get("trace", ""))) if word == "failed" else {}
+    said = importer.error(str(test.get("message", "")), str(test.get("trace", "")))
+    more = {"error": said} if word == "failed" else {"reason": said.get("message")} if word == "skipped" else {}
     took = {"call": float(test["duration"]) / 1000}
-    yield from importer.attempts(name, list(zip(words, errors, strict=True)), word, took, spans, error=more)
+    yield from importer.attempts(name, list(zip(words, errors, strict=True)), word, took, spans, **more)

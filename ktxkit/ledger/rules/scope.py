@@ -93,10 +93,18 @@ def uncovered(record: RunRecord) -> list[str]:
     for key in ("selected", "deselected"):
         if key not in counts and record["state"] == FINISHED:
             why.append(f"how many were {key} is not known")
+    if record.get("unversioned"):
+        why.append(in_no_commit(record["unversioned"]))
     lost = record.get("lost", {})
     if any(lost.get(key) for key in ("dropped", "faults", "torn")):
         why.append("the recording is incomplete")
     return why
+
+
+def in_no_commit(names: Sequence[str]) -> str:
+    """What took part in a run and is in no commit, in words."""
+    shown = ", ".join(names[:PATHS_SHOWN]) + (" ..." if len(names) > PATHS_SHOWN else "")
+    return f"in no commit, and part of the run: {shown}"[:2500]
 
 
 def less_than(scope: RunRecordScope, before: Sequence[str] | None, ids: Sequence[str] | None) -> RunRecordScope:
@@ -124,6 +132,8 @@ def against_authority(record: RunRecord) -> list[str]:
         why.append(f"the tree it ran on is not known{': ' + tree['why'] if tree.get('why') else ''}")
     elif tree["tree"] != after.get("tree"):
         why.append(changed_meanwhile(tree, after) if after.get("tree") else "the tree at its end is not known")
+    changing = record.get("selection", {}).get("changing", ())
+    why += [f"the caller lets more pass: {one['option']} {one['value']}".rstrip() for one in changing]
     why += [f"precondition {one['name']} failed" for one in record.get("preconditions", ()) if not one["verified"]]
     return why
 

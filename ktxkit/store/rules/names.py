@@ -199,6 +199,7 @@ TRASH = "worktrees/.trash"  # checkouts that were let go and are being deleted
 LEDGER = "ledger/test-runs.ndjson"  # one opening and one closing line for each run
 LEDGER_HEAD = "ledger/head.json"  # how many lines it has, and the digest of the last
 LEDGER_KEY = "ledger/key"  # what the recorder seals events with
+LEDGER_MARK = "ktx-ledger-end"  # in the git directory: the end once more, where what removes the store leaves it
 EVENTS = "ledger/events"
 LEDGER_LOCK = "locks/ledger.lock"
 LEDGER_INDEX = "ledger/index.sqlite"  # disposable
