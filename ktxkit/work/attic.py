@@ -17,6 +17,7 @@ from ktxkit.git.neutral import scratch_dir
 from ktxkit.git.rules.checkout import Status
 from ktxkit.git.staging import touched
 from ktxkit.store.leases import LeaseLocation, as_opened, of_lease, path_of, worktrees
+from ktxkit.store.rules import names
 from ktxkit.store.rules.paths_policy import control, volatile
 from ktxkit.store.rules.worktrees import HeldWork, can_be_kept, unsaved, way_out
 from ktxkit.store.worktrees import PLAIN
@@ -228,6 +229,28 @@ def _kept_at(location: LeaseLocation, lease: Lease, commit: str, why: str) -> st
     ref = location.attic_ref(lease["attempt"], commit)
     worktrees(location.world).keep(ref, commit, f"{why}{BASE}{lease['base']}")
     return ref
+
+
+def collected_note(attempt: int) -> str:
+    """What the reflog of a unit's collected commit says: which attempt it is of."""
+    return f"collected of attempt {attempt}"
+
+
+def keep_replaced(world: World, ref: str, commit: str, attempt: int) -> None:
+    """Keep at an attic ref what an earlier attempt collected, before `commit` of this one takes its place at `ref`.
+
+    What the same attempt collected before goes without one: its author wrote over it.
+    """
+    old = world.git.resolve(ref)
+    if old is None or old == commit:
+        return
+    made = worktrees(world)
+    note = made.newest_reflog(ref)
+    if note == collected_note(attempt):
+        return
+    earlier = next((n for n in range(1, attempt) if note == collected_note(n)), attempt - 1)
+    kept = f"{ATTIC}{ref.removeprefix(names.UNITS)}/{earlier}-{old[:16]}"
+    made.keep(kept, old, f"attempt {attempt} was collected in its place{BASE}{world.git.resolve(f'{old}^')}")
 
 
 def kept_note(note: str) -> tuple[str, str]:

@@ -33,7 +33,7 @@ from ktxkit.store.rules import names
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy
 from ktxkit.store.worktrees import PLAIN
 from ktxkit.store.world import World
-from ktxkit.work import selection
+from ktxkit.work import attic, selection
 from ktxkit.work.rules.job_file import PROJECT, plan_of
 from ktxkit.work.rules.policy import BREACHES_KEPT, Breach, Policy, TreeContents, collisions, judge, policy_digest
 
@@ -180,8 +180,12 @@ def _keep(collected: CollectedTree, commit: str, entries: Sequence[Entry]) -> No
         staging.pack(collected.neutral.git, store, loose)
     else:
         flush_loose(store, loose)
+    attempt = collected.request.identity.get("attempt", 1)
+    note = attic.collected_note(attempt)
+    if attempt > 1:
+        attic.keep_replaced(world, ref, commit, attempt)
     durable = world.git.configured(core_fsync="reference")
-    leases.worktrees(world).on_own("update-ref", "--create-reflog", ref, commit, git=durable)
+    leases.worktrees(world).on_own("update-ref", "--create-reflog", "-m", note, ref, commit, git=durable)
 
 
 def judge_entries(

@@ -73,3 +73,40 @@ def test_a_directory_that_only_has_such_a_name_is_left_alone(repo: Repo, attempt
     (own / "notes").write_text("mine\n")
     assert call("worktree-open", "--prune", cwd=repo.path).status == 0
     assert (own / "notes").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("outcome", ["empty", "success"])
+def test_what_an_earlier_attempt_collected_goes_to_the_attic_when_another_is_collected(
+    repo: Repo, outcome: str
+) -> None:
+    """Its worktree could be closed because its work was collected: that commit was then the only place of it."""
+    for number in ("one", "two"):
+        tree = Repo(Path(call("worktree-open", *UNIT, cwd=repo.path).out.strip()))
+        tree.write("work", f"{number}\n")
+        assert call("patch-collect", *UNIT, cwd=repo.path).status == 0
+        tree.write("work", f"{number}\nmore\n")
+        assert call("patch-collect", *UNIT, cwd=repo.path).status == 0
+        if number == "one":
+            closed = call("worktree-close", *UNIT, "--outcome", outcome, cwd=repo.path)
+            assert closed.status == 0, closed.err
+    (ref,) = repo.git("for-each-ref", "--format=%(refname)", "refs/ktx/attic").split()
+    assert ref.startswith("refs/ktx/attic/j/0001-a/1-") and repo.show(ref, "work") == b"one\nmore\n"
+    assert repo.show("refs/ktx/units/j/0001-a", "work") == b"two\nmore\n"
+    (row,) = call("git-ktx", "attic", "list", "--json", cwd=repo.path).json["data"]["entries"]
+    assert row["why"] == "attempt 2 was collected in its place"
+
+
+def test_what_a_retried_unit_collected_before_goes_to_the_attic(repo: Repo) -> None:
+    repo.write(
+        "job.yaml",
+        "job: j\ntarget: main\nverify: test ! -e b\n"
+        "units:\n  - {key: a, run: echo a > a}\n  - {key: b, run: echo b > b}\n",
+    )
+    repo.git("add", "job.yaml")
+    repo.commit("job")
+    assert call("job-run", "job.yaml", cwd=repo.path).status == 3
+    kept = repo.git("rev-parse", "refs/ktx/units/j/0002-b").strip()
+    done = call("job-run", "--resume", "j", "--retry", "b", "--", "sh", "-c", "echo c > c", cwd=repo.path)
+    assert done.status == 0, done.err
+    refs = repo.git("for-each-ref", "--format=%(objectname)", "refs/ktx/attic").split()
+    assert kept in refs and repo.show(kept, "b") == b"b\n"

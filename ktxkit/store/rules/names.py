@@ -160,14 +160,17 @@ def base_ref(job: str) -> str:
     return f"refs/ktx/jobs/{job}/base"
 
 
+UNITS = "refs/ktx/units/"  # where units' collected commits are kept
+
+
 def unit_ref(job: str, position: int, key: str) -> str:
     """Where a unit's collected commit is kept before anything of the unit is removed."""
-    return f"refs/ktx/units/{job}/{ref_part(position, key)}"
+    return f"{UNITS}{job}/{ref_part(position, key)}"
 
 
 def job_refs(job: str) -> tuple[str, ...]:
     """The prefixes of a job's private refs, but for the attic: what is there is nowhere else."""
-    return (f"refs/ktx/jobs/{job}/", f"refs/ktx/units/{job}/")
+    return (f"refs/ktx/jobs/{job}/", f"{UNITS}{job}/")
 
 
 def job_records(job: str) -> tuple[str, ...]:
