@@ -6,12 +6,14 @@ Each test collects all its offenders and names them; nothing is parametrised ove
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from ktxkit.gates.rules import swallow
+from ktxkit.ledger.asking import PUBLIC_QUESTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = sorted((ROOT / "ktxkit").rglob("*.py"))
@@ -502,5 +504,22 @@ def test_every_command_is_documented() -> None:
         f"docs/commands/{name}.md is missing"
         for name in SCRIPTS
         if not (ROOT / "docs" / "commands" / f"{name}.md").is_file()
+    ]
+    assert missing == []
+
+
+def test_what_comes_with_it_is_documented() -> None:
+    """The gates, connectors and questions that docs/design.md says where to add: each is named in its page."""
+    groups = PYPROJECT["project"]["entry-points"]
+    pages = {
+        "docs/gates-config.md": groups["ktxkit.gates"],
+        "docs/commands/ingest-run.md": groups["ktxkit.connectors"],
+        "docs/commands/ledger-query.md": PUBLIC_QUESTIONS,
+    }
+    missing = [
+        f"{page} does not name {name}"
+        for page, named in pages.items()
+        for name in named
+        if not re.search(rf"[` ]{re.escape(name)}[` ]", (ROOT / page).read_text())
     ]
     assert missing == []

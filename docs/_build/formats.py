@@ -1,4 +1,7 @@
-"""Pages made while the site is built: one for each schema, so that no format is described twice."""
+"""Pages made while the site is built: one for each schema, so that no format is described twice.
+
+And the order of the commands' pages, which the navigation need not list.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,17 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def on_config(config: Any) -> Any:
+    """Put the page of each command into the section of commands, by its name."""
+    reference = next(part["Reference"] for part in config["nav"] if "Reference" in part)
+    commands = next(part["Commands"] for part in reference if "Commands" in part)
+    known = {path for part in commands for path in part.values()}
+    pages = (f"commands/{path.name}" for path in (ROOT / "docs" / "commands").glob("*.md"))
+    commands += [{Path(page).stem: page} for page in pages if page not in known]
+    commands.sort(key=lambda part: next(iter(part.values())))
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

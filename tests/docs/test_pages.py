@@ -193,5 +193,6 @@ def test_every_guide_is_in_the_order_of_the_site() -> None:
         order.index(f"  - {part}:\n") for part in ("Start", "Guides", "Reference", "Why")
     )
     pages = [page.relative_to(ROOT / "docs") for page in PAGES if page.is_relative_to(ROOT / "docs")]
-    missing = [str(page) for page in pages if f": {page}\n" not in order and page.parts[0] != "rules"]
+    made = ("rules", "commands")  # put into the order when the site is built
+    missing = [str(page) for page in pages if f": {page}\n" not in order and page.parts[0] not in made]
     assert missing == []
