@@ -20,8 +20,9 @@ from ktxkit.ledger import answers, asking
 from ktxkit.ledger.answers import executions, repetitions
 from ktxkit.ledger.asking import LedgerQuery, ensure
 from ktxkit.ledger.index_file import EXECUTIONS, OUTCOMES, Index
-from ktxkit.ledger.rules import claims
-from ktxkit.ledger.rules.claims import ClaimEvidence, ClaimRuling, Record
+from ktxkit.ledger.rules import claims, scope
+from ktxkit.ledger.rules.claim_words import Record
+from ktxkit.ledger.rules.claims import ClaimEvidence, ClaimRuling
 from ktxkit.ledger.rules.evidence import blind_outcomes, is_told, judge
 from ktxkit.ledger.rules.fold import LOST
 from ktxkit.store import config
@@ -31,7 +32,14 @@ from ktxkit.store.world import World
 RUNS_LIMIT = 200  # the newest runs; an older one bears out nothing that is said today
 ERRORS_LIMIT = 2000
 MAP_LIMIT = 1 << 40  # bytes
+NAMED_LIMIT = 200  # tests that one name stands for
+LIKE = "t.test LIKE ? ESCAPE '\\'"
 FILE_RECORD = b'"record":"file"'
+
+
+def literal(text: str) -> str:
+    """The text as a pattern of LIKE that means nothing but itself."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
 def rulings(world: World, message: str, commit: str = "") -> list[ClaimRuling]:
@@ -73,15 +81,17 @@ class Evidence:
             uncommitted=frozenset(self.uncommitted),
             lexicon=answers.load(),
             prose=self.is_prose,
+            module=self.module,
+            skipped=self.skipped,
         )
 
     @cached_property
     def patterns(self) -> Sequence[str]:
-        return config.load_settings(self.world).get("claims", {}).get("prose", claims.PROSE)
+        return config.load_settings(self.world).get("claims", {}).get("prose", scope.PROSE)
 
     def is_prose(self, path: str) -> bool:
         """By the project's patterns; where a traced run has seen a test open the file, it is none."""
-        return claims.is_prose(path, self.patterns) and path not in self.opened
+        return scope.is_prose(path, self.patterns) and path not in self.opened
 
     @cached_property
     def opened(self) -> frozenset[str]:
@@ -191,14 +201,30 @@ class Evidence:
         return sorted(paths)
 
     def tests(self, name: str) -> list[str]:
-        """Recorded node ids that a name means: the id itself, or the end of one."""
+        """Recorded node ids that a name means: the id itself or the end of one, with any parameters."""
         if not name:
             return []
-        suffix = "%::" + name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-        like = "test LIKE ? ESCAPE '\\'"
-        sql = f"SELECT test FROM tests WHERE project = ? AND (test = ? OR {like} OR {like}) ORDER BY test LIMIT 5"
-        rows = self.index.rows(sql, self.project, name, suffix, "%/" + suffix[3:])
-        return [row["test"] for row in rows]
+        ends = [head + literal(name) + tail for head in ("", "%::", "%/") for tail in ("", "[%]")]
+        like = " OR ".join([LIKE] * len(ends))
+        sql = f"SELECT test FROM tests t WHERE project = ? AND ({like}) ORDER BY test LIMIT ?"
+        return [row["test"] for row in self.index.rows(sql, self.project, *ends, NAMED_LIMIT)]
+
+    def module(self, path: str) -> list[tuple[Record, frozenset[str]]]:
+        """Each run that executed tests of a module, newest first, with their outcomes."""
+        sql = (
+            f"SELECT DISTINCT runs.rid, record, r.verdict {EXECUTIONS} WHERE t.project = ? AND ({LIKE} OR {LIKE})"
+            f" AND r.verdict IS NOT NULL ORDER BY {asking.NEWEST}"
+        )
+        found = dict[str, set[str]]()
+        for row in self.index.rows(sql, self.project, f"{literal(path)}::%", f"%/{literal(path)}::%"):
+            found.setdefault(row["record"], set()).add(OUTCOMES[row["verdict"]])
+        return [(json.loads(record), frozenset(outcomes)) for record, outcomes in found.items()]
+
+    def skipped(self, run: str) -> list[str]:
+        """The tests that a run skipped, each with its reason."""
+        sql = f"SELECT t.test, r.message {EXECUTIONS} WHERE runs.run = ? AND t.project = ? AND r.verdict = ?"
+        rows = self.index.rows(sql, run, self.project, OUTCOMES.index("skipped"))
+        return [f"{row['test']}: {row['message'] or ''}" for row in rows]
 
     def outcomes(self, test: str) -> list[tuple[Record, str]]:
         """Newest first. Of a run whose events are gone its record tells the failures."""

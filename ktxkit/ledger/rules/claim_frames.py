@@ -11,7 +11,18 @@ import re
 from collections.abc import Iterator
 
 from ktxkit.base.rules.named import NamedTuple
-from ktxkit.ledger.rules.claim_text import OTHER, number, words
+from ktxkit.ledger.rules.claim_text import (
+    ALL_BUT,
+    BOUNDARY,
+    LABEL_TAIL,
+    LEAD,
+    OTHER,
+    SENTENCE_LIMIT,
+    TAIL,
+    VOUCHED,
+    number,
+    words,
+)
 
 
 class Frame(NamedTuple):
@@ -36,7 +47,8 @@ class Frame(NamedTuple):
 _LIST = r"(?:(?:,|,?c)Q?D?K*(?:t?S|tr|T|L|P))*"  # tests, linters and type checks
 NOUN = re.compile(
     r"a?(?:D?[sR]o)?(?:K?[LP](?:(?:,|,?c)K?L)*,?c)?(?P<all>Q*)o?(?P<the>D*)(?P<each>Q*)(?:(?P<count>n)o?D?)?"
-    rf"(?P<kinds>(?:K(?:,|,?c)?|X|[FP](?=[TtS])){{0,4}})(?P<head>t?S|tr|T|t|P|r)(?P<of>(?<=r)oD?Q*K*(?:T|t?S))?"
+    rf"(?P<kinds>(?:K(?:,|,?c)?|X|[FP](?=[TtS])){{0,4}})(?P<head>t?S|tr|T|t|Pr(?=[ABHWVX])|P"
+    r"|r)(?P<of>(?<=r)oD?Q*K*(?:T|t?S))?"
     rf"{_LIST}(?:\(nK*T?\)|,K,?cK,)?"
 )
 ABOUT = re.compile(  # the tests of the parser
@@ -60,63 +72,27 @@ SAID = [
         rf"{_BE}[Wr](?:,|;|:|c)+(?:QoD?[pT]|p|Q)?{_BE}(?:{_GOOD}|(?P<none>NF))",
         r"[XBHV](?P<count>N[tQ]?F)",
         rf"(?P<bare>{_WITHOUT})",
+        rf"(?P<shown>X)(?:p|Q)*(?:{_GOOD})",
+        rf"{_BE}[Wr][AQ]*(?P<with>X)J",
+        r"[AQ]*(?P<longer>z)F[AQ]*",
         r"(?P<ran>[HB]+[Wr])",
     )
 ]
 LABEL = re.compile(
-    r"(?P<asked>[VJ]?)s?[:=-]{1,2}(?:p|QX?|D|t?S|T|L(?=J))*[AQB]*(?:(?P<none>NF)|(?P<good>[VJE](?:[AEM])*)|(?P<yes>y|Q))|(?P<mark>E)"
+    r"(?P<asked>[VJ]?)s?[:=-]{1,2}~?(?:p|QX?|D|t?S|T|L(?=J))*[AQB]*(?:(?P<none>NF)"
+    r"|(?P<good>[VJE](?:[AEM])*)|(?P<yes>y|Q))|(?P<mark>E)"
+)
+WE = re.compile(r"(?:^|[.;:(]\s?|\band\s)(?:we|it\sdoes)\s(?:now\s|still\s|also\s)?$", re.IGNORECASE)
+SURVIVES = ("survives", "survived", "clears", "cleared")
+OTHERS = re.compile(
+    r"\b(?:mutants?|mutation|parent|previous|older?|original|broken|wrong|another|other|stubs?|dummy|upstream"
+    r"|commits?\sthat|version\sthat|code\sthat|anything\sthat|whatever|which|one\sthat)\b[^.;:,]*$",
+    re.IGNORECASE,
 )
 PASSES = re.compile(r"V(?=[QDKTSPn])")
-GREEN = re.compile(r"(?P<before>X[aD]?|[BHi]*a|i?B*A?bua?|)A*Q?A*J(?P<noun>XDQ*t?S|Q*(?:t?S|tr|r))")
-AFTER_RUN = re.compile(rf"(?P<who>p|Qop?|QoD?T|n?)(?P<said>{_BE}(?:{_GOOD})|[AB]*(?P<none>NF))")
+GREEN = re.compile(r"(?P<before>X[aD]?|[BHi]*a|i?B*A?bua?|)A*Q?A*J(?P<noun>XDQ*t?S|Q*(?:t?S|P?tr|P?r))")
+AFTER_RUN = re.compile(rf"(?P<who>p|Qop?|Qn|QoD?T|n?)(?P<said>{_BE}(?:{_GOOD})|[AB]*(?P<none>NF))")
 
-_MACHINE = r"(?:my|our|this|the)\s(?:own\s)?(?:machine|laptop|box|side|end|computer|system|branch|commit|tree|revision|"
-_MACHINE += r"version|head|final|current|latest)"
-_CHANGE = (
-    r"(?:this|these|that|the|my|our)(?:\s(?:new|final|last))?(?:\s(?:patch|change|changes|fix|fixes|commit|branch|refactoring|"
-    r"refactor|merge|rebase|rename|code|version))?"
-)
-TAIL = re.compile(
-    r"\s*(?:$|[.,;:!)\]/\[&+*|~=}]|\((?!\))|#\d|[^\w\s\x00-\x7f]|-{1,2}\s|-$|100\s?%|\d+\s?/\s?\d+|in\s\d|"
-    r"(?:and|but|so|again|now|too(?=\s*(?:$|[.,;)!]))|also|still|already|finally|locally|here|cleanly|successfully|fine|ok|well|today|anyway|"
-    r"afterwards|everywhere|throughout|except|then|while|both|when|if|unless|under|against|until|once)\b|"
-    r"as\s(?:before|expected|always|usual|well|of\s(?:this|now))\b|at\s(?:last|once)\b|"
-    rf"(?:on|from|in)\s{_MACHINE}\b|(?:with|after|since)\s{_CHANGE}(?=\s*(?:$|[^\w\s]|applied\b|in\b))|(?:for\s(?:me|us|all|both)|this\stime)\b|"
-    r"with\s(?:success|it|them|no|zero|0|both)\b|with(?:out)?\s(?:(?:any|a|the|further|more)\s)?(?:single\s)?"
-    r"(?:change|modification|issue|problem|error|failure|fail|warning|trouble|regression)s?\b|without\sit\b|"
-    r"(?:unchanged|unmodified|untouched)\b|end[\s-]to[\s-]end\b|from\s(?:start|beginning)\sto\s(?:end|finish)\b|"
-    r"(?:(?:were|was|are)\s)?(?:left|observed|seen|found|reported|remain(?:s|ed|ing)?)(?=\s*(?:$|[.,;)!]|in\sthe))|at\s(?:this|that)\s\w+\b|(?:both|each|every)\stimes?\b|twice\b|"
-    r"(?:after|since|during|throughout|despite|even)\b|before\s(?:i|we|push\w*|commit\w*|this|the\s(?:commit|push|merge|rebase))\b|"
-    r"on\sthe\s\w+\s(?:tree|commit|branch|head|state|code|version)\b|on\s(?:(?:the|a)\s)?(?:first|second|third|last|every|each|all|both|clean|fresh)\b|from\s(?:top|the\sfirst)\b|right\snow\b|"
-    r"at\s(?:the\smoment|present)\b|for\snow\b|in\s(?:all|every|each)\s(?:\w+\s)?(?:environment|mode|configuration|variant)s?\b|"
-    r"in\s(?:full|total|both|order|any\sorder|random\sorder|parallel|sequence|the\ssuite)\b|across\s(?:the|all)\b|every\b|any\s?more\b)",
-    re.IGNORECASE,
-)
-LABEL_TAIL = re.compile(
-    r"\s*(?:$|[.,;!)\][|/]|\((?!\))|#\d|[^\w\s\x00-\x7f]|-\s|in\s\d|\d+\s?/\s?\d+|(?:locally|again|now|here|so\sfar|both\stimes|(?:each|every)\stime|twice)\b|on\smy\b|"
-    rf"on\s{_MACHINE}\b)",
-    re.IGNORECASE,
-)
-BOUNDARY = re.compile(
-    r"(?:^|[.,;:!?()\[\]&+*|~#\u2013\u2014]|[^\w\s\x00-\x7f]|(?:^|\s)--?(?=\s)|\b(?:and|but|so|that|because|now|then|still|also|again|"
-    r"finally|yes|ok|locally|afterwards|thus|hence|currently|of\scourse|at\slast|after\sthis|with\sthis|with))\s*$",
-    re.IGNORECASE,
-)
-LEAD = re.compile(
-    r"(?:^|[.,;:!(]\s?|\b(?:and|but)\s)(?:(?:and|but|also|now|then|still|again|finally)\s)*"
-    r"(?:in\sthe\send|at\sthe\send|to\s(?:my|our)\ssurprise|as\s(?:expected|before|always|usual)|happily|luckily|fortunately),?\s*$"
-    r"|(?:^|[.,;:!(]\s?|\b(?:and|but)\s)(?:(?:and|but|also|now|then|still|again|finally)\s)*"
-    r"(?:with|after|as\sof|since)\s(?:(?:this|that|these|those)(?:\s[\w-]+){0,3}|(?:the|my)(?:\s[\w-]+){1,3})\s*$"
-    r"|(?:^|[.;(]\s?)(?:before|prior\sto|after)\s(?:push|commit|merg|land|send|submitt|rebas)ing(?:\s(?:this|it|that))?,?\s(?:(?:i|we)\s(?:have\s|also\s)*)?$",
-    re.IGNORECASE,
-)
-VOUCHED = re.compile(
-    r"(?:(?:^|[.,;:!(]\s?|\b(?:and|but)\s)(?:and\s|but\s|also\s)*(?:i|we)(?:['\u2019]ve|\shave|\scan)?\s(?:also\s|now\s|just\s)?"
-    r"(?:verified|confirmed|checked|validated|confirm|say(?:\swith\s\w+)?|report|see|made\ssure|ensured)|(?:^|[.,;:!(]\s?|\band\s)"
-    r"(?:verified|confirmed|checked|validated|confirming|made\ssure|ensured|it\swas\s(?:verified|confirmed|checked|ensured)))"
-    r"(?:\s(?:that|locally)){0,2}\s*$",
-    re.IGNORECASE,
-)
 MENTIONS = re.compile(
     r"t[e3][s5$]t|[s5$]uite|specs|\buts?\b|\bits?\b|\btox\b|\bnox\b|jest|mocha|rspec|phpunit|\bcheck\b|\bruns?\b",
     re.IGNORECASE,
@@ -126,6 +102,19 @@ FULL = WHOLE - {"all", "every", "each"}
 PART = frozenset(
     "new added related relevant affected these those my other remaining previously failing broken".split()  # noqa: SIM905
 )
+WORDED = (("shown", {"shows", "showed", "gives", "gave", "reports", "reported", "came", "comes"}), ("with", {"with"}))
+NO_TOPIC = re.compile(
+    r".*['\u2019].*|un\w+|de\w+|re\w+|\w+(?:ing|[^\W\d]ed)|their|downstream|upstream|foreign|mutated|(?:add|fix|make|let"
+    r"|get|help|keep|move|skip|mark|see|use|allow|enable|disable|ensure|check"
+    r"|verify|show|say|list|find|try|want|need|"
+    r"require|expect|hide|rerun|report|record|count|print|group|drop|put|give|bring|tell|ask|do|does|have"
+    r"|has|when|while|if|so|that|because|since|as|"
+    r"then|some|most|many|few|several|only|other|these|such|more|half|any|which|what|whose|wrong|broken"
+    r"|flaky|failed|good|bad|where|with|of|for|in|on|to)s?"
+)
+PEOPLES = re.compile(
+    r"\b(?:reporter|user|customer|contributor|reviewer|author|vendor|downstream|upstream|maintainer)s?['\u2019]"
+)
 VOUCHING = {"verified", "confirmed", "checked", "unaffected", "unchanged", "intact"} | {"included", "added", "updated"}
 EXCEPTING = {"except", "but", "besides", "save"}
 EXCEPTED = re.compile(r"X(?:X|o)?(?:[XnPFt]|n?of?)(?=[ABQH]*[VJ])")
@@ -133,7 +122,6 @@ RELATIVE = re.compile(r"[Xp][BHA]*F(?=[ABQH]*[VJ])")
 WE_HAVE = re.compile(r"X?iA?H(?=[ABQH]*[VJ])")
 BACK = {"is", "are", "back", "to", "now"}
 BARE_FORMS = ("pass", "work", "succeed")
-SENTENCE_LIMIT = 4000  # characters; what is longer is no sentence
 BEFORE = 200  # characters before a phrase that are looked at
 
 
@@ -160,6 +148,8 @@ class Reader:
     def begins(self, at: int) -> bool:
         """Whether a clause begins there, or goes on after what only introduces it."""
         before = self.before(at)
+        if ALL_BUT.search(before):
+            return False
         return bool(BOUNDARY.search(before) or LEAD.search(before) or VOUCHED.search(before))
 
     def before(self, at: int) -> str:
@@ -189,7 +179,7 @@ class Reader:
         head, kinds = found["head"], found["kinds"]
         determined = bool(found["the"] or found["all"] or found["each"])
         if (head == "r" and not every & FULL and not found["of"]) or (
-            OTHER in kinds and not self._is_modifier(found, determined)
+            OTHER in kinds and not self._is_modifier(found, determined or self._opens(at, found))
         ):
             return None
         end, topic, whose = self._about(found)
@@ -239,7 +229,16 @@ class Reader:
     def _is_modifier(self, match: re.Match[str], determined: bool) -> bool:
         """Whether another word tells which tests are meant (`the parser tests`), and is no verb."""
         pointed = self.lower(*match.span("the")) & {"this", "these", "those"}
-        return determined and not pointed and match["kinds"].count(OTHER) == 1
+        kinds = " ".join(self.lower(*match.span("kinds")))
+        return determined and not pointed and not PEOPLES.search(kinds) and match["kinds"].count(OTHER) == 1
+
+    def _opens(self, at: int, match: re.Match[str]) -> bool:
+        """Whether a sentence begins with the word before `tests`, and it is no verb: `Network tests pass`."""
+        word = self.words[at].text.lower()
+        begins = re.search(r"(?:^|[.:;])\W*$", self.before(at)) is not None
+        after = self.words[match.end()].text.lower() if match.end() < len(self.words) else ""
+        begins = begins and after not in ("that", "which")
+        return begins and match["head"] == "T" and match.start("kinds") == at and NO_TOPIC.fullmatch(word) is None
 
     def frame(self, start: int, end: int, subject: SubjectPhrase, ended: bool = False, kind: str = "green") -> Frame:
         one = subject
@@ -261,11 +260,15 @@ def frames(text: str, plain: str, after_run: bool = False) -> Iterator[Frame]:
 
 def _at(reader: Reader, at: int) -> Iterator[Frame]:
     letter = reader.letters[at]
-    if letter in "QDKTtSPrnLsaR":
+    if letter in "QDKTtSPrnLsaR" or (letter == OTHER and reader.letters[at + 1 : at + 2] == "T"):
         subject = reader.subject(at)
         if subject is not None and reader.begins(at):
             yield from _said(reader, at, subject)
-    if letter == "V":
+    if letter == "E" and reader.begins(at):
+        marked = reader.subject(at + 1) if at + 1 < len(reader.letters) else None
+        if marked is not None and marked.whole and marked.end == len(reader.letters):
+            yield reader.frame(at, marked.end, marked)
+    if letter == "V" or (letter == OTHER and reader.words[at].text.lower() in SURVIVES):
         yield from _passes(reader, at)
     if letter in "XBHiaAQJ":
         yield from _green(reader, at)
@@ -292,10 +295,14 @@ def _said(reader: Reader, at: int, subject: SubjectPhrase) -> Iterator[Frame]:
             continue
         if groups.get("vouched") and reader.words[found.start("vouched")].text.lower() not in VOUCHING:
             continue
+        if any(
+            groups.get(name) and reader.words[found.start(name)].text.lower() not in words for name, words in WORDED
+        ):
+            continue
         if groups.get("ran"):
             yield reader.frame(at, found.end(), subject, kind="ran")
         else:
-            kind = "none" if groups.get("count") or groups.get("bare") else "green"
+            kind = "none" if groups.get("count") or groups.get("bare") or groups.get("longer") else "green"
             yield reader.frame(at, found.end(), subject, bool(groups.get("none")), kind)
         return
 
@@ -312,6 +319,8 @@ def _is_other(reader: Reader, at: int, subject: SubjectPhrase, match: re.Match[s
         return True  # `the tests are clean and short`
     if reader.words[at].text.lower().startswith("make ") and reader.words[subject.end].text.lower() in BARE_FORMS:
         return True  # `make test work` is what somebody does
+    if groups.get("longer"):
+        return not said & {"fail", "fails"}
     if groups.get("bare"):
         return subject.head not in ("S", "tS", "tr", "r")
     if groups.get("ran"):
@@ -325,12 +334,22 @@ def _is_other(reader: Reader, at: int, subject: SubjectPhrase, match: re.Match[s
 def _passes(reader: Reader, at: int) -> Iterator[Frame]:
     """`This passes all tests`."""
     verb = reader.words[at].text.lower()
-    subject = reader.subject(at + 1) if PASSES.match(reader.letters, at) else None
-    if subject is None or subject.topic or not verb.startswith("pass") or verb == "pass":
+    label = verb == "passed" and reader.letters[at + 1 : at + 3] == ":Q"
+    subject = reader.subject(at + 1 + label) if label or PASSES.match(reader.letters, at) or verb in SURVIVES else None
+    if (
+        subject is None
+        or subject.topic
+        or not verb.startswith(("pass", *SURVIVES))
+        or (verb == "pass" and not WE.search(reader.before(at)))
+    ):
+        return
+    if OTHERS.search(reader.before(at)):
         return
     if subject.bare and subject.head != "P":
         return
-    if reader.ends(subject.end) and not (subject.head == "t" and not subject.whole):
+    if reader.ends(subject.end) and (
+        subject.head != "t" or subject.whole or "Q" in reader.letters[at + 1 : subject.end]
+    ):
         yield reader.frame(at, subject.end, subject)
 
 
@@ -353,11 +372,14 @@ def _green(reader: Reader, at: int) -> Iterator[Frame]:
 
 SEEN = {"left", "observed", "seen", "found", "reported", "remaining", "recorded", "there", "detected", "encountered"}
 NONE = re.compile(
-    r"N(?P<inside>XDQ*K*(?:T|t?S)[AQBH]*F)|N(?:o?D?[Qn]*|aQ?)K*(?:(?P<tests>T|t|tS)[AQBH]*F|(?P<bad>t?F)(?:(?P<noun>T|t)(?:BX)?)?(?P<where>[Xo][aD]?Q*K*(?:T|t?S|tr|t|r))?)"
+    r"N(?P<inside>XDQ*K*(?:T|t?S)[AQBH]*F)|N(?:o?D?[Qn]*|aQ?)K*(?:(?P<tests>T|t|tS)[AQBH]*F"
+    r"|(?P<bad>t?F)(?:(?P<noun>T|t)(?:BX)?)?(?P<where>[Xo][aD]?Q*K*(?:T|t?S|tr|t|r))?)"
 )
 SOME = re.compile(r"n(?:(?P<tests>F(?:T|t)|tF)(?P<left>(?:[AX]?B)?)|FX?(?P<where>XDQ*K*(?:T|t?S))|(?P<plain>F))")
 EXISTS = re.compile(
-    r"(?:\b(?:only|down\sto|there\s(?:is|are|was|were)|(?:i|we)\s(?:see|saw|found|got|have|had)|(?:suite|tests|run|pytest|it|test\s(?:log|output|report))\s(?:currently\s|still\s|now\s)?(?:has|had|shows?|showed|"
+    r"(?:\b(?:only|down\sto|there\s(?:is|are|was|were)|(?:i|we)\s(?:see|saw|found|got|have|had)|(?:suite"
+    r"|tests|run|pytest|it|test\s(?:log|output|report))\s(?:currently\s|still\s|now\s)?(?:has|had|shows?"
+    r"|showed|"
     r"reports?|reported|gives|with|without)|ran\s(?:with)?)\s(?:still\s|now\s)?)$",
     re.IGNORECASE,
 )
@@ -369,6 +391,8 @@ def _none(reader: Reader, at: int) -> Iterator[Frame]:
     before = reader.before(at)
     if found is None or not (reader.begins(at) or EXISTS.search(before)) or not reader.ends(found.end()):
         return
+    if found["bad"] and before.endswith(" and ") and not re.search("[TtSPr]", reader.letters[:at]):
+        return  # `printed with --last-failed and no failed tests`
     told = found["tests"] or found["noun"] or (found["bad"] or "").startswith("t")
     if not told and not found["where"] and re.search(r"[,;:.(]\s*$", before):  # 12 tests, no failures
         told = re.search("[TSP]|tr", reader.letters[:at]) is not None and reader.ends(found.end(), LABEL_TAIL)
@@ -405,20 +429,24 @@ def _ran(reader: Reader, at: int) -> Iterator[Frame]:
     begin = at + 1 if well else at
     verb = reader.words[begin].text.lower()
     perfect = re.search(r"\b(?:have|has|'ve)\s(?:just\s|also\s|now\s)?$", reader.before(at), re.IGNORECASE)
-    if verb not in ("ran", "executed", "reran", "re-ran") and not (verb in ("run", "rerun", "re-run") and perfect):
+    if verb not in ("ran", "executed", "reran", "re-ran", "looped", "repeated") and not (
+        verb in ("run", "rerun", "re-run") and perfect
+    ):
         return
     subject = reader.subject(begin + 1) if begin + 1 < len(reader.words) else None
     if subject is None or subject.bare or subject.topic or subject.head in ("t", "P"):
         return
     end = subject.end
-    after = re.match(r"M|XJ|XNF|NF|,?ci?H?X[aQK]*NF", reader.letters[end:])
+    after = re.match(r"M|XJ|XNF|,?N[aD]?[Qt]?F|,?ci?H?X[aQK]*NF", reader.letters[end:])
     how = after is not None and reader.ends(end + after.end())
     end += after.end() if after is not None and how else 0
     if reader.ends(end):
         yield reader.frame(at, end, subject, kind="green" if well or how else "ran")
 
 
-RAN = re.compile(r"\b(?:ran|re-?ran|run|executed|added|running|rerun|checked)\b", re.IGNORECASE)
+RAN = re.compile(
+    r"\b(?:ran|re-?ran|run|executed|added|adds|running|rerun|checked|tested|looped|repeated|wrote)\b", re.IGNORECASE
+)
 
 
 def tells_of_a_run(text: str, plain: str) -> bool:
@@ -432,7 +460,8 @@ def _runs(reader: Reader) -> list[tuple[int, SubjectPhrase]]:
     found = []
     for at, word in enumerate(reader.words):
         if RAN.fullmatch(word.text) and at + 1 < len(reader.words):
-            subject = reader.subject(at + 1)
+            article = reader.letters[at + 1] == "a" and at + 2 < len(reader.words)
+            subject = reader.subject(at + 1 + article)
             if subject is not None:
                 found.append((subject.end, subject))
     return found

@@ -1,18 +1,34 @@
 """What sentences say of test runs, and what takes it back, as patterns over a sentence's plain text.
 
 From sentences to claims about test runs. What is wished, asked, supposed, planned or told of elsewhere is none.
-
-Error texts that a message quotes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import replace
 
-from ktxkit.ledger.rules.claim_frames import BOUNDARY, LEAD, TAIL, VOUCHED, frames
-from ktxkit.ledger.rules.claim_text import SPELLED, Sentence, number
+from ktxkit.ledger.rules.claim_frames import frames
+from ktxkit.ledger.rules.claim_text import (
+    BOUNDARY,
+    CI_CLAUSE,
+    ELSEWHERE,
+    HEDGED,
+    LEAD,
+    PLACED,
+    REPORTED,
+    SPELLED,
+    STRONG,
+    TAIL,
+    VOUCHED,
+    WANTED,
+    WEAK,
+    WISHED,
+    Sentence,
+    number,
+)
+from ktxkit.ledger.rules.claim_words import APART, Claim, contrasted, qualified
 
 NUMBER = rf"(?:\d{{1,3}}(?:,\d{{3}})+|\d{{1,7}}|no|{'|'.join(SPELLED)})"
 N = rf"(?P<{{}}>{NUMBER.replace('{', '{{').replace('}', '}}')})"
@@ -28,16 +44,20 @@ THE_SUITE = (
     r"(?:(?:the|our|its)\s)?(?:(?:full|whole|entire|complete)\s)?(?:test[\s-]?suite|suite\sof\stests|(?<=full\s)suite)"
 )
 FOLLOWED = f"(?={TAIL.pattern})"
-EDGE = r"(?=\s*(?:$|[.,;:!)\]/\[&+*|~]|#\d|[^\w\s\x00-\x7f]|in\s\d|\d+/\d|and\b|\bout of\b|-\s|\())"
+EDGE = r"(?=\s*(?:$|[.,;:!)\]/\[&+*|~=]|#\d|[^\w\s\x00-\x7f]|in\s\d|\d+/\d|and\b|\bout of\b|-\s|\())"
 
 COUNT = re.compile(
-    rf"(?<!python\s)(?<!py\s)(?<!version\s)(?<!level\s)(?<!phase\s)(?<!stage\s)(?<![#.\w-])\b{N.format('n')}(?:\s?(?:/|of|out\sof)\s?{N.format('of')})?\s(?:of\s(?:the|our|its|these)\s)?(?:{KIND}\s)*{TESTS}\s(?:{NOW}\s)*"
-    rf"(?:(?:have|has)\s)?(?P<word>{GOOD}|{BAD}|skipped|ok\b|{IS}\s(?:{NOW}\s)*(?:{GREEN}|failing|red|skipped)|green)\b",
+    rf"(?<!python\s)(?<!py\s)(?<!version\s)(?<!level\s)(?<!phase\s)(?<!stage\s)(?<!but\s)(?<!except\s)(?<!least\s)(?<!most\s)(?<!about\s)(?<!just\s)(?<!roughly\s)(?<!nearly\s)(?<!than\s)(?<!only\s)(?<!\d\sof\s)(?<![#.\w-])\b{N.format('n')}(?:\s?(?:/"
+    rf"|of|out\sof)\s?{N.format('of')})?\s(?:of\s(?:the|our|its"
+    rf"|these)\s)?(?:{KIND}\s)*{TESTS}\s(?:{NOW}\s)*"
+    rf"(?:(?:have|has)\s)?(?P<word>{GOOD}|{BAD}|skipped|ok\b|{IS}\s(?:{NOW}\s)*(?:{GREEN}|failing|red"
+    r"|skipped)|green)\b",
     re.IGNORECASE,
 )
 SUMMARY = re.compile(
     rf"(?<![\w.%-])(?P<n>\d{{1,3}}(?:,\d{{3}})+|\d{{1,7}}|no|zero)\s"
-    rf"(?P<word>passed|passing|pass|failed|failing|failures?|fail|errors?|skipped|skips?|xfailed|xpassed|deselected){EDGE}",
+    r"(?P<word>passed|passing|pass|failed|failing|failures?|fail|errors?|skipped|skips?|xfailed|xpassed"
+    rf"|deselected){EDGE}",
     re.IGNORECASE,
 )
 ALL_OF = re.compile(  # no word says of what: nothing but the whole clause, or a fraction
@@ -47,27 +67,33 @@ ALL_OF = re.compile(  # no word says of what: nothing but the whole clause, or a
     re.IGNORECASE,
 )
 RATE = re.compile(
-    rf"\b100\s?(?:%|percent)\s(?:(?P<rate>pass(?:ed|ing)?\srate)|{GOOD}|green)\b|\b(?P<is>pass\srate)\s?(?:{IS}\s|of\s|:\s?|\s)100\s?(?:%|percent)",
+    rf"\b100\s?(?:%|percent)\s(?:(?P<rate>pass(?:ed|ing)?\srate)|{GOOD}|green)\b"
+    rf"|\b(?P<is>pass\srate)\s?(?:{IS}\s|of\s|:\s?|\s)100\s?(?:%|percent)",
     re.IGNORECASE,
 )
 STATUS = re.compile(
     rf"\bexit\s(?:code|status)\sof\s(?:pytest|the\s(?:tests|suite))\s?(?::|is|was)\s?(?:0|zero){EDGE}"
-    rf"|\b(?:pytest|the\s(?:tests|suite|test\srun))\s(?:{NOW}\s)*(?:exits?|exited|returns?|returned|ends?|ended)\s(?:with\s)?(?:(?:exit\s)?(?:status|code)\s)?(?:0|zero){EDGE}"
+    rf"|\b(?:pytest|the\s(?:tests|suite|test\srun))\s(?:{NOW}\s)*(?:exits?|exited|returns?|returned|ends?"
+    rf"|ended)\s(?:with\s)?(?:(?:exit\s)?(?:status|code)\s)?(?:0|zero){EDGE}"
     rf"|\bpytest\s?:\s?(?P<n>\d{{1,7}})/(?P=n){EDGE}",
     re.IGNORECASE,
 )
 RESULT_OF = re.compile(r"\b(?:runs?|results?|suite|tests?|pytest)\s?:\s*$", re.IGNORECASE)
 PRINTED = re.compile(  # the last line of unittest, RSpec, mocha and their kin
-    rf"\W*ran\s{N.format('ran')}\stests?\sin\s[\d.]+\s?m?s\W*OK\b|\W*{N.format('examples')}\s(?:examples|scenarios|specs|assertions),\s(?:no|0)\sfailures{EDGE}"
-    rf"|\W*{N.format('of')}(?:\stests?)?\s(?:were\s)?(?:run|executed)[,;]\s{NUMBER}\s(?:failed|failures?|successful|passed){EDGE}"
+    rf"\W*ran\s{N.format('ran')}\stests?\sin\s[\d.]+\s?m?s\W*OK\b|\W*{N.format('examples')}\s(?:examples"
+    rf"|scenarios|specs|assertions),\s(?:no|0)\sfailures{EDGE}"
+    rf"|\W*{N.format('of')}(?:\stests?)?\s(?:were\s)?(?:run|executed)[,;]\s{NUMBER}\s(?:failed|failures?"
+    rf"|successful|passed){EDGE}"
     rf"|\W*{N.format('passing')}\spassing\s\([\d.]+\s?m?s\)\W*\Z"
-    rf"|\W*(?:(?:result|status|outcome|verdict)\s?:\s?)?(?:PASS(?:ED)?|OK|GREEN)\s?[:(]\s?(?:all\s)?{N.format('tests')}\s(?:unit\s)?tests{EDGE}",
+    r"|\W*(?:(?:result|status|outcome|verdict)\s?:\s?)?(?:PASS(?:ED)?|OK"
+    rf"|GREEN)\s?[:(]\s?(?:all\s)?{N.format('tests')}\s(?:unit\s)?tests{EDGE}",
     re.IGNORECASE,
 )
 FRACTION = re.compile(rf"\b(?:{KIND}|all)\stests?\s(?P<n>\d{{1,7}})/(?P=n){EDGE}", re.IGNORECASE)
 PASSING = re.compile(rf"\W*{N.format('n')}\s(?:passing|green|successful)\stests\W*\Z", re.IGNORECASE)
 VERIFIED = re.compile(
-    r"(?:^|[.,;:(]\s?|\b(?:and|i|we)\s)(?:verified|validated|tested|checked|confirmed)\s(?:this\s|it\s)?(?:with|against|using|by\srunning)\s"
+    r"(?:^|[.,;:(]\s?|\b(?:and|i|we)\s)(?:verified|validated|tested|checked|confirmed)\s(?:this\s"
+    r"|it\s)?(?:with|against|using|by\srunning)\s"
     r"(?:(?:the|our)\s)?(?:(?:full|whole|entire|complete)\s(?:test[\s-]?)?suite|all\s(?:of\s)?(?:the\s)?tests)\b"
     + EDGE,
     re.IGNORECASE,
@@ -78,21 +104,65 @@ ONLY = re.compile(
     r"(?=\s(?:still\s)?[`\w./:]*test_\w)",
     re.IGNORECASE,
 )
-ALONE = re.compile(r"\W*(?:no|zero|0)\s(?:test\s)?failures?\W*\Z", re.IGNORECASE)
+ALONE = re.compile(
+    r"\W*(?:(?:there\s(?:were|are)\s)?(?:no|zero|0)\s(?:test\s)?failures?"
+    r"|(?:test\s)?failures\s?[:=]\s?(?:0|none|zero))\W*\Z",
+    re.IGNORECASE,
+)
+_GOODS = r"pass(?:es|ed|ing)?|ok|green|successes|successful|succeeded"
+_BADS = r"not\sok|fail(?:s|ures?|ed|ing)?|errors?|red|skip(?:s|ped)?|xfailed|xpassed|deselected"
+_UNITS = r"(?:unit\s)?(?:tests?|specs?|test\scases|examples)(?:\s(?:run|total|in\stotal|executed|completed))?|total"
+_ITEM = rf"(?:{NUMBER}|none)\s(?:{_UNITS}|{_GOODS}|{_BADS})\b"
+LISTED = re.compile(  # `64 tests, 64 passes, 0 failures`
+    rf"(?:^|(?<=[.:;(>=]\s)|(?<=\())\W{{0,20}}{_ITEM}(?:(?:,|;|\s/|\sand|,\sand)\s{_ITEM})+(?=\s*(?:$|[.,;)/\](]|in\s\d))",
+    re.IGNORECASE,
+)
+ITEM = re.compile(
+    rf"\b(?P<n>{NUMBER}|none)\s(?:(?P<unit>{_UNITS})|(?P<good>{_GOODS})|(?P<bad>{_BADS}))\b", re.IGNORECASE
+)
+ACROSS = re.compile(
+    r"(?:^|[.,;:(]\s?)\W{0,20}(?:no|zero|0)\s(?:failures?|failed)\s(?:in|across|out\sof|over|from|for|of"
+    rf"|among)\s(?:all\s|any\sof\s|the\s|a\stotal\sof\s)*{N.format('n')}(?:\s{TESTS}{EDGE}|\W*\Z)|(?:^"
+    rf"|[.,;:(]\s?)\W{{0,20}}(?:out\s)?of\s(?:all\s|the\s)*{N.format('m')}\s{TESTS},?\s(?:none|no\sone"
+    rf"|not\sone)\sfail(?:s|ed)?{EDGE}|(?:^|[.,;:(]\s?)\W{{0,20}}(?:no\stest|not\sone"
+    rf"|none)\s(?:out\s)?of\s{N.format('o')}(?:\stests)?\sfail(?:s|ed)?{EDGE}",
+    re.IGNORECASE,
+)
+WHOLE_FRACTION = re.compile(
+    rf"(?:^|(?<=[.,;:(]\s))\W*(?:[\w-]+\s){{0,3}}(?:(?:tests?|suite|specs)(?:\s(?:passing|passed|pass|green"
+    rf"|ok)\s?:?|\s?:)|(?:passing|passed|green)\stests\s?:)\s(?:all\s)?(?P<n>\d{{1,7}})\s?(?:/|of"
+    rf"|out\sof)\s?(?P=n){EDGE}"
+    rf"|(?:^|(?<=[.,;:(]\s))(?P<m>\d{{1,7}})\s?(?:/|of|out\sof)\s?(?P=m)\s(?:tests\s)?(?:green|ok)\W*\Z"
+    rf"|^\W*passed\s(?:all\s)?(?P<k>\d{{1,7}})\s?(?:/|of|out\sof)\s?(?P=k)(?:\stests)?{EDGE}",
+    re.IGNORECASE,
+)
+CONFIRMED = re.compile(
+    r"\b(?:(?:all|every|each|the|our|existing|new|unit|full|whole|entire)\s)*(?:tests?"
+    rf"|(?:test\s)?suite)\s(?:{NOW}\s)*(?:(?:must|should|have\sto|need\sto"
+    r"|ought\sto)\s(?:all\s)?(?:be\sgreen|pass)|pass(?:es)?|(?:is|are|stays?"
+    rf"|remains?)\s(?:{NOW}\s)*(?:green"
+    r"|passing))\W+(?:and\s|which\s|yes,?\s)*(?:they|it|which)\s(?:all\s|still\s|now\s)*(?:do|does|did|are"
+    r"|is)"
+    rf"(?=\s*(?:now|indeed|all)?\s*(?:$|[.,;!)]))",
+    re.IGNORECASE,
+)
 RAN_ALL = re.compile(r"\ball\s(?:the\s)?tests|\b(?:full|whole|entire|complete)\b|\bsuite\b", re.IGNORECASE)
 EVERYTHING = re.compile(
-    rf"\b(?:everything(?:\s(?:in|under|below)\s[\w./-]*tests?\b[\w./-]*)?|all\sof\sthem|they\sall|all|it\sall|the\swhole\sthing|the\slot)(?:'s|\s)\s?(?:(?:is|are|was|were|came\sback|comes\sback)\s)?(?:{NOW}\s)*"
+    r"\b(?:everything(?:\s(?:in|under|below)\s[\w./-]*tests?\b[\w./-]*)?|all\sof\sthem|they\sall|all"
+    r"|it\sall|the\swhole\sthing|the\slot)(?:'s|\s)\s?(?:(?:is|are|was|were|came\sback"
+    rf"|comes\sback)\s)?(?:{NOW}\s)*"
     rf"(?:green|pass(?:es|ed)?|passing|ok|okay)\b",
     re.IGNORECASE,
 )
 TALLY_WORDS = {
-    "tests": "selected", "total": "selected", "run": "selected", "ok": "passed", "pass": "passed", "passed": "passed",
-    "passes": "passed", "successes": "passed", "succeeded": "passed", "fail": "failed", "fails": "failed",
-    "failed": "failed", "failing": "failed", "failures": "failed", "failure": "failed", "errors": "errors",
-    "skipped": "skipped", "broken": "failed",
+    "count": "selected", "tests": "selected", "total": "selected", "run": "selected", "ok": "passed", "pass": "passed",
+    "passed": "passed", "passes": "passed", "successes": "passed", "succeeded": "passed", "fail": "failed",
+    "fails": "failed", "failed": "failed", "failing": "failed", "failures": "failed", "failure": "failed",
+    "errors": "errors", "skipped": "skipped", "broken": "failed",
 }  # fmt: skip
 KEY = (
-    r"(?:number\sof\s(?:failed|failing)\stests|(?:failed|failing|passed|broken)\stests?|tests?[\s-](?:run|passed|failed|failures|errors|failing)|"
+    r"(?:test\scount|number\sof\s(?:failed|failing)\stests|(?:failed|failing|passed|broken)\stests?|tests?[\s-](?:run"
+    r"|passed|failed|failures|errors|failing)|"
     r"tests|total|pass(?:ed|es)?|fail(?:s|ed|ures?)?|errors|skipped|ok|successes|succeeded)"
 )
 COUNTED = r"(?:\d{1,3}(?:,\d{3})+|\d{1,7}|none|zero)"
@@ -103,82 +173,45 @@ TALLY = re.compile(
     re.IGNORECASE,
 )
 SURE = re.compile(
-    r"\W*(?:number\sof\s)?(?:failed|failing|passed|broken)\stests|\W*tests?[\s-](?:run|passed|failed|failures|errors|failing)",
+    r"\W*(?:number\sof\s)?(?:failed|failing|passed|broken)\stests|\W*tests?[\s-](?:run|passed|failed"
+    r"|failures|errors|failing)",
     re.IGNORECASE,
 )
 BAD_KEY = re.compile(r"\W*(?:fail|error)", re.IGNORECASE)
 OK_OF = re.compile(rf"(?:^|[.:;,])\W*ok\s\((?P<n>{COUNTED})\s(?:unit\s)?tests?\b", re.IGNORECASE)
-ABOUT_TESTS = re.compile(r"\btest(?:s|ing)?\b|\bsuite\b|\bpytest\b|\btest_\w+", re.IGNORECASE)
+ABOUT_TESTS = re.compile(r"\btest(?:s|ed|ing)?\b|\bsuite\b|\bpytest\b|\btest_\w+", re.IGNORECASE)
 NAME = r"(?P<test>(?:[\w./-]+\.py::)?(?:[\w]+::)*test_\w+(?:\[[^\]\s]*\])?)"
+ONE = re.compile(NAME.replace("?P<test>", "?:"))
 NAMED = re.compile(
-    rf"{NAME}(?:(?:\s(?:and|or)\s|,\s)(?:[\w./-]+\.py::)?(?:\w+::)*test_\w+)*`?(?:\s?[:-]?\s(?P<label>PASSED|FAILED)\b|\s?[:-]\s?(?P<said>passed|failed|pass|ok|OK|green)\b{FOLLOWED}"
-    rf"|\s(?:(?:is|was|has\sbeen)\s(?:now\s)?fixed,?\sand\s)?(?:{NOW}\s)*(?:ha(?:s|ve)\s(?:{NOW}\s)?(?=passed))?(?P<word>pass(?:es|ed)?|succeeds?|succeeded|is\s(?:{NOW}\s)?(?:passing|green)|are\s(?:passing|green)|fails?|failed|"
-    rf"is\s(?:{NOW}\s)?failing|(?:keeps|continues\sto)\s(?:fail|pass)(?:ing)?)\b{FOLLOWED})"
+    rf"{NAME}(?:(?:\s(?:and|or)\s"
+    r"|,\s)(?:[\w./-]+\.py::)?(?:\w+::)*test_\w+)*`?(?:\s?[:-]?\s(?P<label>PASSED|FAILED)\b"
+    rf"|\s?[:-]\s?(?P<said>passed|failed|pass|ok|OK|green)\b{FOLLOWED}"
+    rf"|\s(?:(?:is|was|has\sbeen)\s(?:now\s)?fixed,?\sand\s)?(?:{NOW}\s)*(?:ha(?:s"
+    rf"|ve)\s(?:{NOW}\s)?(?=passed))?(?P<word>pass(?:es|ed)?|succeeds?|succeeded|is\s(?:{NOW}\s)?(?:passing"
+    r"|green)|are\s(?:passing|green)|fails?|failed|"
+    rf"is\s(?:{NOW}\s)?failing|(?:keeps|continues\sto)\s(?:fail|pass)(?:ing)?)(?:\s(?!only)\w+ly)?\b{FOLLOWED})"
 )
 
-# What turns a sentence into no claim about a run that was. Strong: as far back as the clause goes; weak: only up to the
-# last comma or `and`.
-STRONG = re.compile(
-    r"\b(?:if|unless|until|till|when|whenever|once|whether|so\sthat|such\sthat|in\sorder|ensure[sd]?|ensuring|where|simulat(?:e|es|ing)|imagine|suppose|in\scase|as\s(?:soon|long)\sas|such\sas|the\smoment|"
-    r"mak(?:e|es|ing)(?:\ssure)?|lets?|letting|gets?|getting|keeps?|keeping|allows?|wants?|expects?|(?<!as\s)expected|hope|hopefully|"
-    r"should|shall|would|could|can|have\sto|has\sto|cannot|can't|may|might|must|needs?|needed|will|won't|requires?|required|assum(?:e|es|ing)|"
-    r"wait|waits|how|why|examples?|e\.g|previously|formerly|used\sto|no\slonger|originally|claims?|claimed|said|pretend|"
-    r"verify\sthat|check\sthat|assert\sthat|see\sthat|say\sthat|says\sthat|think|thought|believe|helps?)\b",
-    re.IGNORECASE,
-)
-WEAK = re.compile(
-    r"\b(?:while|so|to|check|checks|asserts?|before|after|because|since|although|only|instead|rather|than|what|which|like|"
-    r"reports?|reported|prints?|shows?|fix|fixes|fixed|not|never|n't|doesn't|don't|didn't|isn't|aren't|wasn't|weren't|almost|nearly|"
-    r"most|some|many|several|few|that)\b",
-    re.IGNORECASE,
-)
-REPORTED = re.compile(
-    r"\b(?:verified|checked|confirmed|(?:pytest|suite|run|test\s(?:log|output|report))\s(?:now\s)?(?:reports?|says|shows?|has|had)|see|saw)(?:\sthat)?\s$",
-    re.IGNORECASE,
-)
-ENVIRONMENT = (
-    r"windows|macos?|osx|linux|arm\w*|aarch64|i386|x86\w*|amd64|s390x|ppc\w*|mips\w*|hurd|\w*bsd|musl|wasm\w*|android|ios|solaris|cygwin|msys2?|jenkins|travis|github|main|master|"
-    r"trunk|tip|python\s?\d|py\d|other|some|old|new|big|debian|ubuntu|fedora|(?:the\s)?\w+\s(?:platform|compiler|branch|machine|host)"
-)
-ELSEWHERE = re.compile(
-    rf"\b(?:upstream|elsewhere|(?:on|for|with)\s(?!(?:my|our|this)\b|the\s(?:new|final|current|latest)\b)(?:{ENVIRONMENT})\b|with\s(?:g\+\+|gcc|clang|icx|icc|msvc|\w+cert|-O\d|\w+\s\d+\.\d)|in\s(?:the\s)?(?:ci|"
-    r"travis|jenkins|zuul|debian|sid|fedora|upstream)\b|ci\b(?!-)|buildbots?|buildd|autopkgtests?|zuul|jenkins|travis|debci|reproducible|"
-    r"without\s(?!(?:(?:any|a|an|the|further|more|single|test|functional|visible|behaviou?ral)\s){0,2}(?:change|modification|issue|problem|error|failure|failing|fail|warning|trouble|"
-    r"regression|skip)s?\b)|under\s(?!pytest|tox|nox)|against\s(?!this\b|my\b|our\b|the\s(?:current|final|new)\b)|if\s|when\s|unless\s|except|only\s|using\s)",
-    re.IGNORECASE,
-)
-PLACED = re.compile(  # a condition that stands before it
-    r"(?:^|[.;(]\s?)\W*(?:with|using|given)\s(?!(?:this|that|these|those|it|my|our|all|the\s(?:fix|patch|change|commit|new|final|code)s?)\b)"
-    r"(?![^,;]*\b(?:\w{2,}ed|gone|in\splace|applied)\s*,\s*$)[^,;]*,\s*$",
-    re.IGNORECASE,
-)
-CI_CLAUSE = re.compile(r"[;,]\s(?:(?:and|but|the)\s)*ci\b[^;,]*|^(?:the\s)?ci\b[^;]*(?=;)", re.IGNORECASE)
 IMPERATIVES = ("pass", "run", "add", "test", "let", "do", "try", "allow", "use")
-WISHED = re.compile(  # a label that says what is to be, or who says it
-    r"\b(?:acceptance|criteria|criterion|rules?|goals?|requirements?|definition\sof\sdone|policy|condition|expected|expectation|"
-    r"how\sto\s\w+|to\s?do|next(?:\ssteps?)?|wanted|target|template|examples?(?:\sof)?|known\s\w+|badge|upstream)(?:\s\w+)?\s?:[^:;]*$"
-    r"|\b(?:see|issue|bug|ticket)\s#?[\w-]+\s?:[^:;]*$|\b(?:probably|presumably|possibly|perhaps|maybe|supposedly|apparently|guess|suppose|trust|seems?|looks?\s(?:like|as)|made|"
-    r"doubt|confident|sure)\s[^,;:]*$",
-    re.IGNORECASE,
-)
-HEDGED = re.compile(
-    r"[\s,(\[-]*(?:hopefully|i\s(?:think|hope|believe|guess|suppose|assume)|probably|presumably|supposedly|maybe|perhaps|"
-    r"in\stheory|tbd|todo|wip|to\sbe|before(?!\s(?:i|we)\b))\b|\s?:\s?(?:no(?!\s(?:failures?|errors?|problems?|issues?|regressions?))|not|n/a|todo|tbd|unknown|pending|false|failed)\b",
-    re.IGNORECASE,
-)
+CONDITION = re.compile(r"(?:^|[.;:]\s)\W*with\s$", re.IGNORECASE)  # `With all tests green, tag the release`
+AND_THEN = re.compile(r",\s(?!(?:this|that|these|the|it|i|we|all|a|an|no|there|nothing|everything|my|our)\b)[a-z]+\s")
 SAID = re.compile(
     r"\bafter\s(?:this|that)(?:\s(?:change|fix|commit|patch))?\s*$|(?P<because>\bbecause\s*$)", re.IGNORECASE
 )
 PAST = re.compile(r"\b(?:passed|was|were|succeeded)\b", re.IGNORECASE)
 UNKNOWN = re.compile(
-    r"\b(?:not\s(?:been\s)?(?:run|verified|tested|checked|re-?run)|(?:haven't|have\snot|did\snot|didn't|were\snot|was\snot|weren't|wasn't)\s(?:yet\s)?"
-    r"(?:been\s)?(?:run|re-?run|tested|verified|checked)|untested|unverified|unknown|no\stests?\s(?:were|was|have\sbeen)\srun|not\sknown)\b",
+    r"\b(?:not\s(?:been\s)?(?:run|verified|tested|checked|re-?run)|(?:haven't|have\snot|did\snot|didn't"
+    r"|were\snot|was\snot|weren't|wasn't)\s(?:yet\s)?"
+    r"(?:been\s)?(?:run|re-?run|tested|verified|checked)|untested|unverified|unknown|no\stests?\s(?:were"
+    r"|was|have\sbeen)\srun|not\sknown)\b",
     re.IGNORECASE,
 )
 LABELLED = re.compile(r"\b(?P<older>before|previously)\s?:|\b(?:after|now|afterwards)\s?:|;", re.IGNORECASE)
 ARROW = re.compile(r"\s?(?:->|=>|\u2192)\s?\d")
+PATH = re.compile(r"(?<![\w./-])[\w./-]*(?:test_\w+|\w_test)\.py")
 FILE = re.compile(
-    rf"(?<![\w./-])(?P<file>[\w./-]*(?:test_\w+|\w_test)\.py)\s(?:{NOW}\s)*(?:passes|passed|is\s(?:(?:{NOW}|fully|completely)\s)?(?:passing|green)){FOLLOWED}"
+    rf"{PATH.pattern}(?:(?:,\sand\s|,\s|\sand\s){PATH.pattern})*\s(?:{NOW}\s)*(?:pass(?:es|ed)?|(?:is|are)\s(?:(?:{NOW}"
+    rf"|fully|completely)\s)?(?:passing|green)){FOLLOWED}"
 )
 WORDS = {
     "pass": "passed", "succ": "passed", "gree": "passed", "clea": "passed", "fail": "failed", "red": "failed",
@@ -187,46 +220,38 @@ WORDS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Claim:
-    """One claim. `kind`: counts, green, ran, test, file. `full`: of the whole suite. `numbers` by our words.
-
-    `ended`: all that it says is how something ended (`pytest exits 0`, `ran without failures`), not that tests passed.
-    """
-
-    kind: str
-    sentence: Sentence
-    start: int
-    end: int
-    full: bool = False
-    numbers: Mapping[str, int] = field(default_factory=dict)
-    test: str = ""
-    outcome: str = ""
-    ended: bool = False
-    part: bool = False
-    topic: str = ""
-
-    @property
-    def text(self) -> str:
-        return self.sentence.text[self.start : self.end].strip()
-
-    @property
-    def says_passed(self) -> bool:
-        """Whether it says that tests passed, in no number."""
-        return self.kind == "green" and not self.ended
-
-
 def claims(sentence: Sentence, after_run: bool = False) -> Iterator[Claim]:
     """The claims of a sentence; none where it is a question, a wish, a condition, or says itself that it is unknown."""
     plain = sentence.plain
     if plain.rstrip().endswith("?") or UNKNOWN.search(_without_ci(plain)):
         return
-    found = [*_counts(sentence), *_framed(sentence, after_run), *_greens(sentence), *_rest(sentence)]
+    bare, places, qualifiers = qualified(sentence)
+    for confirmed in CONFIRMED.finditer(bare.plain):
+        start, end = places[confirmed.start()], places[confirmed.end() - 1] + 1
+        yield Claim(
+            "green", sentence, start, end, full=bool(RAN_ALL.search(confirmed[0])), qualifiers=tuple(qualifiers)
+        )
+        return
+    found = [*_counts(bare), *_framed(bare, after_run), *_greens(bare), *_rest(bare)]
     kept: list[Claim] = []
     for claim in sorted(found, key=lambda one: (one.start, -one.end)):
         if not any(claim.start < other.end and other.start < claim.end for other in kept):
             kept.append(claim)
-    yield from (claim for claim in kept if asserted(sentence, claim))
+    for claim in kept:
+        if asserted(bare, claim) and not contrasted(bare, claim, qualifiers):
+            start, end = places[claim.start], places[claim.end - 1] + 1
+            ours = tuple(
+                one
+                for one in qualifiers
+                if not APART.search(plain, *sorted((max(start, one.start), min(end, one.end))))
+            )
+            yield replace(claim, sentence=sentence, start=start, end=end, qualifiers=ours)
+
+
+def bare_text(sentence: Sentence) -> tuple[str, str]:
+    """The text of a sentence without its qualifiers, and its plain form."""
+    bare, _, _ = qualified(sentence)
+    return bare.text, bare.plain
 
 
 def _older(plain: str, at: int) -> bool:
@@ -238,11 +263,13 @@ def _older(plain: str, at: int) -> bool:
 def asserted(sentence: Sentence, claim: Claim) -> bool:
     """Whether it is said of a run that was made here: nothing before it in its clause supposes, nothing places it."""
     plain, start = sentence.plain, claim.start
-    if _older(plain, start) or HEDGED.match(plain, claim.end):
+    if WANTED.search(sentence.heading) or _older(plain, start) or HEDGED.match(plain, claim.end):
         return False
     if VOUCHED.search(plain[:start]) is None and (WISHED.search(plain[:start]) or _supposed(plain, claim)):
         return False
     if sentence.subject and claim.kind != "counts" and not _own_clause(plain, start) and _imperative(plain):
+        return False
+    if CONDITION.search(plain[:start]) and AND_THEN.match(plain, claim.end):
         return False
     ours = _without_ci(plain)
     if not ours[start : claim.end].strip():
@@ -285,7 +312,8 @@ def _without_ci(plain: str) -> str:
 def _imperative(text: str) -> bool:
     """A subject like `Pass all tests to ...` or `Run tests ...` describes the change."""
     first = re.match(
-        r"\W*(?:\[[^\]]*\]\s*|[\w./()-]+:\s+)*([A-Za-z]+)\b(?![\s-](?:suite|run|results?|status|plan|is|was|ok|passed)\b)(?=\s*\w)",
+        r"\W*(?:\[[^\]]*\]\s*|[\w./()-]+:\s+)*([A-Za-z]+)\b(?![\s-](?:suite|run|results?|status|plan|is|was|ok"
+        r"|passed)\b)(?=\s*\w)",
         text,
     )
     return first is not None and first[1].lower() in IMPERATIVES
@@ -301,7 +329,7 @@ def _counts(sentence: Sentence) -> Iterator[Claim]:
     """Numbers with outcomes. A summary needs one number that is surely about tests; then the others count too."""
     plain = sentence.plain
     for found in COUNT.finditer(plain):
-        if not TAIL.match(plain, found.end()):
+        if not TAIL.match(plain, found.end()) or sentence.text[found.end() : found.end() + 2].strip() in ("`", '"'):
             continue  # `one test passes a path`
         numbers = {word_of(found["word"]): number(found["n"])}
         if found["of"]:
@@ -340,8 +368,21 @@ def _tallies(sentence: Sentence) -> Iterator[Claim]:
             len(pairs) == 1 and pairs[0][1].lower() in ("none", "no") and tallied(pairs[0][0]) == "selected"
         ):
             yield Claim("counts", sentence, *found.span(), numbers=numbers)
+    for found in LISTED.finditer(plain):
+        yield from _listed(sentence, found)
     for found in OK_OF.finditer(plain):
         yield Claim("counts", sentence, *found.span(), numbers={"passed": number(found["n"])})
+
+
+def _listed(sentence: Sentence, match: re.Match[str]) -> Iterator[Claim]:
+    """`64 tests, 64 passes`; of failures alone only where nothing else is said."""
+    numbers: dict[str, int] = {}
+    for one in ITEM.finditer(match[0]):
+        bad = "failed" if (one["bad"] or "").startswith("not") else word_of(one["bad"] or one["good"] or "pass")
+        numbers["selected" if one["unit"] else bad] = number(one["n"])
+    alone = not any(numbers.values()) and sentence.plain.strip(" .!") == match[0].strip()
+    if len(numbers) > 1 and ("selected" in numbers or {"passed", "failed"} <= set(numbers) or alone):
+        yield Claim("counts", sentence, *match.span(), numbers=numbers)
 
 
 def tallied(key: str) -> str:
@@ -402,6 +443,17 @@ def _rest(sentence: Sentence) -> Iterator[Claim]:
     if printed is not None:
         counted = next(text for text in printed.groups() if text)
         yield Claim("counts", sentence, *printed.span(), numbers={"selected": number(counted), "failed": 0})
+    for found in ACROSS.finditer(plain):
+        yield Claim(
+            "counts",
+            sentence,
+            *found.span(),
+            numbers={"selected": number(found["n"] or found["m"] or found["o"]), "failed": 0},
+        )
+    for found in WHOLE_FRACTION.finditer(plain):
+        yield Claim(
+            "counts", sentence, *found.span(), numbers={"passed": number(found["n"] or found["m"] or found["k"])}
+        )
     for found in FRACTION.finditer(plain):
         yield Claim("counts", sentence, *found.span(), numbers={"passed": number(found["n"])})
     alone = PASSING.match(plain)
@@ -412,18 +464,16 @@ def _rest(sentence: Sentence) -> Iterator[Claim]:
     for found in ONLY.finditer(sentence.text):
         yield Claim("counts", sentence, *found.span(), numbers={"failed": 1})
     for found in FILE.finditer(plain):
-        yield Claim("file", sentence, *found.span(), test=found["file"])
+        for path, start, end in _each(PATH, found):
+            yield Claim("file", sentence, start, end, test=path)
     for found in NAMED.finditer(sentence.text):
         outcome = "failed" if "fail" in (found["word"] or found["label"] or found["said"]).lower() else "passed"
-        yield Claim("test", sentence, *found.span(), test=found["test"], outcome=outcome)
+        for name, start, end in _each(ONE, found):
+            yield Claim("test", sentence, start, end, test=name, outcome=outcome)
 
 
-_QUOTED = re.compile(
-    r"[`\"“']+(?P<text>(?:[A-Za-z_][\w.]*(?:Error|Exception|Warning|Exit|Interrupt)|assert)\b[^`\"”\n]{4,400}?)[`\"”']+"
-)
-
-
-def quotes(sentence: Sentence) -> Iterator[Claim]:
-    """Quoted texts that begin like an error or an assertion."""
-    for found in _QUOTED.finditer(sentence.text):
-        yield Claim("quote", sentence, *found.span(), outcome=found["text"].strip())
+def _each(pattern: re.Pattern[str], match: re.Match[str]) -> Iterator[tuple[str, int, int]]:
+    """Each of the names that a predicate is said of, with its place; the last has the predicate."""
+    found = list(pattern.finditer(match.string, match.start(), match.end()))
+    for at, one in enumerate(found):
+        yield one[0], one.start(), one.end() if at + 1 < len(found) else match.end()

@@ -1,7 +1,4 @@
-"""Words of the lexicon said of tests or runs. As a predicate a word must be earned; as an attribute (`fix the flaky
-test_x`) it tells which test is meant, and is looked at only where the ledger knows the test.
-
-Each claim against the ledger: true, false (with the rows), unknown. A run says nothing about a later edit.
+"""Each claim against the ledger: true, false (with the rows), unknown. A run says nothing about a later edit.
 
 All claims of a message, with the rulings on them.
 """
@@ -9,96 +6,18 @@ All claims of a message, with the rulings on them.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatch
-from functools import cache
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ktxkit.ledger.rules.claim_frames import tells_of_a_run
-from ktxkit.ledger.rules.claim_grammar import Claim, asserted, claims, quotes
-from ktxkit.ledger.rules.claim_text import Sentence, sentences
-from ktxkit.ledger.rules.lexicon import all_forms, rule
+from ktxkit.ledger.rules.claim_grammar import asserted, bare_text, claims
+from ktxkit.ledger.rules.claim_text import sentences
+from ktxkit.ledger.rules.claim_words import DURATION, TOLD, Claim, Qualifier, Record, fits, lexicon_words, quotes
+from ktxkit.ledger.rules.evidence import all_forms, rule
 from ktxkit.ledger.rules.rows import BAD, tally
-from ktxkit.ledger.rules.scope import changed_meanwhile
+from ktxkit.ledger.rules.scope import changed_meanwhile, is_prose
 
-NAME = r"(?:[\w./-]+\.py::)?(?:\w+::)*test_\w+(?:\[[^\]\s]*\])?"
-THING = r"(?:tests?|test\s?cases?|test\s?suite|suite|test\srun|run|failures?|pytest|it|this|they)"
-BE = r"(?:is|are|was|were|looks|look|seems|seem|appears|appear|seemed|looked|became|remains?|got)"
-ADVERB = r"(?:just|only|simply|merely|clearly|probably|likely|a|an|still|also|now|known|quite|very|too|really|the)"
-NUMBER = re.compile(r"\d+(?:\.\d+)?\s?(?:ms|s|secs?|seconds?|min|minutes?|m|h|hours?)\b", re.IGNORECASE)
-_PRESENT = re.compile(r"\b(?:is|are)\b", re.IGNORECASE)
-_ABOUT = re.compile(r"\btests?\b|\btest_\w+|\bsuite\b|\bpytest\b|\bfailures?\b|\btest\srun\b", re.IGNORECASE)
-_IMPERATIVE = re.compile(
-    r"\W*(?:\[[^\]]*\]\s*|[\w./-]+:\s+)*(?:fix|fixes|fixed|mark|marks|skip|skips|remove|removes|removed|disable|disables|disabled|retry|"
-    r"deflake|unflake|avoid|avoids|prevent|prevents|handle|handles|address|addresses|reduce|reduces|speed|stabili[sz]e|make|add|adds|drop|"
-    r"work|workaround|tolerate|ignore|revert|reword|document|update|test|quarantine|xfail|rerun|bump|use|try|let|allow|detect|investigate|"
-    r"temporarily|do|don't|delete|move|refactor|split|rename|improve|increase|raise|extend|change|disabling|skipping|marking|fixing)\b",
-    re.IGNORECASE,
-)
-
-
-@cache
-def _patterns(form: str) -> tuple[re.Pattern[str], ...]:
-    word = re.escape(form).replace(r"\ ", r"[\s-]")
-    subject = rf"(?:(?P<name>{NAME})|(?P<thing>{THING}))"
-    edge = (
-        r"(?=\s*(?:$|[.,;:!)\]]|(?:on|in|at|under|again|now|for|because|since|and|but|when|so|due|as|here|there)\b|,))"
-    )
-    verb = re.compile(
-        rf"\b{subject}\s(?:{ADVERB}\s|sometimes\s|often\s)*(?:{BE}\s)?(?:{ADVERB}\s)*{word}{edge}", re.IGNORECASE
-    )
-    noun = re.compile(
-        rf"\b{subject}\s(?:{BE}\s)(?:{ADVERB}\s)*{word}\s(?:test|tests|failure|failures|one|error|errors|timeout)\b",
-        re.IGNORECASE,
-    )
-    attribute = re.compile(rf"\b{word}\s(?:\w+\s){{0,2}}?(?P<name>{NAME})|(?P<after>{NAME})\s\({word}\)", re.IGNORECASE)
-    return verb, noun, attribute
-
-
-def words(sentence: Sentence, forms: Mapping[str, str]) -> Iterator[Claim]:
-    """The words that a sentence says; `forms` gives each form's word, phrases before their parts."""
-    plain = sentence.plain
-    if plain.rstrip().endswith("?") or not _ABOUT.search(sentence.text):
-        return
-    lower = plain.lower()
-    taken: list[tuple[int, int]] = []
-    for form in forms:
-        if not _occurs(form, lower):
-            continue
-        for claim in _of_form(sentence, form, forms[form]):
-            if not any(claim.start < end and start < claim.end for start, end in taken):
-                taken.append((claim.start, claim.end))
-                yield claim
-
-
-def _occurs(form: str, lower: str) -> bool:
-    return form.lower() in lower or form.lower() in lower.replace("-", " ")
-
-
-def _of_form(sentence: Sentence, form: str, word: str) -> Iterator[Claim]:
-    verb, noun, attribute = _patterns(form)
-    present = word == "failing"  # what was failing is mostly what the change mends
-    described = bool(_IMPERATIVE.match(sentence.plain))
-    for pattern in (verb, noun):
-        for found in pattern.finditer(sentence.text):
-            if sentence.plain[found.start() : found.end()].strip() != found[0].strip() and not found["name"]:
-                continue  # inside a quotation
-            if present and not _PRESENT.search(found[0]):
-                continue
-            claim = Claim("word", sentence, *found.span(), test=found["name"] or "", outcome=form)
-            if not described and asserted(sentence, claim):
-                yield claim
-    for found in attribute.finditer(sentence.text):
-        name = found["name"] or found["after"]
-        yield Claim("attribute", sentence, *found.span(), test=name, outcome=form)
-
-
-Record = Mapping[str, Any]
-PROSE = ("*.md", "*.rst")  # where the project says nothing (`claims.prose` in .ktx-config.yaml)
-TEST_DATA = frozenset({"test", "tests", "testing", "testdata", "test_data", "fixtures", "golden", "snapshots"})
-NEVER_PROSE = ("requirements*.txt", "constraints*.txt", "CMakeLists.txt", "conf.py", "conftest.py", ".ktx-config.yaml")
 PATHS_SHOWN = 5
 NONE_PASSED = "no test passed"
 ALIKE = 0.75  # from this similarity on, a quoted error is the recorded one, altered
@@ -112,7 +31,8 @@ class ClaimEvidence:
     that tree, None where it cannot be told. `uncommitted`: paths whose present content is not what is being committed.
     `tests(name)`: recorded node ids that a name means. `outcomes(test)`: (record of the run, outcome), newest first.
     `word(predicate, test)`: true, false or unknown. `errors`: recorded error messages. `prose(path)`: whether people
-    read the file, and no test.
+    read the file, and no test. `module(path)`: (record of the run, outcomes of the module's tests), newest first.
+    `skipped(run)`: the tests that a run skipped, with their reasons.
     """
 
     tree: str | None
@@ -125,6 +45,8 @@ class ClaimEvidence:
     uncommitted: frozenset[str] = frozenset()
     lexicon: Mapping[str, Any] = field(default_factory=dict)
     prose: Callable[[str], bool] = lambda path: is_prose(path)
+    module: Callable[[str], Sequence[tuple[Record, frozenset[str]]]] = lambda path: ()
+    skipped: Callable[[str], Sequence[str]] = lambda run: ()
 
 
 @dataclass(frozen=True)
@@ -146,11 +68,65 @@ def judge(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
         return _word(claim, facts)
     if claim.kind == "quote":
         return _quote(claim, facts)
-    if claim.kind == "file":
-        return _file(claim, facts)
-    if claim.kind == "test":
-        return _test(claim, facts)
-    return _run(claim, facts)
+    if any(one.kind == "skipped" for one in claim.qualifiers):
+        claim = replace(claim, numbers={**claim.numbers, "skipped": 0})
+    return _placed(claim, _qualified(claim, facts), facts)
+
+
+# -- what qualifies a claim
+
+
+def _qualified(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
+    """The ruling by the runs that are as each qualifier says. What no record tells makes no difference."""
+    held = {"file": _file, "test": _test}.get(claim.kind, _run)
+    demands = [one for one in claim.qualifiers if one.kind in TOLD]
+    for one in demands:
+        fitting = [run for run in facts.runs if fits(run, one, facts.skipped) is not False]
+        if not any(_is_here(run, facts) for run in fitting):
+            ruling = held(claim, facts)
+            here = next((run for run in facts.runs if _is_here(run, facts)), None)
+            return ruling if here is None or ruling is None or ruling.rule else _elsewhere(claim, one, here)
+        some = replace(facts, runs=fitting, outcomes=_outcomes_of(one, facts))
+        ruling = held(claim, some)
+        if ruling is not None and ruling.rule:
+            return ruling
+    return ruling if demands else held(claim, facts)
+
+
+def _outcomes_of(one: Qualifier, facts: ClaimEvidence) -> Callable[[str], Sequence[tuple[Record, str]]]:
+    return lambda test: [ran for ran in facts.outcomes(test) if fits(ran[0], one, facts.skipped) is not False]
+
+
+def _is_here(run: Record, facts: ClaimEvidence) -> bool:
+    return facts.tree is not None and _tree(run) == facts.tree
+
+
+def _elsewhere(claim: Claim, one: Qualifier, run: Record) -> ClaimRuling:
+    """What would be true, but of no run that is as the claim's qualifier says."""
+    said = claim.sentence.text[one.start : one.end].strip(" ,().")
+    environment = run.get("environment", {})
+    had = {
+        "workers": f"{run.get('workers')} workers",
+        "wider": f"{run['scope']['kind']} run, {', '.join(run['scope'].get('why', ()))}".rstrip(", "),
+        "platform": environment.get("platform"),
+        "machine": environment.get("platform"),
+    }.get(one.kind, f"{environment.get('implementation', 'Python')} {environment.get('python')}")
+    message = f"no run of this content is recorded that was made {said!r}: the last one has {had}"
+    return ClaimRuling(
+        claim, "unknown", "claim-unknown", "error", message, "run them so, or leave it out", (_row(run),)
+    )
+
+
+def _placed(claim: Claim, ruling: ClaimRuling | None, facts: ClaimEvidence) -> ClaimRuling | None:
+    """What was seen by a server alone is in no ledger: an error only where this very content failed here."""
+    kinds = {one.kind for one in claim.qualifiers}
+    if ruling is None or not ruling.rule or "elsewhere" not in kinds or "here" in kinds:
+        return ruling
+    newest = next((run for run in facts.runs if _is_here(run, facts)), None)
+    if newest is not None and newest["verdict"] == "failed":
+        return ruling
+    message = f"what ran there is not in this ledger; of what is: {ruling.message}"
+    return replace(ruling, verdict="unknown", rule="claim-unknown", level="warning", message=message)
 
 
 # -- runs
@@ -295,17 +271,6 @@ def _stale(claim: Claim, run: Record, facts: ClaimEvidence) -> ClaimRuling:
     return ClaimRuling(claim, "false", "claim-stale", "error", message, "run the tests again on what is there now", row)
 
 
-def is_prose(path: str, patterns: Sequence[str] = PROSE) -> bool:
-    """Whether a file is read by people and by no test. A pattern without a slash is of names, in any directory.
-
-    What tests or builds read is never prose, whatever a pattern says.
-    """
-    *folders, name = path.split("/")
-    if TEST_DATA & set(folders) or any(fnmatch(name, pattern) for pattern in NEVER_PROSE):
-        return False
-    return any(fnmatch(path if "/" in pattern else name, pattern) for pattern in patterns)
-
-
 def _same_but_prose(run: Record, facts: ClaimEvidence) -> bool:
     """Whether what was edited since a run is prose alone."""
     tree = _tree(run)
@@ -332,35 +297,80 @@ def _row(run: Record) -> str:
 
 
 def _test(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
-    named = facts.tests(claim.test)
-    if len(named) != 1:
-        return None  # not a test that the ledger knows, or several and which is not said: nothing to hold it against
-    ran = facts.outcomes(named[0])
-    here = [(run, outcome) for run, outcome in ran if facts.tree is not None and _tree(run) == facts.tree]
+    """A name that stands for several tests is true of any of them; the parameters of one must all pass."""
+    groups = dict[str, list[str]]()
+    for test in facts.tests(claim.test):
+        groups.setdefault(test.partition("[")[0], []).append(test)
+    if not groups and claim.outcome == "passed":
+        module = f"{claim.test}.py" if "::" not in claim.test else ""
+        ran = facts.module(module) if module else ()
+        return _of_module(claim, module, ran, facts) if ran else _never_ran(claim, "test", facts)
+    if claim.outcome == "failed" and len(groups) != 1:
+        return None
+    ruled = [_of_group(claim, tests, facts) for tests in groups.values()]
+    return next((one for one in ruled if one is None or not one.rule), ruled[0])
+
+
+def _of_group(claim: Claim, tests: Sequence[str], facts: ClaimEvidence) -> ClaimRuling | None:
+    """Of the ids of one test: that they pass must hold of all, that it fails of any."""
+    ruled = [_of_test(claim, test, facts) for test in tests]
+    wrong = [one for one in ruled if one is not None and one.rule]
+    if claim.outcome == "failed":
+        return None if None in ruled or len(wrong) < len(ruled) else wrong[0]
+    return wrong[0] if wrong else ruled[0]
+
+
+def _never_ran(claim: Claim, what: str, facts: ClaimEvidence) -> ClaimRuling:
+    message = f"no {what} of that name has run in any recorded run"
+    rows = tuple(map(_row, facts.runs[:1]))
+    return ClaimRuling(claim, "unknown", "claim-unknown", "error", message, "run it, or correct the name", rows)
+
+
+def _of_test(claim: Claim, test: str, facts: ClaimEvidence) -> ClaimRuling | None:
+    ran = facts.outcomes(test)
+    here = [(run, outcome) for run, outcome in ran if _is_here(run, facts)]
     wanted = {"passed": ("passed", "xpassed"), "failed": BAD}[claim.outcome]
     if here:
         run, outcome = here[0]
         if outcome in wanted:
             return ClaimRuling(claim, "true", rows=(_row(run),))
-        message = f"{named[0]} {outcome} in run {run['run']}"
+        message = f"{test} {outcome} in run {run['run']}"
         return ClaimRuling(claim, "false", "claim-false", "error", message, "correct it", (_row(run),))
     if claim.outcome == "failed":
         return None  # a failure that is told of is mostly what the change mends: it was on other content
     older = next((run for run, outcome in ran if outcome in wanted), None)
     if older is not None:
         return _stale(claim, older, facts)
-    message = f"{named[0]} has not passed in any recorded run"
-    return ClaimRuling(
-        claim, "false", "claim-false", "error", message, "run it", tuple(_row(run) for run, _ in ran[:1])
-    )
+    message = f"{test} has not passed in any recorded run"
+    rows = tuple(_row(run) for run, _ in ran[:1])
+    return ClaimRuling(claim, "false", "claim-false", "error", message, "run it", rows)
 
 
 def _file(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
-    """A module by its path: held against the failures of its tests on the content, and against nothing else."""
-    here = [run for run in facts.runs if facts.tree is not None and _tree(run) == facts.tree]
-    of_it = (one for one in _failing(here, facts) if one[1].partition("::")[0] == claim.test.removeprefix("./"))
+    """A module by its path: none of its tests failed on the content, and some passed."""
+    path = claim.test.removeprefix("./")
+    here = [run for run in facts.runs if _is_here(run, facts)]
+    of_it = (one for one in _failing(here, facts) if f"/{one[1].partition('::')[0]}".endswith(f"/{path}"))
     found = next(of_it, None)
-    return None if found is None else _false(claim, found[0], f"{found[1]} failed, and has not passed since")
+    if found is not None:
+        return _false(claim, found[0], f"{found[1]} failed, and has not passed since")
+    return _of_module(claim, path, facts.module(path), facts)
+
+
+def _of_module(
+    claim: Claim, path: str, ran: Sequence[tuple[Record, frozenset[str]]], facts: ClaimEvidence
+) -> ClaimRuling:
+    if not ran:
+        return _never_ran(claim, "module", facts)
+    here = [one for one in ran if _is_here(one[0], facts)]
+    wanted = {"passed", "xpassed"}
+    if here:
+        run, outcomes = here[0]
+        good = outcomes & wanted and not outcomes & {*BAD}
+        why = f"{path}: {', '.join(sorted(outcomes))}"
+        return ClaimRuling(claim, "true", rows=(_row(run),)) if good else _false(claim, run, why)
+    older = next((run for run, outcomes in ran if outcomes & wanted and not outcomes & {*BAD}), None)
+    return _false(claim, ran[0][0], f"{path} has not passed") if older is None else _stale(claim, older, facts)
 
 
 # -- words and quotations
@@ -373,7 +383,7 @@ def _word(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
 
     def ask(predicate: str, test: str) -> str:
         if predicate == "measured_slow":
-            return "true" if NUMBER.search(claim.sentence.text) else "unknown"
+            return "true" if DURATION.search(claim.sentence.text) else "unknown"
         return facts.word(predicate, test) if test else "unknown"
 
     if any(rule(facts.lexicon, claim.outcome, test, ask).verdict == "true" for test in named):
@@ -426,8 +436,8 @@ def claims_in(message: str, lexicon: Mapping[str, Any]) -> Iterator[Claim]:
     after_run = False
     for sentence in sentences(message):
         yield from claims(sentence, after_run)
-        after_run = tells_of_a_run(sentence.text, sentence.plain)
-        yield from words(sentence, forms)
+        after_run = tells_of_a_run(*bare_text(sentence))
+        yield from lexicon_words(sentence, forms, asserted)
         yield from quotes(sentence)
 
 

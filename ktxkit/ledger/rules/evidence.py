@@ -4,13 +4,15 @@ Two executions are identical where node id, tree (untracked files included), env
 scheduling with its order are, and nothing generated was written between them. A word is `true` only with the rows that
 show it; a missing fact makes an execution no evidence, never evidence against.
 
+Whether a word may be said, decided from the rule file.
+
 Derivations: why a word or a property holds, as a tree whose leaves are recorded rows.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -335,3 +337,43 @@ def _short(value: Any) -> Any:
     if value is None:
         return "(not known)"
     return value[:15] if isinstance(value, str) and value.startswith("b3:") else value
+
+
+# -- whether a word may be said: the Python twin of the Prolog rules
+
+
+def forms(rule: Mapping[str, Any]) -> list[str]:
+    return [rule["word"], *rule.get("also", ())]
+
+
+Ask = Callable[[str, str], str]  # predicate, subject -> true, false or unknown
+
+
+@dataclass(frozen=True)
+class WordRuling:
+    """`verdict` is true, false, unknown, refused, or free (no rule speaks of the word)."""
+
+    word: str
+    canonical: str
+    verdict: str
+    say: str = ""
+    why: str = ""
+
+
+def rule(lexicon: Mapping[str, Any], word: str, subject: str, ask: Ask) -> WordRuling:
+    """Every need must be true; one that is false makes it false, else one that is unknown makes it unknown."""
+    for refused in lexicon["refused"]:
+        if word in forms(refused):
+            return WordRuling(word, refused["word"], "refused", refused["say"], refused["why"])
+    for earned in lexicon["words"]:
+        if word in forms(earned):
+            words = [ask(need, subject) for need in earned["needs"]]
+            verdict = "false" if "false" in words else "unknown" if "unknown" in words else "true"
+            return WordRuling(word, earned["word"], verdict, why=earned["means"])
+    return WordRuling(word, word, "free")
+
+
+def all_forms(lexicon: Mapping[str, Any]) -> dict[str, str]:
+    """Each form of each word, with the word it is a form of; longest first, so that phrases go before their parts."""
+    found = {form: one["word"] for one in (*lexicon["words"], *lexicon["refused"]) for form in forms(one)}
+    return dict(sorted(found.items(), key=lambda item: (-len(item[0]), item[0])))

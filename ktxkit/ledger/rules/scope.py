@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
+from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.ledger.rules.fold import FINISHED, IMPORTED
@@ -295,3 +296,19 @@ def _module(words: list[str]) -> str:
         if not word.startswith("-"):
             return ""
     return ""
+
+
+PROSE = ("*.md", "*.rst")  # where the project says nothing (`claims.prose` in .ktx-config.yaml)
+TEST_DATA = frozenset({"test", "tests", "testing", "testdata", "test_data", "fixtures", "golden", "snapshots"})
+NEVER_PROSE = ("requirements*.txt", "constraints*.txt", "CMakeLists.txt", "conf.py", "conftest.py", ".ktx-config.yaml")
+
+
+def is_prose(path: str, patterns: Sequence[str] = PROSE) -> bool:
+    """Whether a file is read by people and by no test. A pattern without a slash is of names, in any directory.
+
+    What tests or builds read is never prose, whatever a pattern says.
+    """
+    *folders, name = path.split("/")
+    if TEST_DATA & set(folders) or any(fnmatch(name, pattern) for pattern in NEVER_PROSE):
+        return False
+    return any(fnmatch(path if "/" in pattern else name, pattern) for pattern in patterns)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ktxkit.ledger.rules.claims import is_prose
+from ktxkit.ledger.rules.scope import is_prose
 from tests.ledger.test_test_run import go
 from tests.support.commands import call
 from tests.support.suites import Suite

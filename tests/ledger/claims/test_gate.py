@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.commands import Ran, spawn
+from tests.support.commands import Ran, call, spawn
 from tests.support.suites import Suite
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
@@ -231,3 +232,70 @@ def test_any_text_is_judged_from_standard_input(suite: Suite) -> None:
     judged = spawn("gate-check", "--message", "-", cwd=suite.repo.path, stdin=text)
     assert judged.status == 1 and "claim-stale" in judged.out
     assert spawn("gate-check", "--message", "-", cwd=suite.repo.path, stdin=b"Done: \xff\n").status == 0
+
+
+SLOW = {
+    "pytest.ini": "[pytest]\naddopts = -m 'not slow'\nmarkers = slow\n",
+    "test_m.py": "import pytest\ndef test_a(): pass\n@pytest.mark.slow\ndef test_slow(): assert 0\n",
+    "tests/test_p.py": "import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_p(n): pass\n"
+    "def test_k(): pytest.skip('net')\n",
+}
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+TRUE = [
+    "All tests pass", f"All tests pass on Python {HERE}", "Make sure tests pass (they do)", "Fix test_slow",
+    "All tests pass in CI and locally",
+    "All tests pass on top of main", "3 tests, 3 passes", "test_a passes", "test_p passes", "tests/test_p.py passes",
+    "test_m passes", "./test_m.py passes", "Tests pass locally, including the new ones",
+]  # fmt: skip
+LIES = {
+    "All tests pass, including the slow ones": "not slow",
+    "All tests pass, including the net ones": "net",
+    "All tests pass on Python 3.2": f"CPython {HERE}",
+    "All tests pass with -n 2": "0 workers",
+    "All tests pass, none skipped": "1 skipped",
+    "test_slow passes": "no test of that name",
+    "test_a and test_slow pass": "no test of that name",
+    "test_p[3] passes": "no test of that name",
+    "tests/test_nonexistent.py passes": "no module of that name",
+    "6 tests, 6 passes": "3 passed",
+}
+
+
+def test_by_hand_in_the_hook_and_from_an_agent_the_same(suite: Suite) -> None:
+    """What qualifies a claim, and what never ran, is judged alike whoever asks."""
+    for name, content in SLOW.items():
+        suite.repo.write(name, content)
+    suite.repo.commit()
+    assert suite.run("--strict-markers").status == 0
+    for number, message in enumerate(TRUE + [*LIES]):
+        text = f"Change\n\n{message}.\n"
+        (suite.repo.path.parent / "message").write_text(text)
+        ways = [call("gate-check", "--message", suite.repo.path.parent / "message", cwd=suite.repo.path)]
+        if number % 6 == 0:
+            ways.append(spawn("gate-check", "--message", "-", cwd=suite.repo.path, stdin=text.encode()))
+        done = commit(suite, text)
+        said = [done.stdout + done.stderr, *(ran.out for ran in ways)]
+        assert {done.returncode, *(ran.status for ran in ways)} == {int(message in LIES)}, (message, said)
+        assert all(LIES.get(message, "") in one for one in said), (message, said)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "with ",
+        "All tests pass on ",
+        "on Linux and ",
+        "including the ",
+        "9 tests, ",
+        "every all tests pass with a b c d e ",
+    ],
+)
+def test_a_long_sentence_takes_no_time(part: str) -> None:
+    from ktxkit.ledger import answers
+    from ktxkit.ledger.rules import claims
+
+    rules = answers.load()
+    began = time.process_time()
+    list(claims.claims_in(part * (4000 // len(part)), rules))
+    list(claims.claims_in(part * (20_000 // len(part)), rules))
+    assert time.process_time() - began < 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ def run(name: str, tree: str | None, *, scope: str = "full", state: str = "finis
 
 
 NODES = ["tests/test_a.py::test_login", "tests/test_a.py::TestUser::test_name", "tests/test_b.py::test_slow",
-         "t.py::test_p[a]", "t.py::test_p[b]"]  # fmt: skip
+         "t.py::test_p[a]", "t.py::test_p[b]", "t.py::test_q[a]", "t.py::test_q[b]"]  # fmt: skip
 STATES: dict[str, dict[str, Any]] = {
     "green": {"runs": [run("r1", HERE, selected=120, passed=118, skipped=2)]},
     "red": {"runs": [run("r1", HERE, selected=120, passed=115, failed=3, errors=2)]},
@@ -50,17 +51,25 @@ STATES: dict[str, dict[str, Any]] = {
     "empty": {"runs": []},
     "no tree": {"runs": [run("r1", None, selected=120, passed=120)]},
 }
-OUTCOMES = {"tests/test_a.py::test_login": "passed", "tests/test_a.py::TestUser::test_name": "failed"}
+OUTCOMES = {
+    "tests/test_a.py::test_login": "passed", "tests/test_a.py::TestUser::test_name": "failed",
+    "t.py::test_p[a]": "passed", "t.py::test_p[b]": "passed", "t.py::test_q[a]": "passed", "t.py::test_q[b]": "failed",
+}  # fmt: skip
 WORDS = {("flaky", "tests/test_a.py::test_login"), ("order_dependent", "tests/test_b.py::test_slow")}
 ERRORS = ["ValueError: the port 8080 is taken by another process", "assert response.status == 200\nE  more"]
 
 
 def facts(state: Mapping[str, Any]) -> ClaimEvidence:
     def tests(name: str) -> Sequence[str]:
-        return [node for node in NODES if name and (node == name or node.endswith(("::" + name, "/" + name)))]
+        ids = {node: node.partition("[")[0] if "[" not in name else node for node in NODES}
+        return [node for node, said in ids.items() if name and f"/{said}".endswith(("::" + name, "/" + name))]
 
     def outcomes(test: str) -> Sequence[tuple[Mapping[str, Any], str]]:
         return [(found, OUTCOMES[test]) for found in state["runs"] if test in OUTCOMES]
+
+    def module(path: str) -> Sequence[tuple[Mapping[str, Any], frozenset[str]]]:
+        said = frozenset(word for node, word in OUTCOMES.items() if f"/{node}".partition("::")[0].endswith(f"/{path}"))
+        return [(found, said) for found in state["runs"] if said]
 
     return ClaimEvidence(
         tree=HERE,
@@ -72,14 +81,45 @@ def facts(state: Mapping[str, Any]) -> ClaimEvidence:
         errors=ERRORS,
         uncommitted=frozenset(state.get("uncommitted", ())),
         lexicon=answers.load(),
+        module=module,
+        skipped=lambda name: state.get("skipped", ()),
     )
 
 
+CASES = Path(__file__).resolve().parents[2] / "cases" / "claims"
+PLACED = [
+    line.replace("\\n", "\n")
+    for line in (CASES / "placed.txt").read_text("utf-8").splitlines()
+    if line and not line.startswith("# ")
+]
+QUALIFIED = [
+    "All tests pass on Python 3.11", "All tests passed locally on Python 3.11", "All tests pass on Linux",
+    "All tests pass under xdist", "All tests pass with -n 2", "All tests pass on top of main",
+    "All tests pass in CI and locally", "All tests pass here and in CI", "Make sure tests pass (they do)",
+    "Under Linux all tests pass", "With xdist, on 3.11, every test passes", "All tests pass, including the slow ones",
+    "All tests pass on Windows", "All tests pass regardless of the order",
+]  # fmt: skip
 NOTHING_PASSED = [
     "All tests pass", "Tests pass", "The suite is green", "Tests: green", "pytest passes", "pytest: 3/3",
     "Ran the full suite, everything passes", "100% of tests pass", "The suite finished successfully",
 ]  # fmt: skip
 LIES: list[tuple[str, str, str]] = [
+    ("green", "test_unheard_of passes", "claim-unknown"),
+    ("green", "test_login and test_unheard_of pass", "claim-unknown"),
+    ("green", "test_login and test_name pass", "claim-false"),
+    ("green", "test_q passes", "claim-false"),
+    ("green", "test_q[b] passes", "claim-false"),
+    ("green", "tests/test_unheard_of.py passes", "claim-unknown"),
+    ("green", "t.py::test_unheard_of passes on Linux", "claim-unknown"),
+    ("green", "tests/test_a.py passes", "claim-false"),
+    ("stale", "tests/test_b.py passes", "claim-unknown"),
+    ("empty", "test_login passes", "claim-false"),
+    *[("red", said, "claim-false") for said in QUALIFIED],
+    *[("stale", said, "claim-stale") for said in QUALIFIED],
+    *[
+        ("fragment", f"All tests pass{said}", "claim-false")
+        for said in (" on Linux", " under xdist", " in CI and here")
+    ],
     ("partly", "All tests pass", "claim-uncommitted"),
     ("green", "120 passed", "claim-false"),
     ("green", "All 120 tests pass", "claim-false"),
@@ -178,7 +218,6 @@ TRUTHS: list[tuple[str, str]] = [
     ("green", 'It fails with "ValueError: the port 8080 is..."'),
     ("green", "It fails with `assert response.status == 200`"),
     ("green", 'It raises "ValueError: bad length" for an empty list'),
-    ("green", "test_unheard_of passes"),
     ("green", "test_p passes"),
     ("green", "Fix the flaky test_unheard_of"),
     ("red", "115 passed, 5 failed"),
@@ -221,6 +260,133 @@ WARNED = [
     ("prose", "All tests pass", "claim-stale"),
     ("prose", "120 passed", "claim-stale"),
 ]
+
+
+LINUX = {
+    "environment": {"python": "3.11.7", "implementation": "CPython", "platform": "linux-x86_64"}, "workers": 0,
+}  # fmt: skip
+OTHERS = {
+    "environment": {"python": "3.12.1", "implementation": "CPython", "platform": "win-amd64"}, "workers": 2,
+}  # fmt: skip
+GREEN, RED = run("r1", HERE, selected=9, passed=9), run("r2", HERE, selected=9, passed=8, failed=1)
+
+
+TRUE_HERE = [
+    "on Python 3.11", "under CPython 3.11.7", "on Linux", "on Ubuntu", "on x86_64", "serially", "with pytest 8.3",
+    "under coverage", "locally", "in 2.7 s", "on top of main", "in CI and here", "with and without coverage",
+]  # fmt: skip
+FALSE_HERE = [
+    "on Python 3.12", "on 3.13", "on py312", "under PyPy", "on Windows", "on macOS", "on arm64", "under xdist",
+    "with -n 2", "in parallel", "on 3.11 and 3.12", "on Linux and Windows", "locally and on Python 3.12",
+    "with 4 workers", "on FreeBSD", "on Python 2.7",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "true"),
+    [
+        *[(said, True) for said in TRUE_HERE],
+        *[(said, False) for said in FALSE_HERE],
+    ],
+)
+def test_what_a_record_tells_of_a_qualifier(said: str, true: bool) -> None:
+    """A run on one interpreter or platform, or without workers, bears out none on another."""
+    state = {"runs": [GREEN | LINUX]}
+    for message in (f"All tests pass {said}.", f"{said.capitalize()}, all tests pass.", f"The suite is green {said}"):
+        found = [(one.rule, one.level) for one in rulings(message, facts(state)) if one.rule]
+        assert found == ([] if true else [("claim-unknown", "error")]), message
+
+
+def test_each_of_several_is_asked_for() -> None:
+    """Each of the interpreters that are named needs a run that passed on it, and no more than that."""
+    two = {"runs": [RED | OTHERS, GREEN | LINUX]}
+    for message, rule in (
+        ("All tests pass on 3.11", ""), ("All tests pass on 3.12", "claim-false"), ("Tests pass on Linux", ""),
+        ("All tests pass on 3.11 and 3.12", "claim-false"), ("All tests pass with -n 2", "claim-false"),
+        ("All tests pass on 3.13", "claim-false"), ("All tests pass", "claim-false"),
+    ):  # fmt: skip
+        assert [one.rule for one in rulings(message, facts(two))] == [rule], message
+
+
+def test_a_record_that_does_not_tell_makes_no_difference() -> None:
+    state = {"runs": [GREEN]}
+    assert [one.rule for one in rulings("All tests pass on Windows with -n 2 under PyPy", facts(state))] == [""]
+
+
+@pytest.mark.parametrize(
+    "message", ["All tests pass in CI", "On CI: 9 passed", "The suite is green on the build server"]
+)
+def test_what_a_server_saw_is_in_no_ledger(message: str) -> None:
+    """A warning where nothing is known of it; an error where this very content failed here."""
+    for name, expected in (("empty", "warning"), ("stale", "warning"), ("fragment", "warning"), ("red", "error")):
+        levels = [one.level for one in rulings(message, facts(STATES[name])) if one.rule]
+        assert levels in ([expected], []), (name, levels)
+        assert levels or "9 passed" not in message
+    assert [one.rule for one in rulings(message, facts({"runs": [GREEN]}))] == [""]
+
+
+MORE = [
+    ", including the slow ones", ", even the slow ones", ", slow tests included", " (slow ones too)", " with --runslow",
+    " with the slow tests enabled", ", nothing deselected", ", including those marked slow", " with slow tests on",
+]  # fmt: skip
+SLOW = {"scope": {"kind": "full", "why": ["as addopts has it: not slow"]}}
+
+
+@pytest.mark.parametrize(
+    ("message", "rule"),
+    [
+        ("All tests pass", ""),
+        ("All tests pass, including the new ones", ""),
+        ("All tests pass, including the network tests", ""),
+        *[(f"All tests pass{said}", "claim-unknown") for said in MORE],
+        ("With the slow tests enabled, all tests pass", "claim-unknown"),
+        ("All tests including slow ones pass", "claim-unknown"),
+        ("The full suite, slow tests and all, passes", "claim-unknown"),
+    ],
+)
+def test_more_than_the_project_calls_full(message: str, rule: str) -> None:
+    """What addopts leave out did not run, whatever is full by them."""
+    assert [one.rule for one in rulings(message, facts({"runs": [GREEN | SLOW]}))] == [rule]
+    plain = {"runs": [GREEN]}
+    assert [one.rule for one in rulings(message, facts(plain))] == [""], "a run that leaves nothing out"
+
+
+@pytest.mark.parametrize(
+    ("message", "rule"),
+    [
+        ("All tests pass, including the slow ones", "claim-unknown"),
+        ("All tests pass, including the new ones", ""),
+        ("All tests pass, none skipped", "claim-false"),
+        ("All tests pass", ""),
+    ],
+)
+def test_what_was_skipped_is_not_included(message: str, rule: str) -> None:
+    state = {"runs": [run("r1", HERE, selected=9, passed=8, skipped=1)], "skipped": ["t.py::test_w: slow: --runslow"]}
+    assert [one.rule for one in rulings(message, facts(state))] == [rule]
+
+
+RIGHT = [
+    "9 tests, 9 passes", "9 tests, 9 passes, 0 failures", "9/9 tests green", "9 of 9 green", "0 failures in 9 tests",
+    "9 ok, 0 not ok", "Test suite: 9/9", "Ran 9 tests, all OK",
+]  # fmt: skip
+WRONG = [
+    "6 tests, 6 passes", "6 tests, 6 passes, 0 failures", "6/6 tests green", "6 of 6 green", "0 failures in 120 tests",
+    "6 ok, 0 not ok", "Test suite: 6/6", "9 tests, 8 passes",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "right"), [*((one, True) for one in RIGHT), *((one, False) for one in WRONG)])
+def test_counts_in_other_shapes(message: str, right: bool) -> None:
+    found = rulings(message, facts({"runs": [GREEN]}))
+    assert [one.rule for one in found] == (["" if right else "claim-false"]), found
+
+
+def test_every_claim_about_a_server_is_known() -> None:
+    """The file holds messages that an empty ledger never refuses, and that are held against a failed run."""
+    for message in PLACED:
+        for lead in ("", "Change the parser\n\n"):
+            assert rules("red", lead + message) == ["claim-false"], message
+            assert rules("empty", lead + message) == [] == rules("stale", lead + message), message
 
 
 def rules(state: str, message: str, level: str = "error") -> list[str]:

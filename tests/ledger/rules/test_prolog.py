@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from ktxkit.ledger import answers as lexicon
-from ktxkit.ledger.rules.lexicon import all_forms, atom, rule, rulebase
+from ktxkit.ledger.exports import atom, rulebase
+from ktxkit.ledger.rules.evidence import all_forms, rule
 from tests.ledger.claims.test_corpora import ALLOW, DENY
 from tests.support.browser import need
 from tests.support.commands import BIN, call
