@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from ktxkit.store.active import ActiveJob, Unit
+from ktxkit.work import collect, integrate
 from tests.support.commands import call, spawn
 from tests.support.jobs import job_file, outcomes, unit
 from tests.support.repos import Repo
@@ -36,6 +38,10 @@ def repo(tmp_path: Path) -> Repo:
     made.write("rewrite.py", REWRITE)
     made.commit("first")
     made.git("branch", "other")
+    made.write("secret", "of another branch")
+    made.commit("evil")
+    made.git("branch", "evil")
+    made.git("reset", "-q", "--hard", "other")
     return made
 
 
@@ -280,3 +286,46 @@ def test_how_far_a_job_has_landed_is_not_read_from_what_a_unit_can_write(repo: R
     assert repo.git("show", "main:s") == "s"
     document = json.loads((repo.path / ".ktx/jobs/j1/job.json").read_text())
     assert document.keys() & {"caughtUp", "unitBase"} == set()
+
+
+IN_THE_WINDOW: dict[str, tuple[str, dict[str, Any]]] = {
+    "the lease, another policy": ("lease", {"policy": {"allow": ["**"]}}),
+    "the lease, another base": ("lease", {"base": "f" * 40}),
+    "the patch, another tree": ("patch", {"tree": "f" * 40}),
+    "the patch, a tree that is there": ("patch", {"tree": "ANOTHER"}),
+    "the patch, of another unit": ("patch", {"unitKey": "good"}),
+    "the patch, other paths": ("patch", {"paths": []}),
+    "the result": ("result", {"outcome": "finished", "exitStatus": 0}),
+    "a receipt": ("receipt", {"outcome": "accepted"}),
+}
+
+
+@pytest.mark.parametrize("change", IN_THE_WINDOW)
+@pytest.mark.parametrize("more", ["", "echo no > secret; "], ids=["within its policy", "beyond it"])
+@pytest.mark.parametrize("step", ["collect", "integrate"])
+def test_what_is_written_while_the_job_writes_decides_nothing(
+    repo: Repo, step: str, more: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is told of a change of a unit's documents while the job itself writes them: nor does one land anything."""
+    document, changes = IN_THE_WINDOW[change]
+    changes = {key: repo.git("rev-parse", "evil^{tree}") if to == "ANOTHER" else to for key, to in changes.items()}
+    module, name = (collect, "collect_unit") if step == "collect" else (integrate, "apply_unit")
+    real = getattr(module, name)
+
+    def written(job: ActiveJob, unit: Unit, **options: Any) -> Any:
+        path = repo.path / ".ktx" / job.unit_doc(unit, document)
+        if step == "integrate" and unit.key == "bad" and path.exists():
+            path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+        made = real(job, unit, **options)
+        if step == "collect" and unit.key == "bad":
+            path.write_text(json.dumps({**(json.loads(path.read_text()) if path.exists() else {}), **changes}))
+        return made
+
+    monkeypatch.setattr(module, name, written)
+    bad = unit("bad", f"{more}echo b > allowed", allow=["allowed"])
+    found = run(repo, {"units": [bad, unit("good", "echo g > good")]})
+    lands = repo.git("diff", "--name-only", "other", "main").split()
+    assert found["good"] == "accepted" and lands == (["allowed", "good"] if found["bad"] == "accepted" else ["good"]), (
+        found
+    )
+    assert not more or found["bad"] in ("policy_rejected", "broken_contract", "invalid_patch", "refused"), found

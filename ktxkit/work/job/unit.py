@@ -362,6 +362,7 @@ def _why_kept(error: Refused) -> str:
 
 def close_or_keep(run: JobRun, unit: Unit, outcome: LeaseOutcome) -> None:
     """Close a worktree whose change was collected; one that was written to after that is kept, and said."""
+    containment.put_right(run, unit)  # a lease that was altered since would end the job, not the unit
     run.leases.pop(unit.key, None)
     try:
         lease = closing.close_unit(run.job, unit, outcome)
