@@ -110,13 +110,20 @@ def test_what_a_failed_unit_left_dangling_is_cut_at_the_end(repo: Repo, bundle: 
     assert call("git-ktx", "doctor", cwd=repo.path).status == 0
 
 
-def test_a_cut_at_the_end_is_verified_before_it_lands(repo: Repo, bundle: Path) -> None:
+def test_a_cut_at_the_end_is_verified_before_it_lands(repo: Repo, bundle: Path, tmp_path: Path) -> None:
     card(bundle, 1, "Sales")
-    refused = "grep -q source:orders -r wiki || grep -q shop/orders -r wiki || exit 1"  # the old page has to refer
+    refused = f"grep -q shop/orders -r wiki || test -e {tmp_path}/now"  # the old page has to refer
     worker = ["--verify", refused, "--", "sh", "-c", "exit 1"]
     before = repo.git("rev-parse", "main")
-    ran = ingest(repo, bundle, "--on-conflict", "prune", *worker)
+    ran = ingest(repo, bundle, "--on-conflict", "prune", "--json", *worker)
     assert ran.status != 0 and repo.git("rev-parse", "main") == before, ran.out + ran.err
+    assert ran.document["failure"]["details"]["outcome"] == "verification_failed", ran.document["failure"]
+    (tmp_path / "now").touch()
+    resumed = call("ingest-run", "--resume", ran.document["jobId"], "--json", cwd=repo.path)
+    assert resumed.document["outcome"] == "partial", resumed.out + resumed.err
+    assert b"shop/orders" not in repo.show("main", "wiki/global/orders-card-1.md")
+    (cut,) = resumed.document["prunedReferences"]
+    assert cut["artifact"] == "wiki/global/orders-card-1.md"
 
 
 @pytest.mark.parametrize("touched", ['"c/mart"', '{"connectionId": "c", "sourceName": "mart"}'])
