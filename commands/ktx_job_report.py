@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         raise CannotRun(f"two jobs are named: {args.name} and {args.job}", hint="name one")
     wanted = args.name or args.job or jobs.current_unit(world, None, None)[0] or report.latest(world)
     if wanted is None:
-        raise CannotRun("there is no job here yet", location=str(world.store.root), hint="job-run JOBFILE makes one")
+        raise CannotRun("there is no job here yet", location=str(world.store.root), hint="git ktx run makes one")
     job = ActiveJob.load(world, wanted)
     made = next_step.with_next(job, report.build(job), running=next_step.is_running(job))
     problems = made.get("problems", ())

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.base.errors import BrokenContract
+from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.removal import entry
 from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.named import NamedTuple
@@ -93,6 +93,19 @@ def _other(namespace: str) -> bool:
     return namespace not in ("", this_owner().namespace) or not _sees_itself()
 
 
+NO_PROC = "this needs Linux, with /proc: elsewhere gate-check, ledger-query, test-select and job-report work"
+
+
+def has_proc() -> bool:
+    """Whether the kernel tells of processes, by which owners, locks and children are known."""
+    return os.path.exists("/proc/self/stat")  # noqa: PTH110 - no path of ours
+
+
+def not_started() -> str:
+    """What to do about a program that cannot be started."""
+    return "check its name and PATH" if has_proc() else NO_PROC
+
+
 @cache
 def boot_id() -> str:
     """The kernel's id of this boot: the same for as long as a process lives."""
@@ -129,6 +142,8 @@ def _start_time(name: str) -> int | None:
 def this_owner() -> Owner:
     """This process; a child that is forked asks anew."""
     ticks = _start_time("self")
+    if ticks is None and not has_proc():
+        raise CannotRun("there is no /proc, which says who holds what", hint=NO_PROC)
     assert ticks is not None, "this process is alive"
     namespace = os.readlink("/proc/self/ns/pid").removeprefix("pid:").strip("[]")  # noqa: PTH115
     return Owner(boot_id(), os.getpid(), ticks, machine_id(), namespace)

@@ -241,7 +241,7 @@ def start(
         name = os.fsdecode(command.argv[0])
         reason = error.strerror if isinstance(error, OSError) else str(error)
         ours = of_machinery(error)
-        hint = "the machine is out of it: end something, then run it again" if ours else "check its name and PATH"
+        hint = "the machine is out of it: end something, then run it again" if ours else owners.not_started()
         raise CannotRun(
             f"cannot start {name}: {reason}", location=str(command.cwd), hint=hint, machinery=ours
         ) from error

@@ -325,7 +325,7 @@ QUESTIONS: dict[str, Question] = {
     "slowest": Question("ledger.answers:slowest", 0, 1, TEST_COLUMNS),
     "fixtures": Question("ledger.answers:fixtures", 0, 1, ("fixture", "base", "scope", "count", "total", "longest")),
     "compare": Question("ledger.answers:compare", 2, 2),
-    "slower": Question("ledger.questions:slower", 0, 1, ("was", "now", "delta", "noise", "runs", "test")),
+    "slower": Question("ledger.questions:slower", 0, 1, ("was", "now", "delta", "noise", "runs", "since", "test")),
     "failing-since": Question(
         "ledger.questions:failing_since", 0, 1, ("since", "run", "commit", "failures", "passedLast", "test")
     ),

@@ -6,12 +6,13 @@ What the documents and the trace of jobs say: the questions `jobs`, `job` and `t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import kinds
 from ktxkit.base.errors import BrokenContract
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.ledger import asking, event_log, index_file, ledger
 from ktxkit.ledger.answers import run_of_question, without_rows
 from ktxkit.ledger.asking import LAST, NEWEST, NO_TEST, LedgerQuery, ensure, find_test, record_of
@@ -39,7 +40,7 @@ SCALE = 1.4826  # from the median absolute deviation to a standard deviation, fo
 
 
 def slower(world: World, ask: LedgerQuery) -> LedgerAnswer:
-    """The tests that took longer in a run than in the comparable ones before it, by more than their noise."""
+    """The tests that take longer than in the comparable runs before, by more than their noise, and since which run."""
     index = ensure(world)
     run = run_of_question(index, ask)
     if not run["ingested"]:
@@ -54,22 +55,50 @@ def slower(world: World, ask: LedgerQuery) -> LedgerAnswer:
     before = [_times(index, rid) for rid in earlier]
     found = []
     for place, now in _times(index, run["rid"]).items():
-        known = [times[place] for times in before if place in times]
-        if len(known) >= NEEDED:
-            usual = median(known)
-            noise = SCALE * median(abs(one - usual) for one in known)
-            if now > max(known) and now - usual > max(DEVIATIONS * noise, SHARE * usual, LEAST):
-                found.append((now - usual, place, usual, now, noise, len(known)))
+        known = [(rid, times[place]) for rid, times in zip(earlier, before, strict=True) if place in times]
+        step = _step([now, *(took for _, took in known)])
+        if step is not None:
+            found.append(
+                (now - step.usual, place, now, step, run["rid"] if step.after == 1 else known[step.after - 2][0])
+            )
     found.sort(key=lambda one: (-one[0], one[1]))
-    named = index.names({one[1] >> SHIFT for one in found})
-    rows: list[Row] = [
-        {"test": named[place >> SHIFT], "was": round(usual, 6), "now": now, "delta": round(delta, 6)}
-        | {"noise": round(noise, 6), "runs": count}
-        for delta, place, usual, now, noise, count in found[: ask.limit or 10]
-    ]
+    rows = _slower_rows(index, found[: ask.limit or 10])
     facts |= {"slower": len(found), "threshold": f"{SHARE:.0%}, {LEAST:g} s and {DEVIATIONS} times the noise"}
     verdict: Verdict = "true" if found else "false"
     return answer("slower", rows, subject=[run["run"]], project=ask.project, verdict=verdict, facts=facts)
+
+
+def _slower_rows(index: Index, found: Sequence[tuple[float, int, float, _Slower, int]]) -> list[Row]:
+    """A row for each: by how much, its place, its time now, what was before, and the run since which it is so."""
+    named = index.names({one[1] >> SHIFT for one in found})
+    runs = sorted({one[4] for one in found})
+    marks = ", ".join("?" for _ in runs)
+    ids = {row["rid"]: row["run"] for row in index.rows(f"SELECT rid, run FROM runs WHERE rid IN ({marks})", *runs)}
+    return [
+        {"test": named[place >> SHIFT], "was": round(step.usual, 6), "now": now, "delta": round(delta, 6)}
+        | {"noise": round(step.noise, 6), "runs": step.before, "since": ids[since]}
+        for delta, place, now, step, since in found
+    ]
+
+
+class _Slower(NamedTuple):
+    """Of times, the newest first: how many are slow, how many are before them, and what was usual then, in seconds."""
+
+    after: int
+    before: int
+    usual: float
+    noise: float
+
+
+def _step(times: Sequence[float]) -> _Slower | None:
+    """Where the newest times became longer than all before them, by more than the noise of those; None where not."""
+    for after in range(1, len(times) - NEEDED + 1):
+        slow, known = min(times[:after]), times[after:]
+        usual = median(known)
+        noise = SCALE * median(abs(one - usual) for one in known)
+        if slow > max(known) and slow - usual > max(DEVIATIONS * noise, SHARE * usual, LEAST):
+            return _Slower(after, len(known), usual, noise)
+    return None
 
 
 def _comparable(index: Index, ask: LedgerQuery, run: Row) -> list[int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
 import tomllib
@@ -17,6 +19,7 @@ from ktxkit.app import cli
 from ktxkit.base import contracts
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, Conflict, KtxError, Refused
 from tests.support.commands import call, script, spawn
+from tests.support.repos import Repo
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = sorted(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"])
@@ -200,3 +203,60 @@ def test_every_module_has_the_shape() -> None:
         module = importlib.import_module("ktx_" + name.replace("-", "_"))
         assert module.parser().prog == name
         assert callable(module.run) and callable(module.main)
+
+
+def test_without_proc_it_is_said_what_works(repo: Repo) -> None:
+    """As on another system: /proc is taken away in a mount namespace of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("a mount namespace of its own needs root")
+    repo.write("page", "text\n")
+    repo.commit()
+    hidden = 'mount --make-rprivate / && umount -l /proc && exec "$@"'
+
+    def without(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = ["unshare", "-m", "sh", "-c", hidden, "sh", script(words[0]), *words[1:]]
+        return subprocess.run(argv, cwd=repo.path, capture_output=True, text=True, check=False)
+
+    works = ("gate-check", "ledger-query", "test-select", "job-report")
+    said = f"{', '.join(works[:3])} and {works[3]} work"
+    for words in (("git-ktx", "run", "true"), ("git-ktx", "list"), ("worktree-open", "a")):
+        done = without(*words)
+        assert done.returncode == 2 and "Traceback" not in done.stderr, done
+        assert f"hint: this needs Linux, with /proc: elsewhere {said}" in done.stderr
+    assert call("git-ktx", "run", "echo 1 > one", cwd=repo.path).status == 0
+    asked = (("gate-check", "--all"), ("ledger-query", "runs"), ("test-select",), ("job-report",))
+    assert [words[0] for words in asked] == list(works)
+    for line in asked:
+        done = without(*line)
+        assert done.returncode == 0 and "Traceback" not in done.stderr, done
+
+
+def test_colour_is_for_terminals_that_have_not_said_no(repo: Repo) -> None:
+    repo.write("page", "text\n")
+    repo.commit()
+
+    def shown(**variables: str) -> str:
+        """What a terminal gets."""
+        ours, theirs = pty.openpty()
+        env = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+        env |= {"TERM": "xterm-256color", **variables}
+        words = [script("git-ktx"), "run", "exit 2"]
+        with subprocess.Popen(words, cwd=repo.path, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as child:
+            os.close(theirs)
+            got = b""
+            while True:
+                try:
+                    part = os.read(ours, 65536)
+                except OSError:  # gate-ok: EIO is the end of a terminal whose other side is closed
+                    break
+                got += part
+            assert child.wait() == 3
+        os.close(ours)
+        return got.decode()
+
+    coloured = re.compile("\x1b\\[(?:[0-9]+;)*3[0-9]m")
+    assert "] failed" in shown(NO_COLOR="1") and not coloured.search(shown(NO_COLOR="1"))
+    assert coloured.search(shown()), "a unit's outcome has its colour"
+    assert "\x1b" not in shown(TERM="dumb")
+    plain = spawn("git-ktx", "run", "exit 2", cwd=repo.path, env={"TERM": "xterm-256color", "NO_COLOR": ""})
+    assert plain.status == 3 and "\x1b" not in plain.out + plain.err

@@ -37,6 +37,19 @@ def test_slower_is_beyond_the_noise(past: Past) -> None:
     assert "110 ms" in text and "500 ms" in text and "390 ms" in text
 
 
+def test_slower_says_since_which_run(past: Past) -> None:
+    """Asked when it has been slow for some runs: the slow ones are no part of what was usual."""
+    timed(past, 0.10, 0.11, 0.10, 0.12)
+    first, *_ = timed(past, 0.50, 0.52, 0.49)
+    rows = answer(past, "slower")["rows"]
+    assert [(row["test"], row["was"], row["runs"], row["since"]) for row in rows] == [
+        ("t.py::a", 0.105, 4, first),
+        ("t.py::b", 0.105, 4, first),
+    ]
+    timed(past, 0.11)
+    assert answer(past, "slower")["verdict"] == "false", "it is as fast as it was"
+
+
 def test_what_jumps_about_anyway_is_not_slower(past: Past) -> None:
     timed(past, 0.1, 0.9, 0.2, 0.8, 0.1, 0.9)
     assert answer(past, "slower")["verdict"] == "false"

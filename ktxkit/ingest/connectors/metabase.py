@@ -91,7 +91,7 @@ def _number(origin: Origin, name: str, usual: float) -> float:
     if text is None:
         return usual
     if not text.isdigit() or int(text) < 1:
-        raise CannotRun(f"{name}={text} is no number of seconds", hint="as in 30 or 0.5")
+        raise CannotRun(f"{name}={text} is no number of seconds", hint="as in 30")
     return float(text)
 
 
