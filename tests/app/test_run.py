@@ -58,7 +58,7 @@ def test_what_did_not_land_says_why_and_what_next(repo: Repo) -> None:
     assert "3 echo-2 failed it ended with status 3: oops" in text
     assert "4 nosuch failed command not found: nosuch" in text, text
     assert text.index("textual conflict") < text.index("accepted"), "what failed comes first"
-    assert "Units: 1 textual conflict, 2 failed, 1 accepted" in text
+    assert "Isolated diff: 1 textual conflict, 2 failed, 1 accepted" in text
     again = call("job-run", "--resume", job, "--failed", cwd=repo.path)
     assert repo.show("main", "f") == b"0\ntwo\nthree\n", again
     assert again.status == 3 and "\n    3  echo-2 " in again.out and "Noticed" not in again.out

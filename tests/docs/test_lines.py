@@ -54,7 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     repo.write("tests/test_a.py", "def test_x(): pass\n")
     repo.write("tests/test_shop.py", "def test_total(): pass\n")
     repo.write("tests/unit/test_b.py", "def test_y(): pass\n")
-    for script in ("agent.sh", "codemod-b", "codemods/one.sh"):
+    for script in ("agent", "agent.sh", "codemod-b", "codemods/one.sh"):
         repo.write(script, "#!/bin/sh\necho $KTX_UNIT > made.$KTX_UNIT\n").chmod(0o755)
     repo.write(
         "nightly.yaml",

@@ -141,7 +141,7 @@ def test_dots_stand_for_anything() -> None:
 
 
 INNER = re.compile(  # words of the inside. What is made from a source before units begin is projected, and nothing else
-    r"isolated diff|\bdead\b|(?<!-)\bcontents\b|\bfenc(?:e|ed|ing)\b|\bepochs?\b|\bsentinel(?!\.json)|\bnonces?\b",
+    r"\bdead\b|(?<!-)\bcontents\b|\bfenc(?:e|ed|ing)\b|\bepochs?\b|\bsentinel(?!\.json)|\bnonces?\b",
     re.IGNORECASE,
 )
 PROJECTED = re.compile(r"\bproject(?:ed|ions?)\b", re.IGNORECASE)

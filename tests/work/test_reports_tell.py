@@ -94,7 +94,7 @@ def interrupted(repo: Repo) -> Repo:
 
 def test_the_totals_make_up_the_number_of_units(interrupted: Repo) -> None:
     said = " ".join(call("job-report", "--job", "j1", cwd=interrupted.path).out.split())
-    found = re.search(r"Units: (.*?) #", said)
+    found = re.search(r"Isolated diff: (.*?) #", said)
     assert found is not None
     assert sum(int(number) for number in re.findall(r"(\d+) ", found[1])) == 3
 

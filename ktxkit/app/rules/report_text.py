@@ -119,7 +119,7 @@ def render(report: Report, width: int = WIDTH) -> list[str]:
     if "next" in report:
         lines.append(f"next: {printable(report['next'])}")
     counted = _tied(counts(report["isolatedDiff"]))
-    lines += ["", *_wrapped("Units: ", counted, width)] if report["workUnits"] else []
+    lines += ["", *_wrapped("Isolated diff: ", counted, width)] if report["workUnits"] else []
     lines += ["", *_table(report["workUnits"], width, (store, tied)), ""]
     for name, text in _facts(report):
         lines += _wrapped(f"  {name:<10} ", text, width)

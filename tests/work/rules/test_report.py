@@ -383,7 +383,7 @@ def test_text_fits_80_columns(key: str, reason: str) -> None:
         assert line == line.rstrip() and "\u202e" not in line and "\u0007" not in line
     text = "\n".join(lines)
     assert "Trace: /r/.ktx/ingest-traces/j1/trace.jsonl" in lines
-    assert "Units: 1 verification failed, 1 accepted\n" in text, "every outcome, and no zeros"
+    assert "Isolated diff: 1 verification failed, 1 accepted\n" in text, "every outcome, and no zeros"
     assert text.startswith("Job j1: partial: 1 of 2 units landed on main as cccccccccccc")
     assert text.index("verification failed") < text.index("accepted"), "what failed comes first"
 
