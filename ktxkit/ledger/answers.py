@@ -244,7 +244,7 @@ def _goal(words: tuple[str, ...]) -> tuple[str, str]:
         name, _, rest = name.partition("(")
         subject = rest[:-1]
     name = "slow" if name == "measured_slow" else name  # what the lexicon calls it
-    known = (*OF_RUN, *OF_TEST)
+    known = tuple(dict.fromkeys((*OF_RUN, *OF_TEST)))
     if name not in known or not subject:
         raise CannotRun(
             f"cannot explain {' '.join(words)!r}", hint=f"a goal is WORD(SUBJECT), with one of {', '.join(known)}"

@@ -262,15 +262,18 @@ def job_by_id(world: World, ask: LedgerQuery) -> LedgerAnswer:
 
 
 def _unit_row(job: ActiveJob, unit: Unit) -> Row:
-    """What lease, patch and receipt of a unit say; a unit without a receipt has no outcome."""
+    """What lease, result, patch and receipt of a unit say; without a receipt or a failure it has no outcome."""
     lease = job.read(kinds.LEASE, "lease", unit)
     patch = job.read(kinds.PATCH, "patch", unit)
     receipt = job.read(kinds.RECEIPT, "receipt", unit)
-    last = "receipt" if receipt else "patch" if patch else "lease" if lease else ""
+    result = job.read(kinds.UNIT_RESULT, "result", unit)
+    is_last = result and not receipt and (not lease or lease["attempt"] == result["attempt"])
+    failed = result if result and is_last and result["outcome"] != "finished" else None
+    last = "receipt" if receipt else "result" if failed else "patch" if patch else "lease" if lease else ""
     return {
         "position": unit.position,
         "unit": unit.key,
-        "outcome": receipt["outcome"] if receipt else None,
+        "outcome": receipt["outcome"] if receipt else failed["outcome"] if failed else None,
         "patch": patch["outcome"] if patch else None,
         "paths": len(patch["paths"]) if patch else None,
         "lease": lease["state"] if lease else None,

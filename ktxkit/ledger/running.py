@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -168,7 +169,7 @@ def argv(world: World, wish: RunRequest, run_id: str) -> list[str]:
 
 
 def plain(world: World, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """The interpreter that a command line names by its path, and the arguments of pytest: it may name pytest first.
+    """The interpreter of a command line that names it, or its pytest, by path, and pytest's arguments.
 
     A file or directory called pytest is what is to be run.
     """
@@ -176,6 +177,9 @@ def plain(world: World, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     if count == 1 and "/" not in words[0] and (world.cwd / words[0]).exists():
         count = 0
     python = words[0] if count == 3 and "/" in words[0] else ""
+    if count == 1 and "/" in words[0]:  # a pytest of that environment, whether it is the active one or not
+        beside = os.path.join(os.path.dirname(words[0]), "python")  # noqa: PTH118,PTH120
+        python = beside if (world.cwd / beside).exists() else ""
     return python, tuple(words[count:])
 
 

@@ -63,6 +63,15 @@ def test_jobs(job: Repo) -> None:
     assert "j1" in ask(job, "jobs").out
 
 
+def test_a_unit_whose_command_failed_is_not_pending(repo: Repo) -> None:
+    ran = call("git-ktx", "run", "exit 3", "echo x > x", cwd=repo.path)
+    assert ran.status == 3, ran.err
+    (row,) = ask(repo, "jobs", "--json").document["rows"]
+    assert row["outcomes"] == {"accepted": 1, "failed": 1}
+    failed = ask(repo, "job", row["job"], "--json").document["rows"][0]
+    assert failed["outcome"] == "failed" and failed["source"].endswith("/result.json")
+
+
 def test_a_job_unit_by_unit(job: Repo) -> None:
     document = ask(job, "job", "j1", "--json").document
     assert document["verdict"] == "unknown" and "open" in document["reason"]

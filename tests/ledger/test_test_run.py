@@ -146,6 +146,14 @@ def test_a_run_that_was_not_recorded_is_said_to_be(suite: Suite) -> None:
     assert ran.status == 4 and suite.lines == [] and "NOT recorded" in ran.err
 
 
+def test_a_pytest_named_by_its_path_is_run_by_the_interpreter_beside_it(suite: Suite, tmp_path: Path) -> None:
+    venv.create(tmp_path / "its env", symlinks=True)
+    (site,) = (tmp_path / "its env").glob("lib/python*/site-packages")
+    (site / "pytest.py").write_text("import sys; print(sys.prefix); raise SystemExit(4)\n")
+    ran = spawn("test-run", "--", str(tmp_path / "its env/bin/pytest"), "-q", cwd=suite.repo.path)
+    assert ran.status == 4 and ran.out == f"{tmp_path / 'its env'}\n", ran.err
+
+
 def test_an_interpreter_without_pytest_or_ktxkit_is_said_to_be_one(suite: Suite, tmp_path: Path) -> None:
     """ktxkit alone, as pipx has it; and a project's environment without ktxkit: two dead ends of a first run."""
     venv.create(tmp_path / "its env", symlinks=True)
