@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         document = bare_patches.collect_by_hand(world, requests.collection(args))
     else:
         args.refuse("for a unit of a job: the job says it", *ALONE)
-        job, unit = jobs.need_unit(world, args.job, args.unit)
+        job, unit = jobs.need_unit(world, args.job, args.unit, "; without a job: --base REV -o FILE")
         document = collect.collect_unit(job, unit, include_uncommitted=not args.require_clean)
     return views.collected(document)
 

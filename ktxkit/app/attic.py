@@ -90,7 +90,7 @@ def entry(world: World, name: str) -> AtticEntry:
     if found:
         shown = ", ".join(item.name for item in found[:SHOWN])
         raise CannotRun(f"{name!r} means {len(found)} entries of the attic: {shown}", hint="name one of them")
-    near = nearest(wanted, [item.name for item in known])
+    near = [item.name for item in known if wanted in item.name.split("/")] or nearest(wanted, [i.name for i in known])
     hint = f"did you mean {near[0]}?" if near else "`git ktx attic list` shows what there is"
     raise CannotRun(f"nothing in the attic is named {name!r}", hint=hint)
 

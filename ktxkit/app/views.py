@@ -13,6 +13,7 @@ What the patch and landing commands say of their documents: one line each, reaso
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,10 +23,10 @@ from ktxkit.app import cli
 from ktxkit.app.cli import Result
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import CannotRun, KtxError
-from ktxkit.base.rules.text import counted, plural, printable
+from ktxkit.base.rules.text import counted, nearest, plural, printable
 from ktxkit.store import jobs
 from ktxkit.store.active import ActiveJob
-from ktxkit.store.leases import LeaseLocation, all_locations, lease_here
+from ktxkit.store.leases import LeaseLocation, all_locations, lease_here, worktrees
 from ktxkit.store.rules.worktrees import is_evidence
 from ktxkit.store.world import World
 
@@ -69,14 +70,22 @@ def location(world: World, name: str, job: str | None, unit: str | None) -> Leas
 
 
 def _named(world: World, name: str) -> LeaseLocation:
-    """A worktree without a job: by the name of its documents, or by its branch."""
+    """A worktree without a job: by the name of its documents, or by its branch. Raises CannotRun if there is none."""
+    known = []
     for found in all_locations(world):
         lease = found.lease()
         if lease is None or "jobId" in lease:
             continue
         if found.directory == LeaseLocation.adhoc(world, name).directory or lease.get("branch") == f"refs/heads/{name}":
             return found
-    raise CannotRun(f"no worktree named {name!r}", hint="`git ktx list` shows those there are")
+        known += [found.name] if lease["state"] != "closed" else []
+    for entry in worktrees(world).listed()[1:]:
+        if name in (entry.branch.removeprefix("refs/heads/"), entry.path.name):
+            hint = f"lease it where it is: worktree-open -C {shlex.quote(str(entry.path))}"
+            raise CannotRun(f"{name} was not opened by ktxkit", location=str(entry.path), hint=hint)
+    near = nearest(name, known)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise CannotRun(f"no worktree named {name!r}", hint=f"{hint}`git ktx list` shows those there are")
 
 
 def notes(lease: Lease) -> list[str]:

@@ -319,10 +319,15 @@ NOTHING = (
     f"  hint: git ktx install-hooks --starter writes a {NAME} of gates for any repository; --root names another place"
 )
 
+NOT_ADDED = f"no gate applies yet: {NAME} is here, but git does not have it\n  hint: git add {NAME}"
+
 
 def next_step(world: World) -> list[str]:
     """What to say where nothing was looked at: nothing where a gate applies to the repository."""
-    return [] if gates_something(world) else [NOTHING]
+    if gates_something(world):
+        return []
+    top = world.repository.top
+    return [NOT_ADDED if top is not None and (top / NAME).is_file() else NOTHING]
 
 
 def write_starter(world: World) -> str:

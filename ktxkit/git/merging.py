@@ -190,10 +190,11 @@ def _not_taken(answer: GitResult, patch: Path) -> BrokenContract:
             hint="PATCH is what `git diff --binary` or `patch-collect -o FILE` writes",
             outcome="invalid_patch",
         )
+    made = "make it with `git diff --binary`, or patch-collect -o FILE"
     return BrokenContract(
         f"the patch does not apply to --base: {printable(said)}",
         location=str(patch),
-        hint="name the commit that it was made from with --base REV",
+        hint=made if b"without full index line" in said else "name the commit that it was made from with --base REV",
         outcome="invalid_patch",
     )
 

@@ -226,17 +226,17 @@ def _must_be_the_leased_one(job: ActiveJob, unit: Unit, name: str) -> None:
     raise Refused(said, location=os.fsdecode(path_bytes(lease)), hint=hint)
 
 
-def need_job(world: World, job: str | None) -> ActiveJob:
-    """The job that a command is in. Raises CannotRun where it is in none."""
+def need_job(world: World, job: str | None, alone: str = "") -> ActiveJob:
+    """The job that a command is in. Raises CannotRun where it is in none; `alone`: how it is run without a job."""
     found = job or world.env.get("KTX_JOB") or current_unit(world, None, None)[0]
     if not found:
-        raise CannotRun("which job?", hint="--job JOB, or KTX_JOB, or run inside a unit's worktree")
+        raise CannotRun("which job?", hint=f"--job JOB, or KTX_JOB, or run inside a unit's worktree{alone}")
     return ActiveJob.load(world, found)
 
 
-def need_unit(world: World, job: str | None, unit: str | None) -> tuple[ActiveJob, Unit]:
+def need_unit(world: World, job: str | None, unit: str | None, alone: str = "") -> tuple[ActiveJob, Unit]:
     """The job and unit that a command is in. Raises CannotRun where either is not known."""
-    found = need_job(world, job)
+    found = need_job(world, job, alone)
     _, key = current_unit(world, found.id, unit)
     if not key:
         raise CannotRun("which unit?", hint="--unit KEY, or KTX_UNIT, or run inside a unit's worktree")

@@ -43,6 +43,11 @@ def test_list_tells_who_when_and_why(repo: Repo, kept: str) -> None:
     assert attic(repo, "list", "j1/0001-u").out == shown and attic(repo, "list", "j2").out == "The attic is empty.\n"
 
 
+def test_the_name_of_its_worktree_leads_to_an_entry(repo: Repo, kept: str) -> None:
+    done = attic(repo, "show", "0001-u")
+    assert done.status == 2 and f"did you mean {kept}?" in done.err
+
+
 def test_an_entry_without_a_reflog_is_listed(repo: Repo, kept: str) -> None:
     """As another clone fetched it, or an older version kept it."""
     repo.git("update-ref", "refs/ktx/attic/j0/0001-x/1-abc", f"refs/ktx/attic/{kept}")

@@ -153,6 +153,8 @@ def test_the_starter(tmp_path: Path) -> None:
     repo.git("add", "-A")
     written = call("git-ktx", "install-hooks", "--starter", cwd=repo.path)
     assert written.status == 0, written.err
+    looked = call("gate-check", "--all", cwd=repo.path)
+    assert "ktx-gates.yaml is here, but git does not have it" in looked.err and "there is no" not in looked.err
     text = (repo.path / "ktx-gates.yaml").read_text()
     assert [line.split()[2] for line in text.splitlines() if line.startswith("  - gate:")] == [
         "syntax", "links", "markers", "large", "pre-commit",

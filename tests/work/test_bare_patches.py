@@ -34,6 +34,15 @@ def test_what_git_does_not_take(repo: Repo, tmp_path: Path, name: str) -> None:
     assert (ran.status, f"{tmp_path}/p: {said}" in ran.err) == (5, True), ran.err
 
 
+def test_a_patch_without_its_binary_content_says_how_to_make_it(repo: Repo, tmp_path: Path) -> None:
+    repo.write("b.bin", b"a\0b")
+    repo.git("add", "-A")
+    (tmp_path / "p").write_text(f"{repo.git('diff', '--cached')}\n")
+    repo.git("rm", "-qf", "b.bin")
+    ran = applied(repo, tmp_path / "p", "--base", "main")
+    assert ran.status == 5 and "without full index line" in ran.err and "git diff --binary" in ran.err
+
+
 @pytest.mark.parametrize("args", [(), ("--base", "main")])
 def test_what_is_no_file(repo: Repo, tmp_path: Path, args: tuple[str, ...]) -> None:
     for place in (tmp_path, Path("/dev/null")):

@@ -213,6 +213,26 @@ def test_what_is_not_meant_is_said(repo: Repo, topic: Repo) -> None:
     assert unit.status == 2 and "is a unit of job j1" in unit.err
 
 
+def test_a_worktree_of_git_alone_is_told_from_none(repo: Repo, topic: Repo, tmp_path: Path) -> None:
+    """`git ktx list` shows it, so "no worktree of that name" would contradict the list."""
+    place = tmp_path / "by hand"
+    repo.git("worktree", "add", "-q", "-b", "agent-1", place)
+    for words in (["git-ktx", "land"], ["worktree-close"]):
+        for name in ("agent-1", "by hand"):
+            done = call(*words, name, cwd=repo.path)
+            assert done.status == 2 and f"{place}: {name} was not opened by ktxkit" in done.err
+            assert f"worktree-open -C '{place}'" in done.err
+    assert call("worktree-open", "-C", place, cwd=repo.path).status == 0
+    (place / "new").write_text("new\n")
+    assert call("git-ktx", "land", "agent-1", "--squash", cwd=repo.path).status == 0
+    assert repo.git("show", "main:new") == "new"
+
+
+def test_a_near_name_is_offered(repo: Repo, topic: Repo) -> None:
+    done = call("git-ktx", "land", "topik", cwd=repo.path)
+    assert done.status == 2 and "hint: did you mean topic? `git ktx list` shows" in done.err
+
+
 def test_another_encoding_is_kept(repo: Repo, topic: Repo) -> None:
     topic.git(
         "-c", "i18n.commitEncoding=ISO-8859-1", "commit", "-q", "--allow-empty", "-F", "-", stdin=b"Gr\xfc\xdfe\n"
