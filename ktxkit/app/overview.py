@@ -25,7 +25,7 @@ from ktxkit.base.rules.text import path_bytes, plural, printable
 from ktxkit.git.git import Git
 from ktxkit.store import active, jobs, leases
 from ktxkit.store.active import ActiveJob
-from ktxkit.store.rules.worktrees import is_evidence
+from ktxkit.store.rules.worktrees import GONE, is_evidence
 from ktxkit.store.world import World
 from ktxkit.work import next_step as steps
 from ktxkit.work import report
@@ -302,7 +302,7 @@ def _one(world: World, row: WorktreeRow, lease: Lease | None, default: str) -> L
         now = world.clock.now().timestamp() * 1000
         made = made._replace(age=max(0.0, (now - milliseconds(lease["openedAt"])) / 1000))
     if "dead" in row or not row["present"]:
-        gone = "" if row["present"] else ", its directory is gone"
+        gone = "" if row["present"] or row.get("dead") == GONE else f", {GONE}"
         if is_evidence(row):
             return made._replace(state=f"kept as evidence: {row['dead']}")
         return made._replace(state=f"left over: {row.get('dead', 'closed')}{gone}", next="git ktx clean")

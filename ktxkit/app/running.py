@@ -122,9 +122,12 @@ class Scripts:
 
     @property
     def _below(self) -> str:
-        """Where the command line stands below the top of the checkout: units run there, too."""
-        top = self.world.repository.top
-        return os.path.relpath(self.world.cwd, top) if top is not None and top != self.world.cwd else ""
+        """Where the command line stands below the top: units run there, too. Raises CannotRun if none has that."""
+        top, git = self.world.repository.top, self.world.git
+        below = os.path.relpath(self.world.cwd, top) if top is not None and top != self.world.cwd else ""
+        if below and git.resolve(self.target) and not git.run("ls-tree", "-d", "--full-tree", self.target, below).out:
+            raise CannotRun(f"no unit has {printable(below)}/: it is not committed", hint="go to a directory that is")
+        return below
 
     def _there(self, argv: list[str]) -> list[str]:
         return [*IN_DIRECTORY, self._below, *argv] if self._below else argv

@@ -7,6 +7,7 @@ The repository's `.ktx-config.yaml`: read from the checkout we stand in, checked
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -138,10 +139,14 @@ def faults(root: Node, contract: Kind[Any]) -> Iterator[tuple[int, int, str]]:
     try:
         contracts.validate(contract, root.data())
     except BrokenContract as error:
-        path = contracts.violations(contract, root.data())[0].path
-        node, by_key = root.at(list(path))
+        wrong = contracts.violations(contract, root.data())[0]
+        node, by_key = root.at(list(wrong.path))
         place = by_key or node
-        yield place.line, place.column, error.message.removeprefix(f"{contract}: ").removeprefix("document: ")
+        said = error.message.removeprefix(f"{contract}: ").removeprefix("document: ")
+        if wrong.keyword == "anyOf" and isinstance(value := node.data(), (bool, int, float)):
+            word = json.dumps(value)  # `run: true` is a command to whoever writes it, and a boolean to YAML
+            said = f'{said.partition(": ")[0]}: {word} is no text here: put it in quotes, "{word}"'
+        yield place.line, place.column, said
 
 
 CONTRACT = kinds.CONFIG

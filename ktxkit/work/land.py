@@ -326,7 +326,8 @@ def _land(
     job = branch.job
     before = held.git.resolve(job.target)
     if before is None:
-        raise Refused(f"target {job.target} is gone", outcome="target_moved", hint="make the branch again")
+        hint = f"make the branch again; it was at {job.document['targetAtStart'][:12]} when the job began"
+        raise Refused(f"target {job.target} is gone", outcome="target_moved", hint=hint)
     done = landed_up_to(job)
     moved = before != done.target
     if moved and not rebase:

@@ -58,6 +58,11 @@ def test_units_and_what_is_left_over(repo: Repo) -> None:
     assert done.status == 0 and "1 cleared" in done.out and "j1/b" not in rows(repo)
 
 
+def test_a_directory_that_is_gone_is_said_once(repo: Repo) -> None:
+    shutil.rmtree(opened(repo, "away").path)
+    assert rows(repo)["away"]["state"] == "left over: its directory is gone"
+
+
 def test_old_spellings_work_and_say_the_new_one(repo: Repo) -> None:
     done = call("worktree-open", "--list", cwd=repo.path)
     assert done.status == 0 and "note: `git ktx list` is the command for this" in done.err

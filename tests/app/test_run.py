@@ -202,3 +202,25 @@ def test_a_saved_file_says_the_same(text: str) -> None:
     parsed = read(job_text(cast("Any", document), "git ktx run").encode())
     assert parsed.root is not None and not parsed.problems
     assert json.loads(json.dumps(parsed.root.data())) == document
+
+
+def test_a_directory_that_no_unit_has_is_said_before_anything_runs(repo: Repo) -> None:
+    (repo.path / "my new").mkdir()
+    done = run(repo, "echo > z", below="my new")
+    assert done.status == 2 and "no unit has my new/: it is not committed" in done.err
+    assert not (repo.path / ".ktx/jobs").exists()
+
+
+@pytest.mark.parametrize("value", ["true", "3"])
+def test_a_command_that_yaml_reads_as_something_else(repo: Repo, value: str) -> None:
+    (repo.path / "job.yaml").write_text(f"units:\n  - key: a\n    run: {value}\n")
+    done = call("job-run", "job.yaml", cwd=repo.path)
+    assert done.status == 2
+    assert f'job.yaml:3:5: units[0].run: {value} is no text here: put it in quotes, "{value}"' in done.err
+
+
+def test_a_target_that_is_gone_says_where_it_was(repo: Repo) -> None:
+    repo.git("branch", "side")
+    was = repo.head
+    done = run(repo, "git update-ref -d refs/heads/side; echo > z", "--target", "side")
+    assert done.status == 1 and f"it was at {was[:12]} when the job began" in done.err

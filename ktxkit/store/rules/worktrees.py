@@ -151,6 +151,7 @@ class LeaseFacts(NamedTuple):
     elsewhere: str = ""  # that an owner of another machine or pid namespace may live
 
 
+GONE = "its directory is gone"
 OVER = ("landed", "aborted", "closed")  # states of a job after which none of its units can be at work
 
 
@@ -163,11 +164,11 @@ def why_dead(facts: LeaseFacts) -> str:
     if facts.busy or facts.locked or facts.elsewhere:
         return ""
     if facts.in_place:  # someone else's: only the lease can be over
-        return "" if facts.present or facts.state != "open" else "its directory is gone"
+        return "" if facts.present or facts.state != "open" else GONE
     if facts.noted:
         return "its opening was cut short"
     if not facts.present:
-        return "its directory is gone" if facts.state == "open" else ""
+        return GONE if facts.state == "open" else ""
     if not facts.same or not facts.state:
         return ""
     if facts.resumable and facts.state == "open":  # resuming takes it over, and keeps its work
