@@ -234,6 +234,10 @@ def _ledger(world: World) -> Iterator[Diagnosis]:
     try:
         for line in chain.lines(world):
             runs[line["run"]], count = line, count + 1
+        if not count and (lost := chain.gone(world)):
+            text = f"the ledger is gone with its store: it had {plural(lost, 'line')}"
+            hint = "put the store back from a copy; else the next run, or `ledger-append --repair`, enters the loss"
+            yield Diagnosis("ledger", "error", text, hint, str(path))
     except BrokenContract as error:
         yield Diagnosis("ledger", "error", error.message, chain.MEND, error.location)
         return

@@ -6,7 +6,8 @@ those that the head counts is linked to them: its writer was killed before it wr
 
 The same end is marked in two places that are not beside it: in the ledger's lock file, and in the git directory of a
 store at its usual place. So a tail that is gone together with the head, or an older copy of both, is noticed. A mark is
-written after the head and can be behind it, never ahead. Whoever removes all marks with the rest is not noticed.
+written after the head and can be behind it, never ahead. A mark of which no ledger is left is of one that went with its
+store: the first line of a new ledger then enters the loss. Whoever removes all marks with the rest is not noticed.
 
 The store's own key: the recorder seals the events of a run with it (HMAC-SHA256 of their digest), so that a file that
 comes back from elsewhere can be told from one that somebody wrote or edited. It keeps out mistakes and those who cannot
@@ -29,7 +30,9 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import BrokenContract, KtxError
 from ktxkit.base.lock import flocked
 from ktxkit.base.rules.digests import checked, digest, link, own_hash
+from ktxkit.base.rules.text import plural
 from ktxkit.ledger.event_log import EventWriter, encode
+from ktxkit.ledger.rules.fold import LOST
 from ktxkit.store.rules import names
 from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
@@ -64,10 +67,34 @@ def append(world: World, body: Mapping[str, Any]) -> LedgerLine:
     last = tip(world)
     if last is not None and not world.store.exists(names.LEDGER_HEAD):
         set_head(world, last)  # its writer was killed before the head, or it is of an earlier version
+    if last is None and (count := gone(world)):
+        last = enter_loss(world, body["project"], f"a ledger of {plural(count, 'line')}, with its store", count)
+    return _append(world, last, body)
+
+
+def _append(world: World, last: LedgerLine | None, body: Mapping[str, Any]) -> LedgerLine:
     line = cast("LedgerLine", link(last, {"schemaVersion": 1, **body, "at": timestamp(world.clock.now())}))
     journal(world).append([line], durable=True)  # judges it
     set_head(world, line)
     return line
+
+
+def enter_loss(world: World, project: str, what: str, count: int) -> LedgerLine:
+    """An entry at the end of the order for what is lost: which runs these were, whether they were full and what they
+    came to is not known, so that nothing before it is the last word any more. The caller holds the lock.
+    """
+    at = timestamp(world.clock.now())
+    run = f"lost-{world.clock.now():%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
+    why = f"lost from the ledger: {what}"
+    record = {
+        "run": run, "project": project, "trigger": LOST, "mode": "run", "startedAt": at, "state": "damaged",
+        "verdict": "incomplete", "counts": {}, "lost": {"damaged": count, "fault": why},
+        "scope": {"kind": "partial", "why": [why]}, "authoritative": False, "against": [why],
+    }  # fmt: skip
+    none = {"bytes": 0, "digest": digest(b""), "records": 0, "torn": 0}
+    _append(world, journal(world).last(), {"kind": "run-opened", "run": run, "project": project})
+    closed = {"kind": "run-closed", "run": run, "project": project, "events": none, "record": record}
+    return _append(world, journal(world).last(), closed)
 
 
 def tip(world: World) -> LedgerLine | None:
@@ -156,6 +183,28 @@ def marked(world: World) -> list[LedgerHead]:
     places = world.store.ledger_marks()
     found = [(path, mark) for path in places if (mark := _mark(path)) is not None]
     return [mark for path, mark in found if path.name != names.LEDGER_MARK or len(found) > 1 or _is_left(world, path)]
+
+
+def gone(world: World) -> int:
+    """How many lines a ledger had of which nothing is left but the mark in the git directory: its store was removed as
+    a whole (`git clean -fdx`). 0 where none was, or what is left tells by itself. Raises BrokenContract.
+    """
+    found = [(path, mark) for path in world.store.ledger_marks() if (mark := _mark(path)) is not None]
+    alone = len(found) == 1 and found[0][0].name == names.LEDGER_MARK and not _is_left(world, found[0][0])
+    return found[0][1]["lines"] if alone else 0
+
+
+def marked_at(world: World, lines: int) -> int:
+    """When the ledger was last said to have so many lines, by the head or a mark: nanoseconds, 0 where none does."""
+    times = [0]
+    for path in (world.store.path(names.LEDGER_HEAD), *world.store.ledger_marks()):
+        try:
+            mark = _mark(path)
+        except BrokenContract:  # gate-ok: one that is damaged tells no time; `heads` says that it is
+            continue
+        if mark is not None and mark["lines"] == lines:
+            times.append(path.stat().st_mtime_ns)
+    return max(times)
 
 
 def _is_left(world: World, mark: Path) -> bool:

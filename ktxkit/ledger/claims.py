@@ -6,6 +6,7 @@ The message gate `claims`: what a commit's message says of test runs is held aga
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from ktxkit.base import contracts, files, kinds
 from ktxkit.base.errors import KtxError
 from ktxkit.gates.plugin import MESSAGE_PATH, Answer, Finding
 from ktxkit.git import snapshot
-from ktxkit.ledger import answers, asking
+from ktxkit.ledger import answers, asking, chain
 from ktxkit.ledger.answers import executions, repetitions
 from ktxkit.ledger.asking import LedgerQuery, ensure
 from ktxkit.ledger.index_file import EXECUTIONS, OUTCOMES, Index
@@ -49,7 +50,7 @@ def rulings(world: World, message: str, commit: str = "") -> list[ClaimRuling]:
         return []
     evidence = Evidence(world, commit)
     found = claims.rulings(message, evidence.facts)
-    if commit or world.store.exists(names.LEDGER):
+    if commit or world.store.exists(names.LEDGER) or chain.gone(world):
         return found
     return [
         replace(one, level="warning") for one in found
@@ -90,7 +91,10 @@ class Evidence:
         return config.load_settings(self.world).get("claims", {}).get("prose", scope.PROSE)
 
     def is_prose(self, path: str) -> bool:
-        """By the project's patterns; where a traced run has seen a test open the file, it is none."""
+        """By the project's patterns; where a traced run has seen a test open the file, it is none. What runs themselves
+        leave (bytecode, caches) no test reads, committed or not."""
+        if snapshot.is_left_by_runs(os.fsencode(path)):
+            return True
         return scope.is_prose(path, self.patterns) and path not in self.opened
 
     @cached_property

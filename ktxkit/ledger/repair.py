@@ -19,12 +19,10 @@ from typing import TYPE_CHECKING
 from ktxkit.base import files
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import BrokenContract
-from ktxkit.base.rules.digests import digest
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import plural
 from ktxkit.ledger import chain, ledger
 from ktxkit.ledger.index_file import Index
-from ktxkit.ledger.rules.fold import LOST
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 
@@ -117,7 +115,7 @@ class Repaired(NamedTuple):
 
     def lines(self) -> list[str]:
         """What is said of it."""
-        if not self.moved:
+        if not (self.moved or self.lost or self.missing):
             return [f"the ledger is whole: {self.kept} lines", *(f"entered: {run}" for run in self.entered)]
         told = [f"moved aside: {path}" for path in self.moved]
         told.append(f"kept: {self.kept} lines")
@@ -127,13 +125,16 @@ class Repaired(NamedTuple):
 
 
 class RemainingLines(NamedTuple):
-    """What stays of a ledger's lines. `gone` is how many the others are, `named` the runs that `told` of them name."""
+    """What stays of a ledger's lines. `gone` is how many the others are, `named` the runs that `told` of them name,
+    `until` when the last of them was written (nanoseconds).
+    """
 
     lines: list[LedgerLine]
     moved: list[str]
     named: list[str]
     gone: int = 0
     told: int = 0
+    until: int = 0
 
 
 def repair(world: World, project: str = "") -> Repaired:
@@ -142,6 +143,7 @@ def repair(world: World, project: str = "") -> Repaired:
     """
     _ = world.writable_store
     aside = f"{ASIDE}/{world.clock.now():%Y%m%dT%H%M%S}Z-{os.urandom(2).hex()}"
+    ended = _ended(world)
     with chain.locked(world):
         kept = _cut_back(world, aside)
     moved = kept.moved + _events_aside(world, kept.lines, aside)
@@ -150,7 +152,9 @@ def repair(world: World, project: str = "") -> Repaired:
     closed = sum(line["record"]["state"] != "killed" for line in ledger.settle_all(world))
     there = _named(_raw(world.store.path(names.LEDGER)))
     lost = tuple(run for run in kept.named if run not in there)
-    known = kept.told + 2 * len(set(entered) - set(kept.named)) + closed
+    # What ended after the last line was written had no line to lose.
+    again = [run for run in set(entered) - set(kept.named) if ended[run] <= kept.until]
+    known = kept.told + 2 * len(again) + closed
     missing = max(0, kept.gone - known)
     if lost or missing:
         _enter_loss(world, project, lost, missing)
@@ -158,26 +162,13 @@ def repair(world: World, project: str = "") -> Repaired:
 
 
 def _enter_loss(world: World, project: str, lost: tuple[str, ...], missing: int) -> None:
-    """An entry at the end of the order, for each project that is known: which runs these were, whether they were full
-    and what they came to is not known, so that nothing before them is the last word any more.
-    """
+    """An entry for each project that is known."""
     projects = {line["project"] for line in chain.lines(world)} | ({project} if project else set())
     what = [f"run {run}" for run in lost[:SHOWN]] + ([f"{plural(missing, 'line')} of unknown runs"] if missing else [])
-    why = f"lost from the ledger: {', '.join(what)}{' ...' if len(lost) > SHOWN else ''}"
+    text = f"{', '.join(what)}{' ...' if len(lost) > SHOWN else ''}"
     for known in sorted(projects or {"unknown"}):
-        run = f"lost-{world.clock.now():%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}"
-        at = timestamp(world.clock.now())
-        record = {
-            "run": run, "project": known, "trigger": LOST, "mode": "run", "startedAt": at, "state": "damaged",
-            "verdict": "incomplete", "counts": {}, "lost": {"damaged": len(lost) + missing, "fault": why},
-            "scope": {"kind": "partial", "why": [why]}, "authoritative": False, "against": [why],
-        }  # fmt: skip
-        none = {"bytes": 0, "digest": digest(b""), "records": 0, "torn": 0}
         with chain.locked(world):
-            chain.append(world, {"kind": "run-opened", "run": run, "project": known})
-            chain.append(
-                world, {"kind": "run-closed", "run": run, "project": known, "events": none} | {"record": record}
-            )
+            chain.enter_loss(world, known, text, len(lost) + missing)
 
 
 def _cut_back(world: World, aside: str) -> RemainingLines:
@@ -185,6 +176,7 @@ def _cut_back(world: World, aside: str) -> RemainingLines:
     path = world.store.path(names.LEDGER)
     told, bad_head = chain.heads(world)
     known = told[0]["lines"] if told else _indexed(world)
+    until = chain.marked_at(world, known) if told else _indexed_at(world)
     lines, size = _whole(path)
     raw = files.read(path.resolve(), ledger.SIZE_LIMIT) if path.is_file() else b""
     replaced = any(len(lines) >= one["lines"] and lines[one["lines"] - 1]["hash"] != one["hash"] for one in told)
@@ -201,7 +193,18 @@ def _cut_back(world: World, aside: str) -> RemainingLines:
     rest = [line for line in raw[size:].splitlines() if line.strip(b"\0 ")]
     named = [] if replaced else [line for line in rest if ledger.line_head(line)[1]]
     gone = max(known - len(lines), len(named)) or int(bool(rest))
-    return RemainingLines(lines, moved, _named(named), gone, len(named))
+    return RemainingLines(lines, moved, _named(named), gone, len(named), until)
+
+
+def _ended(world: World) -> dict[str, int]:
+    """When each file of events was last written: nanoseconds."""
+    place = world.store.path(names.EVENTS)
+    return {path.stem: path.lstat().st_mtime_ns for path in place.glob("*.ndjson")} if place.is_dir() else {}
+
+
+def _indexed_at(world: World) -> int:
+    path = world.store.path(names.LEDGER_INDEX)
+    return path.stat().st_mtime_ns if path.is_file() else 0
 
 
 def _indexed(world: World) -> int:

@@ -360,13 +360,58 @@ def test_an_older_copy_of_the_ledger_and_its_head_is_noticed(turned: Suite) -> N
     assert asked.status == 5 and "2 of at least 4" in asked.out
 
 
-def test_a_store_that_is_gone_as_a_whole_begins_anew(turned: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.rmtree(turned.repo.path / ".ktx")
+def test_a_store_that_is_gone_as_a_whole_is_said_to_be_until_a_newer_full_run(
+    turned: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`git clean -fdx` removes it; the mark in the git directory knows that there was a ledger."""
+    turned.repo.git("clean", "-fdxq")
+    assert not (turned.repo.path / ".ktx").exists()
     assert call("ledger-query", "last", "--json", cwd=turned.repo.path).document["verdict"] == "unknown"
+    checked = call("git-ktx", "doctor", "--json", cwd=turned.repo.path)
+    (finding,) = [one for one in checked.document["findings"] if one["check"] == "ledger"]
+    assert checked.status != 0 and finding["level"] == "error" and "it had 4 lines" in finding["message"]
     monkeypatch.delenv("RED")
+    assert claimed(turned) == ["claim-unknown"] and levels(turned) == ["error"]
+    assert call("test-run", "--", "-q", "-k", "test_a", cwd=turned.repo.path).status == 0
+    records = [line["record"] for line in chain.lines(turned.world) if line["kind"] == "run-closed"]
+    assert [one["verdict"] for one in records] == ["incomplete", "passed"]
+    assert records[0]["trigger"] == "lost" and "4 lines" in records[0]["lost"]["fault"]
+    assert levels(turned) == ["error"]
+    assert call("git-ktx", "doctor", cwd=turned.repo.path).status == 0
     assert call("test-run", "-q", cwd=turned.repo.path).status == 0
     assert call("ledger-query", "last", "--json", cwd=turned.repo.path).document["verdict"] == "true"
-    assert [one["verdict"] for one in turned.records] == ["passed"]
+    assert levels(turned) == []
+
+
+def levels(suite: Suite) -> list[str]:
+    """How heavy the findings on a claim are."""
+    from ktxkit.ledger import claims
+
+    return [one.level for one in claims.rulings(suite.world, "Fix it\n\nAll tests pass.\n") if one.rule]
+
+
+def test_repair_says_what_a_store_had_that_is_gone(turned: Suite) -> None:
+    shutil.rmtree(turned.repo.path / ".ktx")
+    mended = call("ledger-append", "--repair", cwd=turned.repo.path)
+    assert mended.status == 0 and "lost: 4 lines" in mended.out and "is whole" not in mended.out
+    assert claimed(turned) == ["claim-unknown"]
+
+
+@pytest.mark.parametrize("between", [["--collect-only"], ["-k", "test_a"]], ids=["a plan", "a part"])
+def test_a_run_after_an_older_store_was_put_back_does_not_stand_for_one_that_is_lost(
+    turned: Suite, monkeypatch: pytest.MonkeyPatch, between: list[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(turned.repo.path.parent / "state"))
+    store, older = turned.repo.path / ".ktx", turned.repo.path.parent / "older"
+    shutil.copytree(store, older, symlinks=True)
+    assert call("test-run", "-q", cwd=turned.repo.path).status == 1
+    shutil.rmtree(store)
+    shutil.copytree(older, store, symlinks=True)
+    monkeypatch.delenv("RED")
+    turned.run("-q", *between)
+    mended = call("ledger-append", "--repair", "--json", cwd=turned.repo.path)
+    assert mended.status == 0 and json.loads(mended.out)["data"]["missing"] == 2, mended.out
+    assert claimed(turned) == ["claim-unknown"]
 
 
 def test_nothing_that_is_recorded_after_a_loss_hides_it(turned: Suite, monkeypatch: pytest.MonkeyPatch) -> None:

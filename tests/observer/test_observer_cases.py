@@ -669,7 +669,8 @@ def the_store_cannot_be_written(o: Observed, monkeypatch: pytest.MonkeyPatch) ->
     real = os.open
 
     def read_only(path: Any, flags: int, *args: Any, **more: Any) -> int:
-        if flags & (os.O_WRONLY | os.O_RDWR) and "worktree-observer" in os.fspath(path):
+        above = Path(f"/proc/self/fd/{more['dir_fd']}").readlink() if more.get("dir_fd") is not None else ""
+        if flags & (os.O_WRONLY | os.O_RDWR) and "worktree-observer" in f"{above}/{os.fspath(path)}":
             raise OSError(30, "Read-only file system", os.fspath(path))
         return real(path, flags, *args, **more)
 

@@ -49,7 +49,7 @@ def test_a_copy_is_not_cleaned_of_the_originals_worktrees(copied: tuple[Repo, Re
     done = ktx(copy, "clean", "--yes")
     assert done.status == 0 and everything(original.path) == before
     assert f"it belongs to another repository: {original.path}/.git/worktrees/" in done.out
-    assert done.out.endswith("Cleared 0 things.\n")
+    assert done.out.endswith("Nothing was cleared.\n")
     pruned = call("worktree-open", "--prune", "--json", cwd=copy.path)
     rows: list[Document] = [row for row in pruned.document["worktrees"] if row["kind"] in ("unit", "adhoc")]
     assert len(rows) == 4 and all("kept" in row and "dead" not in row for row in rows)

@@ -114,7 +114,23 @@ def _changing(config: pytest.Config, own: Options | None) -> list[dict[str, str]
     found += [_option("-o", word) for word in map(str, config.option.override_ini or ()) if word.startswith(CHANGES)]
     found += [_option("--runxfail", "")] * (config.option.runxfail and not getattr(own, "runxfail", False))
     found += [_option("-p", name) for name in config.option.plugins or () if name in JUDGES]
+    found += _of_plugins(config.option, own)
     return found + ([_option("python", "-O: assertions of the code are not made")] if sys.flags.optimize else [])
+
+
+def _of_plugins(given: object, own: object) -> list[dict[str, str]]:
+    """Options of pytest-rerunfailures, flaky and pytest-cov: a later try counts, or less coverage is enough."""
+    found = []
+    for name, option in (("reruns", "--reruns"), ("force_flaky", "--force-flaky")):
+        value = getattr(given, name, None)
+        if value and value != getattr(own, name, None):
+            found.append(_option(option, value))
+    least = getattr(own, "cov_fail_under", None)
+    if least and (getattr(given, "cov_fail_under", None) or 0) < least:
+        found.append(_option("--cov-fail-under", getattr(given, "cov_fail_under", None)))
+    if least and getattr(given, "no_cov", False) and not getattr(own, "no_cov", False):
+        found.append(_option("--no-cov", ""))
+    return found
 
 
 CHANGES = ("filterwarnings", "xfail_strict=f", "xfail_strict=0", "xfail_strict=n", "xfail_strict=False")
@@ -210,8 +226,10 @@ def _is_brought(path: str, places: Mapping[str, bool]) -> bool:
 
 
 def _is_outside(name: str, ignored: Container[str]) -> bool:
-    """Whether a path is ignored, or in a directory that is; or where runs of tests leave their caches."""
+    """Whether a path is ignored, or in a directory that is; or git's own, or where runs of tests leave their caches."""
     parts = name.split("/")
+    if ".git" in parts[:-1]:
+        return True
     above = ("/".join(parts[:depth]) + "/" for depth in range(1, len(parts)))
     return name in ignored or any(place in ignored for place in above) or is_left_by_runs(os.fsencode(name))
 

@@ -126,6 +126,12 @@ def test_bytecode_of_the_run_is_no_edit(suite: Suite) -> None:
     assert suite.record["authoritative"] and claimed(suite)[0] == 0
     suite.repo.write("README.md", "# S")
     assert claimed(suite)[0] == 0, "prose"
+    suite.repo.git("add", "-A")
+    assert "__pycache__" in suite.repo.git("diff", "--cached", "--name-only")
+    assert claimed(suite)[0] == 0, "committed with the change, it is content that no test reads"
+    suite.repo.write("tests/test_new.py", "def test_n(): assert 0\n")
+    suite.repo.git("add", "-A")
+    assert claimed(suite)[0] == 1
 
 
 @pytest.mark.parametrize("bit", ["--assume-unchanged", "--skip-worktree"])

@@ -170,6 +170,7 @@ def test_t15_each_attempt_is_a_row(place: Path) -> None:
     record = suite.record
     assert record["counts"]["passed"] == 1 and record["counts"]["passedOnRetry"] == 1
     assert record["reported"] == {"passed": 1, "rerun": 2} == ended.summary
+    assert not record["authoritative"] and "the caller lets more pass: --reruns 3" in record["against"]
 
 
 def test_t16_crash_and_reruns_under_xdist(place: Path) -> None:

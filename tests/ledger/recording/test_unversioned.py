@@ -113,6 +113,14 @@ def by_the_tests(suite: Suite) -> dict[str, str]:
     return beside("brought.py", "FINE = True\n")(suite)
 
 
+def below_git(suite: Suite) -> dict[str, str]:
+    """A committed option names a plugin that lies where git keeps its own files."""
+    suite.repo.write("pytest.ini", "[pytest]\naddopts = -p hidden\npythonpath = .git\n")
+    suite.repo.commit()
+    suite.repo.write(".git/hidden.py", REWRITES)
+    return {}
+
+
 def committed_but_called(suite: Suite) -> dict[str, str]:
     suite.repo.write("narrow.py", NARROWS)
     suite.repo.commit()
@@ -134,6 +142,7 @@ CASES = {
     "a repository inside": Case(nested, "lib/inner.py"),
     "a sitecustomize from outside": Case(beside("sitecustomize.py", "x = 1\n"), "outside/sitecustomize.py"),
     "a module from outside": Case(by_the_tests, "outside/brought.py"),
+    "a plugin in the git directory": Case(below_git, ".git/hidden.py"),
     "a plugin by PYTEST_PLUGINS": Case(beside("plg.py", NARROWS, PYTEST_PLUGINS="plg"), "PYTEST_PLUGINS plg"),
     "a plugin by -p": Case(beside("plg.py", REWRITES), "-p plg", ("-p", "plg")),
     "a plugin by PYTEST_ADDOPTS": Case(beside("plg.py", DESELECTS, PYTEST_ADDOPTS="-p plg"), "-p plg"),
