@@ -63,7 +63,7 @@ def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
     assert {f"ktxkit/schemas/{name}.schema.json" for name in contracts.names()} <= set(names)
     hooks = {f"ktxkit/hooks/{path.name}" for path in (ROOT / "hooks").iterdir() if path.is_file()}
     assert hooks <= set(names) and "ktxkit/py.typed" in names
-    library = [p for p in (ROOT / "ktxkit").rglob("*") if p.is_file() and p.suffix != ".pyc"]
+    library = [p for p in (ROOT / "ktxkit").rglob("*") if p.is_file() and p.parent.name != "__pycache__"]
     assert {f"ktxkit/{path.relative_to(ROOT / 'ktxkit')}" for path in library} <= set(names)
     assert not [name for name in names if name.startswith(("tests", "docs", "examples", "bench"))]
 
