@@ -160,7 +160,11 @@ class Parser(argparse.ArgumentParser):
             common.add_argument("--unit", metavar="KEY", help="the unit (KTX_UNIT, or the lease of this worktree)")
 
     def _formatter(self, prog: str) -> _Formatter:
-        return _Formatter(prog, self.width or min(WIDEST, columns()))
+        return _Formatter(prog, self._columns)
+
+    @property
+    def _columns(self) -> int:
+        return self.width or min(WIDEST, columns())
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse; raises CannotRun for wrong usage, SystemExit after `--help` and `--version`."""
@@ -198,7 +202,7 @@ class Parser(argparse.ArgumentParser):
         """Examples first; every line within the terminal's width, 80 where there is none."""
         from ktxkit.app.rules.help_text import render
 
-        self.description = render(self.doc, (self.width or min(WIDEST, columns())) - 1)
+        self.description = render(self.doc, self._columns - 1)
         if self.takes_command:
             self.usage = None
             shown = self.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")

@@ -180,18 +180,19 @@ def marked(world: World) -> list[LedgerHead]:
     """The marks of the end. The git directory's is one of this ledger only where anything of a ledger is left: it
     outlives a store that was removed as a whole. Raises BrokenContract.
     """
-    places = world.store.ledger_marks()
-    found = [(path, mark) for path in places if (mark := _mark(path)) is not None]
+    found = _marks(world)
     return [mark for path, mark in found if path.name != names.LEDGER_MARK or len(found) > 1 or _is_left(world, path)]
+
+
+def _marks(world: World) -> list[tuple[Path, LedgerHead]]:
+    return [(path, mark) for path in world.store.ledger_marks() if (mark := _mark(path)) is not None]
 
 
 def gone(world: World) -> int:
     """How many lines a ledger had of which nothing is left but the mark in the git directory: its store was removed as
     a whole (`git clean -fdx`). 0 where none was, or what is left tells by itself. Raises BrokenContract.
     """
-    found = [(path, mark) for path in world.store.ledger_marks() if (mark := _mark(path)) is not None]
-    alone = len(found) == 1 and found[0][0].name == names.LEDGER_MARK and not _is_left(world, found[0][0])
-    return found[0][1]["lines"] if alone else 0
+    return 0 if marked(world) else max((mark["lines"] for _, mark in _marks(world)), default=0)
 
 
 def marked_at(world: World, lines: int) -> int:
