@@ -144,6 +144,8 @@ spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
 if spec is not None and spec.loader is not None:  # the one that this one stands before
     sys.modules["sitecustomize"] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+else:
+    del __file__  # none of the project's files, so that nothing of the run comes from one that no commit has
 """
 
 

@@ -111,7 +111,8 @@ def test_a_page_that_a_test_opens_is_no_prose(suite: Suite) -> None:
     suite.repo.commit()
     go(suite, "--trace", "--scope", "full")
     suite.repo.write("GUIDE.md", "b")
-    assert claimed(suite)[0] == 0
+    status, said = claimed(suite)
+    assert status == 0, said
     suite.repo.write("README.md", "# S")
     status, said = claimed(suite)
     assert status == 1 and "claim-stale" in said

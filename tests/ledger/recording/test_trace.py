@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ktxkit.affected.rules.runtime_trace import Trace
-from ktxkit.affected.runtime import latest
+from ktxkit.affected.runtime import environment, latest
 from tests.support.commands import Ran, spawn
 from tests.support.suites import OFF, Suite
 
@@ -246,6 +247,17 @@ def test_the_map_says_what_it_was_made_of(suite: Suite, ran: Ran, trace: Trace) 
 
 def test_a_suite_of_its_own_site_has_it(trace: Trace) -> None:
     assert set(trace.definitions("sitecustomize.py")) == {"<module>"}
+
+
+def test_the_tracer_is_no_file_of_the_run(suite: Suite) -> None:
+    """What starts it is written into the store just before: it would be code that no commit has."""
+    looks = "from ktxkit.ledger.recording import selection; import sys; sys.modules['sitecustomize']; "
+    looks += "print(*selection.loaded())"
+    (suite.repo.path / "sitecustomize.py").rename(suite.repo.path / "own.py")
+    env = {**suite.world.env, **environment(suite.world, "some-run")}
+    ran = subprocess.run([sys.executable, "-c", looks], env=env, check=True, capture_output=True, text=True)
+    assert "/traced/begin.py" in ran.stdout and ".ktx/" not in ran.stdout, ran.stdout
+    (suite.repo.path / "own.py").rename(suite.repo.path / "sitecustomize.py")
 
 
 def test_under_xdist_a_test_is_told_by_its_worker(suite: Suite, trace: Trace) -> None:
