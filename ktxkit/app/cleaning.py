@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Final
 from ktxkit.base import files, kinds, owners
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
-from ktxkit.base.errors import BrokenContract, KtxError, Refused
+from ktxkit.base.errors import Blocked, BrokenContract, KtxError, Refused
 from ktxkit.base.identity import processes_inside
-from ktxkit.base.lock import flocked
 from ktxkit.base.removal import delete
 from ktxkit.base.rules.text import path_b64, path_text
 from ktxkit.git import neutral
@@ -44,9 +43,11 @@ from ktxkit.store.leases import (
 from ktxkit.store.rules import names
 from ktxkit.store.rules.worktrees import LeaseFacts, why_dead
 from ktxkit.store.world import World
-from ktxkit.work import closing, report
+from ktxkit.work import closing
 from ktxkit.work.closing import PLAIN, RemovalOptions, closed, ignored_in, in_use, remove
+from ktxkit.work.next_step import EndedJob, ended_as
 from ktxkit.work.opening import recover_opening
+from ktxkit.work.recover import alone_with
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import DamagedDocument, Lease, WorktreeList, WorktreeOpening, WorktreeRow
@@ -271,6 +272,7 @@ if TYPE_CHECKING:
 
     from ktxkit.base.documents import DamagedDocument
 
+
 CLEANING = "cleaning"
 CACHE_KEPT = 30 * 86_400  # seconds that a cached unit's result is kept
 
@@ -288,11 +290,11 @@ def clean(world: World, *, do: bool, records: bool, options: RemovalOptions = PL
     if records:
         items += _cache(world, do=do)
     items += _old_results(world, do=do)
-    for job, why, gone in _finished(world, damaged):
-        if gone:
-            items.append(_kept_refs(job, why))
+    for job, ended in _finished(world, damaged):
+        if ended.gone:
+            items.append(_kept_refs(job, ended.why))
         else:
-            items += _job(job, why, do=do, records=records or "failure" in job.document)
+            items += _job(job, ended, do=do, records=records or "failure" in job.document)
     made: Cleaning = {
         "schemaVersion": SCHEMA_VERSION,
         "kind": "cleaning",
@@ -360,32 +362,12 @@ def _old_results(world: World, *, do: bool) -> Iterator[CleaningItem]:
         yield _item("cache", "ingest-cache", why, count=len(entries), bytes=size)
 
 
-def _waits(job: ActiveJob) -> bool:
-    """Whether what a job that never landed accepted is on its own branch alone (applied after its end)."""
-    git, start = job.git, job.document["targetAtStart"]
-    head = git.resolve(job.integration_ref)
-    if head is None or git.resolve(head, "tree") == git.resolve(start, "tree"):
-        return False
-    return not report.is_in(git, job.target, head, start)
-
-
-def _finished(world: World, damaged: list[DamagedDocument]) -> Iterator[tuple[ActiveJob, str, bool]]:
-    """Jobs that have ended, every unit of which is in, or that ended before they had any; which of the two, and whether
-    what landed is on its branch no longer. A damaged one is none of them, and is named."""
+def _finished(world: World, damaged: list[DamagedDocument]) -> Iterator[tuple[ActiveJob, EndedJob]]:
+    """Jobs that have ended and of which nothing waits. A damaged one is none of them, and is named."""
     for job in jobs.readable(world, damaged):
-        if job.state == "open":
-            continue
-        made = report.build(job)
-        damaged += [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
-        if "problems" in made:
-            continue
-        gone = report.no_longer_in(job)
-        if gone:
-            yield job, gone, True
-        elif made.get("outcome") == "done" and ("commitSha" in made or not _waits(job)):
-            yield job, "every unit of the job is in", False
-        elif job.state != "landed" and "failure" in job.document and not made["workUnits"]:
-            yield job, f"it ended in {job.document['failure']['phase']}: no unit of it ran", False
+        ended = ended_as(job, damaged)
+        if ended is not None:
+            yield job, ended
 
 
 def _beside(job: ActiveJob) -> list[str]:
@@ -401,10 +383,10 @@ def _beside(job: ActiveJob) -> list[str]:
     return found
 
 
-def _refs(job: ActiveJob) -> list[list[str]]:
-    """Name and object id of each ref of a job."""
+def _refs(job: ActiveJob) -> dict[str, str]:
+    """Object id of each ref of a job."""
     listed = job.git.text("for-each-ref", "--format=%(refname) %(objectname)", *names.job_refs(job.id))
-    return [line.split(" ") for line in listed.splitlines()]
+    return dict(line.split(" ") for line in listed.splitlines())
 
 
 def _kept_refs(job: ActiveJob, why: str) -> CleaningItem:
@@ -413,8 +395,25 @@ def _kept_refs(job: ActiveJob, why: str) -> CleaningItem:
     return _item("refs", job.id, why, count=count, kept=f"job-land --job {job.id} lands it again")
 
 
-def _job(job: ActiveJob, why: str, *, do: bool, records: bool) -> Iterator[CleaningItem]:
-    refs = _refs(job)
+def _job(job: ActiveJob, ended: EndedJob, *, do: bool, records: bool) -> Iterator[CleaningItem]:
+    shown = [*_of_job(job, ended, do=False, records=records)]
+    if not do or all("kept" in item for item in shown):
+        yield from shown
+        return
+    try:
+        with alone_with(job):
+            found = ActiveJob.find(job.world, job.id)
+            now = ended_as(found, []) if found is not None else None
+            if found is None or now is None or now.gone:
+                yield _item("refs", job.id, ended.why, kept="somebody went on with the job meanwhile")
+            else:
+                yield from [*_of_job(found, now, do=True, records=records)]
+    except (Refused, Blocked) as error:
+        yield _item("refs", job.id, ended.why, kept=error.message)
+
+
+def _of_job(job: ActiveJob, ended: EndedJob, *, do: bool, records: bool) -> Iterator[CleaningItem]:
+    refs, why = _refs(job), ended.why
     beside = _beside(job) if refs else []
     if beside:
         left = f"collected work that has not landed: {', '.join(beside)}"
@@ -422,11 +421,11 @@ def _job(job: ActiveJob, why: str, *, do: bool, records: bool) -> Iterator[Clean
         return
     yield from _verified_in(job, do=do)
     if refs:
-        if do:
-            lines = "".join(f"delete {ref} {oid}\n" for ref, oid in refs)
-            given = lines.encode("utf-8", "surrogateescape")
-            leases.worktrees(job.world).on_own("update-ref", "--no-deref", "--stdin", git=job.git, stdin=given)
-        yield _item("refs", job.id, why, count=len(refs))
+        item = _item("refs", job.id, why, count=len(refs))
+        if do and not leases.worktrees(job.world).delete_refs(refs, {job.target: ended.target}):
+            yield {**item, "kept": "its target, or one of them, moved meanwhile"}
+            return
+        yield item
     if records:
         yield from _records(job, why, do=do)
 
@@ -438,11 +437,9 @@ def _verified_in(job: ActiveJob, *, do: bool) -> Iterator[CleaningItem]:
         return
     item = _item("worktree", str(path), "its job is in; candidates were verified here")
     if do:
-        lock = job.world.store.path(f"locks/{names.branch_lock(job.target)}.lock")
         try:
-            with flocked(lock, clock=job.world.clock, wait=0, what=job.target):
-                inside = processes_inside(path)
-                gone = not inside and delete(leases.worktrees(job.world).let_go(path))
+            inside = processes_inside(path)
+            gone = not inside and delete(leases.worktrees(job.world).let_go(path))
             kept = f"processes are at work in it: {inside}" if inside else "some of it will not go"
             item |= {} if gone else {"kept": kept}
         except Refused as error:

@@ -354,6 +354,12 @@ def require_not_lost(world: World, job_id: str) -> None:
         )
 
 
+def cleared_meanwhile(job_id: str) -> Refused:
+    """The refusal of a step that had begun when the documents of its job, all of which is in, were cleared."""
+    hint = "all of it had landed; give the change a job of its own"
+    return Refused(f"job {job_id} was cleared meanwhile (git ktx clean --records)", hint=hint)
+
+
 SAME: Final = ("path", "pathB64", "device", "inode", "birthTimeNs")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_bytes, path_fields
 from ktxkit.git.neutral import open_objects, sweep
 from ktxkit.git.private import PrivateRepository
-from ktxkit.store.active import ActiveJob, Unit
+from ktxkit.store.active import ActiveJob, Unit, cleared_meanwhile
 from ktxkit.store.rules import names
 from ktxkit.store.rules.paths_policy import CandidatePathPolicy, IgnoreRules, from_lease, rules_of
 from ktxkit.store.rules.worktrees import WorktreePresence
@@ -89,11 +89,23 @@ class LeaseLocation(NamedTuple):
         """
         path = self.world.writable_store.path(f"{self.directory}/.lock")
         with flocked(path, clock=self.world.clock, wait=wait, what=f"the worktree of {self.name}"):
+            self._must_not_be_cleared(path)
             worktrees(self.world).empty_trash()
             sweep(self.world.writable_store.root)
             self._follow()
             self._end_apart()
             yield
+
+    def _must_not_be_cleared(self, lock: Path) -> None:
+        """Raises Refused where the job's documents went while the lock was waited for: it made their directory anew."""
+        store = self.world.store
+        if self.job == ADHOC or store.exists(names.job_doc(self.job)) or len(store.children(self.directory)) > 1:
+            return
+        files.remove(lock)
+        with suppress(OSError):  # another waits there: it takes its own away
+            for folder in (lock.parent, lock.parent.parent, lock.parent.parent.parent):
+                os.rmdir(folder)  # noqa: PTH106
+        raise cleared_meanwhile(self.job)
 
     def settle(self) -> None:
         """Let git and the lease follow a worktree that was moved, and take over what a killed job left of a unit in a

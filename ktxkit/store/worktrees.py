@@ -304,14 +304,28 @@ class Worktrees(NamedTuple):
 
     def delete_ref(self, ref: str, old: str) -> bool:
         """Delete a ref that still has its old value. False where it moved or is gone. Raises GitFailed."""
-        answer = self._run("update-ref", "--no-deref", "-d", ref, old, ok=None)
-        if answer.status != 0 and self.git.resolve(ref) == old:
+        return self.delete_refs({ref: old}, {})
+
+    def delete_refs(self, refs: Mapping[str, str], because: Mapping[str, str]) -> bool:
+        """Delete refs, all of them or none, where each still has its old value and those of `because`, on which it was
+        decided, have theirs (empty: there is none). False where one has moved. Raises GitFailed."""
+        lines = [f"verify {ref} {at or '0' * len(next(iter(refs.values())))}" for ref, at in because.items()]
+        for ref, old in refs.items():
+            lines += ["option no-deref", f"delete {ref} {old}"]
+        block = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+        answer = self._run("update-ref", "--stdin", stdin=block, ok=None)
+        if answer.status != 0 and all(self._at(ref) == old for ref, old in {**because, **refs}.items()):
             raise GitFailed(answer)
         return answer.status == 0
 
-    def delete_branch(self, ref: str, old: str) -> bool:
-        """Delete a branch that still has its old value, and its section of the configuration. False where it moved."""
-        if not self.delete_ref(ref, old):
+    def _at(self, ref: str) -> str:
+        """What a ref names, unpeeled; empty where there is none."""
+        told = self.git.run("for-each-ref", "--format=%(refname) %(objectname)", ref).lines
+        return next((line.partition(" ")[2] for line in told if line.partition(" ")[0] == ref), "")
+
+    def delete_branch(self, ref: str, old: str, because: Mapping[str, str]) -> bool:
+        """Delete a branch and its section of the configuration (`delete_refs`). False where it moved."""
+        if not self.delete_refs({ref: old}, because):
             return False
         section = f"branch.{ref.removeprefix('refs/heads/')}"
         with self._alone():

@@ -11,7 +11,7 @@ from ktxkit.base import kinds
 from ktxkit.base.errors import Refused
 from ktxkit.base.identity import identify
 from ktxkit.base.rules.named import NamedTuple
-from ktxkit.git import child, merging, snapshot
+from ktxkit.git import child, merging, repository, snapshot
 from ktxkit.git.git import Git
 from ktxkit.git.neutral import scratch_dir
 from ktxkit.git.rules.checkout import Status
@@ -74,6 +74,37 @@ def landing_in(location: LeaseLocation, lease: Lease) -> WorktreeLanding | None:
     if landing is None or git.resolve(landing["head"]) is None:
         return None
     return landing if is_in(git, landing["target"], landing["commit"], lease["base"]) else None
+
+
+def held_by(location: LeaseLocation, lease: Lease, tip: str, *, attic: bool) -> dict[str, str] | None:
+    """What has the commits of the branch that was made for a worktree, where it goes: a ref, and what it names.
+
+    None where nothing has them, nothing needed where they are the base's. A ref that has them; or the branch of the
+    main checkout, origin's default one, or where the worktree landed, which had exactly their tree since the base (a
+    squash). `attic`: one there will do.
+    """
+    made, own = worktrees(location.world), lease["branch"]
+    git, base = made.git, lease["base"]
+    if tip == base:
+        return {}
+    places = ("refs/heads", "refs/tags", "refs/remotes", *([ATTIC] if attic else []))
+    lines = git.run("for-each-ref", f"--contains={tip}", "--format=%(refname) %(objectname)", *places).lines
+    for ref, _, oid in (line.partition(" ") for line in lines):
+        if ref != own:
+            return {ref: oid}
+    if git.is_ancestor(tip, base):
+        return {}
+    landing = landing_in(location, lease)
+    if landing is not None and git.is_ancestor(tip, landing["head"]):
+        return _where(git, landing["target"], landing["commit"], base)
+    refs = {made.listed()[0].branch, repository.default_branch(git)} - {""}
+    return next((found for ref in sorted(refs) if (found := _where(git, ref, tip, base))), None)
+
+
+def _where(git: Git, ref: str, commit: str, base: str) -> dict[str, str] | None:
+    """A ref and what it names, where a landing is in it (`is_in`)."""
+    at = git.resolve(ref)
+    return {ref: at} if at is not None and is_in(git, ref, commit, base) else None
 
 
 def _reader(world: World, lease: Lease, path: Path) -> Git:

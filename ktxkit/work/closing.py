@@ -22,7 +22,6 @@ from ktxkit.base.identity import git_dir_of, identify, processes_inside
 from ktxkit.base.removal import delete
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_fields
-from ktxkit.git import repository
 from ktxkit.git.git import Git
 from ktxkit.git.repository import Registered
 from ktxkit.store.active import ActiveJob, Unit
@@ -50,9 +49,8 @@ from ktxkit.store.rules.worktrees import (
     why_dead,
 )
 from ktxkit.store.world import World
-from ktxkit.work.attic import NAMED, landing_in, to_attic, work_in
+from ktxkit.work.attic import held_by, to_attic, work_in
 from ktxkit.work.opening import Wanted, copy_out, make, matching, recover_opening, unit_facts
-from ktxkit.work.report import is_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -365,24 +363,12 @@ def remove(
 
 def _branch_stays(location: LeaseLocation, lease: Lease, *, discard: bool) -> bool:
     """Delete the branch that was made for the worktree; True where it stays for the commits that are only there."""
-    ref, git = lease.get("branch", ""), worktrees(location.world).git  # the world may stand in what just went
-    tip = git.resolve(ref) if lease.get("createdBranch") else None
+    ref, made = lease.get("branch", ""), worktrees(location.world)  # the world may stand in what just went
+    tip = made.git.resolve(ref) if lease.get("createdBranch") else None
     if tip is None:
         return False
-    landed = landing_in(location, lease)
-    others = (f"--exclude={ref.removeprefix('refs/heads/')}", *NAMED, *([landed["head"]] if landed else []))
-    alone = tip != lease["base"] and git.text("rev-list", "--max-count=1", tip, "--not", lease["base"], *others)
-    if alone and not discard and not _tree_is_in(location, lease, tip):
-        return True
-    return not worktrees(location.world).delete_branch(ref, tip)
-
-
-def _tree_is_in(location: LeaseLocation, lease: Lease, tip: str) -> bool:
-    """Whether the main checkout's branch, or origin's default one, had exactly the tree of a commit since the base: it
-    was squashed there."""
-    git = worktrees(location.world).git
-    refs = {worktrees(location.world).listed()[0].branch, repository.default_branch(git)} - {""}
-    return any(is_in(git, ref, tip, lease["base"]) for ref in refs)
+    held = held_by(location, lease, tip, attic=discard)
+    return held is None or not made.delete_branch(ref, tip, held)
 
 
 def _head_of(git: Git) -> str:

@@ -248,30 +248,37 @@ def land(job: ActiveJob, *, message: str = "", rebase: bool = False, series: Ser
     began = job.world.clock.monotonic()
     if message:
         _check(message)
-    with (
-        recover.integrating(job) as branch,
-        recover.holding(job.world, job.target, job) as held,
-    ):
-        old = job.read(kinds.LANDING, "landing")
-        if old is None:
-            recover.settle_lost(held, job)
+    with recover.integrating(job) as branch:
+        cleared = branch.is_cleared()  # a branch that is not ours stops this job, and nobody else on the target
+        with recover.holding(job.world, job.target, job) as held:
             old = job.read(kinds.LANDING, "landing")
-        gone = no_longer_in(job) if old is not None else ""
-        if old is not None and not gone and landed_up_to(job).commit == branch.head:
-            recover.mark_landed(job, old)
-            return old
-        if old is not None:
-            _put_by(job, old)
-        _require_not_failed(branch)
-        _remark(job)
-        intent, again = job.part("landing-intent"), f"job-land --job {job.id}"
-        with (
-            naming_what_moved(held, intent, f"job {job.id} has landed", again),
-            job.tracer.timed("landing", "landing", {"target": job.target, "head": branch.head}, level="info") as told,
-        ):
-            made = _land(branch, held, message, began, rebase=rebase, series=series)
-            told |= {"outcome": made["outcome"], "commit": made.get("commit"), "before": made["before"]}
-        return made
+            if old is None:
+                recover.settle_lost(held, job)
+                old = job.read(kinds.LANDING, "landing")
+            gone = no_longer_in(job) if old is not None else ""
+            if old is not None and not gone and (cleared or landed_up_to(job).commit == branch.head):
+                recover.mark_landed(job, old)
+                return old
+            if old is not None:
+                _put_by(job, old)
+            return _land_now(branch, held, message, began, rebase=rebase, series=series)
+
+
+def _land_now(
+    branch: IntegrationBranch, held: HeldBranch, message: str, began: float, *, rebase: bool, series: Series | None
+) -> LandingReceipt:
+    """What waits on the job's own branch lands, or the failure says what has."""
+    job = branch.job
+    _require_not_failed(branch)
+    _remark(job)
+    intent, again = job.part("landing-intent"), f"job-land --job {job.id}"
+    with (
+        naming_what_moved(held, intent, f"job {job.id} has landed", again),
+        job.tracer.timed("landing", "landing", {"target": job.target, "head": branch.head}, level="info") as told,
+    ):
+        made = _land(branch, held, message, began, rebase=rebase, series=series)
+        told |= {"outcome": made["outcome"], "commit": made.get("commit"), "before": made["before"]}
+    return made
 
 
 def _put_by(job: ActiveJob, old: LandingReceipt) -> None:

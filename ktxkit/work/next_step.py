@@ -20,7 +20,7 @@ from ktxkit.work.recover import landed_up_to
 from ktxkit.work.rules.report import LANDED, WAITING
 
 if TYPE_CHECKING:
-    from ktxkit.base.documents import Report
+    from ktxkit.base.documents import DamagedDocument, Report
 
 JUDGED = ("projection", "gates")  # phases in which the gates judge the whole
 TOLD = 400  # characters of a failure in the next step
@@ -132,6 +132,42 @@ def is_held(world: World, lock: str) -> bool:
             return False
     except Refused:
         return True
+
+
+class EndedJob(NamedTuple):
+    """Why a job can be cleared, and the commit that its target was at when that was found; `gone`: what landed is on
+    its branch no longer."""
+
+    why: str
+    target: str
+    gone: bool = False
+
+
+def ended_as(job: ActiveJob, damaged: list[DamagedDocument]) -> EndedJob | None:
+    """Why a job can be cleared: every unit of it is in, or it ended before it had any. None where that is not so."""
+    if job.state == "open":
+        return None
+    at = job.git.resolve(job.target) or ""
+    made = report.build(job)
+    damaged += [{"where": p["where"], "message": p["message"]} for p in made.get("problems", ())]
+    if "problems" in made:
+        return None
+    if gone := report.no_longer_in(job):
+        return EndedJob(gone, at, True)
+    if made.get("outcome") == "done" and ("commitSha" in made or not _alone_has_it(job)):
+        return EndedJob("every unit of the job is in", at)
+    if job.state != "landed" and "failure" in job.document and not made["workUnits"]:
+        return EndedJob(f"it ended in {job.document['failure']['phase']}: no unit of it ran", at)
+    return None
+
+
+def _alone_has_it(job: ActiveJob) -> bool:
+    """Whether what a job that never landed accepted is on its own branch alone (applied after its end)."""
+    git, start = job.git, job.document["targetAtStart"]
+    head = git.resolve(job.integration_ref)
+    if head is None or git.resolve(head, "tree") == git.resolve(start, "tree"):
+        return False
+    return not report.is_in(git, job.target, head, start)
 
 
 class LandPreview(NamedTuple):

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ktxkit.base import contracts, kinds, owners
-from ktxkit.base.errors import Blocked, KtxError
+from ktxkit.base.errors import Blocked, KtxError, Refused
+from ktxkit.base.lock import flocked
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_bytes, stands
 from ktxkit.git import merging, stale
 from ktxkit.git.neutral import open_neutral
 from ktxkit.store import leases
-from ktxkit.store.active import ActiveJob
+from ktxkit.store.active import ActiveJob, cleared_meanwhile
 from ktxkit.store.branch_lock import WAIT, HeldBranch, hold
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -233,23 +234,45 @@ class IntegrationBranch:
         """The head that the lock's document has; empty before there is one."""
         return str(self.lock.document.get("head", ""))
 
+    def is_cleared(self) -> bool:
+        """Whether it is gone after all of it had landed (`git ktx clean` took it away); the head is proven if not."""
+        there = self.lock.git.resolve(self.ref)
+        if there is None and self._landed_at(_chain(self, None)):
+            return True
+        self._head = self._proven(there)
+        return False
+
+    def _landed_at(self, known: ReceiptChain) -> str:
+        """Where it was when all that the receipts have landed; empty where that never was."""
+        landing = self.job.read(kinds.LANDING, "landing")
+        head = landing["integrationHead"] if landing is not None else ""
+        return head if known.tips == {head} else ""
+
     def prove(self, *, start: str = "", keep_ref: str = "") -> str:
         """The head, proven to be where we left it; made at the job's base where there is no branch yet.
 
-        `start`: a commit to make it at, instead of the base. `keep_ref`: a ref of ours that is made beside it, at the
-        same commit. Raises Blocked for a commit on it that is not ours.
+        One that was cleared after all of it had landed is made again where it was. `start`: a commit to make it at,
+        instead of the base. `keep_ref`: a ref of ours that is made beside it, at the same commit. Raises Blocked for a
+        commit on it that is not ours, Refused where it was cleared and its commits are gone.
         """
-        there = self.lock.git.resolve(self.ref)
+        self._head = self._proven(self.lock.git.resolve(self.ref), start, keep_ref)
+        return self._head
+
+    def _proven(self, there: str | None, start: str = "", keep_ref: str = "") -> str:
         if there is None or there != self.noted_head:
-            there = self._by_receipts(there, start, keep_ref)
-        self._head = there
+            return self._by_receipts(there, start, keep_ref)
         return there
 
     def _by_receipts(self, there: str | None, start: str, keep_ref: str) -> str:
         base, ref = self.job.document.get("base"), self.ref
         known = _chain(self, there)
-        if there is None and not known.tips:
-            first = start or base or self.job.document["targetAtStart"]
+        landed = self._landed_at(known) if there is None else ""
+        if landed and self.lock.git.resolve(landed) is None:
+            said = f"job {self.job.id} has landed, and its own branch was cleared"
+            hint = "give the change a job of its own: worktree-open --job OTHER"
+            raise Refused(said, location=self.job.target, hint=hint)
+        if there is None and (landed or not known.tips):
+            first = landed or start or base or self.job.document["targetAtStart"]
             made = [f"create {ref} {first}", *([f"update {keep_ref} {first}"] if keep_ref else [])]
             block = "".join(f"option no-deref\n{line}\n" for line in made).encode()
             trees = leases.worktrees(self.world)
@@ -284,9 +307,26 @@ class IntegrationBranch:
 
 @contextmanager
 def integrating(job: ActiveJob, *, wait: float | None = WAIT) -> Iterator[IntegrationBranch]:
-    """Hold the job's own branch (`holding`)."""
+    """Hold the job's own branch (`holding`). Raises Refused where the job was cleared while its lock was waited for."""
     with holding(job.world, job.integration_ref, job, wait=wait) as lock:
+        if not job.world.store.exists(names.job_doc(job.id)) and lock.git.resolve(job.integration_ref) is None:
+            raise cleared_meanwhile(job.id)
         yield IntegrationBranch(job, lock)
+
+
+@contextmanager
+def alone_with(job: ActiveJob) -> Iterator[None]:
+    """Nobody runs, integrates, verifies or lands the job, or has a worktree of it in hand. Raises Refused where
+    somebody does."""
+    store, clock, what = job.world.writable_store, job.world.clock, f"job {job.id}"
+    with ExitStack() as held:
+        held.enter_context(flocked(store.path(f"locks/run-{job.id}.lock"), clock=clock, wait=0, what=what))
+        held.enter_context(holding(job.world, job.integration_ref, job, wait=0))
+        for unit in job.units:
+            place = store.path(job.unit_dir(unit))
+            if place.is_dir():
+                held.enter_context(flocked(place / ".lock", clock=clock, wait=0, what=f"the worktree of {unit.key}"))
+        yield
 
 
 class ReceiptChain:

@@ -50,12 +50,13 @@ class WrappedGit:
         self._count.mkdir()
         self._count.with_name("count.due").write_text(" ".join(map(str, [due] if isinstance(due, int) else due)))
         script = self._bin / "git"
+        word = word.replace(" ", "\\ ")
         script.write_text(_SCRIPT.format(real=self._real, count=self._count, fate=FATES[fate], word=word))
         script.chmod(0o755)
 
-    def prepare_pause(self, due: int) -> None:
-        """The start that is due waits until `go_on`."""
-        self.prepare(due, "failed")
+    def prepare_pause(self, due: int, word: str = "") -> None:
+        """The start that is due (of gits with `word` among their arguments) waits until `go_on`."""
+        self.prepare(due, "failed", word)
         for name in ("count.waits", "count.go"):
             self._count.with_name(name).unlink(missing_ok=True)
         script = self._bin / "git"

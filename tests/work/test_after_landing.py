@@ -6,13 +6,18 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ktxkit.base.clock import Limits
+from ktxkit.base.clock import Limits, SystemClock
+from ktxkit.base.lock import flocked
+from ktxkit.store.rules.names import branch_lock
 from tests.support.commands import call
+from tests.support.elsewhere import begin_here
 from tests.support.repos import Repo
+from tests.support.wrapped_git import WrappedGit
 
 
 @pytest.fixture
@@ -121,6 +126,118 @@ def test_where_all_is_in_the_refs_go(repo: Repo) -> None:
     assert call("worktree-close", "--job", "j", "--unit", "a", "--outcome", "success", cwd=repo.path).status == 0
     assert call("git-ktx", "clean", "--yes", cwd=repo.path).status == 0
     assert repo.git("for-each-ref", "refs/ktx") == ""
+
+
+def cleared(repo: Repo) -> None:
+    land(repo)
+    assert call("git-ktx", "clean", "--yes", cwd=repo.path).status == 0
+    assert repo.git("for-each-ref", "refs/ktx") == ""
+
+
+@pytest.mark.parametrize("collected", [False, True], ids=["commits are there", "commits are collected"])
+def test_a_job_whose_refs_were_cleared_has_landed(repo: Repo, collected: bool) -> None:
+    """It is no job whose branch somebody deleted: that stopped everybody on the target."""
+    cleared(repo)
+    if collected:
+        repo.git("-c", "gc.reflogExpire=now", "gc", "-q", "--prune=now")
+    landed = repo.git("rev-parse", "main")
+    again = call("job-land", "--job", "j", "--json", cwd=repo.path)
+    assert again.status == 0 and again.document["after"] == landed == repo.git("rev-parse", "main"), again
+    assert repo.git("for-each-ref", "refs/ktx") == "", "there was nothing to make again"
+    verified = call("job-verify", "--job", "j", "--", "true", cwd=repo.path)
+    assert verified.status == (1 if collected else 0), verified
+    assert not collected or "has landed, and its own branch was cleared" in verified.err
+    changing_base(repo)
+    assert call("job-land", "--job", "k", cwd=repo.path).status == 0
+    assert call("git-ktx", "doctor", cwd=repo.path).status == 0
+
+
+def test_a_job_whose_refs_were_cleared_lands_again_where_its_commits_are(repo: Repo) -> None:
+    cleared(repo)
+    repo.git("reset", "-q", "--hard", "main^")
+    assert call("job-land", "--job", "j", cwd=repo.path).status == 0
+    assert repo.show("main", "x") == b"x\n"
+
+
+def test_a_unit_of_a_cleared_job_goes_on(repo: Repo) -> None:
+    cleared(repo)
+    unit(repo, "a", "more")
+    assert call("patch-apply", "--job", "j", "--unit", "a", cwd=repo.path).status == 1, "it is in already"
+    assert call("git-ktx", "clean", "--yes", "--records", cwd=repo.path).status == 0
+    assert repo.show("refs/ktx/units/j/0001-a", "more") == b"more\n"
+
+
+def test_a_branch_that_is_not_ours_stops_its_job_alone(repo: Repo) -> None:
+    repo.git("update-ref", "refs/ktx/jobs/j/integration", repo.git("commit-tree", "-m", "theirs", "main^{tree}"))
+    assert call("job-land", "--job", "j", cwd=repo.path).status == 4
+    changing_base(repo)
+    assert call("job-land", "--job", "k", cwd=repo.path).status == 0
+
+
+@pytest.mark.parametrize("lock", ["run-j", "integration", "unit"])
+def test_a_job_that_somebody_works_on_is_not_cleared(repo: Repo, lock: str) -> None:
+    land(repo)
+    before = repo.git("for-each-ref", "refs/ktx")
+    files = {
+        "run-j": repo.path / ".ktx/locks/run-j.lock",
+        "integration": repo.path / f".ktx/locks/{branch_lock('refs/ktx/jobs/j/integration')}.lock",
+        "unit": repo.path / ".ktx/jobs/j/units/0001-a/.lock",
+    }
+    with flocked(files[lock], clock=SystemClock()):
+        done = call("git-ktx", "clean", "--yes", "--records", cwd=repo.path)
+    assert done.status == 0 and "is being worked on by another process" in done.out, done.out
+    assert repo.git("for-each-ref", "refs/ktx") == before and (repo.path / ".ktx/jobs/j/job.json").exists()
+
+
+def meanwhile(git: WrappedGit, repo: Repo, words: tuple[str, ...], change: Callable[[], object]) -> str:
+    """What a command says whose git is about to delete refs when something changes; it must not fail."""
+    git.prepare_pause(0, "update-ref --stdin")
+    with begin_here(words, repo.path, git.env) as held:
+        try:
+            while not git.waits:
+                assert held.poll() is None, held.communicate()
+                time.sleep(0.02)
+            change()
+        finally:
+            git.go_on()
+        said = held.communicate()[0].decode()
+    assert held.returncode == 0, said
+    return said
+
+
+def test_refs_stay_where_the_target_loses_the_landing_meanwhile(repo: Repo, tmp_path: Path) -> None:
+    """Whether all is in was asked before: the deletion rests on the target as it was then."""
+    land(repo)
+    before, words = repo.git("for-each-ref", "refs/ktx"), ("git-ktx", "clean", "--yes")
+    said = meanwhile(
+        WrappedGit(tmp_path / "git"), repo, words, lambda: repo.git("update-ref", "refs/heads/main", "main^")
+    )
+    assert "moved meanwhile" in said and repo.git("for-each-ref", "refs/ktx") == before
+    repo.git("reset", "-q", "--hard")
+    land(repo)
+    assert repo.show("main", "x") == b"x\n"
+
+
+@pytest.mark.parametrize("words", [(), ("--discard",)])
+def test_a_branch_stays_whose_commits_go_elsewhere_meanwhile(
+    repo: Repo, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    opened = Repo(Path(call("worktree-open", "topic", cwd=repo.path).out.strip()))
+    opened.write("work", "work\n")
+    opened.git("branch", "other", opened.commit())
+    close = ("worktree-close", "topic", *words)
+    said = meanwhile(WrappedGit(tmp_path / "git"), repo, close, lambda: repo.git("branch", "-D", "other"))
+    assert "branch topic stays" in said and repo.show("topic", "work") == b"work\n"
+
+
+def test_a_branch_that_was_left_for_another_stays(repo: Repo) -> None:
+    """--discard keeps what the worktree stands on in the attic: what only its own branch had was lost."""
+    opened = Repo(Path(call("worktree-open", "topic", cwd=repo.path).out.strip()))
+    opened.write("work", "work\n")
+    opened.commit()
+    opened.git("checkout", "-q", "--detach", "main")
+    assert call("worktree-close", "topic", "--discard", cwd=repo.path).status == 0
+    assert repo.show("topic", "work") == b"work\n"
 
 
 def test_what_failed_its_verification_does_not_land(repo: Repo) -> None:
