@@ -114,11 +114,11 @@ class Scripts:
         self._look_at(words[1:])
         first = next((one for one in words if not ASSIGNMENT.match(one)), "")
         if self._is_file(first) and "/" in first and word.startswith(first):
-            return self._there_by_shell(f"{shlex.join(self._script(first))}{word[len(first) :]}")
+            return self.by_shell(f"{shlex.join(self._script(first))}{word[len(first) :]}")
         known = not first or first in OF_SHELL or not PLAIN.fullmatch(first) or self._is_file(first)
         if not known and _which(first) is None:
             raise self._unknown(first)
-        return self._there_by_shell(word)
+        return self.by_shell(word)
 
     @property
     def _below(self) -> str:
@@ -132,7 +132,8 @@ class Scripts:
     def _there(self, argv: list[str]) -> list[str]:
         return [*IN_DIRECTORY, self._below, *argv] if self._below else argv
 
-    def _there_by_shell(self, text: str) -> str:
+    def by_shell(self, text: str) -> str:
+        """A text for the shell, run where the command line stands."""
         return f"cd {shlex.quote(self._below)} || exit; {text}" if self._below else text
 
     def _is_file(self, word: str) -> bool:

@@ -237,6 +237,7 @@ def _close(world: World, run_id: str, status: int, seconds: float) -> LedgerLine
 def notes(ran: RunResult) -> list[str]:
     """What is to be said of it on stderr."""
     from ktxkit.ledger.rules.rows import tally
+    from ktxkit.ledger.rules.scope import CHANGED, HOLD_STILL
 
     if ran.is_off:
         return [f"test-run: {VARIABLE} is off: this run is NOT recorded, and nothing can be said of it"]
@@ -252,6 +253,7 @@ def notes(ran: RunResult) -> list[str]:
     reasons = f": {'; '.join(against)}" if against else ""
     word = "authoritative" if record["authoritative"] else f"not authoritative{reasons}"
     told = [f"test-run: {ran.run} {record['state']}, {tally(record['counts'])}; scope {scope}; {word}"]
+    told += [f"test-run: {HOLD_STILL}"] if any(why.startswith(CHANGED) for why in against) else []
     if ran.kept is not None and ran.kept.path is None:
         told.append(f"test-run: no trace is kept: {ran.kept.why}")
     elif ran.kept is not None:

@@ -80,6 +80,15 @@ def test_words_mean_what_they_mean_where_one_stands(repo: Repo) -> None:
     assert repo.show("main", "codemods/f") == b"two\n" and repo.show("main", "codemods/here") == b"here\n"
 
 
+def test_setup_and_verification_run_where_one_stands_too(repo: Repo) -> None:
+    around = ("--setup", "echo set > up", "--verify", "test -e one.sh && ls > /dev/null")
+    shown = run(repo, "cp up kept", *around, "--dry-run", below="codemods")
+    assert "set up, each worktree: cd codemods || exit; echo set > up" in shown.out
+    assert "verified, each and all: cd codemods || exit; test -e one.sh" in shown.out
+    done = run(repo, "cp up kept", *around, below="codemods")
+    assert done.status == 0 and repo.show("main", "codemods/kept") == b"set\n", done
+
+
 def test_a_dry_run_and_a_saved_file_do_nothing(repo: Repo) -> None:
     before = repo.git("for-each-ref")
     shown = run(repo, "codemods/one.sh", "codemods/two.sh", "--verify", "make test", "--dry-run")

@@ -73,6 +73,28 @@ def test_a_tree_that_changes_meanwhile_is_not_relied_upon(suite: Suite) -> None:
     message = suite.repo.write("message", "All tests pass")
     judged = spawn("gate-check", "--message", message, cwd=suite.repo.path)
     assert judged.status == 1 and "not known: the tree changed while it ran: written.txt" in judged.out
+    for said in (ran.err, judged.out):
+        assert "what tests write themselves belongs in .gitignore" in said
+
+
+CHANGES = {
+    "a file that was edited before": ("open('note.txt', 'a').write('more')", "note.txt (edited before it began, too)"),
+    "another commit": ("import os; os.system('git checkout -q HEAD~1')", "HEAD moved from {now} to {was}"),
+}
+
+
+@pytest.mark.parametrize(("act", "names"), CHANGES.values(), ids=CHANGES)
+def test_what_changed_is_named_where_no_path_is_newly_changed(suite: Suite, act: str, names: str) -> None:
+    suite.repo.write("test_w.py", f"def test_w():\n    {act}\n")
+    suite.repo.write("note.txt", "committed\n")
+    was = suite.repo.commit()
+    suite.repo.write("other.txt", "committed\n")
+    now = suite.repo.commit()
+    if "HEAD" not in names:
+        suite.repo.write("note.txt", "edited before\n")
+    ran = go(suite, "--scope", "full")
+    said = names.format(now=now[:12], was=was[:12])
+    assert f"not authoritative: the tree changed while it ran: {said}" in ran.err, ran.err
 
 
 def test_paths_are_a_scope(suite: Suite) -> None:

@@ -2,7 +2,8 @@
 
 Each WORD is a unit: a script, or a command for the shell. With -n one command runs N times, and KTX_UNIT is 1 to N in
 it. Units start from the target's newest commit and see nothing else; each one's change is collected, merged in order
-and, with --verify, tried in a clean checkout. What passes lands in one commit.
+and, with --verify, tried in a clean checkout. What passes lands in one commit. Started in a subdirectory, units, --setup
+and --verify run in that subdirectory of their checkouts.
 
 reads    the repository; scripts that are not committed, from your checkout
 writes   what job-run writes: .ktx/, and the target branch once, last; with --save the job file, and nothing runs
@@ -70,7 +71,7 @@ def _document(args: argparse.Namespace, scripts: Any) -> JobFile:
     else:
         keys = keys_of([words for words, _ in commands])
     made: dict[str, object] = {"schemaVersion": 1}
-    made |= {key: value for key, value in _around(args).items() if value is not None}
+    made |= {key: value for key, value in _around(args, scripts).items() if value is not None}
     made["units"] = [{"key": key, "run": command} for key, (_, command) in zip(keys, commands, strict=True)]
     return cast("JobFile", made)
 
@@ -86,12 +87,12 @@ def _commands(args: argparse.Namespace, scripts: Any) -> list[tuple[list[str], s
     return [(scripts.names(word), scripts.command(word)) for word in args.words]
 
 
-def _around(args: argparse.Namespace) -> dict[str, object]:
+def _around(args: argparse.Namespace, scripts: Any) -> dict[str, object]:
     return {
         "target": args.target,
         "message": args.message,
-        "setup": args.setup,
-        "verify": args.verify,
+        "setup": args.setup and scripts.by_shell(args.setup),
+        "verify": args.verify and scripts.by_shell(args.verify),
         "maxParallel": args.max_parallel,
         "timeLimit": args.time_limit,
     }

@@ -16,7 +16,7 @@ from ktxkit.ledger.rules.claim_text import sentences
 from ktxkit.ledger.rules.claim_words import DURATION, TOLD, Claim, Qualifier, Record, fits, lexicon_words, quotes
 from ktxkit.ledger.rules.evidence import all_forms, rule
 from ktxkit.ledger.rules.rows import BAD, tally
-from ktxkit.ledger.rules.scope import changed_meanwhile, is_prose
+from ktxkit.ledger.rules.scope import HOLD_STILL, changed_meanwhile, is_prose
 
 PATHS_SHOWN = 5
 NONE_PASSED = "no test passed"
@@ -254,7 +254,8 @@ def _stale(claim: Claim, run: Record, facts: ClaimEvidence) -> ClaimRuling:
         after = run.get("treeAfter", {})
         why = f": {changed_meanwhile(run.get('tree', {}), after)}" if after.get("tree") and tree is None else ""
         message = f"run {run['run']} was as claimed, but on which content is not known{why}"
-        return ClaimRuling(claim, "unknown", "claim-unknown", "error", message, "run the tests again", row)
+        hint = HOLD_STILL if why else "run the tests again"
+        return ClaimRuling(claim, "unknown", "claim-unknown", "error", message, hint, row)
     shown = ", ".join(changed[:PATHS_SHOWN]) + (
         f" and {len(changed) - PATHS_SHOWN} more" if len(changed) > PATHS_SHOWN else ""
     )

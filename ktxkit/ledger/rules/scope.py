@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 WHOLE = ("testpaths", "invocation_dir", "addopts")  # pytest's own choice of arguments
 WHY_SHOWN = 20
 PATHS_SHOWN = 3
+CHANGED = "the tree changed while it ran"
+HOLD_STILL = "run the tests again while nothing edits; what tests write themselves belongs in .gitignore"
 
 
 def requested(record: Mapping[str, Any]) -> RunRecordScope:
@@ -104,7 +106,7 @@ def uncovered(record: RunRecord) -> list[str]:
 
 def in_no_commit(names: Sequence[str]) -> str:
     """What took part in a run and is in no commit, in words."""
-    shown = ", ".join(names[:PATHS_SHOWN]) + (" ..." if len(names) > PATHS_SHOWN else "")
+    shown = _first(names)
     return f"in no commit, and part of the run: {shown}"[:2500]
 
 
@@ -140,10 +142,21 @@ def against_authority(record: RunRecord) -> list[str]:
 
 
 def changed_meanwhile(tree: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """That a tree changed, with the paths that only its end or only its beginning has as changed ones."""
+    """That a tree changed, and where: paths that only its end or only its beginning has as changed, another commit, or
+    what was edited before already."""
     paths = sorted({*tree.get("changed", ())} ^ {*after.get("changed", ())})
-    text = ": " + ", ".join(paths[:PATHS_SHOWN]) if paths else ""
-    return f"the tree changed while it ran{text}{' ...' if len(paths) > PATHS_SHOWN else ''}"
+    text, known = "", tree.get("changed", ())
+    if paths:
+        text = f": {_first(paths)}"
+    elif tree.get("commit") != after.get("commit"):
+        text = f": HEAD moved from {str(tree.get('commit'))[:12]} to {str(after.get('commit'))[:12]}"
+    elif known:
+        text = f": {'' if len(known) == 1 else 'one of '}{_first(known)} (edited before it began, too)"
+    return f"{CHANGED}{text}"
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:PATHS_SHOWN]) + (" ..." if len(names) > PATHS_SHOWN else "")
 
 
 _NUMBER = re.compile(r"[0-9.]+[smhd]?")
