@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,13 +23,15 @@ from ktxkit.base.owners import Owner, OwnerState
 from ktxkit.base.process import words_of
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_bytes, plural, printable
+from ktxkit.git import child, snapshot
 from ktxkit.git.git import Git
-from ktxkit.store import active, jobs, leases
+from ktxkit.store import active, config, jobs, leases
 from ktxkit.store.active import ActiveJob
 from ktxkit.store.rules.worktrees import GONE, is_evidence
 from ktxkit.store.world import World
 from ktxkit.work import next_step as steps
 from ktxkit.work import report
+from ktxkit.work.attic import landing_in
 from ktxkit.work.rules.report import LANDED, milliseconds
 
 if TYPE_CHECKING:
@@ -104,6 +107,8 @@ def _job(job: ActiveJob, damaged: list[DamagedDocument]) -> tuple[OverviewJob, l
     row |= {"outcome": made["outcome"]} if "outcome" in made else {}
     row |= {"endedIn": job.document["failure"]["phase"]} if "failure" in job.document else {}
     row |= {"next": next_step} if next_step else {}
+    again = "" if next_step or running else steps.retry(job, made)
+    row |= {"retry": again} if again else {}
     return row, [{"jobId": job.id, **unit, "next": _next_of_suspect(job, unit)} for unit in suspect]
 
 
@@ -198,7 +203,8 @@ def job_list(world: World) -> Result:
 def _line(row: OverviewJob) -> str:
     """Its id, how it stands, how many of its units are in, and what is next."""
     word = "running" if row["running"] else row.get("outcome", row["state"])
-    next_step = f"; next: {printable(row['next'])}" if "next" in row else ""
+    step = row.get("next") or row.get("retry")
+    next_step = f"; next: {printable(step)}" if step else ""
     return f"{row['jobId']}  {word}, {went_in(row)} of {plural(row['units'], 'unit')} in{next_step}"
 
 
@@ -219,8 +225,17 @@ def went_in(job: OverviewJob) -> int:
 
 
 SHORT = re.compile(rb"(\d+) (insertion|deletion)")
+UNREADABLE = "git cannot read it"
+COLLECTED = ("collected", "noop")  # outcomes of a patch that can be applied
 AT_WORK_SHOWN = 3  # processes of one worktree
 UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))  # seconds
+
+
+class HeldLease(NamedTuple):
+    """Where the documents of a worktree are, and its lease."""
+
+    location: leases.LeaseLocation
+    lease: Lease
 
 
 class ListedWorktree(NamedTuple):
@@ -273,14 +288,14 @@ def age_text(seconds: float | None) -> str:
 def listed(world: World) -> tuple[list[ListedWorktree], list[DamagedDocument]]:
     """Every worktree of the repository, the main one first; documents that cannot be read. Writes nothing."""
     known = cleaning.listing(world)
-    held: dict[str, Lease] = {}
+    held: dict[str, HeldLease] = {}
     for place in leases.all_locations(world):
         lease = _lease(place)
         if lease is not None:
-            held[lease["path"]] = lease
+            held[lease["path"]] = HeldLease(place, lease)
     main = (world.repository.branch(world.git) or "").removeprefix("refs/heads/") if world.repository.top else ""
     first = next((row.get("branch", "") for row in known["worktrees"] if row["kind"] == "main"), "")
-    default = first.removeprefix("refs/heads/") or main
+    default = config.load(world).get("job", {}).get("target", "") or first.removeprefix("refs/heads/") or main
     return [_one(world, row, held.get(row["path"]), default) for row in known["worktrees"]], list(
         known.get("damaged", ())
     )
@@ -293,9 +308,10 @@ def _lease(place: leases.LeaseLocation) -> Lease | None:
         return None  # it is among the damaged ones
 
 
-def _one(world: World, row: WorktreeRow, lease: Lease | None, default: str) -> ListedWorktree:
+def _one(world: World, row: WorktreeRow, held: HeldLease | None, default: str) -> ListedWorktree:
     path = Path(os.fsdecode(path_bytes(row)))
     branch = row.get("branch", "").removeprefix("refs/heads/")
+    lease = held.lease if held else None
     target = (lease.get("target", "") if lease else "").removeprefix("refs/heads/") or default
     made = ListedWorktree(_name(row, branch, path), str(path), _what(row, branch), branch)
     if lease is not None:
@@ -304,13 +320,14 @@ def _one(world: World, row: WorktreeRow, lease: Lease | None, default: str) -> L
     if "dead" in row or not row["present"]:
         gone = "" if row["present"] or row.get("dead") == GONE else f", {GONE}"
         if is_evidence(row):
-            return made._replace(state=f"kept as evidence: {row['dead']}")
+            why = shlex.join(["job-report", row["jobId"]]) if "jobId" in row else ""
+            return made._replace(state=f"kept as evidence: {row['dead']}", next=why)
         return made._replace(state=f"left over: {row.get('dead', 'closed')}{gone}", next="git ktx clean")
     made = _measured(world.git.at(path), made, target if row["kind"] != "main" else "")
     if row["kind"] == "main":
         return made  # who stands in the others stands in it, too
     made = made._replace(workers=tuple(_workers(path, lease, world.store.root)))
-    return made._replace(next=_next(row, made))
+    return _with_next(world, row, made, held)
 
 
 def _name(row: WorktreeRow, branch: str, path: Path) -> str:
@@ -339,9 +356,11 @@ def _measured(git: Git, made: ListedWorktree, target: str) -> ListedWorktree:
     """What git says of it; as it is where git cannot read it."""
     status = git.run("status", "--porcelain=v1", "-z", "--no-renames", ok=(0, 128), twice=(128,))
     if status.status != 0:
-        return made._replace(state="git cannot read it: git ktx doctor")
+        return made._replace(state=UNREADABLE)
     stat = git.run("diff", "--shortstat", "--no-ext-diff", "HEAD", "--", ok=(0, 128), twice=(128,)).out
     lines = {word: int(count) for count, word in SHORT.findall(stat)}
+    unfinished = child.operations(git)
+    made = made._replace(state=f"a {unfinished[0]} in progress" if unfinished else "")
     made = made._replace(changed=len(status.nul), added=lines.get(b"insertion", 0), removed=lines.get(b"deletion", 0))
     if not target or target == made.branch or git.resolve(f"refs/heads/{target}") is None:
         return made
@@ -364,18 +383,55 @@ def _workers(path: Path, lease: Lease | None, root: Path) -> Iterator[str]:
         yield f"job of process {owner['pid']}"
 
 
-def _next(row: WorktreeRow, made: ListedWorktree) -> str:
-    if row["kind"] == "main" or made.workers or row.get("state") == "closed":
-        return ""
+def _with_next(world: World, row: WorktreeRow, made: ListedWorktree, held: HeldLease | None) -> ListedWorktree:
+    """What to do with it: a command that works as it stands; none for what is at work, or somebody else's."""
+    if made.workers or held is None or row.get("state") != "open":
+        return made
+    if made.state:
+        unfinished = "git ktx doctor" if made.state == UNREADABLE else shlex.join(["git", "-C", made.path, "status"])
+        return made._replace(next=unfinished)
     if "unitKey" in row:
-        return f"patch-collect --job {row['jobId']} --unit {row['unitKey']}"
-    if not row.get("state"):
-        return ""  # a worktree of git's own: somebody else's affair
-    if made.changed and not made.ahead:
-        return f"git ktx land {made.name} --squash"
-    if made.ahead:
-        return f"git ktx land {made.name}{' --squash' if made.merges else ''}"
-    return f"worktree-close {made.name}"
+        return made._replace(next=_next_of_unit(world, row))
+    name = held.location.name if held.lease.get("branch") != f"refs/heads/{made.branch}" else made.name
+    if _has_landed(world.at(Path(made.path)), made, held):
+        return made._replace(state="landed", next=shlex.join(["worktree-close", name]))
+    if not made.ahead and not made.changed:
+        return made._replace(next=shlex.join(["worktree-close", name]))
+    squash = ["--squash"] if made.changed or made.merges else []
+    return made._replace(next=shlex.join(["git", "ktx", "land", name, *squash]) if made.target else "")
+
+
+def _has_landed(there: World, made: ListedWorktree, held: HeldLease) -> bool:
+    """Whether all that is in it has landed: as `git ktx land` took it, or as a commit of the target with its tree."""
+    if not (made.ahead or made.changed):
+        return False  # it is even, or a merge of the target
+    landing = landing_in(held.location, held.lease)
+    if landing is not None and snapshot.take(there.git, there.repository).tree == landing["tree"]:
+        return True
+    head = there.git.resolve("HEAD")
+    return (
+        not made.changed
+        and head is not None
+        and report.is_in(there.git, f"refs/heads/{made.target}", head, held.lease["base"])
+    )
+
+
+def _next_of_unit(world: World, row: WorktreeRow) -> str:
+    """Of a unit's worktree: its job goes on by itself, or it is collected, applied and closed by hand."""
+    job = ActiveJob.find(world, row["jobId"])
+    unit = next((unit for unit in job.units if unit.key == row["unitKey"]), None) if job is not None else None
+    if job is None or unit is None:
+        return ""
+    try:
+        if resume := job.next_command():
+            return resume
+        receipt, patch = job.read(kinds.RECEIPT, "receipt", unit), job.read(kinds.PATCH, "patch", unit)
+    except BrokenContract:
+        return shlex.join(["job-report", job.id])  # it names what is damaged
+    command = "patch-apply" if patch is not None and patch["outcome"] in COLLECTED else "patch-collect"
+    if receipt is not None:
+        command = "worktree-close" if receipt["outcome"] in LANDED else "patch-collect"
+    return shlex.join([command, "--job", job.id, "--unit", unit.key])
 
 
 def table(rows: Sequence[ListedWorktree]) -> list[str]:

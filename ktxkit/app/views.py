@@ -13,6 +13,7 @@ What the patch and landing commands say of their documents: one line each, reaso
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from ktxkit.base.errors import CannotRun, KtxError
 from ktxkit.base.rules.text import counted, nearest, plural, printable
 from ktxkit.store import jobs
 from ktxkit.store.active import ActiveJob
-from ktxkit.store.leases import LeaseLocation, all_locations, lease_here, worktrees
+from ktxkit.store.leases import LeaseLocation, all_locations, lease_here, path_of, worktrees
 from ktxkit.store.rules.worktrees import is_evidence
 from ktxkit.store.world import World
 
@@ -71,7 +72,7 @@ def location(world: World, name: str, job: str | None, unit: str | None) -> Leas
 
 def _named(world: World, name: str) -> LeaseLocation:
     """A worktree without a job: by the name of its documents, or by its branch. Raises CannotRun if there is none."""
-    known = []
+    known, by_path = [], {}
     for found in all_locations(world):
         lease = found.lease()
         if lease is None or "jobId" in lease:
@@ -79,8 +80,11 @@ def _named(world: World, name: str) -> LeaseLocation:
         if found.directory == LeaseLocation.adhoc(world, name).directory or lease.get("branch") == f"refs/heads/{name}":
             return found
         known += [found.name] if lease["state"] != "closed" else []
+        by_path[os.path.realpath(path_of(lease))] = found
     for entry in worktrees(world).listed()[1:]:
         if name in (entry.branch.removeprefix("refs/heads/"), entry.path.name):
+            if os.path.realpath(entry.path) in by_path:  # its branch was switched since it was opened
+                return by_path[os.path.realpath(entry.path)]
             hint = f"lease it where it is: worktree-open -C {shlex.quote(str(entry.path))}"
             raise CannotRun(f"{name} was not opened by ktxkit", location=str(entry.path), hint=hint)
     near = nearest(name, known)

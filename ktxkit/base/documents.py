@@ -1948,6 +1948,7 @@ class OverviewJob(TypedDict):
     outcome: NotRequired[JobOutcome]
     endedIn: NotRequired[str]
     next: NotRequired[str]
+    retry: NotRequired[str]
 
 
 OverviewWorktreesRowState = Literal["opening", "open", "closed"]

@@ -25,7 +25,8 @@ from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import LEVELS
 from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
-from ktxkit.work.report import no_longer_in
+from ktxkit.work.report import events_of, no_longer_in
+from ktxkit.work.rules.report import left_out
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import LedgerAnswer, Receipt
@@ -235,7 +236,7 @@ def all_jobs(world: World, ask: LedgerQuery) -> LedgerAnswer:
 
 
 def _job_row(job: ActiveJob) -> Row:
-    words = Counter(_unit_row(job, unit)["outcome"] or "pending" for unit in job.units)
+    words = Counter(row["outcome"] or "pending" for row in _unit_rows(job))
     return {
         "job": job.id,
         "state": job.state,
@@ -253,12 +254,26 @@ def job_by_id(world: World, ask: LedgerQuery) -> LedgerAnswer:
     job = ActiveJob.load(world, job_id)
     facts = {key: job.document.get(key) for key in ("state", "target", "targetAtStart", "base", "landed")}
     facts["trace"] = names.trace_file(job_id) if world.store.exists(names.trace_file(job_id)) else None
-    rows = [_unit_row(job, unit) for unit in job.units]
+    rows = _unit_rows(job)
     gone = no_longer_in(job)
     verdict = "false" if gone else LANDED.get(job.state, "false")
     reason = "" if verdict != "unknown" else "the job is open: whether it lands is not decided"
     reason = f"it {gone}: job-land --job {job_id} lands it again" if gone else reason
     return answer("job", rows, subject=[job_id], verdict=verdict, reason=reason, facts=facts)
+
+
+def _unit_rows(job: ActiveJob) -> list[Row]:
+    """Its units in unit order. Why a patch could not be judged is in no document of the unit: the trace has it."""
+    rows = [_unit_row(job, unit) for unit in job.units]
+    if job.state == "open" or all(row["outcome"] for row in rows):
+        return rows
+    left = left_out(events_of(job, []))
+    for row in rows:
+        said = left.get(row["unit"]) if row["outcome"] is None else None
+        if said:
+            row |= {"outcome": said["outcome"], "reason": said["message"][:REASON_SHOWN] or None}
+            row["source"] = names.trace_file(job.id)
+    return rows
 
 
 def _unit_row(job: ActiveJob, unit: Unit) -> Row:

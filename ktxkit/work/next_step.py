@@ -15,6 +15,7 @@ from ktxkit.store.active import ActiveJob
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import report, target
+from ktxkit.work.integrate import UNBLAMED
 from ktxkit.work.land import landed_before, target_moved
 from ktxkit.work.recover import landed_up_to
 from ktxkit.work.rules.report import LANDED, WAITING
@@ -32,7 +33,7 @@ RUNNING = "it is running: wait, or watch its trace"
 
 def with_next(job: ActiveJob, document: Report, *, running: bool) -> Report:
     """The report of a job with its `next` where there is one."""
-    step = "" if document.get("problems") else of_job(job, document, running=running) or _again(job, document)
+    step = "" if document.get("problems") else of_job(job, document, running=running) or retry(job, document)
     if not step and "commitSha" in document:
         step = f"git show --stat {document['commitSha'][:12]}"
     return {**document, "next": step} if step else document
@@ -85,13 +86,16 @@ def _by_hand(job: ActiveJob, document: Report, ready: bool) -> str:
     return f"{command} --job {job.id} --unit {waiting[0]['key']}"
 
 
-def _again(job: ActiveJob, document: Report) -> str:
+def retry(job: ActiveJob, document: Report) -> str:
     """Another attempt for what did not land, of a job that has a job file."""
-    left = [unit["key"] for unit in document["workUnits"] if unit["outcome"] not in LANDED]
+    left = [unit for unit in document["workUnits"] if unit["outcome"] not in LANDED]
     whole = job.world.store.exists(names.job_part(job.id, "job-file"))
     if left and _is_ingestion(job):
         return _ingest_again(job)
-    return f"job-run --resume {job.id} --failed" if left and whole else ""
+    before = ""
+    if any(unit["reason"].startswith(UNBLAMED) for unit in left):
+        before = f", once its verification passes on {job.target.removeprefix('refs/heads/')}"
+    return f"job-run --resume {job.id} --failed{before}" if left and whole else ""
 
 
 def _is_ingestion(job: ActiveJob) -> bool:

@@ -12,10 +12,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from ktxkit.base import files, kinds
+from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import Blocked, BrokenContract, CannotRun, KtxError
 from ktxkit.base.rules.text import path_fields, printable
@@ -29,6 +28,7 @@ from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
 from ktxkit.work.rules.reasons import UnitDocs, UnitOutput, reason_of
 from ktxkit.work.rules.report import assemble
+from ktxkit.work.verification import end_of
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import (
@@ -147,7 +147,6 @@ def _told(error: OSError | KtxError, intent: Intent, what: str, again: str) -> K
 
 CONTRACT = "report"
 WARNINGS_KEPT = 10_000
-END_READ = 8192  # bytes of the end of an output
 OF_INGESTION: Final = (
     "diffSummary", "reconciliation", "reconciliationSkipped", "evictionsApplied", "evictionInputs", "snapshotsRemoved",
     "evictionsKept", "provenanceRows", "projectionResult", "supersededBy", "overrideOf", "unmapped", "unresolved",
@@ -165,9 +164,9 @@ def build(job: ActiveJob) -> Report:
     landed = None if "landed" in job.document else landed_of(job, problems)
     document: Job = {**job.document, "landed": landed} if landed else job.document
     units = [_unit(job, unit, problems) for unit in job.units]
-    trace = Journal(job.world.store.path(names.trace_file(job.id)), kinds.TRACE_EVENT, job.world.clock)
-    events = _events(trace, problems)
-    report = assemble(document, units, events, at=timestamp(job.world.clock.now()), trace=str(trace.path))
+    events = events_of(job, problems)
+    trace = str(job.world.store.path(names.trace_file(job.id)))
+    report = assemble(document, units, events, at=timestamp(job.world.clock.now()), trace=trace)
     report["traceEvents"] = len(events)
     stored = names.report_doc(job.id)
     report |= {"reportPath": str(job.world.store.path(stored))} if job.world.store.exists(stored) else {}
@@ -273,23 +272,11 @@ def why(
 
 
 def _printed(job: ActiveJob, unit: Unit, result: UnitResult | None, receipt: Receipt | None) -> UnitOutput:
-    """The ends of what was printed, where a reason may repeat them: by a command without a receipt, by a verification
-    that did not pass."""
-    out = err = told = ""
-    if result is not None and receipt is None and "stdout" in result:
-        out, err = (_end_of(job.world.store.path(f"{job.unit_dir(unit)}/{name}.log")) for name in ("stdout", "stderr"))
-    if receipt is not None and receipt["outcome"] == "verification_failed":
-        log = receipt.get("verification", {}).get("log", "")
-        told = _end_of(Path(log)) if log else ""
-    return UnitOutput(out, err, told)
-
-
-def _end_of(path: Path) -> str:
-    """The end of a log; empty where there is none, or none that can be read."""
-    try:
-        return files.read_part(path, END_READ, from_end=True).content.decode("utf-8", "replace")
-    except (OSError, BrokenContract):
-        return ""  # a reason then says less; the report names no log that is not there
+    """The ends of what a command without a receipt printed: a reason may repeat them."""
+    if result is None or receipt is not None or "stdout" not in result:
+        return UnitOutput()
+    logs = (f"{job.unit_dir(unit)}/{name}.log" for name in ("stdout", "stderr"))
+    return UnitOutput(*(end_of(job.world.store.path(log)) for log in logs))
 
 
 CHANGES = {b"A": "added", b"M": "modified", b"D": "deleted", b"T": "typechange"}
@@ -327,7 +314,9 @@ def _files(job: ActiveJob, unit: Unit) -> UnitFiles:
     return paths
 
 
-def _events(trace: Journal[TraceEvent], problems: list[ReportProblem]) -> list[TraceEvent]:
+def events_of(job: ActiveJob, problems: list[ReportProblem]) -> list[TraceEvent]:
+    """The trace of a job; where a line is damaged, what stands before it, and `problems` has it."""
+    trace = Journal(job.world.store.path(names.trace_file(job.id)), kinds.TRACE_EVENT, job.world.clock)
     events: list[TraceEvent] = []
     try:
         for event in trace.records():

@@ -27,6 +27,7 @@ from ktxkit.store.branch_lock import HeldBranch
 from ktxkit.store.rules import names
 from ktxkit.store.worktrees import PLAIN, Worktrees
 from ktxkit.store.world import World
+from ktxkit.work.rules.reasons import last_lines
 
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 
 # Variables of a terminal or session: a pass from another one is a pass all the same, unless the job declares them.
+END_READ = 8192  # bytes of the end of an output
 _SESSION = re.compile(
     r"_|PWD|OLDPWD|SHLVL|TERM(_.*|INFO)?|COLUMNS|LINES|WINDOWID|DISPLAY|WAYLAND_DISPLAY|TMUX(_PANE)?|STY|COLORTERM"
     r"|SSH_.*|XDG_(SESSION|SEAT|VTNR|CURRENT_DESKTOP).*|DBUS_.*|GPG_(AGENT_INFO|TTY)|INVOCATION_ID|JOURNAL_STREAM"
@@ -70,12 +72,22 @@ def passed(run: VerificationRun) -> bool:
 
 
 def why_not(run: VerificationRun) -> str:
-    """One line on a verification that did not pass."""
+    """One line on a verification that did not pass, with the last lines of what it printed where the log is there."""
+    last = last_lines(end_of(Path(run["log"]))) if "log" in run else ""
+    said = f"{f': {last}' if last else ''}; its output is in {run.get('log', 'no log')}"
     if run.get("timedOut"):
-        return "the verification did not end in time"
+        return f"the verification did not end in time{said}"
     if run["status"] != 0:
-        return f"the verification {process.ending(run['status'])}; its output is in {run.get('log', 'no log')}"
+        return f"the verification {process.ending(run['status'])}{said}"
     return f"the verification changed its checkout ({', '.join(run['changed'])}); that is a failure whatever it answers"
+
+
+def end_of(path: Path) -> str:
+    """The end of a log; empty where there is none, or none that can be read."""
+    try:
+        return files.read_part(path, END_READ, from_end=True).content.decode("utf-8", "replace")
+    except (OSError, BrokenContract):
+        return ""  # a reason then says less; the report names no log that is not there
 
 
 def environment(world: World, check: Check) -> dict[str, str]:

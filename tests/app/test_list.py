@@ -58,6 +58,117 @@ def test_units_and_what_is_left_over(repo: Repo) -> None:
     assert done.status == 0 and "1 cleared" in done.out and "j1/b" not in rows(repo)
 
 
+def land(repo: Repo, name: str, *words: str) -> None:
+    assert call("git-ktx", "land", name, *words, cwd=repo.path).status == 0
+
+
+def by_hand(repo: Repo, key: str, *commands: str) -> None:
+    place = call("worktree-open", "--job", "hand", "--unit", key, cwd=repo.path).out.strip()
+    Path(place, f"unit-{key}").write_text("1\n")
+    for command in commands:
+        assert call(command, "--job", "hand", "--unit", key, cwd=repo.path).status == 0
+
+
+@pytest.fixture
+def every_state(repo: Repo) -> Repo:
+    """A worktree in each state; a job by hand, and one that landed in part."""
+    repo.write("f", "0\n")
+    repo.commit()
+    repo.git("worktree", "add", "-q", "-b", "of-git", "../of-git")
+    names = (
+        "fresh",
+        "dirty",
+        "ahead",
+        "ahead-dirty",
+        "landed",
+        "squashed",
+        "landed-more",
+        "by-git",
+        "switched",
+        "apart",
+    )
+    made = {name: opened(repo, name) for name in names}
+    made["merged/x"] = opened(repo, "merged/x")
+    for name in ("ahead", "ahead-dirty", "landed", "squashed", "landed-more", "by-git", "merged/x", "apart"):
+        made[name].write(f"new-{name.replace('/', '-')}", "1\n")
+        made[name].commit()
+    for name in ("dirty", "ahead-dirty", "squashed", "switched"):
+        made[name].write(f"more-{name}", "1\n")
+    repo.write("g", "1\n")
+    repo.commit()
+    made["switched"].git("checkout", "-q", "-b", "other")
+    made["apart"].git("checkout", "-q", "--detach")
+    repo.git("merge", "-q", "--squash", "by-git")
+    repo.commit()
+    repo.git("merge", "-q", "--no-edit", "merged/x")
+    for name, words in (("landed", ()), ("squashed", ("--squash",)), ("landed-more", ())):
+        land(repo, name, *words)
+    made["landed-more"].write("later", "1\n")
+    by_hand(repo, "opened")
+    by_hand(repo, "collected", "patch-collect")
+    by_hand(repo, "applied", "patch-collect", "patch-apply")
+    assert call("git-ktx", "run", "echo 1 > r1", "exit 3", cwd=repo.path).status == 3
+    return repo
+
+
+def test_what_is_next_in_each_state_works(every_state: Repo) -> None:
+    steps = {name: row.get("next", "") for name, row in rows(every_state).items()}
+    job = next(name for name in steps if name.startswith("run-")).partition("/")[0]
+    assert steps == {
+        "main": "",
+        "of-git": "",
+        "fresh": "worktree-close fresh",
+        "dirty": "git ktx land dirty --squash",
+        "ahead": "git ktx land ahead",
+        "ahead-dirty": "git ktx land ahead-dirty --squash",
+        "landed": "worktree-close landed",
+        "squashed": "worktree-close squashed",
+        "landed-more": "git ktx land landed-more --squash",
+        "by-git": "git ktx land by-git",
+        "merged/x": "worktree-close merged/x",
+        "other": "git ktx land switched --squash",
+        "apart": "git ktx land apart",
+        "hand/opened": "patch-collect --job hand --unit opened",
+        "hand/collected": "patch-apply --job hand --unit collected",
+        "hand/applied": "worktree-close --job hand --unit applied",
+        f"{job}/exit": f"job-report {job}",
+    }
+    for step in filter(None, steps.values()):
+        words = step.removeprefix("git ").replace("ktx land", "git-ktx land").split()
+        done = call(*words, cwd=every_state.path)
+        assert done.status == 0, (step, done)
+    after = {name: row.get("next", "") for name, row in rows(every_state).items()}
+    closing = {step for name, step in after.items() if not name.startswith(("hand/", "run-", "main", "of-git"))}
+    assert all(step.startswith("worktree-close ") for step in closing), after
+    assert after["hand/opened"] == "patch-apply --job hand --unit opened"
+    assert after["hand/collected"] == "worktree-close --job hand --unit collected" and "hand/applied" not in after
+
+
+def test_what_is_next_is_no_command_that_would_be_refused(repo: Repo) -> None:
+    repo.write("f", "0\n")
+    repo.commit()
+    made = opened(repo, "merging")
+    made.write("f", "1\n")
+    made.commit()
+    repo.write("f", "2\n")
+    repo.commit()
+    made.git("merge", "main", check=False)
+    opened(repo, "broken").path.joinpath(".git").write_text("gitdir: /nowhere\n")
+    found = rows(repo)
+    assert (
+        found["merging"]["next"] == f"git -C {made.path} status" and found["merging"]["state"] == "a merge in progress"
+    )
+    assert found["broken"]["next"] == "git ktx doctor"
+
+
+def test_the_branch_that_a_worktree_has_now_is_its_name_too(repo: Repo) -> None:
+    repo.write("f", "0\n")
+    repo.commit()
+    opened(repo, "first").git("checkout", "-q", "-b", "second")
+    done = call("worktree-close", "second", cwd=repo.path)
+    assert done.status == 0 and "first" in done.out, done
+
+
 def test_a_directory_that_is_gone_is_said_once(repo: Repo) -> None:
     shutil.rmtree(opened(repo, "away").path)
     assert rows(repo)["away"]["state"] == "left over: its directory is gone"

@@ -65,6 +65,25 @@ def test_what_did_not_land_says_why_and_what_next(repo: Repo) -> None:
     assert "accepted           two" in done.err and "accepted           two" not in again.err, "told already"
 
 
+def test_a_verification_that_fails_without_any_unit_says_what_it_said(repo: Repo) -> None:
+    """The commonest of first runs: the tests fail before anybody did anything."""
+    done = run(repo, "codemods/one.sh", "--verify", "echo 2 tests fail; test -e mended")
+    text = " ".join(done.out.split())
+    job = text.split()[1].rstrip(":")
+    assert "(the verification ended with status 1: 2 tests fail; its output is in" in text
+    assert "one (" in done.err and "nobody is blamed: the verification fails" in done.err, "told at once, too"
+    step = f"next: job-run --resume {job} --failed, once its verification passes on main"
+    assert step in text and step in call("git-ktx", "status", cwd=repo.path).out
+    assert step in call("job-report", "--list", cwd=repo.path).out
+    (unit,) = call("ledger-query", "job", job, "--json", cwd=repo.path).document["rows"]
+    assert unit["outcome"] == "refused" and "2 tests fail" in unit["reason"]
+    assert call("ledger-query", "jobs", "--json", cwd=repo.path).document["rows"][0]["outcomes"] == {"refused": 1}
+    repo.write("mended", "1\n")
+    repo.commit()
+    again = call("job-run", "--resume", job, "--failed", cwd=repo.path)
+    assert again.status == 0 and repo.show("main", "one") == b"one\n", again
+
+
 def test_a_verification_ends_with_its_last_lines(repo: Repo) -> None:
     done = run(repo, "codemods/one.sh", "echo bad > bad", "--verify", "if test -e bad; then echo no bad; exit 4; fi")
     text = " ".join(done.out.split())

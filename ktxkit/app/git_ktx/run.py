@@ -2,8 +2,8 @@
 
 Each WORD is a unit: a script, or a command for the shell. With -n one command runs N times, and KTX_UNIT is 1 to N in
 it. Units start from the target's newest commit and see nothing else; each one's change is collected, merged in order
-and, with --verify, tried in a clean checkout. What passes lands in one commit. Started in a subdirectory, units, --setup
-and --verify run in that subdirectory of their checkouts.
+and, with --verify, tried in a clean checkout. What passes lands in one commit. Started in a subdirectory, units,
+--setup and --verify run in that subdirectory of their checkouts.
 
 reads    the repository; scripts that are not committed, from your checkout
 writes   what job-run writes: .ktx/, and the target branch once, last; with --save the job file, and nothing runs

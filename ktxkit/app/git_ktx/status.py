@@ -75,4 +75,5 @@ def _lines(overview: Overview) -> list[str]:
     if last:
         word = last.get("outcome", last["state"])
         lines.append(f"Last: {last['jobId']}, {word}, {went_in(last)} of {plural(last['units'], 'unit')} in.")
+        lines += [f"  next: {printable(last['retry'])}"] if "retry" in last else []
     return lines

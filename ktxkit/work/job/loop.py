@@ -89,6 +89,7 @@ class JobLoop:
         self.ends: queue.Queue[UnitEnd | BaseException] = queue.Queue()
         self.waiting: dict[str, UnitEnd] = {}
         self.batched: dict[str, Receipt | KtxError] = {}  # decided, not settled yet
+        self.refusals: dict[str, str] = {}  # by key, why a patch could not be judged
         self.papers = containment.JobPapers(run)
         self.changed_by: dict[str, list[str]] = {}  # of each path: the units that changed it and were accepted
 
@@ -232,7 +233,7 @@ class JobLoop:
             return
         unit = self.run.unit(self.plans[key])
         facts: dict[str, object] = {"unit": key, "outcome": outcome}
-        reason, ms = report.why(self.run.job, unit, outcome, end.message, self.changed_by)
+        reason, ms = report.why(self.run.job, unit, outcome, end.message or self.refusals.get(key, ""), self.changed_by)
         for item in end.patch["paths"] if end.patch and outcome == "accepted" else ():
             self.changed_by.setdefault(item["path"], []).append(key)
         facts |= {"before": True} if end.receipt is not None else {}
@@ -332,6 +333,7 @@ class JobLoop:
             facts = {"unitKey": plan.key, "outcome": error.outcome}
             self.run.tracer.emit("integration", "patch_refused", facts, level="error", error=error)
             outcome = error.outcome if error.outcome != "cannot_run" else "failed"
+            self.refusals[plan.key] = error.message
         self._close(unit, outcome)
         self.run.phase = "units"
         return outcome

@@ -50,11 +50,10 @@ TRACEBACK = "Traceback (most recent call last)"  # of Python
 
 
 class UnitOutput(NamedTuple):
-    """The ends of what a unit's command, and the verification of its candidate, printed."""
+    """The ends of what a unit's command printed."""
 
     out: str = ""
     err: str = ""
-    verification: str = ""
 
 
 class UnitDocs(NamedTuple):
@@ -80,7 +79,7 @@ def reason_of(docs: UnitDocs, outcome: str, left: Mapping[str, str]) -> str:
     """Why, in one sentence."""
     receipt, patch = docs.receipt, docs.patch
     said = docs.broken or _of_findings(receipt, outcome) or _of_conflicts(docs) or _of_breaches(receipt, patch)
-    said = said or (_of_message(receipt, docs.printed) if receipt else "")
+    said = said or (receipt.get("message", "") if receipt else "")
     if not receipt:  # what stopped an earlier attempt explains nothing once the unit has its receipt
         said = said or _of_command(docs, outcome, left.get("message", ""))
     return truncated(printable(said or _plain_reason(docs, outcome)), REASON_KEPT)
@@ -124,16 +123,6 @@ def _of_command(docs: UnitDocs, outcome: str, message: str) -> str:
     if last:
         return f"{ended}: {last}" if result["outcome"] == "failed" else f"{ended}; it said last: {last}"
     return f"{ended} and printed nothing" if "exitStatus" in result and "stdout" in result else ended
-
-
-def _of_message(receipt: Receipt, printed: UnitOutput) -> str:
-    """The receipt's message; that of a failed verification with what it said last."""
-    message = receipt.get("message", "")
-    last = last_lines(printed.verification)
-    if not last or "; its output is in " not in message:
-        return message
-    ended, _, log = message.partition("; its output is in ")
-    return f"{ended}: {last}; its output is in {log}"
 
 
 def _of_findings(receipt: Receipt | None, outcome: str) -> str:

@@ -212,12 +212,11 @@ CASES: list[tuple[str, UnitDocs, dict[str, str], str, str]] = [
         docs_of(
             1,
             "u",
-            receipt=receipt("verification_failed", message="the verification ended with status 2; its output is in /l"),
-            printed=UnitOutput(verification="FAILED test_a\n1 failed\n"),
+            receipt=receipt("verification_failed", message="it ended with status 2: no; its output is in /l"),
         ),
         {},
         "verification_failed",
-        "the verification ended with status 2: FAILED test_a | 1 failed; its output is in /l",
+        "it ended with status 2: no; its output is in /l",
     ),
     ("late", docs_of(1, "u", result=result("timed_out", message="60 s were over")), {}, "timed_out", "60 s were over"),
     (
