@@ -70,9 +70,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         return cli.Result(lines=checking.explain(args.explain))
     answer = checking.check(world, requests.gate_request(args))
     verdict, outcome = answer.verdict, answer.verdict["outcome"]
-    notes = [*answer.notes, f"gate-check: {summary(verdict)}"]
-    if not any(gate.get("looked") for gate in verdict["gates"]):
-        notes += checking.next_step(world)
+    looked = bool(args.message) or any(gate.get("looked") for gate in verdict["gates"])
+    inapplicable = [] if looked else checking.next_step(world)
+    notes = [*answer.notes, *(inapplicable or [f"gate-check: {summary(verdict)}"])]
     if args.write_baseline is not None:
         path = checking.write_baseline(world, args.write_baseline, verdict)
         outcome, notes = "done", [*notes, f"gate-check: wrote the baseline {path}"]

@@ -256,23 +256,10 @@ COMMAND_SHOWN = 100  # characters of a command in a plan
 SUFFIXES = (".sh", ".bash", ".py", ".js", ".ts", ".rb", ".pl")  # of scripts: no part of a key
 RUNNERS: Final = frozenset(  # what runs a script that is named after it
     {
-        "bash",
-        "bun",
-        "deno",
-        "env",
-        "exec",
-        "node",
-        "npx",
-        "perl",
-        "python",
-        "python3",
-        "ruby",
-        "run",
-        "sh",
-        "time",
+        "bash", "bun", "deno", "env", "exec", "node", "npx", "perl", "python", "python3", "ruby", "run", "sh", "time",
         "uv",
     }
-)
+)  # fmt: skip
 SHELLS = ("sh", "bash", "dash", "zsh")
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")

@@ -481,7 +481,7 @@ def next_step(world: World) -> list[str]:
     """What to say where nothing was looked at and no gate applies to the repository."""
     from ktxkit.gates import ordinary
 
-    return [f"gate-check: {one}" for one in ordinary.next_step(world)]
+    return [f"gate-check: looked at nothing: {one}" for one in ordinary.next_step(world)]
 
 
 def explain(rule: str) -> list[str]:

@@ -314,12 +314,10 @@ def gates_something(world: World) -> bool:
     return any(kind_of(path, b"") for path in map(inputs.path_of, listed.lines))
 
 
-NOTHING = (
-    f"no gate applies here yet: there is no {NAME}, semantic-layer/ or wiki/\n"
-    f"  hint: git ktx install-hooks --starter writes a {NAME} of gates for any repository; --root names another place"
+NOTHING = (  # one line: hooks say it at each commit
+    f"no gate applies here yet: no {NAME}, semantic-layer/ or wiki/; `git ktx install-hooks --starter` adds some"
 )
-
-NOT_ADDED = f"no gate applies yet: {NAME} is here, but git does not have it\n  hint: git add {NAME}"
+NOT_ADDED = f"no gate applies yet: {NAME} is here, but git does not have it; git add {NAME}"
 
 
 def next_step(world: World) -> list[str]:

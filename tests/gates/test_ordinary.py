@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import call
+from tests.support.commands import BIN, call
 from tests.support.repos import Repo
 
 ALL = "gates: [{gate: syntax}, {gate: links}, {gate: markers}, {gate: large}]\n"
@@ -140,6 +142,19 @@ def test_what_a_change_breaks(tmp_path: Path) -> None:
     assert findings(repo) == [("broken-link", "a.md", 1)]
 
 
+def test_hooks_say_one_line_each_where_no_gate_applies(tmp_path: Path) -> None:
+    repo = Repo.init(tmp_path / "r")
+    call("git-ktx", "install-hooks", cwd=repo.path)
+    repo.write("m.py", "x = 1\n")
+    repo.git("add", "-A")
+    env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    words = ["git", "commit", "-q", "-m", "code"]
+    said = subprocess.run(words, cwd=repo.path, env=env, capture_output=True, text=True, check=True).stderr
+    before, message = said.splitlines()
+    assert before.startswith("gate-check: looked at nothing: no gate applies here yet"), said
+    assert message == "gate-check: looked at 1 message: nothing found", said
+
+
 def test_the_starter(tmp_path: Path) -> None:
     repo = Repo.init(tmp_path / "r")
     repo.write("m.py", "x = 1\n")
@@ -147,7 +162,7 @@ def test_the_starter(tmp_path: Path) -> None:
     told = call("git-ktx", "install-hooks", cwd=repo.path)
     assert told.status == 0 and "no gate applies here yet" in told.err and "--starter" in told.err
     looked = call("gate-check", "--all", cwd=repo.path)
-    assert looked.status == 0 and "git ktx install-hooks --starter" in looked.err
+    assert looked.status == 0 and "git ktx install-hooks --starter" in looked.err and looked.err.count("\n") == 1
     assert call("gate-check", "--all", "--require", "any", cwd=repo.path).status == 2
     repo.write(".pre-commit-config.yaml", "repos: []\n")
     repo.git("add", "-A")
