@@ -8,6 +8,7 @@ Repair: what cannot be loaded is dropped, what dangles is taken out, twice; then
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from ktxkit.gates.inputs import Comments, FileListing, Files, fetch_artifacts, p
 from ktxkit.gates.rules import findings as core_verdict
 from ktxkit.gates.rules import scope as narrow
 from ktxkit.gates.rules.groups import looked_at
-from ktxkit.gates.rules.model import PLACES, GateOptions, kind_of
+from ktxkit.gates.rules.model import GateOptions, kind_of, top_named
 from ktxkit.git.neutral import open_neutral, open_objects
 from ktxkit.git.objects import TREE, Objects, TreeFiles
 from ktxkit.store.world import World
@@ -230,13 +231,13 @@ def reader(world: World, objects: Objects, listed: FileListing, root: bytes) -> 
 
 def artifacts_of(objects: Objects, tree: str, root: bytes) -> Entries:
     """The files of a tree where artifacts can be; the rest of it is not listed."""
+    top = objects.entry(tree, root.rstrip(b"/")) if root else None
+    if root and (top is None or top.mode != TREE):
+        return []
     found: list[tuple[str, bytes, str]] = []
-    for place in PLACES:
-        entry = objects.entry(tree, root + place)
-        if entry is not None and entry.mode == TREE:
-            found += objects.below(entry.oid, entry.path + b"/")
-        elif entry is not None:
-            found.append(entry)
+    for mode, name, oid in objects.level(top.oid if top is not None else tree):
+        if top_named(os.fsdecode(name)):  # in letters of any case: what stands there unread is told
+            found += objects.below(oid, root + name + b"/") if mode == TREE else [(mode, root + name, oid)]
     return found
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ktxkit.gates.judging import check_tree
+from ktxkit.store.world import World
 from tests.support.commands import call
 from tests.support.gates import by_command, in_core, page, source
 from tests.support.repos import Repo
@@ -29,10 +31,18 @@ UNREAD = {
     "wiki/global/p.markdown": "rename it to p.md",
     "wiki/global/p.md~": "",
     "wiki/global/p": "",
+    "Wiki/global/q.md": "rename it to wiki/global/q.md",
+    "WIKI/user/anna/q.md": "rename it to wiki/user/anna/q.md",
+    "w\u0456ki/global/q.md": "rename it to wiki/global/q.md",
+    "Wiki/q.md": "rename it to wiki/q.md",
+    "Semantic-Layer/wh/mart.yaml": "rename it to semantic-layer/wh/mart.yaml",
+    "semantic\u2010layer/wh/mart.yaml": "rename it to semantic-layer/wh/mart.yaml",
+    "links/Provenance.json": "rename it to links/provenance.json",
+    "Links/provenance.json": "rename it to links/provenance.json",
 }
 QUIET = [
     "wiki/global/pic.png", "wiki/global/table.csv", "wiki/.obsidian/x.md", "wiki/README.md", "semantic-layer/.gitkeep",
-    "semantic-layer/wh/README", "docs/p.MD", "links/other.json",
+    "semantic-layer/wh/README", "docs/p.MD", "links/other.json", "Wiki/README.md", "Wiki/global/pic.png", "Links/o.json",
 ]  # fmt: skip
 
 
@@ -51,10 +61,26 @@ def test_the_same_by_the_command(tmp_path: Path) -> None:
         (tmp_path / "asked" / name).unlink()
     repo = Repo(tmp_path / "asked")
     repo.commit("without them")
+    before = repo.tree
     repo.write("wiki/late.md", "x")
+    repo.write("Wiki/global/late.md", "x")
     repo.git("add", "-A")
     found = call("gate-check", "--json", cwd=tmp_path / "asked").document["findings"]
-    assert [(one["path"], one.get("inherited")) for one in found] == [("wiki/late.md", None)]
+    assert [(one["path"], one.get("inherited")) for one in found] == [("Wiki/global/late.md", None), ("wiki/late.md", None)]
+    repo.commit("late")
+    world = World(repo.path, {"PATH": "/usr/bin:/bin", "HOME": str(repo.path)})
+    found = check_tree(world, repo.tree, base_tree=before)["findings"]
+    assert [one["path"] for one in found] == ["Wiki/global/late.md", "wiki/late.md"], "and so in a job"
+
+
+def test_below_a_root(tmp_path: Path) -> None:
+    repo = Repo.init(tmp_path / "r")
+    for name in ("know/wiki/global/p.md", "know/Wiki/global/p.md", "Wiki/global/p.md"):
+        repo.write(name, f"{HEAD}x\n")
+    repo.write("ktx-gates.yaml", "root: know\n")
+    repo.commit("all")
+    world = World(repo.path, {"PATH": "/usr/bin:/bin", "HOME": str(repo.path)})
+    assert [one["path"] for one in check_tree(world, repo.tree)["findings"]] == ["know/Wiki/global/p.md"]
 
 
 def conflicted(path: Path) -> Repo:

@@ -76,7 +76,7 @@ SEMANTIC_LAYER = b"semantic-layer/"
 WIKI = b"wiki/"
 EVERYONES = b"wiki/global/"
 PROVENANCE = b"links/provenance.json"
-PLACES = (PROVENANCE, b"semantic-layer", b"wiki")  # below the root: where artifacts are, directories or a file
+TOPS = frozenset(("links", "semantic-layer", "wiki"))  # below the root: the directories of artifacts
 _YAML = (b".yaml", b".yml")
 _QUOTES = str.maketrans("", "", "\"`'[]")
 
@@ -114,7 +114,26 @@ def artifact_path(path: bytes, root: bytes = b"") -> ArtifactPath:
             return ArtifactPath("shard", parts[1])
     parts = inner.decode("utf-8", "surrogateescape").split("/")
     found = _page(parts) if inner.startswith(WIKI) and inner.endswith(b".md") else ArtifactPath()
-    return found if found.kind or not _is_unread(parts) else ArtifactPath(UNREAD)
+    return found if found.kind or not (_is_unread(parts) or _intended(parts)) else ArtifactPath(UNREAD)
+
+
+@lru_cache(maxsize=1 << 10)
+def top_named(name: str) -> str:
+    """The directory of artifacts that a name looks like, but for upper and lower case; empty if none."""
+    seen = re.sub("[\u2010-\u2015\u2212\ufe58\ufe63\uff0d]", "-", _seen(name))  # other dashes
+    return seen if seen in TOPS else ""
+
+
+def _intended(parts: list[str]) -> str:
+    """The path as it would be read in the letters that are read; empty where it would not, or has them."""
+    top = top_named(parts[0])
+    if not top or len(parts) < 2:
+        return ""
+    if top == "links":
+        right = PROVENANCE.decode()
+        return right if [top, *map(_seen, parts[1:])] == right.split("/") and parts != right.split("/") else ""
+    right = "/".join([top, *parts[1:]])
+    return right if top != parts[0] and artifact_path(right.encode("utf-8", "surrogateescape")).kind else ""
 
 
 def _is_unread(parts: list[str]) -> bool:
@@ -135,6 +154,8 @@ def _seen(extension: str) -> str:
 def why_unread(path: bytes, root: bytes) -> tuple[str, str]:
     """Why no gate reads a file below a root, and what to do about it."""
     parts = path[len(root) :].decode("utf-8", "replace").split("/")
+    if right := _intended(parts):
+        return "no gate reads a file here: names are read in small letters", f"rename it to {right}"
     stem, _, extension = parts[-1].rpartition(".")
     is_wiki = parts[0] == "wiki"
     right = {"md", "markdown"} if is_wiki else {"yaml", "yml"}
