@@ -7,9 +7,10 @@ Repair: what cannot be loaded is dropped, what dangles is taken out, twice; then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,7 @@ def _narrow(request: JudgeRequest, before: TreeFacts, touched: Sequence[bytes], 
 def _whole(request: JudgeRequest, touched: Sequence[bytes] | None, options: GateOptions) -> GateFindings:
     from ktxkit.gates.rules.artifacts import judge
     from ktxkit.gates.rules.findings import grouped, mark_inherited
-    from ktxkit.gates.rules.suppressions import brought
+    from ktxkit.gates.rules.suppressions import exempted
 
     after, before = request.after, request.before
     trees = [one for one in (before, *request.also) if before is not None and one is not None]
@@ -75,12 +76,12 @@ def _whole(request: JudgeRequest, touched: Sequence[bytes] | None, options: Gate
     judged = judge(after.facts, after.files, options, former)
     if after.kept:
         after.kept.keep_fine(after.facts, options.answers, judged.fine)
-    found, suppressed = list(judged.findings), judged.suppressed
-    if trees and not request.own_comments:
-        before_too = [one for base in bases for one in base.covered]
-        more = brought(judged.covered, before_too, moved(trees[0], after))
-        found = grouped([*found, *more])
-        suppressed -= sum(len(one.places) for one in more)
+    before_too = [one for base in bases for one in base.covered] if trees else None
+    gone = moved(trees[0], after) if trees else {}
+    comments = {"own_comments": request.own_comments, "advise": options.advise}
+    more = exempted(judged.covered, before_too, gone, **comments)
+    found = grouped([*judged.findings, *more.charged, *more.said]) if any(more) else list(judged.findings)
+    suppressed = judged.suppressed - sum(len(one.places) for one in more.charged)
     for one, base in zip(trees, bases, strict=True):
         found = mark_inherited(found, base.findings, moved(one, after))
     if touched is None:
@@ -338,23 +339,31 @@ def _other(
     from ktxkit.gates import plugin
     from ktxkit.gates.plugin import TREE_GATES
     from ktxkit.gates.rules.findings import grouped, mark_inherited
-    from ktxkit.gates.rules.suppressions import brought
+    from ktxkit.gates.rules.suppressions import exempted
 
     subject = _subject(world, objects, request.after, request.before, touched, config)
     subject = replace(subject, read=comments.read, read_each=comments.each)
     answer = plugin.ask(TREE_GATES, entry["gate"], subject, entry)
     done = comments.split(grouped(answer.findings))
-    found = done.kept
-    covered = () if request.own_comments else (*done.covered, *answer.waived)
-    for one in (request.before, *request.also) if (found or covered) and request.before is not None else ():
+    waived = grouped(answer.waived)
+    comments.count += sum(len(one.places) for one in waived)
+    found, covered = done.kept, [*done.covered, *waived]
+    sides = [one for one in (request.before, *request.also) if one is not None and request.before is not None]
+    answers = []
+    for one in sides if found or covered else ():
         base = _subject(world, objects, one, None, touched, config, is_base=True)
-        on_base = plugin.ask(TREE_GATES, entry["gate"], base, entry)
-        known = on_base.findings
-        if covered and one is request.before:
-            before = Comments(one.files, objects).split(grouped(known)).covered
-            before = (*before, *on_base.waived)
-            found = grouped([*found, *comments.refused(brought(covered, before, moved(one, request.after)))])
-        found = mark_inherited(found, known, moved(one, request.after))
+        answers.append(plugin.ask(TREE_GATES, entry["gate"], base, entry))
+    known = [grouped(one.findings) for one in answers]
+    if covered:
+        before_too = [*chain(*(one.waived for one in answers))]
+        for one, there in zip(sides, known, strict=True):
+            before_too += Comments(one.files, objects).split(there).covered
+        gone = moved(sides[0], request.after) if sides else {}
+        owned = {"own_comments": request.own_comments, "advise": config.options.advise}
+        more = exempted(covered, before_too if sides else None, gone, **owned)
+        found = grouped([*found, *comments.refused(more.charged), *more.said])
+    for one, there in zip(sides, known, strict=bool(known)):
+        found = mark_inherited(found, there, moved(one, request.after))
     return found, answer.looked, answer.message
 
 

@@ -108,6 +108,8 @@ def test_a_push_and_a_tree_are_held_against_what_is_here(base: Repo) -> None:
 
 COST = "name: mart\ntable: public.mart\ngrain: [id]\ncolumns:\n  - {name: id, type: string}\nmeasures:\n"
 HEAD = "---\nsummary: A page\n---\n"
+GATES = [{"gate": "artifacts"}, {"gate": "swallow"}]
+SWALLOWED = "try:\n    x()\nexcept OSError:\n    pass  # gate-ok: it is gone already\n"
 HUSH = "<!-- ktx-gate: ignore=stale-entity -->\n"
 
 
@@ -117,8 +119,9 @@ def hushed(repo: Repo) -> Repo:
     write(repo, {
         "semantic-layer/wh/mart.yaml": COST + "  - {name: total, expr: count(id)}\n",
         "wiki/global/old.md": f"{HEAD}{HUSH}It is `mart.was`.\n", "wiki/global/p.md": f"{HEAD}It is `mart.total`.\n",
-        "ktx-gates.yaml": json.dumps({"gates": [{"gate": "artifacts"}, *json.loads(CONFIG)["gates"]]}),
+        "ktx-gates.yaml": json.dumps({"gates": [*GATES, *json.loads(CONFIG)["gates"]]}),
         "s.json": SCHEMA, "conf/x.yaml": "a: 1\n", "conf/known.yaml": "a: b # ktx-gate: ignore=schema-type\n",
+        "known.py": SWALLOWED, "p.py": "x = 1\n",
     })  # fmt: skip
     repo.commit("gates")
     return repo
@@ -138,6 +141,8 @@ HIDDEN: dict[str, tuple[dict[str, str], list[str]]] = {
         ["wiki/global/old.md"],
     ),
     "in front of another gate": ({"conf/x.yaml": "a: b # ktx-gate: ignore=schema-type\n"}, ["conf/x.yaml"]),
+    "in Python": ({"p.py": SWALLOWED}, ["p.py"]),
+    "moved": ({"known.py": "", "moved.py": SWALLOWED}, []),
     "nothing new": (
         {
             "wiki/global/old.md": f"{HEAD}More.\n\n{HUSH}It is `mart.was`.\n",
@@ -153,14 +158,42 @@ def test_a_change_does_not_write_its_own_exemption(hushed: Repo, name: str) -> N
     new, wanted = HIDDEN[name]
     world = World(hushed.path, {"PATH": "/usr/bin:/bin", "HOME": str(hushed.path)})
     before = hushed.tree
-    write(hushed, new)
+    write(hushed, {name: text for name, text in new.items() if text})
+    for name in (name for name, text in new.items() if not text):
+        (hushed.path / name).unlink()
     hushed.git("add", "-A")
-    by_hand = call("gate-check", cwd=hushed.path)
-    assert by_hand.status == 0, by_hand.err  # who commits may
+    by_hand = call("gate-check", "--json", cwd=hushed.path)
+    assert by_hand.status == 0, by_hand.err  # who commits may, and is told
+    assert [one["path"] for one in by_hand.document["findings"]] == wanted
+    assert {(one["rule"], one["level"]) for one in by_hand.document["findings"]} <= {("suppressed", "warning")}
     hushed.commit("the change")
+    assert call("gate-check", "--json", cwd=hushed.path).document["findings"] == [], "once"
     found = check_tree(world, hushed.tree, base_tree=before)
     charged = [one["path"] for one in found["findings"] if one["level"] == "error" and not one.get("inherited")]
     assert charged == wanted
+    assert found["counts"]["suppressed"] >= 0
+    since = call("gate-check", "--json", "--tree", "HEAD", "--changed-since", "HEAD~1", cwd=hushed.path).document
+    assert [(one["path"], one["rule"]) for one in since["findings"]] == [(one, "suppressed") for one in wanted]
+
+
+def test_everything_that_is_suppressed_is_listed_and_counted(hushed: Repo) -> None:
+    ran = call("gate-check", "--all", "--advise", cwd=hushed.path)
+    places = [line.split(": ")[0] for line in ran.out.splitlines()]
+    assert (ran.status, places) == (0, ["conf/known.yaml:1:4", "known.py:3:1", "wiki/global/old.md:5:7"]), ran.out
+    assert "3 advice, 3 suppressed" in ran.err
+    assert call("gate-check", "--all", cwd=hushed.path).err.endswith("3 suppressed\n")
+
+
+def test_what_the_other_side_of_a_merge_suppresses_is_not_brought_by_it(hushed: Repo) -> None:
+    hushed.git("checkout", "-q", "-b", "other")
+    write(hushed, {"p.py": SWALLOWED, "wiki/global/p.md": f"{HEAD}{HUSH}It is `mart.gone`.\n"})
+    hushed.commit("theirs")
+    hushed.git("checkout", "-q", "main")
+    hushed.write("n.txt", "x")
+    hushed.commit("ours")
+    hushed.git("merge", "-q", "--no-commit", "other")
+    ran = call("gate-check", "--index", "--json", cwd=hushed.path)
+    assert (ran.status, ran.document["findings"]) == (0, [])
 
 
 def test_a_unit_does_not(hushed: Repo) -> None:

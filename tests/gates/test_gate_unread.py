@@ -42,7 +42,8 @@ UNREAD = {
 }
 QUIET = [
     "wiki/global/pic.png", "wiki/global/table.csv", "wiki/.obsidian/x.md", "wiki/README.md", "semantic-layer/.gitkeep",
-    "semantic-layer/wh/README", "docs/p.MD", "links/other.json", "Wiki/README.md", "Wiki/global/pic.png", "Links/o.json",
+    "semantic-layer/wh/README", "docs/p.MD", "links/other.json", "Wiki/README.md", "Wiki/global/pic.png",
+    "Links/o.json",
 ]  # fmt: skip
 
 
@@ -66,7 +67,10 @@ def test_the_same_by_the_command(tmp_path: Path) -> None:
     repo.write("Wiki/global/late.md", "x")
     repo.git("add", "-A")
     found = call("gate-check", "--json", cwd=tmp_path / "asked").document["findings"]
-    assert [(one["path"], one.get("inherited")) for one in found] == [("Wiki/global/late.md", None), ("wiki/late.md", None)]
+    assert [(one["path"], one.get("inherited")) for one in found] == [
+        ("Wiki/global/late.md", None),
+        ("wiki/late.md", None),
+    ]
     repo.commit("late")
     world = World(repo.path, {"PATH": "/usr/bin:/bin", "HOME": str(repo.path)})
     found = check_tree(world, repo.tree, base_tree=before)["findings"]

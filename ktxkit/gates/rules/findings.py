@@ -102,6 +102,7 @@ RULES: dict[str, tuple[str, str]] = {
     "affected-not-passed": (ERROR, "a test that the change can reach did not pass on this tree"),
     "affected-missed": (ERROR, "a mutation proof shows that the selection leaves out a test that is needed"),
     # the gates themselves
+    "suppressed": (ADVICE, "a finding that a comment suppresses; a warning where the change brings the comment"),
     "suppression-unused": (WARNING, "a suppression that suppresses nothing"),
     "suppression-unknown": (ERROR, "a suppression that names no rule"),
     "swallowed-exception": (ERROR, "an except block whose whole body discards the error"),

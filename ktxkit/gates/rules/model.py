@@ -154,8 +154,8 @@ def _seen(extension: str) -> str:
 def why_unread(path: bytes, root: bytes) -> tuple[str, str]:
     """Why no gate reads a file below a root, and what to do about it."""
     parts = path[len(root) :].decode("utf-8", "replace").split("/")
-    if right := _intended(parts):
-        return "no gate reads a file here: names are read in small letters", f"rename it to {right}"
+    if intended := _intended(parts):
+        return "no gate reads a file here: names are read in small letters", f"rename it to {intended}"
     stem, _, extension = parts[-1].rpartition(".")
     is_wiki = parts[0] == "wiki"
     right = {"md", "markdown"} if is_wiki else {"yaml", "yml"}

@@ -179,19 +179,20 @@ def judged(
         return Narrow([], scope, 0, {})
     from ktxkit.gates.rules.artifacts import judge
     from ktxkit.gates.rules.findings import grouped, mark_inherited
-    from ktxkit.gates.rules.suppressions import brought
+    from ktxkit.gates.rules.suppressions import exempted
 
     base = judge(*before, options, only=scope.files)
     layer = base.layer.forgetful()  # the pages' names, which it remembers too, may differ
     new = judge(*after, options, only=scope.files, layer=layer)
     gone = moved(before[1], after[1], touched)
-    more = [] if own_comments else brought(new.covered, base.covered, gone)
-    found = mark_inherited(grouped([*new.findings, *more]) if more else new.findings, base.findings, gone)
+    more = exempted(new.covered, base.covered, gone, own_comments=own_comments, advise=False)
+    every = grouped([*new.findings, *more.charged, *more.said]) if any(more) else new.findings
+    found = mark_inherited(every, base.findings, gone)
     told = [one for one in found if not one.inherited or one.path in scope.files]
     return Narrow(
         told,
         scope,
-        new.suppressed - sum(len(one.places) for one in more),
+        new.suppressed - sum(len(one.places) for one in more.charged),
         {kind: {*base.fine[kind], *new.fine[kind]} for kind in LAYERED},
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.strict_yaml import lines
 from ktxkit.base.rules.text import nearest
-from ktxkit.gates.rules.findings import RULES, Finding
+from ktxkit.gates.rules.findings import ADVICE, RULES, WARNING, Finding
 
 _WORDS = r"ktx-gate:\s*ignore=([A-Za-z0-9,_-]+)"
 _YAML = rf"(?:^|(?<=\s))#\s*{_WORDS}\s*$"
@@ -93,13 +93,47 @@ def brought(covered: Iterable[Finding], before: Iterable[Finding], gone: Mapping
     `covered` now, and `before` the change; `gone` maps the new path of a file that moved to its old one.
     """
     known = {one.identity for one in before}
-    hint = "a comment that suppresses it has to be landed by a commit of its own, before the change"
     found = []
     for one in covered:
         rule, path, reference = one.identity
         if one.identity not in known and (rule, gone.get(path, path), reference) not in known:
-            found.append(one._replace(hint=hint))
+            found.append(one)
     return found
+
+
+class Exempted(NamedTuple):
+    """What is told of the findings that comments suppress: `charged`, since their comments do not count here, and
+    `said`, that they are suppressed."""
+
+    charged: list[Finding]
+    said: list[Finding]
+
+
+def exempted(
+    covered: Sequence[Finding],
+    before: Iterable[Finding] | None,
+    gone: Mapping[bytes, bytes],
+    *,
+    own_comments: bool,
+    advise: bool,
+) -> Exempted:
+    """`before`: what was suppressed before the change, None where nothing tells. `own_comments`: those that the change
+    brings count, and are told as warnings; `advise`: what is suppressed besides is told as advice."""
+    new = brought(covered, before, gone) if before is not None else []
+    if not own_comments:
+        hint = "a comment that suppresses it counts where a person commits it, not in the change that is judged"
+        return Exempted([one._replace(hint=hint) for one in new], [])
+    said = [_said(one, "a comment of this change suppresses", WARNING) for one in new]
+    if advise:
+        said += [_said(one, "a comment suppresses", ADVICE) for one in covered if one not in new]
+    return Exempted([], said)
+
+
+def _said(one: Finding, what: str, level: str) -> Finding:
+    about = f"{one.rule} {one.reference}" if one.reference else one.rule
+    hint = "keep it if that is meant; in a job the comments of a unit do not count" if level == WARNING else ""
+    said = Finding("suppressed", one.path, f"{what} {one.rule}: {one.message}", one.line, one.column, about, hint=hint)
+    return said._replace(level=level, gate=one.gate, places=one.places)
 
 
 def idle(
