@@ -14,8 +14,7 @@ Facts are plain JSON values, so that they can be kept by blob id.
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -111,7 +110,7 @@ def _gathered(text: str, tokens: list[Any], references: Mapping[str, Any], place
         problems=tuple(problems),
         html=tuple(found["html"]),
         targets=tuple(found["target"]),
-        anchors=(*slugs(headings.found), *(_ID.findall(text) if "<" in text else ())),
+        anchors=(*targets.slugs(headings.found), *(_ID.findall(text) if "<" in text else ())),
     )
 
 
@@ -151,32 +150,6 @@ def _inline() -> Any:
     made = MarkdownIt("commonmark").enable("strikethrough")
     setattr(made, "validateLink", lambda url: True)  # noqa: B010 - every destination is a link to CommonMark
     return made
-
-
-def slugs(headings: Iterable[tuple[str, str]]) -> list[str]:
-    """The anchors of headings (text, own name), in order: lower case, signs off, blanks as hyphens, a number behind
-    one that stands twice (github.com's table of contents; cmark-gfm makes none). github.com knows no names of their own
-    and has them in the anchor; site generators do, and leave them out."""
-    found: list[str] = []
-    counts: dict[str, int] = {}
-    for text, own in headings:
-        slug = slug_of(text)
-        count = counts.get(slug, 0)
-        counts[slug] = count + 1
-        found += [f"{slug}-{count}" if count else slug, *([own, f"{slug}-{slug_of(own)}"] if own else [])]
-    return found
-
-
-def slug_of(text: str) -> str:
-    return "".join(filter(_stays, text.lower())).replace(" ", "-")
-
-
-def _stays(char: str) -> bool:
-    """Whether an anchor keeps a character: what Ruby calls a word (letters, marks, digits, connectors), `-`, blanks."""
-    if char.isascii():
-        return char.isalnum() or char in "_- "
-    kind = unicodedata.category(char)
-    return kind[0] in "LM" or kind in ("Nd", "Pc")
 
 
 def _too_deep(line: int) -> YamlProblem:

@@ -269,3 +269,29 @@ class Targets:
         name = where.decode("utf-8", "replace")
         near = self._known.layer.near.names(anchor, ("anchors", name), lambda: anchors)
         return Broken("unknown-anchor", f"#{anchor}: {name} has no heading of that name", tuple(near))
+
+
+def slugs(headings: Iterable[tuple[str, str]]) -> list[str]:
+    """The anchors of headings (text, own name), in order: lower case, signs off, blanks as hyphens, a number behind
+    one that stands twice (github.com's table of contents; cmark-gfm makes none). github.com knows no names of their own
+    and has them in the anchor; site generators do, and leave them out."""
+    found: list[str] = []
+    counts: dict[str, int] = {}
+    for text, own in headings:
+        slug = slug_of(text)
+        count = counts.get(slug, 0)
+        counts[slug] = count + 1
+        found += [f"{slug}-{count}" if count else slug, *([own, f"{slug}-{slug_of(own)}"] if own else [])]
+    return found
+
+
+def slug_of(text: str) -> str:
+    return "".join(filter(_stays, text.lower())).replace(" ", "-")
+
+
+def _stays(char: str) -> bool:
+    """Whether an anchor keeps a character: what Ruby calls a word (letters, marks, digits, connectors), `-`, blanks."""
+    if char.isascii():
+        return char.isalnum() or char in "_- "
+    kind = unicodedata.category(char)
+    return kind[0] in "LM" or kind in ("Nd", "Pc")

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ktxkit.gates.rules import markdown
+from ktxkit.gates.rules import markdown, targets
 from ktxkit.gates.rules.inline import html_pieces, scan
 from tests.support.markdown_oracle import codes
 
@@ -291,7 +291,7 @@ def differing(text: str) -> tuple[Counter[str], Counter[str]]:
     body, rendered = markdown.read(text), github(text)
     ours = [*(f"code {plain(one.text)}" for one in body.codes), *(f"link {unquote(one.text)}" for one in body.targets)]
     theirs = [*(f"code {plain(one)}" for one in rendered.found), *(f"link {one}" for one in rendered.leads)]
-    anchors = markdown.slugs((one.strip(), "") for one in rendered.headings)
+    anchors = targets.slugs((one.strip(), "") for one in rendered.headings)
     mine, its = Counter([*ours, *body.anchors]), Counter([*theirs, *anchors])
     return its - mine, mine - its
 
@@ -368,7 +368,7 @@ def test_blocks_as_github_has_them(text: str, codes: list[str], targets: list[st
 def test_an_anchor_is_of_what_is_shown(heading: str, anchors: list[str]) -> None:
     assert list(markdown.read(f"# {heading}\n").anchors) == anchors
     if "{#" not in heading and find_spec("cmarkgfm") is not None:
-        assert markdown.slugs((one.strip(), "") for one in github(f"# {heading}").headings) == anchors
+        assert targets.slugs((one.strip(), "") for one in github(f"# {heading}").headings) == anchors
 
 
 def test_too_deep_is_said() -> None:
