@@ -31,7 +31,13 @@ from ktxkit.git.shared_files import SIZE_LIMIT, refs_below
 if TYPE_CHECKING:
     from ktxkit.git.repository import Repository
 
-SEEN = ("refs/heads", "refs/tags", "refs/remotes", "refs/notes", "refs/replace")  # what a unit knows of the repository
+VISIBLE_REFS = (
+    "refs/heads",
+    "refs/tags",
+    "refs/remotes",
+    "refs/notes",
+    "refs/replace",
+)  # what a unit knows of the repository
 SHARED = ("info/exclude", "info/attributes", "info/grafts", "shallow")
 OWN = ("HEAD", "index", "config.worktree", "info/sparse-checkout")
 KEPT = ("modules",)  # submodules' checkouts name it
@@ -68,7 +74,9 @@ class PrivateRepository(NamedTuple):
             config += b"[extensions]\n\trefStorage = files\n"
         files.write_new(self.directory / "config", config)
         files.write_new(self.directory / "objects/info/alternates", os.fsencode(self.repository.objects) + b"\n")
-        files.write_new(self.directory / "packed-refs", b"# pack-refs with: sorted \n" + self._visible((*SEEN, *also)))
+        files.write_new(
+            self.directory / "packed-refs", b"# pack-refs with: sorted \n" + self._visible((*VISIBLE_REFS, *also))
+        )
         self._point(self.directory)
 
     def _visible(self, prefixes: Sequence[str]) -> bytes:

@@ -179,7 +179,7 @@ def message(request: IngestRequest, job: ActiveJob, planned: Planned) -> str:
 
 def _evicted(planned: Planned) -> dict[str, list[str]]:
     """What the unit that removes pages is told: which, and for which raw files."""
-    deleted = planned.difference.document()["deleted"][:REASONS_TOLD]
+    deleted = planned.difference.document()["deleted"][:REASONS_SHOWN]
     return {"evictions": list(planned.evictions.paths), "reasons": [f"{raw} deleted" for raw in deleted]}
 
 
@@ -283,7 +283,7 @@ def _pins(objects: Objects, known: Knowledge) -> Mapping[str, Any]:
 
 CONTRACT = "ingest"
 POLICY: Document = {"allow": ["wiki", "semantic-layer"], "textRoots": ["wiki", "semantic-layer"]}
-REASONS_TOLD = 100
+REASONS_SHOWN = 100
 RECONCILE_LIMIT = 3600.0  # seconds for the built-in reconciliation
 
 

@@ -205,7 +205,7 @@ def _passed(index: Index, ask: LedgerQuery, test: str, ran: list[Execution]) -> 
     """Whether a test passed in the newest run that has it; unknown where a later one may have had it."""
     newest = [one for one in ran if one.run == ran[-1].run and not one.retried]
     rid = find(index, ask, ran[-1].run)["rid"]
-    later = [run for run in asking.blind(index, ask, rid + 1) if not evidence.is_told(record_of(run))]
+    later = [run for run in asking.blind(index, ask, rid + 1) if not evidence.names_failures(record_of(run))]
     if later:
         why = f"whether it ran in {later[0]['run']} is not known: {later[0]['why']}"
         return evidence.node(f"passed({test})", "unknown", [evidence.node(why, "unknown")])

@@ -24,7 +24,7 @@ from ktxkit.ledger.index_file import EXECUTIONS, OUTCOMES, Index
 from ktxkit.ledger.rules import claims, scope
 from ktxkit.ledger.rules.claim_words import Record
 from ktxkit.ledger.rules.claims import ClaimEvidence, ClaimRuling
-from ktxkit.ledger.rules.evidence import blind_outcomes, is_told, judge
+from ktxkit.ledger.rules.evidence import blind_outcomes, judge, names_failures
 from ktxkit.ledger.rules.fold import LOST
 from ktxkit.store import config
 from ktxkit.store.rules import names
@@ -243,7 +243,7 @@ class Evidence:
         found = [(row["rid"], json.loads(row["record"]), OUTCOMES[row["verdict"]]) for row in rows]
         for rid, record in self.blind:
             known = blind_outcomes(record)
-            if test in known or not is_told(record):
+            if test in known or not names_failures(record):
                 found.append((rid, record, known.get(test, "unknown")))
         found.sort(key=itemgetter(0), reverse=True)
         return [(record, outcome) for _, record, outcome in found]

@@ -17,7 +17,7 @@ from ktxkit.ledger import asking, event_log, index_file, ledger
 from ktxkit.ledger.answers import run_of_question, without_rows
 from ktxkit.ledger.asking import LAST, NEWEST, NO_TEST, LedgerQuery, ensure, find_test, record_of
 from ktxkit.ledger.index_file import CODE, EXECUTIONS, OUTCOMES, PASSED, Index
-from ktxkit.ledger.rules.evidence import is_told
+from ktxkit.ledger.rules.evidence import names_failures
 from ktxkit.ledger.rules.rows import BAD, SHIFT, Row, Verdict, answer, not_comparable
 from ktxkit.store import jobs
 from ktxkit.store.active import ActiveJob, Unit
@@ -142,7 +142,9 @@ def failing_since(world: World, ask: LedgerQuery) -> LedgerAnswer:
     verdict: Verdict = "true" if rows else "false" if ran or not ask.subject else "unknown"
     reason = "" if ran or not subject else subject[0][1] or NO_TEST
     blind = [
-        one for one in asking.blind(index, ask, asking.gap(index, ask).get("rid", 0)) if not is_told(record_of(one))
+        one
+        for one in asking.blind(index, ask, asking.gap(index, ask).get("rid", 0))
+        if not names_failures(record_of(one))
     ]
     if blind and verdict == "false":
         verdict, reason = "unknown", f"not known of run {blind[0]['run']}: {blind[0]['why']}"

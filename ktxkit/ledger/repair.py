@@ -125,7 +125,7 @@ class Repaired(NamedTuple):
 
 
 class RemainingLines(NamedTuple):
-    """What stays of a ledger's lines. `gone` is how many the others are, `named` the runs that `told` of them name,
+    """What stays of a ledger's lines. `gone` is how many the others are, `named` the runs that `naming` of them name,
     `until` when the last of them was written (nanoseconds).
     """
 
@@ -133,7 +133,7 @@ class RemainingLines(NamedTuple):
     moved: list[str]
     named: list[str]
     gone: int = 0
-    told: int = 0
+    naming: int = 0
     until: int = 0
 
 
@@ -154,7 +154,7 @@ def repair(world: World, project: str = "") -> Repaired:
     lost = tuple(run for run in kept.named if run not in there)
     # What ended after the last line was written had no line to lose.
     again = [run for run in set(entered) - set(kept.named) if ended[run] <= kept.until]
-    known = kept.told + 2 * len(again) + closed
+    known = kept.naming + 2 * len(again) + closed
     missing = max(0, kept.gone - known)
     if lost or missing:
         _enter_loss(world, project, lost, missing)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TELLING = {"-h", "--help", "-V", "--version", "--markers", "--cache-show"}  # pytest tells something and runs nothing
 FAILED = 1  # pytest's status where tests failed
 PRECONDITION_LIMIT = 60.0  # seconds
-ASKED = 30.0  # seconds for an interpreter to say what it has
+PROBE_LIMIT = 30.0  # seconds for an interpreter to say what it has
 PROFILES = "ledger/profiles"
 WHOLE = (("full",), ("affected",))  # scopes that are no paths
 
@@ -122,7 +122,7 @@ def _lacks(world: World, python: str) -> tuple[str, ...]:
     """What an interpreter lacks for a run that is recorded, each with the next step."""
     code = "import importlib.util as u; print(*(n for n in ('pytest', 'ktxkit') if u.find_spec(n) is None))"
     try:
-        missing = process.run(process.Command([python, "-c", code], world.cwd, world.env, ASKED)).out.split()
+        missing = process.run(process.Command([python, "-c", code], world.cwd, world.env, PROBE_LIMIT)).out.split()
     except CannotRun:
         return ()  # pytest's own start has said so
     name = shlex.quote(python)

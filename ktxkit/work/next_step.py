@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ktxkit.base.documents import DamagedDocument, Report
 
 JUDGED = ("projection", "gates")  # phases in which the gates judge the whole
-TOLD = 400  # characters of a failure in the next step
+FAILURE_SHOWN = 400  # characters of a failure in the next step
 PLAINLY = {"reconciles": True, "onFailure": "continue", "onConflict": "set-aside", "allowEmpty": False, "cache": True}
 SAID = {"schemaVersion", "kind", "jobId", "overrideOf", "everything", "connector", "connectionId", "sourceKey"}
 SAID |= {"place", "url", "worker"}  # of an ingestion: with these its command line says all that it was
@@ -59,7 +59,7 @@ def _unfinished(job: ActiveJob, document: Report, ready: bool) -> str:
     """Of a job that did not come to its end."""
     failure = job.document.get("failure")
     if failure is not None and failure.get("outcome") == "semantic_conflict" and failure["phase"] in JUDGED:
-        return f"mend what dangles and commit it, then start anew: {truncated(failure['message'], TOLD)}"
+        return f"mend what dangles and commit it, then start anew: {truncated(failure['message'], FAILURE_SHOWN)}"
     moved = ready and job.world.git.resolve(job.target) not in (None, job.document["targetAtStart"])
     resume = job.next_command()
     if failure is not None and (failure["phase"], failure.get("outcome")) == ("units", "failed") and _is_ingestion(job):

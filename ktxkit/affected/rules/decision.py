@@ -141,7 +141,7 @@ def _star_importers(graph: Graph, path: str) -> Iterable[Unit]:
 ABSENT = "000000"
 SELECTED: Final = "selected"
 UNKNOWN: Final = "unknown"
-PLACE = "knows the place"
+LOCATED = "knows the place"
 Ran = Callable[[Unit], Iterable[tuple[Unit, str]]]
 Chain = list[tuple[Unit, str]]
 
@@ -339,7 +339,7 @@ def _picked_by_all(question: ImpactQuestion, followed: Iterable[Touched], every:
     if edited:
         around = [unit for one in edited for unit in graph.naming(one.path, any_folder=True)]
         said = f"looks through directories; {edited[0].path} is {edited[0].status}"
-        found |= _by_all(graph, tests, said, graph.marked("does", "lists"), [*around, *graph.marked("does", PLACE)])
+        found |= _by_all(graph, tests, said, graph.marked("does", "lists"), [*around, *graph.marked("does", LOCATED)])
     if any(one.path.endswith(".py") for one in edited):
         said = f"tells lines of a source; {edited[0].path} is {edited[0].status}"
         found |= _by_all(

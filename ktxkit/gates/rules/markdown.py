@@ -220,17 +220,17 @@ def _parser() -> Any:
     return made
 
 
-def as_github(made: Any) -> None:
+def as_github(parser: Any) -> None:
     """Teach a parser what cmark-gfm does with blocks: footnotes; a line of hyphens makes a heading, never a table; and
     lines that are indented behind a link definition are no code: it was the beginning of a paragraph, which they
     continue."""
-    made.block.ruler.before("reference", "footnote", _footnote, {"alt": ["paragraph", "reference"]})
-    rules = {rule.name: rule.fn for rule in made.block.ruler.__rules__}
-    others = {rule.name: {"alt": rule.alt} for rule in made.block.ruler.__rules__}
-    made.block.ruler.at("table", _as_tables(rules["table"], made.block.ruler), others["table"])
+    parser.block.ruler.before("reference", "footnote", _footnote, {"alt": ["paragraph", "reference"]})
+    rules = {rule.name: rule.fn for rule in parser.block.ruler.__rules__}
+    others = {rule.name: {"alt": rule.alt} for rule in parser.block.ruler.__rules__}
+    parser.block.ruler.at("table", _as_tables(rules["table"], parser.block.ruler), others["table"])
     for name in ("reference", "lheading"):
-        made.block.ruler.at(name, _goes_on(rules[name]), others[name])
-    made.block.ruler.at(
+        parser.block.ruler.at(name, _goes_on(rules[name]), others[name])
+    parser.block.ruler.at(
         "code", lambda state, start, *rest: not _is_behind(state, start) and rules["code"](state, start, *rest)
     )
 

@@ -196,14 +196,14 @@ def _read(source: Source, entry: Facts, dialects: Mapping[str, str]) -> Iterator
         yield what, text, line, column, rule, message, columns
 
 
-DIALECTS_ASKED = 20_000  # of the budget of near names, for a text that is read in eight dialects
+DIALECTS_COST = 20_000  # of the budget of near names, for a text that is read in eight dialects
 
 
 def _of_other_dialects(layer: Layer, source: Source, text: str) -> str:
     """Which dialects take an expression that the general one does not; nothing where none does."""
     if layer.near.budget <= 0:
         return ""
-    layer.near.budget -= DIALECTS_ASKED
+    layer.near.budget -= DIALECTS_COST
     found = []
     for dialect in expressions.USUAL:
         read = expressions.read(text, dialect)

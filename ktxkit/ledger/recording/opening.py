@@ -267,7 +267,7 @@ class Opening:
         if top is None:
             return {}
         pythonpath = dict(variables(os.environ)).get("PYTHONPATH", "")
-        found = Unversioned(self.config, top, self.outside, self.begun, declared, pythonpath).found(files)
+        found = Unversioned(self.config, top, self.outside, self.begun, declared, pythonpath).among(files)
         return {"unversioned": found} if found else {}
 
     def health(self, faults: int, first: str) -> dict[str, Any]:

@@ -172,7 +172,7 @@ class Unversioned(NamedTuple):
     declared: Sequence[str]
     pythonpath: str
 
-    def found(self, files: Iterable[str]) -> list[str]:
+    def among(self, files: Iterable[str]) -> list[str]:
         """Of loaded files, pytest's configuration among them: those that git ignores, and code from outside that is not
         installed; and ignored markers that hide a directory from pytest.
         """

@@ -370,7 +370,18 @@ def _green(reader: Reader, at: int) -> Iterator[Frame]:
     yield Frame(*place, whole)
 
 
-SEEN = {"left", "observed", "seen", "found", "reported", "remaining", "recorded", "there", "detected", "encountered"}
+OBSERVED = {
+    "left",
+    "observed",
+    "seen",
+    "found",
+    "reported",
+    "remaining",
+    "recorded",
+    "there",
+    "detected",
+    "encountered",
+}
 NONE = re.compile(
     r"N(?P<inside>XDQ*K*(?:T|t?S)[AQBH]*F)|N(?:o?D?[Qn]*|aQ?)K*(?:(?P<tests>T|t|tS)[AQBH]*F"
     r"|(?P<bad>t?F)(?:(?P<noun>T|t)(?:BX)?)?(?P<where>[Xo][aD]?Q*K*(?:T|t?S|tr|t|r))?)"
@@ -398,7 +409,7 @@ def _none(reader: Reader, at: int) -> Iterator[Frame]:
         told = re.search("[TSP]|tr", reader.letters[:at]) is not None and reader.ends(found.end(), LABEL_TAIL)
     if found["noun"] and "X" in found[0][found.start("noun") :]:
         seen = reader.words[found.end() - 1].text.lower()
-        if seen not in SEEN and not found["where"]:
+        if seen not in OBSERVED and not found["where"]:
             return  # `no failing test is hidden`
     inside = found["inside"] and reader.words[found.start("inside")].text.lower() in ("in", "of")
     if (

@@ -181,7 +181,7 @@ BAD_KEY = re.compile(r"\W*(?:fail|error)", re.IGNORECASE)
 OK_OF = re.compile(rf"(?:^|[.:;,])\W*ok\s\((?P<n>{COUNTED})\s(?:unit\s)?tests?\b", re.IGNORECASE)
 ABOUT_TESTS = re.compile(r"\btest(?:s|ed|ing)?\b|\bsuite\b|\bpytest\b|\btest_\w+", re.IGNORECASE)
 NAME = r"(?P<test>(?:[\w./-]+\.py::)?(?:[\w]+::)*test_\w+(?:\[[^\]\s]*\])?)"
-ONE = re.compile(NAME.replace("?P<test>", "?:"))
+SINGLE_NAME = re.compile(NAME.replace("?P<test>", "?:"))
 NAMED = re.compile(
     rf"{NAME}(?:(?:\s(?:and|or)\s"
     r"|,\s)(?:[\w./-]+\.py::)?(?:\w+::)*test_\w+)*`?(?:\s?[:-]?\s(?P<label>PASSED|FAILED)\b"
@@ -468,7 +468,7 @@ def _rest(sentence: Sentence) -> Iterator[Claim]:
             yield Claim("file", sentence, start, end, test=path)
     for found in NAMED.finditer(sentence.text):
         outcome = "failed" if "fail" in (found["word"] or found["label"] or found["said"]).lower() else "passed"
-        for name, start, end in _each(ONE, found):
+        for name, start, end in _each(SINGLE_NAME, found):
             yield Claim("test", sentence, start, end, test=name, outcome=outcome)
 
 

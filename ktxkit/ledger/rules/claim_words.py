@@ -362,25 +362,25 @@ def contrasted(bare: Sentence, claim: Claim, qualifiers: Sequence[Qualifier]) ->
 # -- against a record
 
 Record = Mapping[str, Any]
-TOLD = ("python", "implementation", "platform", "machine", "workers", "wider")
+RECORDED_KINDS = ("python", "implementation", "platform", "machine", "workers", "wider")
 
 
-def fits(run: Record, one: Qualifier, skipped: Callable[[str], Sequence[str]]) -> bool | None:
+def fits(run: Record, qualifier: Qualifier, skipped: Callable[[str], Sequence[str]]) -> bool | None:
     """Whether a run is as a qualifier says; None where its record does not tell."""
     environment = run.get("environment", {})
-    if one.kind == "python":
+    if qualifier.kind == "python":
         version: str = environment.get("python", "")
-        return f"{version}.".startswith(f"{one.value}.") if version else None
-    if one.kind == "implementation":
+        return f"{version}.".startswith(f"{qualifier.value}.") if version else None
+    if qualifier.kind == "implementation":
         named: str | None = environment.get("implementation")
-        return None if named is None else named.lower() == one.value
-    if one.kind in ("platform", "machine"):
+        return None if named is None else named.lower() == qualifier.value
+    if qualifier.kind in ("platform", "machine"):
         platform: str = environment.get("platform", "")
-        return any(name in platform for name in SYSTEMS[one.value]) if platform else None
-    if one.kind == "workers":
+        return any(name in platform for name in SYSTEMS[qualifier.value]) if platform else None
+    if qualifier.kind == "workers":
         workers = run.get("workers")
-        return None if workers is None else workers > 0 if one.value == "+" else workers == int(one.value)
-    return not _without(run, one, skipped)
+        return None if workers is None else workers > 0 if qualifier.value == "+" else workers == int(qualifier.value)
+    return not _without(run, qualifier, skipped)
 
 
 SYSTEMS = {

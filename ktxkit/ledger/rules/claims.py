@@ -13,7 +13,16 @@ from typing import Any
 from ktxkit.ledger.rules.claim_frames import tells_of_a_run
 from ktxkit.ledger.rules.claim_grammar import asserted, bare_text, claims
 from ktxkit.ledger.rules.claim_text import sentences
-from ktxkit.ledger.rules.claim_words import DURATION, TOLD, Claim, Qualifier, Record, fits, lexicon_words, quotes
+from ktxkit.ledger.rules.claim_words import (
+    DURATION,
+    RECORDED_KINDS,
+    Claim,
+    Qualifier,
+    Record,
+    fits,
+    lexicon_words,
+    quotes,
+)
 from ktxkit.ledger.rules.evidence import all_forms, rule
 from ktxkit.ledger.rules.rows import BAD, tally
 from ktxkit.ledger.rules.scope import HOLD_STILL, changed_meanwhile, is_prose
@@ -79,7 +88,7 @@ def judge(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
 def _qualified(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
     """The ruling by the runs that are as each qualifier says. What no record tells makes no difference."""
     held = {"file": _file, "test": _test}.get(claim.kind, _run)
-    demands = [one for one in claim.qualifiers if one.kind in TOLD]
+    demands = [one for one in claim.qualifiers if one.kind in RECORDED_KINDS]
     for one in demands:
         fitting = [run for run in facts.runs if fits(run, one, facts.skipped) is not False]
         if not any(_is_here(run, facts) for run in fitting):

@@ -169,7 +169,7 @@ def blind_outcomes(record: Mapping[str, Any]) -> dict[str, str]:
     return {one["test"]: one["outcome"] for one in record.get("failures", ())}
 
 
-def is_told(record: Mapping[str, Any]) -> bool:
+def names_failures(record: Mapping[str, Any]) -> bool:
     """Whether a run's record names each test that did not pass."""
     counts = record["counts"]
     return bool(counts.get("passed", 0) + len(record.get("failures", ())) == counts.get("selected", -1))

@@ -100,7 +100,7 @@ FINISHED: Final = "finished"
 IMPORTED: Final = "imported"  # the trigger of a run that nobody here saw
 LOST: Final = "lost"  # the trigger of the entry that stands in the order for lines that are lost
 NO_TESTS, USAGE, INTERNAL, INTERRUPTED = 5, 4, 3, 2  # pytest's exit statuses
-TOLD = (
+OUTCOME_COUNTS = (
     *("selected", "passed", "failed", "errors", "crashed"),
     *("skipped", "xfailed", "xpassed", "unknown", "interrupted"),
 )
@@ -130,7 +130,7 @@ def state_of(
     if end.get("stop"):
         return "stopped_early" if counts.get("notRun") or counts.get("interrupted") else FINISHED
     foreign = start.get("trigger") == IMPORTED and "format" in start.get("tools", {})  # other formats do not say all
-    if status == NO_TESTS or (foreign and status == 0 and not any(counts.get(word) for word in TOLD)):
+    if status == NO_TESTS or (foreign and status == 0 and not any(counts.get(word) for word in OUTCOME_COUNTS)):
         return "no_tests"
     unsaid = "selected" not in counts and not foreign
     if counts.get("notRun") or counts.get("interrupted") or unsaid:
