@@ -137,7 +137,7 @@ def job_file(request: IngestRequest, job: ActiveJob, planned: Planned) -> Docume
     limit = {"timeLimit": request.time_limit} if request.time_limit else {}
     units: list[Document] = []
     if planned.evictions.paths:
-        units.append({"key": EVICTIONS, "run": built_in("evict"), "displayName": "Evictions"})
+        units.append({"key": EVICTIONS, "run": [*built_in("pages"), "evict"], "displayName": "Evictions"})
     for one in planned.selected:
         units.append(
             {

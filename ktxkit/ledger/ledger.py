@@ -21,7 +21,6 @@ from ktxkit.base.rules.digests import digest, link, own_hash
 from ktxkit.ledger import chain, event_log
 from ktxkit.ledger.event_log import Artifacts
 from ktxkit.ledger.index_file import GONE, Index
-from ktxkit.ledger.rules import scan
 from ktxkit.ledger.rules.evidence import key_of
 from ktxkit.ledger.rules.fold import IMPORTED, Fold, Life, TestAttempt
 from ktxkit.ledger.rules.scope import against_authority, derive, less_than
@@ -201,7 +200,7 @@ def fold_events(world: World, run: str, size: int) -> Fold:
 
 
 def fold_of(data: bytes, *, aside: bool = False) -> Fold:
-    """The fold of events; `aside` as `scan.feed` has it. What is no event is passed over: the fold is damaged then."""
+    """The fold of events; `aside` as in `event_log.feed`. What is no event is passed over: the fold is damaged."""
     told = 0
     fold = Fold()
 
@@ -217,7 +216,7 @@ def fold_of(data: bytes, *, aside: bool = False) -> Fold:
                 return None
         return record
 
-    return scan.feed(fold, data, other, aside=aside)
+    return event_log.feed(fold, data, other, aside=aside)
 
 
 def life_of(world: World, fold: Fold) -> Life:

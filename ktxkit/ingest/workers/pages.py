@@ -1,8 +1,10 @@
 """Write one page for each item of a unit, by rule alone: no model, no network. Needs the standard library only.
 
+With `evict`: remove the artifacts that only deleted raw files led to.
+
 reads    $KTX_UNIT_FILE, $KTX_INDEX, pages in the worktree
-writes   wiki/global/KEY.md, $KTX_RESULT
-exits    0 written, 1 a document is missing
+writes   wiki/global/KEY.md, $KTX_RESULT; with `evict`, the worktree
+exits    0 written or removed, 1 a document is missing
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ _MEANS = re.compile(r"[\\`\[\]<>|*_#]")
 
 def main() -> int:
     unit = json.loads(Path(os.environ["KTX_UNIT_FILE"]).read_bytes())
+    if sys.argv[1:] == ["evict"]:
+        for name in unit["evictions"]:
+            Path(name).unlink(missing_ok=True)
+        return 0
     index = json.loads(Path(os.environ["KTX_INDEX"]).read_bytes())
     known = {f"{one['connection']}/{one['name']}" for one in index["sources"]}
     keys = Keys(unit)

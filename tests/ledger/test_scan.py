@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from ktxkit.ledger import event_log
 from ktxkit.ledger.event_log import record
-from ktxkit.ledger.rules import scan
 from ktxkit.ledger.rules.fold import Fold, TestAttempt
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
@@ -59,7 +59,7 @@ def one_by_one(data: bytes) -> Fold:
 
 
 def both(data: bytes, *, aside: bool = False) -> Fold:
-    return scan.feed(Fold(), data, lambda line, _: record(line), aside=aside)
+    return event_log.feed(Fold(), data, lambda line, _: record(line), aside=aside)
 
 
 def lines_of(chance: random.Random) -> list[str]:
