@@ -31,7 +31,7 @@ WINGS = (
     ("observer", "gates"),
     ("work",),
     ("ledger",),
-    ("affected", "ingest"),
+    ("claims", "affected", "ingest"),
     ("app",),
 )
 LEVEL = {wing: level for level, wings in enumerate(WINGS) for wing in wings}
@@ -126,7 +126,7 @@ DICTS = {
     "ktxkit/ledger/answers.py": 8,
     "ktxkit/ledger/asking.py": 6,
     "ktxkit/ledger/banner.py": 3,
-    "ktxkit/ledger/claims.py": 1,
+    "ktxkit/claims/gate.py": 1,
     "ktxkit/ledger/exports.py": 7,
     "ktxkit/ledger/importing.py": 4,
     "ktxkit/ledger/index_file.py": 1,

@@ -1,4 +1,4 @@
-"""The ledger of test runs: recorder, events, answers, claims, importers."""
+"""The ledger of test runs: recorder, events, answers, importers."""
 
 VARIABLE = "KTX_LEDGER"  # whether runs are recorded, or where
 OFF = ("off", "0", "no", "false")

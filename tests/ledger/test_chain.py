@@ -344,9 +344,9 @@ def test_what_is_lost_stands_in_the_order_until_a_newer_full_run(
 
 def claimed(suite: Suite) -> list[str]:
     """The rules that a claim breaks."""
-    from ktxkit.ledger import claims
+    from ktxkit.claims import gate
 
-    return [one.rule for one in claims.rulings(suite.world, "Fix it\n\nAll tests pass.\n") if one.rule]
+    return [one.rule for one in gate.rulings(suite.world, "Fix it\n\nAll tests pass.\n") if one.rule]
 
 
 def test_an_older_copy_of_the_ledger_and_its_head_is_noticed(turned: Suite) -> None:
@@ -385,9 +385,9 @@ def test_a_store_that_is_gone_as_a_whole_is_said_to_be_until_a_newer_full_run(
 
 def levels(suite: Suite) -> list[str]:
     """How heavy the findings on a claim are."""
-    from ktxkit.ledger import claims
+    from ktxkit.claims import gate
 
-    return [one.level for one in claims.rulings(suite.world, "Fix it\n\nAll tests pass.\n") if one.rule]
+    return [one.level for one in gate.rulings(suite.world, "Fix it\n\nAll tests pass.\n") if one.rule]
 
 
 def test_repair_says_what_a_store_had_that_is_gone(turned: Suite) -> None:

@@ -17,7 +17,7 @@ import pytest
 from ktxkit.ledger import answers as lexicon
 from ktxkit.ledger.exports import atom, rulebase
 from ktxkit.ledger.rules.evidence import all_forms, rule
-from tests.ledger.claims.test_corpora import ALLOW, DENY
+from tests.claims.test_corpora import ALLOW, DENY
 from tests.support.browser import need
 from tests.support.commands import BIN, call
 from tests.support.suites import Suite

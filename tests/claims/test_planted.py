@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ktxkit.claims.rules.verdicts import ClaimEvidence, rulings
 from ktxkit.ledger import answers
-from ktxkit.ledger.rules.claims import ClaimEvidence, rulings
 
 HERE, THERE = "a" * 40, "b" * 40
 
@@ -86,7 +86,7 @@ def facts(state: Mapping[str, Any]) -> ClaimEvidence:
     )
 
 
-CASES = Path(__file__).resolve().parents[2] / "cases" / "claims"
+CASES = Path(__file__).resolve().parents[1] / "cases" / "claims"
 PLACED = [
     line.replace("\\n", "\n")
     for line in (CASES / "placed.txt").read_text("utf-8").splitlines()

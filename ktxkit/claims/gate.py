@@ -15,15 +15,16 @@ from typing import Any
 
 from ktxkit.base import contracts, files, kinds
 from ktxkit.base.errors import KtxError
+from ktxkit.claims.rules import verdicts
+from ktxkit.claims.rules.verdicts import ClaimEvidence, ClaimRuling
+from ktxkit.claims.rules.words import Record
 from ktxkit.gates.plugin import MESSAGE_PATH, Answer, Finding
 from ktxkit.git import snapshot
 from ktxkit.ledger import answers, asking, chain
 from ktxkit.ledger.answers import executions, repetitions
 from ktxkit.ledger.asking import LedgerQuery, ensure
 from ktxkit.ledger.index_file import EXECUTIONS, OUTCOMES, Index
-from ktxkit.ledger.rules import claims, scope
-from ktxkit.ledger.rules.claim_words import Record
-from ktxkit.ledger.rules.claims import ClaimEvidence, ClaimRuling
+from ktxkit.ledger.rules import scope
 from ktxkit.ledger.rules.evidence import blind_outcomes, judge, names_failures
 from ktxkit.ledger.rules.fold import LOST
 from ktxkit.store import config
@@ -46,10 +47,10 @@ def literal(text: str) -> str:
 def rulings(world: World, message: str, commit: str = "") -> list[ClaimRuling]:
     """The rulings on a message; `commit` where it is committed already. Nothing is opened for one without a claim."""
     rules = answers.load()
-    if not any(True for _ in claims.claims_in(message, rules)):
+    if not any(True for _ in verdicts.claims_in(message, rules)):
         return []
     evidence = Evidence(world, commit)
-    found = claims.rulings(message, evidence.facts)
+    found = verdicts.rulings(message, evidence.facts)
     if commit or world.store.exists(names.LEDGER) or chain.gone(world):
         return found
     return [

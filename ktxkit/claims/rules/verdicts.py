@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ktxkit.ledger.rules.claim_frames import tells_of_a_run
-from ktxkit.ledger.rules.claim_grammar import asserted, bare_text, claims
-from ktxkit.ledger.rules.claim_text import sentences
-from ktxkit.ledger.rules.claim_words import (
+from ktxkit.claims.rules.frames import tells_of_a_run
+from ktxkit.claims.rules.grammar import asserted, bare_text, claims
+from ktxkit.claims.rules.text import sentences
+from ktxkit.claims.rules.words import (
     DURATION,
     RECORDED_KINDS,
     Claim,

@@ -1,6 +1,6 @@
 """How English says that tests passed, as frames over parts of speech rather than as a list of wordings.
 
-A frame is a pattern over the letters of a sentence (`claim_words`): a phrase that names tests, then a predicate that
+A frame is a pattern over the letters of a sentence (`words`): a phrase that names tests, then a predicate that
 says how they came out. What stands before and after is read as text: an object (`the tests pass a clock`) makes it
 another sentence.
 """
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from ktxkit.base.rules.named import NamedTuple
-from ktxkit.ledger.rules.claim_text import (
+from ktxkit.claims.rules.text import (
     ALL_BUT,
     BOUNDARY,
     LABEL_TAIL,

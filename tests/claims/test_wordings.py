@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from ktxkit.claims.rules import verdicts
 from ktxkit.ledger import answers
-from ktxkit.ledger.rules import claims
-from tests.ledger.claims.test_planted import HERE, THERE, facts, run
+from tests.claims.test_planted import HERE, THERE, facts, run
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "tests" / "cases" / "claims"
 LEADS = ("", "Change the parser\n\n")  # as a subject, and as a body
 
@@ -23,7 +23,7 @@ def messages(name: str) -> list[str]:
 
 
 def claimed(message: str) -> list[str]:
-    found = claims.claims_in(message, answers.load())
+    found = verdicts.claims_in(message, answers.load())
     return [claim.text for claim in found if claim.kind != "attribute"]
 
 
@@ -83,17 +83,17 @@ def red(*failures: str, passed: int = 5) -> dict[str, Any]:
 )
 def test_some_of_the_tests(message: str, rule: str, level: str) -> None:
     """Where the run failed, those that are meant may have passed: no accusation of what is not known."""
-    found = claims.rulings(message, facts(red("tests/test_parser.py::test_x")))
+    found = verdicts.rulings(message, facts(red("tests/test_parser.py::test_x")))
     assert [(one.rule, one.level) for one in found if one.rule] == [(rule, level)]
 
 
 def test_some_of_the_tests_of_other_content() -> None:
     state = {"runs": [run("r1", THERE, selected=5, passed=5)], "changed": ["src/a.py"]}
-    assert [one.rule for one in claims.rulings("The parser tests pass.", facts(state))] == ["claim-stale"]
+    assert [one.rule for one in verdicts.rulings("The parser tests pass.", facts(state))] == ["claim-stale"]
 
 
 @pytest.mark.parametrize(
     "message", ["Tests run: 6, Failures: 1, Errors: 0", "Passed: 5, Failed: 1", "There is one failing test."]
 )
 def test_a_tally_that_is_true(message: str) -> None:
-    assert [one.rule for one in claims.rulings(message, facts(red("tests/test_parser.py::test_x")))] == [""]
+    assert [one.rule for one in verdicts.rulings(message, facts(red("tests/test_parser.py::test_x")))] == [""]

@@ -18,7 +18,7 @@ from tests.support.suites import Suite
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 
 BIN = Path(sys.executable).parent
-HOOK = Path(__file__).resolve().parents[3] / "hooks" / "commit-msg"
+HOOK = Path(__file__).resolve().parents[2] / "hooks" / "commit-msg"
 
 
 @pytest.fixture
@@ -203,8 +203,8 @@ def test_real_histories(suite: Suite) -> None:
     """Upstream changelogs of what Debian has installed here: a sample is in docs/claims-measured.md, hand-checked."""
     import gzip
 
+    from ktxkit.claims.rules import verdicts
     from ktxkit.ledger import answers
-    from ktxkit.ledger.rules import claims
 
     logs = sorted(Path("/usr/share/doc").glob("*/changelog*.gz"))
     if not logs:
@@ -217,7 +217,7 @@ def test_real_histories(suite: Suite) -> None:
             if len(paragraph) < 100_000:
                 claimed += [
                     claim.text
-                    for claim in claims.claims_in("subject\n\n" + paragraph, rules)
+                    for claim in verdicts.claims_in("subject\n\n" + paragraph, rules)
                     if claim.kind != "attribute"
                 ]
     assert len(claimed) <= max(50, texts / 500), claimed[:50]
@@ -291,11 +291,11 @@ def test_by_hand_in_the_hook_and_from_an_agent_the_same(suite: Suite) -> None:
     ],
 )
 def test_a_long_sentence_takes_no_time(part: str) -> None:
+    from ktxkit.claims.rules import verdicts
     from ktxkit.ledger import answers
-    from ktxkit.ledger.rules import claims
 
     rules = answers.load()
     began = time.process_time()
-    list(claims.claims_in(part * (4000 // len(part)), rules))
-    list(claims.claims_in(part * (20_000 // len(part)), rules))
+    list(verdicts.claims_in(part * (4000 // len(part)), rules))
+    list(verdicts.claims_in(part * (20_000 // len(part)), rules))
     assert time.process_time() - began < 5

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.ledger.claims.test_gate import BIN, HOOK, commit
+from tests.claims.test_gate import BIN, HOOK, commit
 from tests.support.commands import Ran, call
 from tests.support.suites import Suite
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ktxkit.claims.rules import verdicts
 from ktxkit.ledger import answers
-from ktxkit.ledger.rules import claims
 
 HERE = Path(__file__).resolve().parent
 
@@ -23,7 +23,7 @@ DENY = [tuple(line.split("\t", 1)) for line in lines("deny.txt")]
 
 def claimed(message: str) -> list[tuple[str, str]]:
     return [
-        (claim.kind, claim.text) for claim in claims.claims_in(message, answers.load()) if claim.kind != "attribute"
+        (claim.kind, claim.text) for claim in verdicts.claims_in(message, answers.load()) if claim.kind != "attribute"
     ]
 
 
@@ -54,4 +54,4 @@ def test_the_allow_corpus_is_at_least_as_large() -> None:
     ],
 )
 def test_what_is_said_of_the_full_suite_asks_for_a_full_run(message: str, full: bool) -> None:
-    assert [claim.full for claim in claims.claims_in(message, answers.load())] == [full]
+    assert [claim.full for claim in verdicts.claims_in(message, answers.load())] == [full]

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from ktxkit.base.rules.named import NamedTuple
-from ktxkit.ledger.rules.claim_text import SENTENCE_LIMIT, SPELLED, Sentence, number
+from ktxkit.claims.rules.text import SENTENCE_LIMIT, SPELLED, Sentence, number
 
 
 class Qualifier(NamedTuple):

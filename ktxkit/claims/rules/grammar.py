@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ktxkit.ledger.rules.claim_frames import frames
-from ktxkit.ledger.rules.claim_text import (
+from ktxkit.claims.rules.frames import frames
+from ktxkit.claims.rules.text import (
     BOUNDARY,
     CI_CLAUSE,
     ELSEWHERE,
@@ -28,7 +28,7 @@ from ktxkit.ledger.rules.claim_text import (
     Sentence,
     number,
 )
-from ktxkit.ledger.rules.claim_words import APART, Claim, contrasted, qualified
+from ktxkit.claims.rules.words import APART, Claim, contrasted, qualified
 
 NUMBER = rf"(?:\d{{1,3}}(?:,\d{{3}})+|\d{{1,7}}|no|{'|'.join(SPELLED)})"
 N = rf"(?P<{{}}>{NUMBER.replace('{', '{{').replace('}', '}}')})"

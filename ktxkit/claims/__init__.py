@@ -1,0 +1,1 @@
+"""What a text claims of test runs, held against the ledger: the message gate `claims`."""

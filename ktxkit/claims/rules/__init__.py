@@ -1,0 +1,1 @@
+"""What is decided here is pure: no clock, file, process or environment."""
