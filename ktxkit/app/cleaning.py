@@ -227,7 +227,7 @@ def _prune(world: World, location: LeaseLocation, options: RemovalOptions) -> Pr
             seen = _seen(world, location, lease, None)[0]
             why = why_dead(seen._replace(busy=seen.busy and not options.force))
             if not why:
-                return {"kept": "it is not dead any more"}
+                return {"kept": "somebody has it again"}
             if lease["mode"] == "in-place":
                 closed(location, lease, "empty")
                 return {"pruned": True}
@@ -285,7 +285,7 @@ def clean(world: World, *, do: bool, records: bool, options: RemovalOptions = PL
     items = [*_worktrees(world, damaged, options, do=do)]
     if do and world.store.root.is_dir():
         jobs.sweep_unbegun(world)
-        items += [_item("temporary", name, "its process is dead") for name in neutral.sweep(world.store.root)]
+        items += [_item("temporary", name, "its process has ended") for name in neutral.sweep(world.store.root)]
         owners.sweep(world.store.root, frozenset(_holders(world)))
     if records:
         items += _cache(world, do=do)

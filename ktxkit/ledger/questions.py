@@ -26,6 +26,8 @@ from ktxkit.store.rules.trace import LEVELS
 from ktxkit.store.tracing import Journal
 from ktxkit.store.world import World
 from ktxkit.work.report import events_of, no_longer_in
+from ktxkit.work.rules.reasons import first_obstacle
+from ktxkit.work.rules.report import LANDED as IN
 from ktxkit.work.rules.report import left_out
 
 if TYPE_CHECKING:
@@ -294,7 +296,7 @@ def _unit_row(job: ActiveJob, unit: Unit) -> Row:
         "patch": patch["outcome"] if patch else None,
         "paths": len(patch["paths"]) if patch else None,
         "lease": lease["state"] if lease else None,
-        "reason": _reason(receipt) if receipt else None,
+        "reason": _reason(receipt) if receipt else failed.get("message") if failed else None,
         "commit": receipt.get("commit") if receipt else None,
         "source": job.unit_doc(unit, last) if last else names.job_doc(job.id),
     }
@@ -302,14 +304,9 @@ def _unit_row(job: ActiveJob, unit: Unit) -> Row:
 
 def _reason(receipt: Receipt) -> str | None:
     """The first thing that a receipt holds against its unit."""
-    if receipt.get("message"):
-        return str(receipt["message"])[:REASON_SHOWN]
-    for conflict in receipt.get("conflicts", ()):
-        return f"{conflict.get('path', '')}: {conflict.get('reason', '')}"[:REASON_SHOWN]
-    for finding in receipt.get("findings", ()):
-        place = f"{finding.get('path', '')}:{finding.get('line', '')}"
-        return f"{place} {finding.get('rule', '')} {finding.get('message', '')}"[:REASON_SHOWN]
-    return None
+    if receipt["outcome"] in IN:
+        return None
+    return str(receipt.get("message") or first_obstacle(receipt))[:REASON_SHOWN]
 
 
 def trace(world: World, ask: LedgerQuery) -> LedgerAnswer:

@@ -457,7 +457,9 @@ def make_way(location: LeaseLocation, what: Open, old: Lease | None, usual: Path
         raise Refused(f"the worktree is open at base {old['base']}", location=str(path), hint="close it first")
     if what is Open.OCCUPIED:
         pids = ", ".join(map(str, processes_inside(path)))
-        raise Refused("processes of a dead owner still work in it", location=str(path), hint=f"end them first: {pids}")
+        raise Refused(
+            "its owner has ended; processes still work in it", location=str(path), hint=f"end them first: {pids}"
+        )
     if what is Open.FOREIGN:
         raise Blocked("a directory that no lease means stands there", location=str(path), hint="look, and move it away")
     if old is not None and what is not Open.BESIDE:  # its work, if any, is kept; then it goes

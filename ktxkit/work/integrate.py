@@ -251,7 +251,7 @@ def control(held: HeldBranch, check: Check, commit: str, tree: str) -> None:
     run = verification.control_of(held, check, commit, tree)
     if not verification.passed(run):
         raise Refused(
-            f"{UNBLAMED} ({verification.why_not(run)})",
+            f"nobody is blamed: the verification fails without any of the units ({verification.why_not(run)})",
             hint="put the command or the base right, then apply again",
             data={"gate": "unknown", "reason": "fails on the base tree", "run": run},
         )
@@ -266,7 +266,6 @@ def flaky(units: list[str]) -> Refused:
     )
 
 
-UNBLAMED = "nobody is blamed: the verification fails without any of the units"
 DONE = ("accepted", "subsumed", "noop")
 PATHS_SHOWN = 1000  # paths in one trace event
 

@@ -15,7 +15,6 @@ from ktxkit.store.active import ActiveJob
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
 from ktxkit.work import report, target
-from ktxkit.work.integrate import UNBLAMED
 from ktxkit.work.land import landed_before, target_moved
 from ktxkit.work.recover import landed_up_to
 from ktxkit.work.rules.report import LANDED, WAITING
@@ -23,6 +22,7 @@ from ktxkit.work.rules.report import LANDED, WAITING
 if TYPE_CHECKING:
     from ktxkit.base.documents import DamagedDocument, Report
 
+UNBLAMED = "nobody is blamed: the verification fails"  # how `integrate.control` begins
 JUDGED = ("projection", "gates")  # phases in which the gates judge the whole
 FAILURE_SHOWN = 400  # characters of a failure in the next step
 PLAINLY = {"reconciles": True, "onFailure": "continue", "onConflict": "set-aside", "allowEmpty": False, "cache": True}

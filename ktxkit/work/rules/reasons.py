@@ -31,7 +31,7 @@ LINE_KEPT = 200  # characters of each
 NOT_FOUND = 127  # status of a shell that did not find the command. Source: POSIX, 2.8.2
 CLASHES: Final = {  # kinds of git's merge: what the other side did. Source: git-merge-tree(1), stable short types
     "contents": "changed the same lines",
-    "modify/delete": "deleted it or changed what this deletes",
+    "modify/delete": "deleted it",
     "add/add": "added it too, with other content",
     "binary": "changed it too, and it is binary",
 }
@@ -143,10 +143,12 @@ def _of_conflicts(docs: UnitDocs) -> str:
     if kind not in CLASHES:
         by = f" ({_named(who)} touched it first)" if who else ""
         return f"{path}: {kind}{by}{_more(found)}"
+    deletes = docs.patch is not None and any((p["path"], p["change"]) == (path, "deleted") for p in docs.patch["paths"])
+    did = "changed what this deletes" if kind == "modify/delete" and deletes else CLASHES[kind]
     if who:
         first = "was accepted first" if len(who) == 1 else "were accepted first"
-        return f"{path}: {_named(who)} {CLASHES[kind]} and {first}{_more(found)}"
-    return f"{path}: the target {CLASHES[kind]} since this unit began{_more(found)}"
+        return f"{path}: {_named(who)} {did} and {first}{_more(found)}"
+    return f"{path}: the target {did} since this unit began{_more(found)}"
 
 
 def _named(keys: Sequence[str]) -> str:
@@ -213,7 +215,7 @@ def _closed(docs: UnitDocs) -> str:
 def first_obstacle(receipt: Receipt) -> str:
     """The first thing that kept a patch out, and where."""
     for clash in receipt["conflicts"]:
-        return f"{clash['path']}: {clash['reason']}"
+        return f"{clash['path']}: {BOTH.get(clash['reason'], clash['reason'])}"
     for breach in receipt.get("breaches", ()):
         return f"{breach['path']}: {breach['message']} ({breach['rule']})"
     for found in receipt["findings"]:

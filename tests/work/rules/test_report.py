@@ -201,6 +201,26 @@ CASES: list[tuple[str, UnitDocs, dict[str, str], str, str]] = [
         "f: a and b changed the same lines and were accepted first",
     ),
     (
+        "deletes what another changed",
+        docs_of(
+            3,
+            "u",
+            patch={"outcome": "collected", "base": A, "tree": B, "paths": [{"path": "f", "change": "deleted"}]},
+            receipt=receipt("textual_conflict", conflicts=[{"path": "f", "reason": "modify/delete"}]),
+            rivals={"f": ["a"]},
+        ),
+        {},
+        "textual_conflict",
+        "f: a changed what this deletes and was accepted first",
+    ),
+    (
+        "changes what the target deleted",
+        docs_of(1, "u", receipt=receipt("textual_conflict", conflicts=[{"path": "f", "reason": "modify/delete"}])),
+        {},
+        "textual_conflict",
+        "f: the target deleted it since this unit began",
+    ),
+    (
         "lost to the target",
         docs_of(1, "u", receipt=receipt("textual_conflict", conflicts=[{"path": "f", "reason": "contents"}])),
         {},
