@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import contracts
@@ -98,11 +98,21 @@ def check_root(objects: Objects, root: bytes, listed: FileListing, base: str | N
         return
     if base is not None and objects.entry(base, root.rstrip(b"/")) is not None:
         return
-    folders = {path[: path.find(b"/")] for path in listed.files if b"/" in path}
+    raise _no_root(root, listed.files, location)
+
+
+def check_root_in(objects: Objects, root: bytes, trees: Sequence[str]) -> None:
+    """Raises CannotRun if the repository's configuration names a root that none of the trees has."""
+    if root and all(objects.entry(tree, root.rstrip(b"/")) is None for tree in trees):
+        raise _no_root(root, (entry.path for entry in objects.tree(trees[0])), None)
+
+
+def _no_root(root: bytes, paths: Iterable[bytes], location: str | None) -> CannotRun:
+    folders = {path[: path.find(b"/")] for path in paths if b"/" in path}
     name = os.fsdecode(root).rstrip("/")
     near = nearest(name, sorted(map(os.fsdecode, folders)), 1)
     hint = f"did you mean {near[0]}?" if near else "name the directory that holds semantic-layer/ and wiki/"
-    raise CannotRun(f"the root {name} is no directory of what is looked at", location=location or NAME, hint=hint)
+    return CannotRun(f"the root {name} is no directory of what is looked at", location=location or NAME, hint=hint)
 
 
 def changed_judges(

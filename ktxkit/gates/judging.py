@@ -194,11 +194,13 @@ def check_tree(
     `base_tree`: findings that it has too are inherited, never charged; the configuration is the base's, and comments
     that suppress count for what they suppress there, so that no change can loosen its own gates. `touched`: paths of
     the change; without them they are what differs from the base, and without a base everything is looked at. Raises
-    BrokenContract where an object is missing.
+    BrokenContract where an object is missing, CannotRun where `everything` is below a root that neither tree has.
     """
     with open_objects(world) as objects:
         config = configuration.make({**(options or {}), **more}, lambda path: _file(objects, base_tree or tree, path))
         root, trees = config.options.root, [tree, *([base_tree] if base_tree else [])]
+        if everything:
+            configuration.check_root_in(objects, root, trees)
         fetch_artifacts(world, trees, (entry for one in trees for entry in artifacts_of(objects, one, root)), root)
         after = read_tree(world, tree, objects, root)
         before = _base(world, base_tree, objects, root) if base_tree else None

@@ -139,3 +139,15 @@ def test_a_unit_waives_nothing_of_its_own(repo: Repo, old: str, new: str, lands:
         repo.write("a.py", old + NEW.format("h", WAIVED))  # a person may, by hand
         repo.git("add", "a.py")
         assert call("gate-check", "--index", cwd=repo.path).status == 0
+
+
+@pytest.mark.parametrize("made", ["", "mkdir -p knowledge/wiki/global; echo x > knowledge/wiki/global/x.txt; "])
+def test_a_root_that_is_nowhere_lands_nothing(layer: Repo, made: str) -> None:
+    """Nothing would be looked at: a broken reference landed with status 0. One that a unit makes is there."""
+    layer.write("ktx-gates.yaml", "root: knowledge\n")
+    start = layer.commit("a root that is not there")
+    path = job_file(layer, {"units": [unit("u", f"{made}sed -i s/total/gross/ {next(iter(MART))}")]})
+    ran = call("job-run", str(path), "--job", "j1", cwd=layer.path)
+    assert ran.status == (0 if made else 2), ran.out + ran.err
+    assert made or "the root knowledge is no directory of what is looked at" in ran.out + ran.err
+    assert (layer.git("rev-parse", "main") == start) == (not made)
