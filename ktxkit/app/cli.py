@@ -234,9 +234,8 @@ class Parser(argparse.ArgumentParser):
             return (f"there is no option {first}" if first else message), near
         before, wrong, rest = message.partition("invalid choice: ")
         if wrong:
-            word = rest.partition(" (choose from")[0]
-            known = [str(choice) for action in self._actions for choice in action.choices or ()]
-            near = nearest(word.strip("'\""), known, 2)
+            word, _, choices = rest.partition(" (choose from ")
+            near = nearest(word.strip("'\""), [one.strip("'\") ") for one in choices.split(",")], 2)
             return (f"{before}invalid choice: {word}" if near else message), near
         return message, []
 

@@ -99,7 +99,7 @@ class ActiveJob:
         if found is None:
             require_not_lost(world, job_id)
             known = nearest(job_id, [name for name in world.store.children("jobs") if name != job_id])
-            hint = f"did you mean {known[0]}?" if known else "`ledger-query jobs` lists those there are"
+            hint = f"did you mean {known[0]}?" if known else "`job-report --list` shows those there are"
             raise CannotRun(f"no job {job_id!r} here", location=str(world.store.root), hint=hint)
         return found
 

@@ -180,9 +180,8 @@ def _no_branch(world: World, ref: str) -> CannotRun:
     heads = [one.removeprefix("refs/heads/") for one in branches if one.startswith("refs/heads/")]
     remote = [one.removeprefix("refs/remotes/") for one in branches if one.endswith(f"/{name}")]
     near = nearest(name, heads, 2)
-    hint = (
-        f"did you mean {' or '.join(near)}?" if near else f"the branches are {', '.join(sorted(heads)[:8]) or 'none'}"
-    )
+    known = f"the branches are {', '.join(sorted(heads)[:8]) or 'none'}; git branch {name} makes it"
+    hint = f"did you mean {' or '.join(near)}?" if near else known
     if remote and not near:
         hint = f"only {remote[0]} has that name: git branch {name} {remote[0]} makes it here"
     return CannotRun(f"no branch {name!r} to land on", location=str(world.repository.directory), hint=hint)

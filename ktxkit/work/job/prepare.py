@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 KEYS = "`git ktx help job-file` lists the keys"
+NO_FILE = "job-run takes the path of a job file; `git ktx help job-file` shows what is in one"
 SIZE_LIMIT = 1024 * 1024  # bytes; a job with more units has a plan command that prints them
 
 
@@ -49,11 +50,11 @@ def job_file(world: World, name: str, given: Mapping[str, Any]) -> JobFile:
     try:
         data = files.read(path, SIZE_LIMIT)
     except FileNotFoundError as error:
-        raise CannotRun("no such job file", location=str(path), hint="job-run takes the path of a job file") from error
+        raise CannotRun("no such job file", location=str(path), hint=NO_FILE) from error
     except IsADirectoryError as error:
         raise CannotRun("a directory is no job file", location=str(path), hint="name the file in it") from error
     except BrokenContract as error:
-        raise CannotRun(error.message, location=error.location, hint="job-run takes the path of a job file") from error
+        raise CannotRun(error.message, location=error.location, hint=NO_FILE) from error
     root = _yaml(data, str(path))
     found = list(config.faults(root, kinds.JOB_FILE))
     if found:
