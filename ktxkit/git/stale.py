@@ -2,18 +2,22 @@
 
 Proven means: no process lives that could be at work on it, that is, no git of this repository that writes and started
 before the thing was made.
-Age alone proves nothing. An empty `commondir` of one half-made worktree ends `git worktree list` for the whole
-repository, and a lock of one of our refs ends every later update of it: both happen when the power goes (measured).
+Age alone proves nothing. Looking and removing is one step for all of ours (a flock on the git directory): where two
+looked at one lock, the second took away the next one, which a git had made meanwhile.
+An empty `commondir` of one half-made worktree ends `git worktree list` for the whole repository, and a lock of one of
+our refs ends every later update of it: both happen when the power goes (measured).
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ktxkit.base import files, owners, process
 from ktxkit.base.clock import LIMITS
+from ktxkit.base.lock import flocked_directory
 from ktxkit.base.removal import delete_own
 from ktxkit.git.git import lock_in_the_way
 from ktxkit.git.repository import SMALL, registrations
@@ -114,7 +118,8 @@ def clear_lock(message: bytes, inside: Path, age: float = LIMITS.lock_age) -> bo
     path = Path(os.path.realpath(named))
     if inside not in path.parents:
         return False
-    return not os.path.lexists(path) or (is_stale(path, inside, age=age) and files.remove(path))
+    with flocked_directory(inside):
+        return not os.path.lexists(path) or (is_stale(path, inside, age=age) and files.remove(path))
 
 
 def clear_ref_locks(
@@ -126,7 +131,17 @@ def clear_ref_locks(
     older, or that some process has open, is somebody else's.
     """
     locks = (common_dir / f"{ref}.lock", git_dir / "HEAD.lock", git_dir / "ORIG_HEAD.lock")
-    return [path for path in locks if left_behind(path, common_dir, since, age) and files.remove(path)]
+    return [path for path in locks if clear_left_behind(path, common_dir, since, age, files.remove)]
+
+
+def clear_left_behind(
+    path: Path, common_dir: Path, since: float, age: float, clear: Callable[[Path], object] = files.remove
+) -> bool:
+    """Take a lock away, by `clear`, where it was left behind (`left_behind`). Raises what that raises."""
+    if not os.path.lexists(path):
+        return False
+    with flocked_directory(common_dir):
+        return left_behind(path, common_dir, since, age) and clear(path) is not False
 
 
 def holders(path: Path, common_dir: Path) -> list[int]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ktxkit.base import files, process
+from ktxkit.base import process
 from ktxkit.base.errors import Blocked, CannotRun, Refused
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import path_fields, plural, printable, stands
@@ -222,8 +222,7 @@ def put_back(held: HeldBranch, git: Git, old: str, new: str, ref: str, since: fl
 def _clear_index_lock(held: HeldBranch, git: Git, since: float) -> Path:
     """Remove the lock of the index where a git of ours left it behind; returns where it would be."""
     lock = checkout.index_lock(git)
-    if stale.left_behind(lock, held.world.repository.common_dir, since, held.world.limits.lock_age):
-        files.remove(lock)
+    stale.clear_left_behind(lock, held.world.repository.common_dir, since, held.world.limits.lock_age)
     return lock
 
 

@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from ktxkit.base.clock import Limits
+from ktxkit.base.lock import flocked_directory
 from ktxkit.git import stale
 from ktxkit.store.rules.names import base_ref
 from ktxkit.store.worktrees import Worktrees
@@ -121,6 +123,29 @@ def test_a_lock_outside_of_the_repository_is_never_touched(repo: Repo, tmp_path:
     time.sleep(AGE + 0.1)
     assert not stale.clear_lock(f"Unable to create '{lock}': File exists".encode(), repo.path / ".git", AGE)
     assert lock.exists()
+
+
+@pytest.mark.parametrize("how", ["that git complained of", "of an index"])
+def test_a_lock_that_another_command_has_cleared_is_not_looked_for_again(repo: Repo, how: str) -> None:
+    """Two commands saw one lock that was left: the second removed the next one, that of a living git."""
+    common, lock = repo.path / ".git", repo.path / ".git/index.lock"
+    lock.touch()
+    time.sleep(AGE + 0.1)
+    told = f"Unable to create '{lock}': File exists".encode()
+    other = Thread(
+        target=(lambda: stale.clear_lock(told, common, AGE))
+        if how == "that git complained of"
+        else (lambda: stale.clear_left_behind(lock, common, 0.0, AGE))
+    )
+    with living_git(repo):
+        with flocked_directory(common):
+            other.start()
+            other.join(0.3)
+            assert other.is_alive(), "looking and removing is one step"
+            lock.unlink()
+            lock.touch()  # the living git's
+        other.join(60)
+        assert not other.is_alive() and lock.exists()
 
 
 def test_the_reference_of_a_job_survives_a_killed_update(repo: Repo) -> None:

@@ -294,13 +294,12 @@ class Guard:
         age = self.job.world.limits.lock_age
         if process.has_open(path) or (wait and stale.writers(self._top)):
             return []
-        if not (wait or stale.is_stale(path, self._top, age=age)) or not stale.left_behind(
-            path, self._top, self._began, age
-        ):
+        if not (wait or stale.is_stale(path, self._top, age=age)):
             return []
         name = printable(str(path.relative_to(self._top)))
         try:
-            self._aside(path)
+            if not stale.clear_left_behind(path, self._top, self._began, age, self._aside):
+                return []
         except FileNotFoundError:
             return []  # its holder removed it
         return [{"what": f"lock {name}"[:1000], "message": f"lock {name} was left behind"[:4000], "putBack": True}]
