@@ -78,7 +78,7 @@ WRONG = """() => {
 
 def looks_right(page: Any, picture: Path) -> list[str]:
     """What is cut, too wide or lies on something else, and what axe finds. The picture is of what was looked at."""
-    drawn = page.screenshot(path=str(picture))
+    drawn = page.screenshot(path=str(picture), animations="disabled")  # no colour half way between two
     assert drawn.startswith(b"\x89PNG") and len(drawn) > 10_000, "there is something to see"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "no sideways scrolling"
     return [*page.evaluate(WRONG), *violations(page)]
