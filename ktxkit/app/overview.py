@@ -320,8 +320,7 @@ def _one(world: World, row: WorktreeRow, held: HeldLease | None, default: str) -
     if "dead" in row or not row["present"]:
         gone = "" if row["present"] or row.get("dead") == GONE else f", {GONE}"
         if is_evidence(row):
-            why = shlex.join(["job-report", row["jobId"]]) if "jobId" in row else ""
-            return made._replace(state=f"kept as evidence: {row['dead']}", next=why)
+            return made._replace(state=f"kept as evidence: {row['dead']}", next=_next_of_evidence(world, row))
         return made._replace(state=f"left over: {row.get('dead', 'closed')}{gone}", next="git ktx clean")
     made = _measured(world.git.at(path), made, target if row["kind"] != "main" else "")
     if row["kind"] == "main":
@@ -414,6 +413,19 @@ def _has_landed(there: World, made: ListedWorktree, held: HeldLease) -> bool:
         and head is not None
         and report.is_in(there.git, f"refs/heads/{made.target}", head, held.lease["base"])
     )
+
+
+def _next_of_evidence(world: World, row: WorktreeRow) -> str:
+    """The report says why it is kept; where a later attempt of the unit is in, nobody needs it any more."""
+    if "jobId" not in row:
+        return ""
+    job = ActiveJob.find(world, row["jobId"])
+    try:
+        receipts = [job.read(kinds.RECEIPT, "receipt", u) for u in job.units if u.key == row["unitKey"]] if job else []
+    except BrokenContract:
+        receipts = []  # the report names what is damaged
+    done = any(receipt is not None and receipt["outcome"] in LANDED for receipt in receipts)
+    return "git ktx clean" if done else shlex.join(["job-report", row["jobId"]])
 
 
 def _next_of_unit(world: World, row: WorktreeRow) -> str:

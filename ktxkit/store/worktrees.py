@@ -53,7 +53,7 @@ class Worktrees(NamedTuple):
     """
 
     git: Git
-    store: Store
+    world: World
     clock: Clock
     limits: Limits
 
@@ -62,7 +62,12 @@ class Worktrees(NamedTuple):
         common_dir = world.repository.common_dir
         env = {**world.git.env, "GIT_DIR": str(common_dir)}
         git = Git(common_dir, env, {**world.git.config, **PATIENT})
-        return cls(git, world.writable_store, world.clock, world.limits)
+        return cls(git, world, world.clock, world.limits)
+
+    @property
+    def store(self) -> Store:
+        """The store as it is: looking makes none. What writes takes the lock first, and that makes it."""
+        return self.world.store
 
     def at(self, path: Path) -> Git:
         """The runner in one of the worktrees."""
@@ -120,7 +125,8 @@ class Worktrees(NamedTuple):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        with flocked(self.store.path(names.WORKTREES_LOCK), clock=self.clock, what="the list of worktrees"):
+        lock = self.world.writable_store.path(names.WORKTREES_LOCK)
+        with flocked(lock, clock=self.clock, what="the list of worktrees"):
             yield
 
     def listed(self) -> list[Registered]:
@@ -222,7 +228,7 @@ class Worktrees(NamedTuple):
 
     def _trash_of(self, path: Path) -> Path:
         """A new name in the trash."""
-        trash = self.store.directory(names.TRASH)
+        trash = self.world.writable_store.directory(names.TRASH)
         files.make_dirs(trash)
         return trash / f"{path.name[:80]}.{owners.hold(self.store.root).mark}-{os.urandom(6).hex()}"
 

@@ -169,6 +169,39 @@ def test_the_branch_that_a_worktree_has_now_is_its_name_too(repo: Repo) -> None:
     assert done.status == 0 and "first" in done.out, done
 
 
+def test_looking_makes_no_store(repo: Repo) -> None:
+    repo.write("f", "0\n")
+    repo.commit()
+    repo.git("worktree", "add", "-q", "-b", "of-git", "../of-git")
+    looks = (
+        ("list",),
+        ("status",),
+        ("attic",),
+        ("clean",),
+        ("doctor",),
+        ("land", "nothing"),
+        ("run", "true", "--dry-run"),
+    )
+    for words in looks:
+        call("git-ktx", *words, cwd=repo.path)
+        assert not (repo.path / ".ktx").exists(), words
+    for name in ("worktree-status", "worktree-close", "job-report", "ledger-query"):
+        call(name, *{"worktree-close": ["of-git"], "ledger-query": ["jobs"]}.get(name, []), cwd=repo.path)
+        assert not (repo.path / ".ktx").exists(), name
+
+
+def test_an_attempt_that_a_later_one_made_good_can_be_cleared(repo: Repo) -> None:
+    file = job_file(repo, {"units": [unit("a", "test -e mended && echo 1 > a")]})
+    assert call("job-run", file, "--job", "j1", "-q", cwd=repo.path).status == 3
+    assert rows(repo)["j1/a"]["next"] == "job-report j1"
+    repo.write("mended", "1\n")
+    repo.commit()
+    assert call("job-run", "--resume", "j1", "--failed", "-q", cwd=repo.path).status == 0
+    left = [row["next"] for name, row in rows(repo).items() if name.startswith("j1/a")]
+    assert left == ["git ktx clean"]
+    assert call("git-ktx", "clean", "--yes", cwd=repo.path).status == 0 and "j1/a" not in rows(repo)
+
+
 def test_a_directory_that_is_gone_is_said_once(repo: Repo) -> None:
     shutil.rmtree(opened(repo, "away").path)
     assert rows(repo)["away"]["state"] == "left over: its directory is gone"

@@ -119,7 +119,8 @@ def way_out(work: HeldWork) -> str:
         return f"no attic holds a repository: move {shown} out of the worktree, then close again; {keep}"
     if work.submodules:
         return f"no attic holds a submodule's work: commit and push it in {shown}, then close again; {keep}"
-    return "collect it, or close with --discard (it goes to the attic first), or as conflict or crash to keep it"
+    first = "collect it" if work.unit else "land it (git ktx land NAME --squash)"
+    return f"{first}, or close with --discard (it goes to the attic first), or as conflict or crash to keep it"
 
 
 def can_be_kept(work: HeldWork) -> bool:
