@@ -259,7 +259,8 @@ PEOPLE: list[Callable[[History], None]] = [
     git_in("stash", "-q"), git_in("stash", "pop", "-q"), git_in("reset", "-q", "--hard", "HEAD~1"),
     git_in("reset", "-q", "--soft", "HEAD~1"), git_in("rebase", "main"), git_in("rebase", "--abort"),
     git_in("checkout", "-q", "--", "."), git_in("rm", "-q", "--cached", "f"), git_in("worktree", "lock", "."),
-    git_in("worktree", "unlock", "."), git_in("checkout", "-q", "-B", "topic"), user_edits_target,
+    git_in("worktree", "unlock", "."), git_in("checkout", "-q", "-B", "topic"),
+    git_in("checkout", "-q", "--detach", "main"), user_edits_target,
 ]  # fmt: skip
 OURS: list[Callable[[History], None]] = [
     open_it, open_it, open_it, close_it, close_it, close_it, collect, collect, apply, apply, land, land_name, prune,
