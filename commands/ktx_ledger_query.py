@@ -74,7 +74,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if isinstance(document, bytes):
         return _export(args, world, document)
     if args.question == "banner":
-        from ktxkit.ledger.banner import lines
+        from ktxkit.app.banner import lines
 
         return cli.Result(document=document, contract="answer", lines=lines(document))
     shown = rows.lines(document, asking.QUESTIONS[args.question].columns, cli.columns())

@@ -44,9 +44,8 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.affected import running
+    from ktxkit.affected import running, test_run
     from ktxkit.ledger import answers
-    from ktxkit.ledger import running as test_run
 
     if args.scope != ["affected"]:
         args.refuse("without --scope affected", "base")
@@ -61,7 +60,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     picked = running.arguments(world, args.base) if args.scope == ["affected"] else running.WHATEVER
     if picked.nothing:
         return cli.Result(notes=[*picked.notes, "test-run: nothing is run"], data={"affected": picked.facts})
-    python, words = test_run.plain(world, args.command)
+    python, script, words = test_run.plain(world, args.command, args.python)
     wish = test_run.RunRequest(
         pytest=words,
         scope=tuple(args.scope),
@@ -69,7 +68,8 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         trace=args.trace,
         profile=args.env_profile,
         trigger=args.trigger,
-        python=args.python or python,
+        python=python,
+        script=script,
         project=args.project,
         paths=picked.paths,
         affected=picked.facts or None,
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
 
 
 def _data(ran: object) -> dict[str, object]:
-    from ktxkit.ledger.running import RunResult
+    from ktxkit.affected.test_run import RunResult
 
     assert isinstance(ran, RunResult)
     found = {} if ran.line is None else run_row(ran.line["record"], f"seq {ran.line['seq']}")

@@ -39,10 +39,6 @@ LEVEL = {wing: level for level, wings in enumerate(WINGS) for wing in wings}
 # Imports that run up, each with its reason: importing module, imported module.
 UPWARD: dict[tuple[str, str], str] = {
     ("ktxkit.git.neutral", "ktxkit.store.store"): "the type of what it is given alone",
-    (
-        "ktxkit.ledger.running",
-        "ktxkit.affected.runtime",
-    ): "`test-run --trace` records the runtime map of the run that it starts",
     ("ktxkit.ledger.recording.opening", "ktxkit.affected.traced.begin"): "a traced run says so in its record",
     ("ktxkit.observer.observe", "ktxkit.work.attic"): "what a suspended unit has is kept before its lease ends",
 }
@@ -79,6 +75,8 @@ DICTS = {
     "ktxkit/affected/rules/reach.py": 1,
     "ktxkit/affected/rules/runtime_trace.py": 1,
     "ktxkit/affected/rules/scopes.py": 2,
+    "ktxkit/affected/test_run.py": 5,
+    "ktxkit/app/banner.py": 3,
     "ktxkit/app/commands.py": 1,
     "ktxkit/app/doctor.py": 1,
     "ktxkit/app/pages.py": 6,
@@ -125,7 +123,6 @@ DICTS = {
     "ktxkit/ingest/workers/pages.py": 2,
     "ktxkit/ledger/answers.py": 8,
     "ktxkit/ledger/asking.py": 6,
-    "ktxkit/ledger/banner.py": 3,
     "ktxkit/claims/gate.py": 1,
     "ktxkit/ledger/exports.py": 7,
     "ktxkit/ledger/importing.py": 4,
@@ -139,7 +136,6 @@ DICTS = {
     "ktxkit/ledger/rules/importers.py": 1,
     "ktxkit/ledger/rules/payload.py": 3,
     "ktxkit/ledger/rules/rows.py": 1,
-    "ktxkit/ledger/running.py": 5,
     "ktxkit/observer/attach.py": 3,
     "ktxkit/observer/rules/projection.py": 9,
     "ktxkit/observer/status.py": 1,

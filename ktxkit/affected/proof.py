@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ktxkit.affected import select
+from ktxkit.affected import select, test_run
 from ktxkit.affected.rules.decision import Touched
 from ktxkit.affected.rules.mutants import Mutant, is_data, mutants, sample, valid, values
 from ktxkit.base import contracts, files, kinds, process
@@ -30,7 +30,7 @@ from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.git import neutral, snapshot
-from ktxkit.ledger import asking, chain, running
+from ktxkit.ledger import asking, chain
 from ktxkit.ledger.asking import new_run_id
 from ktxkit.store.rules import names
 from ktxkit.store.world import World
@@ -420,7 +420,7 @@ def proof(world: World, ask: ProofRequest, listener: ProofListener) -> AffectedP
     ]
     data = [path for path, why in left.items() if not why and not path.endswith(".py")]
     paths = {path for path, _ in changed}
-    python = ask.python or running.python_of(world)
+    python = ask.python or test_run.python_of(world)
     with opened(world, entries, made.target.loose, paths, python, ask.words) as place:
         found = candidates(place, changed, data)
         if not found:

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.affected import configuration, trees
+from ktxkit.affected import configuration, test_run, trees
 from ktxkit.affected.rules import classes, decision, literals, runtime_audit
 from ktxkit.affected.rules.decision import ABSENT, Decision, ImpactQuestion, Touched
 from ktxkit.affected.rules.graph import Graph, Unit
@@ -27,7 +27,7 @@ from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import path_fields, printable, truncated
 from ktxkit.gates.facts import no_collection
 from ktxkit.git.objects import Objects
-from ktxkit.ledger import asking, running
+from ktxkit.ledger import asking
 from ktxkit.store import config
 from ktxkit.store.world import World
 
@@ -262,7 +262,7 @@ def _graph(world: World, facts: _Facts, base: TreeSnapshot, target: TreeSnapshot
     inert = tuple(config.load_settings(world).get("affected", {}).get("inert", ())) if world.repository.top else ()
     project = configuration.project(load, target.entries, inert)
     if any(one.status != decision.CHANGED for one in touched):
-        project = replace(project, installed=configuration.installed(running.python_of(world)))
+        project = replace(project, installed=configuration.installed(test_run.python_of(world)))
     return Graph(versions, base.entries.keys() | target.entries.keys(), project, gone)
 
 

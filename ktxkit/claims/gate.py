@@ -50,12 +50,21 @@ def rulings(world: World, message: str, commit: str = "") -> list[ClaimRuling]:
     if not any(True for _ in verdicts.claims_in(message, rules)):
         return []
     evidence = Evidence(world, commit)
-    found = verdicts.rulings(message, evidence.facts)
+    found = [_with_others(one, evidence) for one in verdicts.rulings(message, evidence.facts)]
     if commit or world.store.exists(names.LEDGER) or chain.gone(world):
         return found
     return [
         replace(one, level="warning") for one in found
     ]  # nothing was ever recorded here: it is said, not held against
+
+
+def _with_others(ruling: ClaimRuling, evidence: Evidence) -> ClaimRuling:
+    """With the runs of other projects, where there is none of this one."""
+    if ruling.rule != "claim-unknown" or evidence.runs:
+        return ruling
+    ask = LedgerQuery(projects=(evidence.project,))
+    others = asking.under_others(evidence.index, ask, "git config ktx.project")
+    return replace(ruling, message=f"{ruling.message}{others}")
 
 
 class Evidence:

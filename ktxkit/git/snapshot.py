@@ -159,11 +159,21 @@ def _status(git: Git) -> tuple[str | None, list[bytes], list[bytes], bool]:
             fields = entry.split(b" ", 8 if kind == b"1" else 10)
             if fields[1] == b".M" and is_left_by_runs(fields[-1], tracked=True):
                 continue
-            inside = inside or b"M" in fields[2][2:3] or b"U" in fields[2][3:4]
+            own = b"M" in fields[2][2:3] or (b"U" in fields[2][3:4] and _has_untracked(git, fields[-1]))
+            if fields[1] == b".M" and fields[2][:3] == b"S.." and not own:
+                continue  # all that is new in the submodule is what runs of tests leave
+            inside = inside or own
             changed.append(fields[-1])
             doubted += [fields[-1]] if fields[1] == b".M" and kind == b"1" else []
     same = as_checked_out(git, doubted)
     return commit, sorted(path for path in changed if path not in same), sorted(ignored), inside
+
+
+def _has_untracked(git: Git, path: bytes) -> bool:
+    """Whether a submodule has untracked files that are more than what runs of tests leave."""
+    words = ("ls-files", "-z", "--others", "--exclude-standard")
+    below = git.at(git.cwd / os.fsdecode(path))
+    return any(not is_left_by_runs(one) for one in below.run(*words).nul)
 
 
 def _tree_of(git: Git, repository: Repository, changed: list[bytes], limit: int) -> tuple[str | None, str]:

@@ -265,7 +265,7 @@ def last(world: World, ask: LedgerQuery) -> LedgerAnswer:
     ]
     going = running(index, ask)
     found = pick(index, ask, LAST)
-    reason = why_unknown(record_of(found)) if found else "no run is recorded"
+    reason = why_unknown(record_of(found)) if found else f"no run is recorded{asking.under_others(index, ask)}"
     return answer(
         "last",
         [row for row in rows if row],
@@ -300,7 +300,8 @@ def _last_of(world: World, ask: LedgerQuery, question: str, where: str, none: st
     index = ensure(world)
     found = pick(index, ask, where)
     if found is None:
-        return answer(question, [], project=ask.project, verdict="unknown", reason=none)
+        others = asking.under_others(index, ask)
+        return answer(question, [], project=ask.project, verdict="unknown", reason=f"{none}{others}")
     record = record_of(found)
     lacks = lacking(world, index, ask, found) if question == "last-full" else {}
     facts = lacks | {"running": running(index, ask) or None}
@@ -363,7 +364,8 @@ def runs(world: World, ask: LedgerQuery) -> LedgerAnswer:
         else {"run": row["run"], "state": "running or not closed", "source": source(row)}
         for row in found
     ]
-    return answer("runs", rows, project=ask.project, facts={"runs": total, "shown": len(rows)})
+    reason = "" if rows else f"no run is recorded{asking.under_others(index, ask)}"
+    return answer("runs", rows, project=ask.project, reason=reason, facts={"runs": total, "shown": len(rows)})
 
 
 def run_of_question(index: Index, ask: LedgerQuery) -> dict[str, Any]:

@@ -114,7 +114,9 @@ def _anchored(world: World, index: Index) -> bool:
     try:
         last = index.last() or {}
         head = json.loads(files.read(world.store.path(names.LEDGER_HEAD)))
-        found = [head, *(json.loads(data) for path in world.store.ledger_marks() if (data := _text(path)))]
+        lock, *own = world.store.ledger_marks()
+        marks = [_text(lock) or b"null", *(_text(path) for path in own if path.exists())]
+        found = [one for one in (head, *map(json.loads, marks)) if one is not None]
         return all(one["lines"] == last.get("seq") and one["hash"] == last.get("hash") for one in found)
     except (BrokenContract, OSError, ValueError, RecursionError, KeyError, TypeError):
         return False  # then it is read as a document, which says what is wrong with it
@@ -195,6 +197,23 @@ def record_of(row: dict[str, Any] | None) -> RunRecord | None:
     return found
 
 
+def under_others(index: Index, ask: LedgerQuery, way: str = "--project") -> str:
+    """That the store has runs of other projects, where it has none of those that are asked about: `; 3 runs ...`.
+
+    `way`: what names the project there.
+    """
+    marks = ", ".join("?" for _ in ask.projects)
+    sql = "SELECT project, count(*) AS n FROM runs WHERE parent IS NULL GROUP BY project ORDER BY n DESC"
+    if index.rows(f"SELECT 1 FROM runs WHERE project IN ({marks}) LIMIT 1", *ask.projects):
+        return ""
+    found = index.rows(sql)
+    count = sum(row["n"] for row in found)
+    if not count:
+        return ""
+    others = "another project" if len(found) == 1 else f"{len(found)} other projects"
+    return f"; {count} run{' stands' if count == 1 else 's stand'} here under {others}: {way} {found[0]['project']}"
+
+
 def gap(index: Index, ask: LedgerQuery) -> Row:
     """The newest run that nothing is known of for certain: lines that are lost, or events that were damaged. What ran
     before it is not the last word: whether it was full, and failed, is not known. Empty where there is none.
@@ -241,7 +260,8 @@ def find(index: Index, ask: LedgerQuery, run: str) -> dict[str, Any]:
     if name in words and (back.isdigit() or run == name):
         row = pick(index, ask, words[name], int(back or 0))
         if row is None:
-            raise CannotRun(f"there is no {run} run", hint="`ledger-query runs` lists those there are")
+            others = under_others(index, ask)
+            raise CannotRun(f"there is no {run} run{others}", hint="`ledger-query runs` lists those there are")
         return row
     marks = ", ".join("?" for _ in ask.projects)
     sql = f"SELECT * FROM runs WHERE project IN ({marks}) AND substr(run, 1, ?) = ? ORDER BY seq"
@@ -342,7 +362,7 @@ QUESTIONS: dict[str, Question] = {
         1,
         ("kind", "how", "rawPath", "artifact", "action", "sync", "run", "job", "unit", "event", "test", "source"),
     ),
-    "banner": Question("ledger.banner:banner", project=False),
+    "banner": Question("app.banner:banner", project=False),
     "graph": Question("ledger.exports:graph_lines"),
     "rules": Question("ledger.exports:rules", 0, 0, ("word", "also", "needs", "means", "say", "why"), project=False),
     "jobs": Question("ledger.questions:all_jobs", 0, 0, JOB_COLUMNS, project=False),

@@ -129,6 +129,9 @@ def _set_marks(world: World, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     for path in world.store.ledger_marks():
         try:
+            if path.name == names.LEDGER_MARK:  # never empty, whenever its writer is killed
+                files.write_atomic(path, data) if data else path.unlink(missing_ok=True)
+                continue
             fd = os.open(path, flags, files.PRIVATE_FILE)
         except OSError:  # gate-ok: where it cannot be written (an isolated unit) it stays behind, and says less
             continue
@@ -140,11 +143,15 @@ def _set_marks(world: World, data: bytes) -> None:
 
 
 def _mark(path: Path) -> LedgerHead | None:
-    """A mark of the end; None where there is none. Raises BrokenContract for what is none."""
+    """A mark of the end; None where there is none. Raises BrokenContract for what is none, an empty file as well: only
+    the lock file has been one before it was a mark.
+    """
     try:
         data = files.read(path, MARK_BYTES).strip(b"\0 \n")
     except OSError:
         return None  # not there, or not to be read: then it says nothing
+    if not data and path.name == names.LEDGER_MARK:
+        raise BrokenContract("the mark of the ledger's end is empty", location=str(path), hint=MEND)
     return contracts.loads(kinds.LEDGER_HEAD, data, str(path)) if data else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -198,12 +198,12 @@ def _read(kind: str, data: bytes, where: str, importer: importers.Importer) -> t
     try:
         if kind == "reportlog":
             events = list(importers.from_reportlog(_lines(data, where, at), importer))
-            return importers.reportlog_start(_lines(data, where, at)), events
+            return reportlog_start(_lines(data, where, at)), events
         if kind == "junit":
             root = _junit(data, where)
-            return importers.junit_start(root), list(importers.from_junit(root, importer))
+            return junit_start(root), list(importers.from_junit(root, importer))
         document = contracts.parse(data, where)
-        return importers.ctrf_start(document), list(importers.from_ctrf(document, importer))
+        return ctrf_start(document), list(importers.from_ctrf(document, importer))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         said = f"{error.args[0]!r} is missing or no known word" if isinstance(error, KeyError) else str(error)
         said = (
@@ -273,3 +273,42 @@ def _junit(data: bytes, where: str) -> Element:
             hint="--from names the format; JUnit XML begins with testsuites or testsuite",
         )
     return root
+
+
+# -- when a run began
+
+
+def junit_start(root: importers.Element) -> datetime | None:
+    """When a JUnit report says that its run began: the earliest of its time stamps; one without a zone is of UTC."""
+    stamps = [text for suite in root.iter() if suite.tag in importers.SUITES and (text := suite.get("timestamp"))]
+    return min((at for text in stamps if (at := _moment(text)) is not None), default=None)
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None  # a stamp that is none tells nothing; then the time of the file is taken
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def ctrf_start(document: Mapping[str, Any]) -> datetime | None:
+    """When a CTRF report says that its run began (milliseconds since 1970)."""
+    results = document.get("results")
+    summary = results.get("summary") if isinstance(results, Mapping) else None
+    return _since_epoch(summary.get("start") if isinstance(summary, Mapping) else None, 1000)
+
+
+def reportlog_start(records: Iterable[Mapping[str, Any]]) -> datetime | None:
+    """When the first phase of a reportlog began (seconds since 1970)."""
+    starts = [one.get("start") for one in records if one.get("$report_type") == "TestReport"]
+    return min((at for one in starts if (at := _since_epoch(one, 1)) is not None), default=None)
+
+
+def _since_epoch(number: object, unit: int) -> datetime | None:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number / unit < LAST_SECOND:
+        return None
+    return datetime.fromtimestamp(number / unit, UTC)
+
+
+LAST_SECOND = 253402300800  # of the year 9999

@@ -48,12 +48,24 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, Any, Any]:
     """A conftest that cannot be imported ends pytest before `pytest_configure`: that run is recorded, too."""
+    _listen(early_config)
     try:
         return (yield)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         if not (os.environ.get("PYTEST_XDIST_WORKER") and "execnet" in sys.modules and sys.argv[:1] == ["-c"]):
             _unopened(early_config, error)
         raise
+
+
+def _listen(config: pytest.Config) -> None:
+    """Hear from now on which code is executed, where the run is recorded."""
+    try:
+        if _world(config) is not None:
+            from ktxkit.ledger.recording.selection import Ear
+
+            Ear.listen()
+    except Exception as error:  # noqa: BLE001 - as in `pytest_configure`
+        sys.stderr.write(f"ktxkit: which code this run executes is not known: {error}\n")
 
 
 def _unopened(config: pytest.Config, error: BaseException) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ktxkit.claims.rules.verdicts import ClaimEvidence, rulings
+from ktxkit.claims.rules.verdicts import ClaimEvidence, claims_in, rulings
 from ktxkit.ledger import answers
 
 HERE, THERE = "a" * 40, "b" * 40
@@ -27,6 +27,10 @@ def run(name: str, tree: str | None, *, scope: str = "full", state: str = "finis
     }  # fmt: skip
 
 
+def failures(*tests: str) -> dict[str, Any]:
+    return {"failures": [{"test": test, "outcome": "failed"} for test in tests]}
+
+
 NODES = ["tests/test_a.py::test_login", "tests/test_a.py::TestUser::test_name", "tests/test_b.py::test_slow",
          "t.py::test_p[a]", "t.py::test_p[b]", "t.py::test_q[a]", "t.py::test_q[b]"]  # fmt: skip
 STATES: dict[str, dict[str, Any]] = {
@@ -40,6 +44,12 @@ STATES: dict[str, dict[str, Any]] = {
     "prose": {"runs": [run("r1", THERE, selected=120, passed=120)], "changed": ["README.md", "docs/x.rst"]},
     "partly": {"runs": [run("r1", THERE, selected=120, passed=120)], "changed": ["notes"], "uncommitted": {"notes"}},
     "fragment": {"runs": [run("r1", HERE, scope="partial", selected=17, passed=17)]},
+    "deselected": {
+        "runs": [
+            run("r1", HERE, scope="partial", selected=8, passed=8, deselected=1)
+            | {"scope": {"kind": "partial", "why": ["--deselect t.py::test_name", "1 deselected"]}}
+        ]
+    },
     "killed": {
         "runs": [run("r1", HERE, scope="partial", state="killed", selected=120, passed=80, notRun=39, interrupted=1)]
     },
@@ -50,6 +60,15 @@ STATES: dict[str, dict[str, Any]] = {
     },
     "empty": {"runs": []},
     "no tree": {"runs": [run("r1", None, selected=120, passed=120)]},
+    "one red": {
+        "runs": [run("r1", HERE, selected=9, passed=8, failed=1) | failures("tests/test_a.py::TestUser::test_name")]
+    },
+    "two red": {
+        "runs": [
+            run("r1", HERE, selected=9, passed=7, failed=2)
+            | failures("tests/test_a.py::TestUser::test_name", "tests/test_b.py::test_slow")
+        ]
+    },
 }
 OUTCOMES = {
     "tests/test_a.py::test_login": "passed", "tests/test_a.py::TestUser::test_name": "failed",
@@ -99,6 +118,40 @@ QUALIFIED = [
     "Under Linux all tests pass", "With xdist, on 3.11, every test passes", "All tests pass, including the slow ones",
     "All tests pass on Windows", "All tests pass regardless of the order",
 ]  # fmt: skip
+EXCEPTING = [
+    f"{said.format(name)}"
+    for name in ("test_name", "`test_name`", "TestUser::test_name", "tests/test_a.py", "the old test_name")
+    for said in (
+        "All tests pass except {}", "All tests pass, except for {}.", "All tests but {} pass",
+        "Every test passes apart from {}", "All tests pass with the exception of {}", "The suite is green (except {})",
+        "All tests pass; only {} fails", "All tests pass but {} still fails", "All tests pass, {} aside",
+        "I ran all tests; all but {} pass", "No test fails except {}",
+    )
+] + [
+    "All but one test pass", "All tests pass except one",
+    "All tests pass, with one exception", "All but 1 of the tests pass",
+]  # fmt: skip
+UNNAMED = [
+    "All tests pass except the flaky ones", "All tests pass except for known failures",
+    "All tests but the network ones pass", "All tests pass save some slow tests",
+]  # fmt: skip
+BESIDE = [  # a clause beside the claim speaks of something else
+    "CI passes and all unit tests pass locally", "CI is green, and all tests pass here", "All tests pass and CI passes",
+    "CI fails but all tests pass locally", "The docs are untested but all tests pass",
+    "Our CI is red; the suite is green",
+    "All tests pass, but I have not checked the docs", "All tests pass and only the docs changed",
+    "Upstream is broken but all tests pass here", "All tests pass, though upstream is broken",
+    "Fixed the crash on Windows and all tests pass", "Drop support for Python 3.8 and all tests pass",
+    "All tests pass, and I fixed a bug on Windows", "All tests pass and the docs build in CI",
+    "We removed the Windows job in CI, and all tests pass", "All tests pass; the page was not verified",
+]  # fmt: skip
+OF_THEM = [
+    "All tests pass, {} of them", "All tests pass, all {} of them.", "The tests pass ({} of them)",
+    "All tests ({}) pass",
+    "All tests pass ({} tests)", "All tests pass, {} in total", "All tests pass: {} tests",
+    "All tests, {} of them, pass",
+    "The suite passes with {} tests", "All tests pass - {} in all",
+]  # fmt: skip
 NOTHING_PASSED = [
     "All tests pass", "Tests pass", "The suite is green", "Tests: green", "pytest passes", "pytest: 3/3",
     "Ran the full suite, everything passes", "100% of tests pass", "The suite finished successfully",
@@ -120,6 +173,14 @@ LIES: list[tuple[str, str, str]] = [
         ("fragment", f"All tests pass{said}", "claim-false")
         for said in (" on Linux", " under xdist", " in CI and here")
     ],
+    *[("two red", said, "claim-false") for said in EXCEPTING],
+    *[("stale", said, "claim-stale") for said in [*EXCEPTING, *UNNAMED, *BESIDE] if not said.startswith("No test")],
+    *[("fragment", said, "claim-false") for said in EXCEPTING if not said.startswith("No test")],
+    *[("skipped", said, "claim-false") for said in UNNAMED],
+    *[("red", said, "claim-false") for said in BESIDE],
+    *[("green", said.format(12), "claim-false") for said in OF_THEM],
+    ("two red", "7 tests passed, 1 failed", "claim-false"),
+    ("two red", "Seven tests pass and one fails", "claim-false"),
     ("partly", "All tests pass", "claim-uncommitted"),
     ("green", "120 passed", "claim-false"),
     ("green", "All 120 tests pass", "claim-false"),
@@ -220,6 +281,13 @@ TRUTHS: list[tuple[str, str]] = [
     ("green", 'It raises "ValueError: bad length" for an empty list'),
     ("green", "test_p passes"),
     ("green", "Fix the flaky test_unheard_of"),
+    *[(state, said) for state in ("green", "one red") for said in [*EXCEPTING, *UNNAMED]],
+    *[("green", said) for said in BESIDE],
+    *[("green", said.format(118)) for said in OF_THEM],
+    ("deselected", "All tests pass except test_name"),
+    ("two red", "7 tests passed, 2 failed"),
+    ("two red", "2 tests failed, 7 passed"),
+    ("two red", "Seven tests pass and two fail"),
     ("red", "115 passed, 5 failed"),
     ("red", "115 passed, 3 failed, 2 errors"),
     ("red", "3 tests fail"),
@@ -254,6 +322,7 @@ TRUTHS: list[tuple[str, str]] = [
 ]
 WARNED = [
     ("red", "115 passed", "claim-partial"),
+    *[("one red", said, "claim-partial") for said in UNNAMED],
     ("skipped", "pytest exits 0", "claim-partial"),
     ("skipped", "The suite finished with no errors", "claim-partial"),
     ("skipped", "`make test` passes", "claim-partial"),
@@ -406,6 +475,20 @@ def test_no_truth_is_accused(lead: str) -> None:
 @pytest.mark.parametrize(("state", "message", "rule"), WARNED)
 def test_what_is_told_but_not_held_against(state: str, message: str, rule: str) -> None:
     assert rules(state, message) == [] and rules(state, message, "warning") == [rule]
+
+
+@pytest.mark.parametrize(
+    ("message", "numbers"),
+    [
+        ("1 test failed, 1 passed", {"failed": 1, "passed": 1}),
+        ("1 test failed and 3 passed", {"failed": 1, "passed": 3}),
+        ("3 passed, 1 test failed", {"failed": 1, "passed": 3}),
+        ("Two tests pass; one fails", {"failed": 1, "passed": 2}),
+        ("2 tests passed, 1 was skipped and 3 failed", {"failed": 3, "passed": 2, "skipped": 1}),
+    ],
+)
+def test_counts_in_one_sentence_are_one_claim(message: str, numbers: Mapping[str, int]) -> None:
+    assert [claim.numbers for claim in claims_in(message, answers.load())] == [numbers]
 
 
 def test_there_are_a_hundred() -> None:

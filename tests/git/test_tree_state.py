@@ -79,6 +79,12 @@ def test_a_linked_worktree_and_a_submodule(repo: Repo, tmp_path: Path) -> None:
     repo.git("submodule", "--quiet", "add", str(other.path), "sub")
     repo.commit()
     assert take(repo).tree == repo.tree
+    repo.write("sub/__pycache__/a.cpython-312.pyc", "made by a run")
+    repo.write("sub/.pytest_cache/x", "too")
+    assert take(repo).tree == repo.tree and not take(repo).dirty, "what runs leave is no change of a submodule"
+    repo.write("sub/new", "x")
+    assert take(repo).tree is None
+    (repo.path / "sub/new").unlink()
     repo.write("sub/a", "changed inside")
     assert take(repo).tree is None and "submodule" in take(repo).why
     repo.git("worktree", "add", "-q", tmp_path / "w")

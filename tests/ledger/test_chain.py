@@ -55,8 +55,10 @@ def replaced(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
 
 def unmark(world: World) -> None:
     """What a store of an earlier version has, or one whose writer was killed before it wrote the marks."""
-    for mark in world.store.ledger_marks():
-        mark.write_bytes(b"")
+    lock, *own = world.store.ledger_marks()
+    lock.write_bytes(b"")
+    for mark in own:
+        mark.unlink()
 
 
 def as_directory(path: Path) -> None:
@@ -424,9 +426,10 @@ def test_nothing_that_is_recorded_after_a_loss_hides_it(turned: Suite, monkeypat
 
 
 def test_a_mark_that_is_damaged_is_status_5_until_it_is_repaired(turned: Suite) -> None:
-    for mark in turned.world.store.ledger_marks():
-        mark.write_bytes(b"{}")
-        assert call("ledger-query", "last", "--json", cwd=turned.repo.path).status == 5
+    lock, own = turned.world.store.ledger_marks()
+    for mark, data in ((lock, b"{}"), (own, b"{}"), (own, b""), (own, bytes(200))):
+        mark.write_bytes(data)
+        assert call("ledger-query", "last", "--json", cwd=turned.repo.path).status == 5, (mark, data)
         assert call("ledger-append", "--repair", cwd=turned.repo.path).status == 0
         assert call("ledger-query", "last", "--json", cwd=turned.repo.path).document["verdict"] == "false"
 

@@ -107,6 +107,13 @@ UNLISTED = {
     ),
     "everything in capitals": ('<TestSuite Tests="1"><TestCase Name="a"><FAILURE/></TestCase></TestSuite>', "failed"),
     "an element of its own time": ('<testsuite><testcase name="a"><timeout/></testcase></testsuite>', "failed"),
+    "a crash": ('<testsuite tests="1"><testcase name="a"><crash/></testcase></testsuite>', "failed"),
+    "an end by a signal, beside one that was skipped": (
+        '<testsuite><testcase name="a"><skipped/><processKilled signal="9"/></testcase></testsuite>',
+        "failed",
+    ),
+    "a suite that was aborted": (f'<testsuite tests="1">{CASE}<abort message="no"/></testsuite>', "failed"),
+    "a case that says that it crashed": ('<testsuite><testcase name="a" crash="true"/></testsuite>', "failed"),
     "a header of what failed": (f'<testsuite tests="1" failed="1">{CASE}</testsuite>', "failed"),
     "a header of what took too long": (f'<testsuite tests="1" timedOut="1">{CASE}</testsuite>', "failed"),
     "a header of what was ignored": (f'<testsuite tests="1" ignored="1">{CASE}</testsuite>', "incomplete"),
@@ -138,6 +145,25 @@ def test_what_a_junit_header_counts_and_no_case_shows_is_no_pass(suite: Suite, n
 def test_junit_headers_that_count_what_is_listed_are_a_pass(suite: Suite) -> None:
     inner = f'<testsuite name="s" tests="1" failures="0" errors="0">{CASE}</testsuite>'
     assert junit(suite, f'<testsuites tests="1" failures="0">{inner}</testsuites>')["verdict"] == "passed"
+
+
+def test_other_elements_of_a_case_say_nothing_of_its_outcome(suite: Suite) -> None:
+    within = "<system-err>error</system-err><properties/><attachments/><knownFailure/><steps/>"
+    text = f'<testsuite tests="1"><testcase name="a">{within}</testcase></testsuite>'
+    assert junit(suite, text)["verdict"] == "passed"
+
+
+@pytest.mark.parametrize(
+    "summary", [{"tests": -1}, {"failed": -2}, {"tests": 1, "skipped": -1}, {"retries": -1}], ids=str
+)
+def test_a_ctrf_count_below_zero_is_told(suite: Suite, tmp_path: Path, summary: dict[str, int]) -> None:
+    path = tmp_path / "c.json"
+    listed = {"name": "a", "status": "passed", "duration": 1, "retries": summary.pop("retries", 0)}
+    path.write_text(json.dumps({"results": {"tool": {"name": "x"}, "summary": summary, "tests": [listed]}}))
+    ran = append(suite, "ctrf", path)
+    assert ran.status == 5 and suite.records == [], ran.err
+    path.write_text(f'<testsuite name="s" failed="-1">{CASE}</testsuite>')
+    assert append(suite, "junit", path).status == 5
 
 
 def test_a_junit_header_that_is_no_number_is_told(suite: Suite, tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_provenance(suite: Suite) -> None:
 
 
 def test_banner(suite: Suite) -> None:
-    from ktxkit.ledger import banner
+    from ktxkit.app import banner
     from ktxkit.ledger.asking import LedgerQuery
 
     suite.run()
@@ -237,7 +237,7 @@ def test_banner(suite: Suite) -> None:
 
 
 def test_banner_does_not_wait(suite: Suite) -> None:
-    from ktxkit.ledger import banner
+    from ktxkit.app import banner
     from ktxkit.ledger.asking import LedgerQuery
 
     suite.run()
@@ -248,7 +248,7 @@ def test_banner_does_not_wait(suite: Suite) -> None:
 
 
 def test_banner_tells_the_last_line_when_the_time_is_up(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ktxkit.ledger import banner
+    from ktxkit.app import banner
     from ktxkit.ledger.asking import LedgerQuery
 
     suite.run()
@@ -275,7 +275,8 @@ def test_banner_loads_and_starts_little(suite: Suite) -> None:
     (place / "git").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {place}/calls\nexec {real} "$@"\n')
     (place / "git").chmod(0o755)
     code = (
-        "import os, sys, ktx_ledger_query\nfrom pathlib import Path\nfrom ktxkit.ledger import asking, banner\n"
+        "import os, sys, ktx_ledger_query\nfrom pathlib import Path\n"
+        "from ktxkit.ledger import asking\nfrom ktxkit.app import banner\n"
         "from ktxkit.store.world import World\n"
         "print(banner.banner(World(Path.cwd(), os.environ), asking.LedgerQuery(), budget=60.0)['facts'])\n"
         "print(*sorted(sys.modules), file=sys.stderr)\n"

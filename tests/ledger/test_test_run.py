@@ -49,6 +49,45 @@ def test_a_full_run_is_authoritative_for_its_tree(suite: Suite) -> None:
     assert ran.status == 2 and ran.err.startswith("test-run: no such revision: nowhere"), "an error comes first"
 
 
+def test_the_arguments_may_be_pytests_own_choice(suite: Suite) -> None:
+    """`pytest .` at the top, and what `testpaths` has, leave out nothing."""
+    suite.repo.write("sub/test_n.py", "def test_n(): pass\n")
+    suite.repo.write("pytest.ini", "[pytest]\ntestpaths = test_m.py sub\n")
+    suite.repo.commit()
+    for words, kind in (((".",), "full"), (("sub", "test_m.py"), "full"), (("sub",), "modules")):
+        go(suite, pytest_args=words)
+        assert suite.records[-1]["scope"]["kind"] == kind, words
+
+
+def test_pytest_itself_does_not_find_modules_in_the_working_directory(suite: Suite) -> None:
+    """What is written is run: `pytest` has its own directory in front, `python -m pytest` the working directory."""
+    suite.repo.git("rm", "-q", "test_m.py")
+    suite.repo.write("helper.py", "x = 1\n")
+    suite.repo.write("tests/test_h.py", "import helper\ndef test_h(): pass\n")
+    suite.repo.commit()
+    bare = [sys.executable, str(Path(sys.executable).with_name("pytest"))]
+    alone = subprocess.run([*bare, *QUICK], cwd=suite.repo.path, env={**os.environ, "KTX_LEDGER": "off"}, check=False)
+    for words, status in ((("pytest",), alone.returncode), (("python", "-m", "pytest"), 0), ((), 0)):
+        assert spawn("test-run", "--", *words, *QUICK, cwd=suite.repo.path).status == status, words
+    assert alone.returncode == 2 and [one["verdict"] for one in suite.records] == ["failed", "passed", "passed"]
+
+
+def test_runs_of_another_project_are_named_where_there_is_none_of_this_one(suite: Suite) -> None:
+    """As where the repository got another address: an empty answer alone would say that nothing ever ran."""
+    go(suite)
+    before = suite.record["project"]
+    suite.repo.git("config", "ktx.project", "another")
+    told = f"1 run stands here under another project: --project {before}"
+    for words in (("last",), ("last-full",), ("runs",), ("run", "last"), ("slowest",)):
+        said = spawn("ledger-query", *words, cwd=suite.repo.path)
+        assert told in " ".join((said.out + said.err).split()), words
+    message = suite.repo.write("message", "All tests pass")
+    judged = spawn("gate-check", "--message", message, cwd=suite.repo.path)
+    assert judged.status == 1 and f"git config ktx.project {before}" in " ".join(judged.out.split())
+    suite.repo.git("config", "ktx.project", before)
+    assert "another project" not in spawn("ledger-query", "last-scoped", cwd=suite.repo.path).out
+
+
 def test_declaring_a_scope_does_not_make_it(suite: Suite) -> None:
     ran = go(suite, "--scope", "full", pytest_args=("-k", "test_a"))
     record = suite.record
@@ -284,7 +323,7 @@ GUARD: dict[str, bool] = {
 @pytest.mark.parametrize("command", GUARD)
 def test_the_guard_refuses_bare_pytest_and_nothing_else(tmp_path: Path, command: str) -> None:
     document: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": command}}
-    from ktxkit.ledger.running import guard
+    from ktxkit.affected.test_run import guard
 
     said = guard(json.dumps(document).encode())
     assert bool(said) is GUARD[command], said
@@ -301,7 +340,7 @@ def test_the_guard_as_a_hook(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"tool_input": {}}', b'{"tool_input": {"command": 1}}'])
 def test_the_guard_lets_foreign_documents_pass(data: bytes) -> None:
-    from ktxkit.ledger.running import guard
+    from ktxkit.affected.test_run import guard
 
     assert guard(data) == ""
 

@@ -6,29 +6,13 @@ From sentences to claims about test runs. What is wished, asked, supposed, plann
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
+from ktxkit.claims.rules import UNKNOWN, asserted, is_older, without_ci
 from ktxkit.claims.rules.frames import frames
-from ktxkit.claims.rules.text import (
-    BOUNDARY,
-    CI_CLAUSE,
-    ELSEWHERE,
-    HEDGED,
-    LEAD,
-    PLACED,
-    REPORTED,
-    SPELLED,
-    STRONG,
-    TAIL,
-    VOUCHED,
-    WANTED,
-    WEAK,
-    WISHED,
-    Sentence,
-    number,
-)
-from ktxkit.claims.rules.words import APART, Claim, contrasted, qualified
+from ktxkit.claims.rules.text import BOUNDARY, SPELLED, TAIL, Sentence, number
+from ktxkit.claims.rules.words import APART, APPOSED, Claim, Qualifier, beside, contrasted, qualified
 
 NUMBER = rf"(?:\d{{1,3}}(?:,\d{{3}})+|\d{{1,7}}|no|{'|'.join(SPELLED)})"
 N = rf"(?P<{{}}>{NUMBER.replace('{', '{{').replace('}', '}}')})"
@@ -54,6 +38,13 @@ COUNT = re.compile(
     r"|skipped)|green)\b",
     re.IGNORECASE,
 )
+MORE = re.compile(  # `2 tests passed, 1 failed`
+    rf"(?:[,;]|\s(?:and|but))\s(?:(?:and|but)\s)?{N.format('n')}\s(?:of\sthem\s)?(?:(?:have|has|{IS})\s)?(?:{NOW}\s)*"
+    rf"(?P<word>{GOOD}|{BAD}|skipped|xfailed|failures?)\b(?=\s*(?:$|[.,;)!]|in\s\d|(?:and|but)\b))",
+    re.IGNORECASE,
+)
+JOINING = re.compile(r"[\s,;/|]+(?:and\s|but\s)?|\s(?:and|but)\s", re.IGNORECASE)
+CI_FIRST = re.compile(r"(?:(?:the|our)\s)?ci\b[^;,]*?(?=;|,|\sand\s|\sbut\s)", re.IGNORECASE)
 SUMMARY = re.compile(
     rf"(?<![\w.%-])(?P<n>\d{{1,3}}(?:,\d{{3}})+|\d{{1,7}}|no|zero)\s"
     r"(?P<word>passed|passing|pass|failed|failing|failures?|fail|errors?|skipped|skips?|xfailed|xpassed"
@@ -98,7 +89,6 @@ VERIFIED = re.compile(
     + EDGE,
     re.IGNORECASE,
 )
-ONLY_BEFORE = re.compile(r"\bonly\s$", re.IGNORECASE)
 ONLY = re.compile(
     r"\bthe\s(?:only|one)\s(?:remaining\s)?(?:failing\stest|test\sthat\s(?:still\s)?fails|test\sfailure)\s(?:is|was)\b"
     r"(?=\s(?:still\s)?[`\w./:]*test_\w)",
@@ -192,22 +182,6 @@ NAMED = re.compile(
     rf"is\s(?:{NOW}\s)?failing|(?:keeps|continues\sto)\s(?:fail|pass)(?:ing)?)(?:\s(?!only)\w+ly)?\b{FOLLOWED})"
 )
 
-IMPERATIVES = ("pass", "run", "add", "test", "let", "do", "try", "allow", "use")
-CONDITION = re.compile(r"(?:^|[.;:]\s)\W*with\s$", re.IGNORECASE)  # `With all tests green, tag the release`
-AND_THEN = re.compile(r",\s(?!(?:this|that|these|the|it|i|we|all|a|an|no|there|nothing|everything|my|our)\b)[a-z]+\s")
-SAID = re.compile(
-    r"\bafter\s(?:this|that)(?:\s(?:change|fix|commit|patch))?\s*$|(?P<because>\bbecause\s*$)", re.IGNORECASE
-)
-PAST = re.compile(r"\b(?:passed|was|were|succeeded)\b", re.IGNORECASE)
-UNKNOWN = re.compile(
-    r"\b(?:not\s(?:been\s)?(?:run|verified|tested|checked|re-?run)|(?:haven't|have\snot|did\snot|didn't"
-    r"|were\snot|was\snot|weren't|wasn't)\s(?:yet\s)?"
-    r"(?:been\s)?(?:run|re-?run|tested|verified|checked)|untested|unverified|unknown|no\stests?\s(?:were"
-    r"|was|have\sbeen)\srun|not\sknown)\b",
-    re.IGNORECASE,
-)
-LABELLED = re.compile(r"\b(?P<older>before|previously)\s?:|\b(?:after|now|afterwards)\s?:|;", re.IGNORECASE)
-ARROW = re.compile(r"\s?(?:->|=>|\u2192)\s?\d")
 PATH = re.compile(r"(?<![\w./-])[\w./-]*(?:test_\w+|\w_test)\.py")
 FILE = re.compile(
     rf"{PATH.pattern}(?:(?:,\sand\s|,\s|\sand\s){PATH.pattern})*\s(?:{NOW}\s)*(?:pass(?:es|ed)?|(?:is|are)\s(?:(?:{NOW}"
@@ -223,7 +197,7 @@ WORDS = {
 def claims(sentence: Sentence, after_run: bool = False) -> Iterator[Claim]:
     """The claims of a sentence; none where it is a question, a wish, a condition, or says itself that it is unknown."""
     plain = sentence.plain
-    if plain.rstrip().endswith("?") or UNKNOWN.search(_without_ci(plain)):
+    if plain.rstrip().endswith("?"):
         return
     bare, places, qualifiers = qualified(sentence)
     for confirmed in CONFIRMED.finditer(bare.plain):
@@ -237,86 +211,71 @@ def claims(sentence: Sentence, after_run: bool = False) -> Iterator[Claim]:
     for claim in sorted(found, key=lambda one: (one.start, -one.end)):
         if not any(claim.start < other.end and other.start < claim.end for other in kept):
             kept.append(claim)
-    for claim in kept:
-        if asserted(bare, claim) and not contrasted(bare, claim, qualifiers):
-            start, end = places[claim.start], places[claim.end - 1] + 1
-            ours = tuple(
-                one
-                for one in qualifiers
-                if not APART.search(plain, *sorted((max(start, one.start), min(end, one.end))))
-            )
-            yield replace(claim, sentence=sentence, start=start, end=end, qualifiers=ours)
+    for claim in _joined(bare, kept):
+        start, end = places[claim.start], places[claim.end - 1] + 1
+        apart = {at for span in beside(plain, start, end) for at in range(*span)}
+        related = [one for one in qualifiers if one.start not in apart]
+        ours = [one for one in related if not _is_apart(plain, start, end, one)]
+        gone = apart | {at for one in qualifiers if one.kind == "except" for at in range(one.start, one.end)}
+        if UNKNOWN.search(without_ci(_blanked(plain, range(len(plain)), apart))):
+            continue
+        alone = _blanked(bare.plain, places, gone - {*range(start, end)})
+        if asserted(bare, claim, alone) and not contrasted(alone, claim, related):
+            ours += _of_server(plain, start, apart, ours)
+            claim = _of_how_many(claim, bare.plain, ours)
+            yield replace(claim, sentence=sentence, start=start, end=end, qualifiers=tuple(ours))
+
+
+def _is_apart(plain: str, start: int, end: int, one: Qualifier) -> bool:
+    """Whether something between a claim and a qualifier parts them; what is excepted may be a clause of its own."""
+    if one.kind == "except":
+        return False
+    return APART.search(plain, *sorted((max(start, one.start), min(end, one.end)))) is not None
+
+
+def _blanked(text: str, places: Sequence[int], gone: Container[int]) -> str:
+    """The text without the characters whose places are gone."""
+    return "".join(" " if place in gone else char for char, place in zip(text, places, strict=True))
+
+
+def _of_server(plain: str, start: int, apart: Container[int], ours: Sequence[Qualifier]) -> list[Qualifier]:
+    """`CI is green and all tests pass` may speak of what ran there, unless it says `here`."""
+    told = CI_FIRST.match(plain)
+    if told is None or 0 not in apart or any(one.kind == "here" for one in ours) or plain[told.end()] == ";":
+        return []
+    return [Qualifier(0, told.end(), "elsewhere", told[0])] if start >= told.end() else []
+
+
+def _of_how_many(claim: Claim, plain: str, qualifiers: Sequence[Qualifier]) -> Claim:
+    """A claim of tests with their number in apposition: `all tests pass, 12 of them`."""
+    found = APPOSED.match(plain, claim.end) or APPOSED.match(claim.text)
+    said = [number(found["n"] or found["inside"])] if found else []
+    said += [int(one.value) for one in qualifiers if one.kind == "number"]
+    if not said or claim.numbers or claim.kind not in ("green", "ran"):
+        return claim
+    return replace(claim, numbers={"selected" if claim.kind == "ran" else "passed": said[0]})
+
+
+def _joined(sentence: Sentence, found: Sequence[Claim]) -> Iterator[Claim]:
+    """Counts that stand side by side are one claim of one run."""
+    last: Claim | None = None
+    for one in found:
+        between = "" if last is None else sentence.plain[last.end : one.start]
+        both = last is not None and last.kind == one.kind == "counts" and JOINING.fullmatch(between)
+        if last is not None and both and not {*last.numbers} & {*one.numbers}:
+            last = replace(last, end=one.end, numbers={**last.numbers, **one.numbers})
+            continue
+        if last is not None:
+            yield last
+        last = one
+    if last is not None:
+        yield last
 
 
 def bare_text(sentence: Sentence) -> tuple[str, str]:
     """The text of a sentence without its qualifiers, and its plain form."""
     bare, _, _ = qualified(sentence)
     return bare.text, bare.plain
-
-
-def _older(plain: str, at: int) -> bool:
-    """Whether what is said there is of an older run: labelled `before:`, or left of an arrow to other numbers."""
-    labels = list(LABELLED.finditer(plain, 0, at))
-    return bool(labels and labels[-1]["older"]) or ARROW.search(plain, at) is not None
-
-
-def asserted(sentence: Sentence, claim: Claim) -> bool:
-    """Whether it is said of a run that was made here: nothing before it in its clause supposes, nothing places it."""
-    plain, start = sentence.plain, claim.start
-    if WANTED.search(sentence.heading) or _older(plain, start) or HEDGED.match(plain, claim.end):
-        return False
-    if VOUCHED.search(plain[:start]) is None and (WISHED.search(plain[:start]) or _supposed(plain, claim)):
-        return False
-    if sentence.subject and claim.kind != "counts" and not _own_clause(plain, start) and _imperative(plain):
-        return False
-    if CONDITION.search(plain[:start]) and AND_THEN.match(plain, claim.end):
-        return False
-    ours = _without_ci(plain)
-    if not ours[start : claim.end].strip():
-        return False  # it stands in the clause about CI itself
-    if PLACED.search(plain[:start]) or ELSEWHERE.search(ours, claim.end):
-        return False
-    return not ELSEWHERE.search(_before(LEAD.sub("", ours[:start]), claim))
-
-
-def _supposed(plain: str, claim: Claim) -> bool:
-    """Whether something before it, in its clause, makes it a wish, a condition or somebody else's word."""
-    start = claim.start
-    clause = max(0, *(plain.rfind(mark, 0, start) for mark in (";", ":", " but ", " however ", "(")))
-    near = max(clause, plain.rfind(",", 0, start), plain.rfind(" and ", 0, start))
-    told = REPORTED.search(plain[:start].rstrip() + " ")
-    said = SAID.search(plain, near, start)
-    lead = LEAD.search(plain[:start])
-    stop = start if said is None or (said["because"] and PAST.search(claim.text)) else said.start()
-    stop = min(stop, lead.start()) if lead is not None else stop
-    stop = len(_before(plain[:stop], claim))
-    return bool(STRONG.search(plain, clause, start) or (not told and WEAK.search(plain, near, stop)))
-
-
-def _before(text: str, claim: Claim) -> str:
-    """What stands before it, without the `only` of `only test_x fails`, which restricts what failed."""
-    failed = claim.outcome == "failed" or "failed" in claim.numbers
-    return ONLY_BEFORE.sub("", text) if failed else text
-
-
-def _own_clause(plain: str, start: int) -> bool:
-    """Whether a clause of its own begins with it, after what the subject says is done."""
-    return bool(re.search(r"(?:;|\.|,|\s-|\()\s*$", plain[:start]))
-
-
-def _without_ci(plain: str) -> str:
-    """The sentence with a clause of its own about CI blanked out: it places nothing that is said beside it."""
-    return CI_CLAUSE.sub(lambda found: " " * len(found[0]), plain)
-
-
-def _imperative(text: str) -> bool:
-    """A subject like `Pass all tests to ...` or `Run tests ...` describes the change."""
-    first = re.match(
-        r"\W*(?:\[[^\]]*\]\s*|[\w./()-]+:\s+)*([A-Za-z]+)\b(?![\s-](?:suite|run|results?|status|plan|is|was|ok"
-        r"|passed)\b)(?=\s*\w)",
-        text,
-    )
-    return first is not None and first[1].lower() in IMPERATIVES
 
 
 def word_of(text: str) -> str:
@@ -334,13 +293,16 @@ def _counts(sentence: Sentence) -> Iterator[Claim]:
         numbers = {word_of(found["word"]): number(found["n"])}
         if found["of"]:
             numbers["selected"] = number(found["of"])
-        yield Claim("counts", sentence, *found.span(), numbers=numbers)
+        end = found.end()
+        while (more := MORE.match(plain, end)) and word_of(more["word"]) not in numbers:
+            numbers[word_of(more["word"])], end = number(more["n"]), more.end()
+        yield Claim("counts", sentence, found.start(), end, numbers=numbers)
     for found in ALL_OF.finditer(plain):
         numbers = {"passed": number(found["n"] or found["m"])}
         if found["of"]:
             numbers["selected"] = number(found["of"])
         yield Claim("counts", sentence, *found.span(), numbers=numbers)
-    summary = [found for found in SUMMARY.finditer(plain) if not _older(plain, found.start())]
+    summary = [found for found in SUMMARY.finditer(plain) if not is_older(plain, found.start())]
     words = [found["word"].lower() for found in summary]
     about_tests = re.search(r"\btests?\b|\bsuite\b|pytest", plain, re.IGNORECASE)
     alone = (
@@ -428,11 +390,6 @@ def _greens(sentence: Sentence) -> Iterator[Claim]:
 def _is_alone(match: re.Match[str], plain: str) -> bool:
     """Whether it is all that the sentence says."""
     return not (re.sub(r"\b(?:now|afterwards)\s?:?", "", plain[: match.start()]) + plain[match.end() :]).strip(" .!-*%")
-
-
-def _is_all(match: re.Match[str]) -> bool:
-    """Whether it is said of the whole suite."""
-    return not match["kind"] and (match["lead"] or "").lower() != "both"
 
 
 def _rest(sentence: Sentence) -> Iterator[Claim]:

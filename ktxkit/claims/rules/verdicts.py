@@ -10,19 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ktxkit.claims.rules import DURATION, asserted, lexicon_words, quotes
 from ktxkit.claims.rules.frames import tells_of_a_run
-from ktxkit.claims.rules.grammar import asserted, bare_text, claims
+from ktxkit.claims.rules.grammar import bare_text, claims
 from ktxkit.claims.rules.text import sentences
-from ktxkit.claims.rules.words import (
-    DURATION,
-    RECORDED_KINDS,
-    Claim,
-    Qualifier,
-    Record,
-    fits,
-    lexicon_words,
-    quotes,
-)
+from ktxkit.claims.rules.words import RECORDED_KINDS, Claim, Qualifier, Record, fits
 from ktxkit.ledger.rules.evidence import all_forms, rule
 from ktxkit.ledger.rules.rows import BAD, tally
 from ktxkit.ledger.rules.scope import HOLD_STILL, changed_meanwhile, is_prose
@@ -79,7 +71,55 @@ def judge(claim: Claim, facts: ClaimEvidence) -> ClaimRuling | None:
         return _quote(claim, facts)
     if any(one.kind == "skipped" for one in claim.qualifiers):
         claim = replace(claim, numbers={**claim.numbers, "skipped": 0})
+    excepted = [one.value for one in claim.qualifiers if one.kind == "except"]
+    if excepted and claim.kind in ("green", "counts", "file"):
+        claim, facts = _but(claim, facts, " ".join(excepted).split())
     return _placed(claim, _qualified(claim, facts), facts)
+
+
+# -- what a claim excepts
+
+
+def _but(claim: Claim, facts: ClaimEvidence, excepted: Sequence[str]) -> tuple[Claim, ClaimEvidence]:
+    """The claim without its exceptions, and the runs without the failures that it excepts.
+
+    Of what is excepted without a name it is not known which failures are meant, nor that the rest is all.
+    """
+    if "*" in excepted:
+        claim = replace(claim, part=True, full=False)
+    if claim.numbers == {"failed": 0}:
+        claim = replace(claim, kind="green", ended=True, numbers={})
+    elif claim.kind == "green" and "passed" in claim.numbers:
+        claim = replace(claim, numbers={"selected": claim.numbers["passed"]})
+    return claim, replace(facts, runs=[_without(run, excepted) for run in facts.runs])
+
+
+def _without(run: Record, excepted: Sequence[str]) -> Record:
+    """A run as it were without its failures of these tests, or without as many as are excepted."""
+    known, counts = run.get("failures", ()), run["counts"]
+    many = sum(int(one) for one in excepted if one.isdigit())
+    left = [one for one in known if not any(_is_named(one["test"], name) for name in excepted)]
+    left = [] if len(left) <= many else left
+    made = {**run, "failures": left}
+    bad = sum(counts.get(key, 0) for key in ("failed", "errors", "crashed"))
+    if run["verdict"] == "failed" and run["state"] == "finished" and not left and bad == len(known):
+        made["verdict"] = "failed" if counts.get("collectionErrors") else "passed"
+    why = run["scope"].get("why", ())
+    if why and all(_is_of(one, excepted) for one in why):
+        made["scope"] = {"kind": "full"}
+    return made
+
+
+def _is_named(test: str, name: str) -> bool:
+    """Whether a name means a test: the id or its end, without parameters too, a class, or its module."""
+    plain = f"/{test}"
+    ids = {plain, plain.partition("[")[0], plain.rpartition("::")[0], plain.partition("::")[0]}
+    return any(one.endswith((f"/{name}", f"::{name}", f"/{name}.py")) for one in ids)
+
+
+def _is_of(why: str, excepted: Sequence[str]) -> bool:
+    """Whether a reason that a run is not full is what a claim excepts."""
+    return why.endswith(" deselected") or any(name in why for name in excepted if not name.isdigit() and name != "*")
 
 
 # -- what qualifies a claim

@@ -2,15 +2,15 @@
 
 A sentence is read without its qualifiers, and they are kept with what it says: a record tells of some whether it is so.
 
-Words of the lexicon said of tests or runs, and error texts that a message quotes.
+What it excepts, of how many it speaks, and which clauses beside it speak of something else.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from ktxkit.base.rules.named import NamedTuple
@@ -21,7 +21,8 @@ class Qualifier(NamedTuple):
     """What restricts or widens a statement. `kind` with its `value`:
 
     python (3.11), implementation (PyPy), platform (linux), machine (arm64), workers (`0`, `+` or a number), skipped
-    (0), wider (what is included beyond the usual), elsewhere (CI), and `any` for all that no record could tell.
+    (0), wider (what is included beyond the usual), elsewhere (CI), except (names, how many, or `*` for some without
+    a name), number (of how many tests it speaks), and `any` for all that no record could tell.
     """
 
     start: int
@@ -230,19 +231,105 @@ LOOSE = re.compile(  # of all tests any adverbial may be said; what they pass on
 )
 
 
+_TEST = r"`?(?:[\w./-]+\.py(?:::\w+)*|(?:\w+::)*(?:test_\w+|Test[A-Z]\w*(?:::\w+)?))(?:\[[^\]\s`]*\])?`?(?![\w/.]*\w)"
+_TESTS = rf"(?:the\s(?:[\w-]+\s){{0,3}})?{_TEST}(?:(?:,\s(?:and\s)?|\s(?:and|or)\s){_TEST})*"
+_SOME = (
+    r"(?:(?:the|these|those|some|several|my|our|a\sfew|known|flaky|slow)\s(?:[\w-]+\s){0,3}?"
+    r"(?:ones?|tests?|cases|failures?)|(?:[\w-]+\s){1,2}(?:ones|tests|failures))"
+    r"(?:\s(?:of|in|for|that|which|marked)\s[^,.;:()]{1,60})?"
+)
+_FAILS = r"\s(?:(?:still|now|always|also|has|is)\s)*(?:fail(?:s|ed|ing)?|red|broken|hang(?:s|ing)?|error(?:s|ed)?)\b"
+_BUT = (
+    r"(?:except(?:ing)?(?:\sfor)?|with\s(?:the\s)?(?:(?:sole|only|single)\s)?exceptions?\sof|(?:apart|aside)\sfrom"
+    r"|other\sthan|save(?:\sfor)?|excluding|besides|barring|not\scounting|but(?:\sfor|\snot)|(?P<but{}>but))"
+)
+EXCEPTED = re.compile(  # what is named fails, or may; a predicate of its own is read beside it
+    rf"(?P<said>(?<=[\w)])[,;]?\s(?:{_BUT.format(0)}|(?:and\s|but\s|it'?s\s)?only|)\s?(?P<fails>{_TESTS})(?={_FAILS}))"
+    rf"|[,;]?\s\(?{_BUT.format(1)}\s(?:(?P<tests>{_TESTS})|(?P<count>{_FEW}|\d{{1,4}})(?:\s(?:tests?|failures?|exceptions?))?"
+    rf"(?=\s*(?:$|[.,;)]))|(?P<some>{_SOME})(?!{_FAILS})(?(but1)(?:(?<=\bones)|(?=\s*(?:$|[.,;)])))))\)?(?!\w)"
+    rf"|(?<=\ball)\sbut\s(?P<all>{_FEW}|\d{{1,4}})(?=\s(?:of\s(?:the\s)?)?tests?\b)"
+    rf"|,?\s\(?(?:with\s)?(?P<exception>one|a\ssingle|{_FEW})\sexceptions?\)?(?!\w)"
+    rf"|,\s(?P<aside>{_TESTS})\s(?:aside|apart|excepted|excluded)(?!\w)",
+    re.IGNORECASE,
+)
+_ALL_OF_THEM = rf"(?:all\s(?:of\sthe\s)?)?(?P<n>\d{{1,3}}(?:,\d{{3}})+|\d{{1,7}}|{_FEW})"
+OF_THEM = re.compile(rf",\s{_ALL_OF_THEM}\sof\sthem,(?=\s)", re.IGNORECASE)
+APPOSED = re.compile(  # of how many tests it was said
+    rf"(?:,|:|\s-{{1,2}}|\s\(|\swith)\s?{_ALL_OF_THEM}\s(?:of\sthem|in\s(?:total|all)|altogether|tests?(?:\sin\s(?:total|all))?)"
+    r"\)?(?=\s*(?:$|[.,;)!]))|(?:^|.*\s)\((?:all\s)?(?P<inside>\d{1,7})(?:\sof\sthem|\stests)?\)",
+    re.IGNORECASE,
+)
+
+
+def _excepting(match: re.Match[str]) -> list[Qualifier]:
+    """The tests that are named, how many, or `*`."""
+    names = match["fails"] or match["tests"] or match["aside"]
+    if names:
+        return [Qualifier(*match.span(), "except", " ".join(one.strip("`") for one in re.findall(_TEST, names)))]
+    count = match["count"] or match["all"] or match["exception"]
+    said = "1" if (count or "").lower().startswith(("a ", "one")) else str(number(count)) if count else "*"
+    return [Qualifier(*match.span(), "except", said)]
+
+
+def _of_them(match: re.Match[str]) -> list[Qualifier]:
+    return [Qualifier(*match.span(), "number", str(number(match["n"])))]
+
+
+# -- clauses beside a claim
+
+_STATE = (
+    r"\s(?:(?:is|was|has|stays|still|now|also|says|looks)\s)*(?:green|ok|happy|pass\w*|fail\w*|red|pending|broken)\b"
+)
+_CLAUSE = re.compile(r";\s|,?\s(?:and|but|while|whereas|though|although)\s|,\s|\s-{1,2}\s")
+_STATEMENT = re.compile(
+    rf"\W*(?:(?:(?:the|our)\s)?(?:{_CI}){_STATE}|upstream\s(?:is|was|has)\b|(?:only\s)?(?:the|an?|i|we|my|our|there)\s"
+    r"|docs?\s|(?:fix|add|drop|remov|updat|renam|mov|rework|rewrit|rewrot|refactor|chang|clean|bump|switch|split"
+    r"|replac|delet|revert|simplif)(?:e|es|ed|s|t|y|ied|te|ped|es)?\s)",
+    re.IGNORECASE,
+)
+_SPEAKS_OF_THEM = re.compile(
+    r"\b(?:tests?|suite|specs|pytest|tox|them|they|those|these|this|that|it|ones?|none|all|everything|any|run|ran"
+    r"|results?|if|when|unless|until)\b|\btest_|\b(?:i|we)\s(?:have\s|did\s|had\s)?(?:not|n't)\s(?:verif|test|check|run|confirm)\w*\s*$",
+    re.IGNORECASE,
+)
+_SERVERS = re.compile(rf"\W*(?:(?:the|our)\s)?(?:{_CI}){_STATE}", re.IGNORECASE)
+
+
+def beside(plain: str, start: int, end: int) -> list[tuple[int, int]]:
+    """The clauses of a sentence, but that of start to end, that state something of their own and speak of no test.
+
+    They place nothing, take nothing back and qualify nothing. A comma ends a clause only beside the claim itself.
+    """
+    found = []
+    cuts = [one.span() for one in _CLAUSE.finditer(plain) if not start < one.start() < end]
+    edges = [(0, 0), *cuts, (len(plain), len(plain))]
+    for (_, begin), (stop, _) in pairwise(edges):
+        part = plain[begin:stop]
+        apart = stop <= start or end <= begin
+        server = _SERVERS.match(part) and not re.search(r"\btests?\b|\bsuite\b", part, re.IGNORECASE)
+        if apart and (server or (_STATEMENT.match(part) and not _SPEAKS_OF_THEM.search(part))):
+            found.append((begin, stop))
+    return found
+
+
 def qualified(sentence: Sentence) -> tuple[Sentence, list[int], list[Qualifier]]:
     """The sentence without its qualifiers, the offset that each of its characters had, and the qualifiers, in order."""
     found, gone, text = list[Qualifier](), set[int](), sentence.text
-    readers = ((WIDER, _extension), (LOOSE, _demands), (QUALIFIED, _demands), (OPENING, _nothing))
+    readers = (
+        *((EXCEPTED, _excepting), (OF_THEM, _of_them), (WIDER, _extension)),
+        *((LOOSE, _demands), (QUALIFIED, _demands), (OPENING, _nothing)),
+    )
     for pattern, read in readers:
         for match in pattern.finditer(text) if len(text) <= SENTENCE_LIMIT else ():
             start, end = match.span("tail" if pattern is LOOSE else 0)
             if sentence.plain[start:end].strip() or "`" in match[0]:
                 found += read(match)
+                if pattern is EXCEPTED and match["said"]:
+                    continue
                 gone.update(range(start, end))
                 text = text[:start] + "\n" * (end - start) + text[end:]
     if not gone:
-        return sentence, list(range(len(text))), []
+        return sentence, list(range(len(text))), sorted(found)
     kept = list[int]()
     for at, char in enumerate(text):
         if at in gone or (char == " " and (not kept or text[kept[-1]] == " ")):
@@ -268,6 +355,8 @@ def _extension(match: re.Match[str]) -> list[Qualifier]:
     if match["rhetoric"]:
         return []
     said = " ".join(text for key in "abcdefg" if (text := match[key])) or "*"
+    if re.fullmatch(rf"\s*(?:\d{{1,7}}|{_FEW})\s*", said, re.IGNORECASE):
+        return [Qualifier(start, end, "number", str(number(said)))]
     return [Qualifier(start, end, "wider", said.lower())]
 
 
@@ -342,10 +431,13 @@ ANY_TEST = re.compile(
 PLACES = ("python", "implementation", "platform", "machine", "elsewhere", "here")
 
 
-def contrasted(bare: Sentence, claim: Claim, qualifiers: Sequence[Qualifier]) -> bool:
-    """Whether it tells on what a test passes and on what it does not, rather than how a run came out."""
+def contrasted(plain: str, claim: Claim, qualifiers: Sequence[Qualifier]) -> bool:
+    """Whether it tells on what a test passes and on what it does not, rather than how a run came out.
+
+    `plain` is the sentence without its qualifiers and the clauses beside the claim.
+    """
     kinds = {one.kind for one in qualifiers}
-    if not kinds - {"wider", "skipped", "when", "here"}:
+    if not kinds - {"wider", "skipped", "when", "here", "except", "number"}:
         return False
     if claim.numbers == {"passed": 0}:
         return True
@@ -353,7 +445,7 @@ def contrasted(bare: Sentence, claim: Claim, qualifiers: Sequence[Qualifier]) ->
         return "passed" not in claim.numbers
     if claim.outcome == "failed" or ANY_TEST.match(claim.text) or (claim.topic and "service" in kinds):
         return True
-    rest = bare.plain[: claim.start] + bare.plain[claim.end :]
+    rest = plain[: claim.start] + plain[claim.end :]
     if _UNDONE.search(rest):
         return True
     return CONTRAST.search(rest if kinds & {*PLACES} else re.sub(r"^.*\bbut\b", "", rest) * ("but" in rest)) is not None
@@ -403,97 +495,3 @@ def _without(run: Record, one: Qualifier, skipped: Callable[[str], Sequence[str]
         marks = (test for test in skipped(run["run"]) if any(word in test.lower() for word in said))
         return next((f"skipped {test}" for test in marks), "")
     return ""
-
-
-# -- words of the lexicon, and quotations
-
-NAME = r"(?:[\w./-]+\.py::)?(?:\w+::)*test_\w+(?:\[[^\]\s]*\])?"
-THING = r"(?:tests?|test\s?cases?|test\s?suite|suite|test\srun|run|failures?|pytest|it|this|they)"
-BE = r"(?:is|are|was|were|looks|look|seems|seem|appears|appear|seemed|looked|became|remains?|got)"
-ADVERB = r"(?:just|only|simply|merely|clearly|probably|likely|a|an|still|also|now|known|quite|very|too|really|the)"
-DURATION = re.compile(r"\d+(?:\.\d+)?\s?(?:ms|s|secs?|seconds?|min|minutes?|m|h|hours?)\b", re.IGNORECASE)
-_PRESENT = re.compile(r"\b(?:is|are)\b", re.IGNORECASE)
-_ABOUT = re.compile(r"\btests?\b|\btest_\w+|\bsuite\b|\bpytest\b|\bfailures?\b|\btest\srun\b", re.IGNORECASE)
-_IMPERATIVE = re.compile(
-    r"\W*(?:\[[^\]]*\]\s*|[\w./-]+:\s+)*(?:fix|fixes|fixed|mark|marks|skip|skips|remove|removes|removed"
-    r"|disable|disables|disabled|retry|"
-    r"deflake|unflake|avoid|avoids|prevent|prevents|handle|handles|address|addresses|reduce|reduces|speed"
-    r"|stabili[sz]e|make|add|adds|drop|"
-    r"work|workaround|tolerate|ignore|revert|reword|document|update|test|quarantine|xfail|rerun|bump|use"
-    r"|try|let|allow|detect|investigate|"
-    r"temporarily|do|don't|delete|move|refactor|split|rename|improve|increase|raise|extend|change"
-    r"|disabling|skipping|marking|fixing)\b",
-    re.IGNORECASE,
-)
-
-
-@cache
-def _patterns(form: str) -> tuple[re.Pattern[str], ...]:
-    word = re.escape(form).replace(r"\ ", r"[\s-]")
-    subject = rf"(?:(?P<name>{NAME})|(?P<thing>{THING}))"
-    edge = (
-        r"(?=\s*(?:$|[.,;:!)\]]|(?:on|in|at|under|again|now|for|because|since|and|but|when|so|due|as|here|there)\b|,))"
-    )
-    verb = re.compile(
-        rf"\b{subject}\s(?:{ADVERB}\s|sometimes\s|often\s)*(?:{BE}\s)?(?:{ADVERB}\s)*{word}{edge}", re.IGNORECASE
-    )
-    noun = re.compile(
-        rf"\b{subject}\s(?:{BE}\s)(?:{ADVERB}\s)*{word}\s(?:test|tests|failure|failures|one|error|errors|timeout)\b",
-        re.IGNORECASE,
-    )
-    attribute = re.compile(rf"\b{word}\s(?:\w+\s){{0,2}}?(?P<name>{NAME})|(?P<after>{NAME})\s\({word}\)", re.IGNORECASE)
-    return verb, noun, attribute
-
-
-def lexicon_words(
-    sentence: Sentence, forms: Mapping[str, str], asserted: Callable[[Sentence, Claim], bool]
-) -> Iterator[Claim]:
-    """The words that a sentence says; `forms` gives each form's word, phrases before their parts.
-
-    As a predicate a word must be earned; as an attribute (`fix the flaky test_x`) it tells which test is meant.
-    """
-    plain = sentence.plain
-    if plain.rstrip().endswith("?") or not _ABOUT.search(sentence.text):
-        return
-    lower = plain.lower()
-    taken: list[tuple[int, int]] = []
-    for form in forms:
-        if not _occurs(form, lower):
-            continue
-        for claim in _of_form(sentence, form, forms[form], asserted):
-            if not any(claim.start < end and start < claim.end for start, end in taken):
-                taken.append((claim.start, claim.end))
-                yield claim
-
-
-def _occurs(form: str, lower: str) -> bool:
-    return form.lower() in lower or form.lower() in lower.replace("-", " ")
-
-
-def _of_form(sentence: Sentence, form: str, word: str, asserted: Callable[[Sentence, Claim], bool]) -> Iterator[Claim]:
-    verb, noun, attribute = _patterns(form)
-    present = word == "failing"  # what was failing is mostly what the change mends
-    described = bool(_IMPERATIVE.match(sentence.plain))
-    for pattern in (verb, noun):
-        for found in pattern.finditer(sentence.text):
-            if sentence.plain[found.start() : found.end()].strip() != found[0].strip() and not found["name"]:
-                continue  # inside a quotation
-            if present and not _PRESENT.search(found[0]):
-                continue
-            claim = Claim("word", sentence, *found.span(), test=found["name"] or "", outcome=form)
-            if not described and asserted(sentence, claim):
-                yield claim
-    for found in attribute.finditer(sentence.text):
-        name = found["name"] or found["after"]
-        yield Claim("attribute", sentence, *found.span(), test=name, outcome=form)
-
-
-_QUOTED = re.compile(
-    r"[`\"“']+(?P<text>(?:[A-Za-z_][\w.]*(?:Error|Exception|Warning|Exit|Interrupt)|assert)\b[^`\"”\n]{4,400}?)[`\"”']+"
-)
-
-
-def quotes(sentence: Sentence) -> Iterator[Claim]:
-    """Quoted texts that begin like an error or an assertion."""
-    for found in _QUOTED.finditer(sentence.text):
-        yield Claim("quote", sentence, *found.span(), outcome=found["text"].strip())

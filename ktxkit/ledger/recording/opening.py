@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,13 +27,9 @@ from ktxkit.ledger.event_log import Artifacts, EventWriter, encode
 from ktxkit.ledger.recording.selection import (
     ARGUMENTS_SHOWN,
     Unversioned,
-    beside_top,
     directory,
-    mode,
-    order,
     paths,
     selection,
-    workers,
 )
 from ktxkit.ledger.rules.fold import INTERRUPTED, USAGE
 from ktxkit.ledger.rules.payload import clean
@@ -109,10 +105,59 @@ def tools(config: pytest.Config) -> dict[str, Any]:
     return {"pytest": pytest.__version__, "ktxkit": __version__, "plugins": found[:200]}
 
 
+# Who deselects for which option: the module that calls the hook.
+DESELECTING = {"_pytest.mark": ("-m", "-k"), "_pytest.main": ("--deselect",)}
 RUNNER_VARIABLE = "KTX_RUNNER"  # what `test-run` tells the plugin: JSON, taken out of the environment at once
 
 
 MIRROR_VARIABLE = "KTX_REDIS_URL"
+
+
+def beside_top(config: pytest.Config, top: Path | None) -> list[dict[str, str]]:
+    """A root directory that is not the top of the checkout narrows like an option: what lies outside it is not seen."""
+    if top is None or os.path.realpath(top) == os.path.realpath(config.rootpath):
+        return []
+    place = os.path.relpath(os.path.realpath(config.rootpath), os.path.realpath(top))
+    return [{"option": "root directory", "value": clean(place)[0][:500]}]
+
+
+def mode(config: pytest.Config) -> str:
+    """`collect`, `plan` (nothing is executed), `setup` (only fixtures are) or `run`."""
+    option = config.option
+    if option.collectonly or getattr(option, "showfixtures", False) or getattr(option, "show_fixtures_per_test", False):
+        return "collect"
+    if getattr(option, "setupplan", False):
+        return "plan"
+    return "setup" if getattr(option, "setuponly", False) else "run"
+
+
+def workers(config: pytest.Config) -> tuple[int, str]:
+    """The number of xdist workers (0: none) and the scheduling mode."""
+    count = len(getattr(config.option, "tx", None) or ())
+    dist = str(getattr(config.option, "dist", "no"))
+    return (count, dist) if count and dist != "no" else (0, "no")
+
+
+def order(config: pytest.Config) -> dict[str, str]:
+    """Who decides the order, where a plugin does, and from which seed."""
+    option = config.option
+    if config.pluginmanager.hasplugin("randomly") and getattr(option, "randomly_reorganize", True):
+        return {"by": "randomly", "seed": str(getattr(option, "randomly_seed", ""))[:100]}
+    if getattr(option, "random_order_bucket", None) and getattr(option, "random_order_seed", None):
+        return {"by": "random-order", "seed": str(option.random_order_seed)[:100]}
+    for name, word in (("failedfirst", "--ff"), ("newfirst", "--nf")):
+        if getattr(option, name, False):
+            return {"by": word}
+    return {}
+
+
+def deselected_by(options: Sequence[str]) -> bool:
+    """Whether the hook `pytest_deselected`, in which we are, is called for one of these options."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("pluggy", "ktxkit"):
+        frame = frame.f_back  # type: ignore[assignment]
+    name = "" if frame is None else frame.f_globals.get("__name__", "")
+    return any(option in options for option in DESELECTING.get(name, ()))
 
 
 class Opening:

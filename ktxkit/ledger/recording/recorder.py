@@ -27,8 +27,8 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.rules.digests import digest_of
 from ktxkit.ledger.event_log import encode
 from ktxkit.ledger.recording.attempts import Attempts, FixtureCosts
-from ktxkit.ledger.recording.opening import Opening, open_run
-from ktxkit.ledger.recording.selection import deselected_by, loaded
+from ktxkit.ledger.recording.opening import Opening, deselected_by, open_run
+from ktxkit.ledger.recording.selection import loaded
 from ktxkit.ledger.rules import payload
 from ktxkit.ledger.rules.fold import INTERNAL, INTERRUPTED
 from ktxkit.ledger.rules.payload import clean

@@ -7,6 +7,7 @@ import re
 import site
 import sys
 import sysconfig
+import time
 import tomllib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -14,10 +15,12 @@ from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
+import ktxkit
+from ktxkit.base.clock import since_process_start
 from ktxkit.base.errors import KtxError
 from ktxkit.git.snapshot import is_left_by_runs
 from ktxkit.ledger.rules.payload import clean
@@ -53,8 +56,6 @@ SELECTS_NOTHING = (
 # Plugins without which tests pass that would not; `-W` and `-o` are looked at by their values.
 JUDGES = ("no:warnings", "no:skipping", "no:unraisableexception", "no:threadexception")
 COLLECTORS = ("no:python", "no:unittest", "no:doctest")  # plugins without which tests are not found
-# Who deselects for which option: the module that calls the hook.
-DESELECTING = {"_pytest.mark": ("-m", "-k"), "_pytest.main": ("--deselect",)}
 
 
 def selection(config: pytest.Config) -> dict[str, Any]:
@@ -69,14 +70,26 @@ def selection(config: pytest.Config) -> dict[str, Any]:
         "args": [clean(str(arg))[0] for arg in config.args[:ARGUMENTS_SHOWN]],
         "narrowing": narrowing(config, own),
     }
-    if made["argsSource"] == "args" and (getattr(own, "file_or_dir", None) or None) == config.args:
-        made["argsSource"] = "addopts"
+    if made["argsSource"] == "args":
+        made["argsSource"] = _same_as(config, own)
     configured = _configured(config, own)
     declared = os.environ.get("KTX_TEST_SCOPE")
     changing = _changing(config, own)
     made |= {"configured": configured} if configured else {}
     made |= {"changing": changing} if changing else {}
     return made | ({"declared": declared[:200]} if declared else {})
+
+
+def _same_as(config: pytest.Config, own: Options | None) -> str:
+    """What of pytest's own choice the arguments come to: `pytest .` at the top is what `pytest` is."""
+    if (getattr(own, "file_or_dir", None) or None) == config.args:
+        return "addopts"
+    given = set(paths(config))
+    root = os.path.realpath(config.rootpath)
+    if "." in given and not any("::" in one for one in given):
+        return "invocation_dir"
+    testpaths = {os.path.relpath(os.path.join(root, one), root) for one in config.getini("testpaths")}  # noqa: PTH118
+    return "testpaths" if testpaths and testpaths == given else "args"
 
 
 def _callers_plugins(config: pytest.Config, committed: set[str]) -> Iterator[tuple[str, str]]:
@@ -140,19 +153,98 @@ CHANGES = ("filterwarnings", "xfail_strict=f", "xfail_strict=0", "xfail_strict=n
 
 
 def loaded(plugins: Iterable[object] = (), files: Iterable[str] = ()) -> list[str]:
-    """The files of modules, plugins and tests that are loaded, without those of Python and of what is installed."""
-    installed = _installed()
-    found = set(files)
+    """The files of modules, plugins and tests that are loaded, and of other code that was executed, without those of
+    Python and of what is installed, and without what the process made itself.
+    """
+    installed, ear = _installed(), Ear.heard
+    found = {*files, *(ear.files() if ear else ())}
     for module in [*sys.modules.values(), *plugins]:
         if isinstance(module, ModuleType):  # some are lazy, and would be loaded by a look at their attributes
             found.add(ModuleType.__getattribute__(module, "__dict__").get("__file__"))
+    found -= ear.made if ear else set()
     return sorted(path for path in found if isinstance(path, str) and not path.startswith(installed))
+
+
+class Ear:
+    """Hears from the interpreter which files' code it executes (PEP 578), however it is reached: `import`, `runpy`,
+    `spec_from_file_location`, `exec`. A text that is compiled under another name is known by its digest again.
+
+    One for each process, since a hook cannot be taken away; it keeps a bounded number of names and never raises.
+    """
+
+    heard: ClassVar[Ear | None] = None
+    LIMIT = 20_000  # names of each kind
+    SIZE = 1 << 20  # bytes; a longer text is no code that somebody wrote
+
+    def __init__(self) -> None:
+        self.begun = time.time_ns() - int(since_process_start() * 1e9)
+        self.names: set[str] = set()
+        self.ran: set[str] = set()
+        self.made: set[str] = set()  # of what ran, what is younger than the process
+        self.read: set[str] = set()
+        self.texts: dict[tuple[int, int], str] = {}  # size and hash of what was compiled, and under which name
+        self.faults = 0
+
+    @classmethod
+    def listen(cls) -> None:
+        if cls.heard is None:
+            cls.heard = cls()
+            sys.addaudithook(cls.heard.hear)
+
+    def hear(self, event: str, args: tuple[Any, ...]) -> None:
+        try:
+            if event == "open":
+                if type(args[0]) is str and args[0] not in self.read and len(self.read) < self.LIMIT:
+                    self.read.add(os.path.abspath(args[0]))  # noqa: PTH100
+            elif event == "exec":
+                if args[0].co_filename not in self.names:
+                    self._runs(args[0].co_filename)
+            elif event == "compile":
+                self._compiles(*args)
+            elif event == "ctypes.dlopen" and type(args[0]) is str:
+                self._runs(args[0])
+        except Exception:  # noqa: BLE001 - raised here it would end the code that is executed; it is counted
+            self.faults += 1
+
+    def _runs(self, name: str) -> None:
+        if len(self.names) >= self.LIMIT:
+            return
+        self.names.add(name)
+        if name.startswith(_installed()):
+            return
+        path = os.path.abspath(name)  # noqa: PTH100
+        if os.path.isfile(path):  # noqa: PTH113 - else somebody made up a name
+            (self.made if _made_since(path, self.begun) else self.ran).add(path)
+
+    def _compiles(self, source: object, name: object) -> None:
+        text = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source
+        if isinstance(text, bytes) and 0 < len(text) <= self.SIZE and len(self.texts) < self.LIMIT:
+            self.texts[len(text), hash(text)] = os.fsdecode(name) if isinstance(name, bytes) else str(name)
+
+    def files(self) -> set[str]:
+        """The files whose code was executed, older than the process."""
+        sizes = {size for (size, _), name in self.texts.items() if name in self.names}
+        found = set(self.ran)
+        for path in self.read - self.ran - self.made if sizes else ():
+            if not path.startswith(_installed()) and self._is_compiled(path, sizes):
+                found.add(path)
+        return found
+
+    def _is_compiled(self, path: str, sizes: Container[int]) -> bool:
+        """Whether the text of a file that was read was compiled, under a name whose code was executed."""
+        try:
+            if os.stat(path).st_size not in sizes or not os.path.isfile(path) or _made_since(path, self.begun):  # noqa: PTH113,PTH116
+                return False
+            text = Path(path).read_bytes()
+        except OSError:
+            return False  # gone, or not to be read any more
+        return self.texts.get((len(text), hash(text))) in self.names
 
 
 @cache
 def _installed() -> tuple[str, ...]:
     """Where Python and the installed distributions are."""
-    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
     paths += [os.path.dirname(os.__file__), *site.getsitepackages(), site.getusersitepackages()]  # noqa: PTH120
     spelled = {one for path in paths for one in (path, os.path.realpath(path))}
     return tuple(f"{path}{os.sep}" for path in spelled) + ("<",)
@@ -178,26 +270,42 @@ class Unversioned(NamedTuple):
         """
         root = os.path.realpath(self.top) + os.sep
         ignored = {os.fsdecode(path) for path in self.outside}
-        plugins, places = self._plugin_files(), _places(self.pythonpath.split(os.pathsep))
-        on_path = _places(sys.path).items()
-        installed = tuple(place for place, has in on_path if has and not place.startswith(root))
+        places = _places(self.pythonpath.split(os.pathsep))
+        on_path = {place for place, has in _places(sys.path).items() if has} | _linked()
+        installed = (*_installed(), *(place for place in on_path if not place.startswith(root)))
         named = set(_hiding(self.top, ignored))
         for path in {*files, *([str(self.config.inipath)] if self.config.inipath else [])}:
             real = _real(path)
             name = real.removeprefix(root)
             if not real.startswith(root):
-                own = path in plugins and not real.startswith(installed)
-                named |= {real} if own or _is_brought(real, places) else set()
+                own = os.path.isfile(real) and not real.startswith(installed)  # noqa: PTH113
+                outside = own and path != _main() and not _made_since(real, self.begun)
+                brought = (outside and not _is_declared_abroad(real, self.declared)) or _is_brought(real, places)
+                named |= {real} if brought else set()
             elif _is_outside(name, ignored) and not _made_since(real, self.begun):
                 named |= set() if _is_declared(name, self.top, self.declared, ignored) else {name}
         return [clean(name)[0][:2000] for name in sorted(named)[:UNVERSIONED_SHOWN]]
 
-    def _plugin_files(self) -> set[str]:
-        """The files of plugins that no installed distribution offers, but ours."""
-        manager = self.config.pluginmanager
-        offered = {id(plugin) for plugin, _ in manager.list_plugin_distinfo()}
-        modules = [one for one in manager.get_plugins() if isinstance(one, ModuleType) and id(one) not in offered]
-        return {str(one.__file__) for one in modules if not one.__name__.startswith("ktxkit.")}
+
+def _main() -> str | None:
+    """The script that started the process: an editor's runner, say."""
+    return getattr(sys.modules.get("__main__"), "__file__", None)
+
+
+def _linked() -> set[str]:
+    """Directories of what is installed by a link (`pip install -e`), ours too: of `.pth` files, and of finders."""
+    found = {os.path.dirname(os.path.dirname(ktxkit.__file__))}  # noqa: PTH120
+    for place in {*site.getsitepackages(), site.getusersitepackages(), sysconfig.get_path("purelib")}:
+        for link in Path(place).glob("*.pth") if os.path.isdir(place) else ():  # noqa: PTH112
+            try:
+                lines = link.read_text("utf-8", "replace").splitlines()
+            except OSError:
+                continue  # gate-ok: one that cannot be read links nothing, for Python neither
+            found |= {line.strip() for line in lines if os.path.isdir(line.strip())}  # noqa: PTH112
+    for name, module in list(sys.modules.items()):
+        mapping = vars(module).get("MAPPING") if name.startswith("__editable__") else None
+        found |= {*map(str, mapping.values())} if isinstance(mapping, dict) else set()
+    return {os.path.realpath(place) + os.sep for place in found}
 
 
 def _places(path: Iterable[str]) -> dict[str, bool]:
@@ -239,6 +347,12 @@ def _made_since(path: str, begun: int) -> bool:
         return os.stat(path).st_ctime_ns >= begun  # noqa: PTH116
     except OSError:
         return False  # it was loaded, and is gone: what it was is not known
+
+
+def _is_declared_abroad(path: str, patterns: Sequence[str]) -> bool:
+    """Whether a file outside of the checkout is declared: by its name, or its whole path (`~` is the home)."""
+    plain = path.rpartition(os.sep)[2]
+    return any(fnmatch(path if "/" in one else plain, os.path.expanduser(one)) for one in patterns)  # noqa: PTH111
 
 
 def _is_declared(name: str, top: Path, patterns: Sequence[str], ignored: Container[str]) -> bool:
@@ -363,14 +477,6 @@ def _option(option: str, value: Any) -> dict[str, str]:
     return {"option": option, "value": clean(str(value))[0][:500]}
 
 
-def beside_top(config: pytest.Config, top: Path | None) -> list[dict[str, str]]:
-    """A root directory that is not the top of the checkout narrows like an option: what lies outside it is not seen."""
-    if top is None or os.path.realpath(top) == os.path.realpath(config.rootpath):
-        return []
-    place = os.path.relpath(os.path.realpath(config.rootpath), os.path.realpath(top))
-    return [{"option": "root directory", "value": clean(place)[0][:500]}]
-
-
 def directory(config: pytest.Config) -> str:
     """Where pytest was started, relative to its root directory."""
     return clean(os.path.relpath(config.invocation_params.dir, config.rootpath))[0]
@@ -384,42 +490,3 @@ def paths(config: pytest.Config) -> list[str]:
         place = os.path.relpath(config.invocation_params.dir / path, config.rootpath)
         found.append(clean(place + sep + rest)[0])
     return found
-
-
-def mode(config: pytest.Config) -> str:
-    """`collect`, `plan` (nothing is executed), `setup` (only fixtures are) or `run`."""
-    option = config.option
-    if option.collectonly or getattr(option, "showfixtures", False) or getattr(option, "show_fixtures_per_test", False):
-        return "collect"
-    if getattr(option, "setupplan", False):
-        return "plan"
-    return "setup" if getattr(option, "setuponly", False) else "run"
-
-
-def workers(config: pytest.Config) -> tuple[int, str]:
-    """The number of xdist workers (0: none) and the scheduling mode."""
-    count = len(getattr(config.option, "tx", None) or ())
-    dist = str(getattr(config.option, "dist", "no"))
-    return (count, dist) if count and dist != "no" else (0, "no")
-
-
-def order(config: pytest.Config) -> dict[str, Any]:
-    """Who decides the order, where a plugin does, and from which seed."""
-    option = config.option
-    if config.pluginmanager.hasplugin("randomly") and getattr(option, "randomly_reorganize", True):
-        return {"by": "randomly", "seed": str(getattr(option, "randomly_seed", ""))[:100]}
-    if getattr(option, "random_order_bucket", None) and getattr(option, "random_order_seed", None):
-        return {"by": "random-order", "seed": str(option.random_order_seed)[:100]}
-    for name, word in (("failedfirst", "--ff"), ("newfirst", "--nf")):
-        if getattr(option, name, False):
-            return {"by": word}
-    return {}
-
-
-def deselected_by(options: Sequence[str]) -> bool:
-    """Whether the hook `pytest_deselected`, in which we are, is called for one of these options."""
-    frame = sys._getframe(2)
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("pluggy", "ktxkit"):
-        frame = frame.f_back  # type: ignore[assignment]
-    name = "" if frame is None else frame.f_globals.get("__name__", "")
-    return any(option in options for option in DESELECTING.get(name, ()))

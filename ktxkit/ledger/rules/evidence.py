@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ktxkit.ledger.rules.fold import FINISHED, IMPORTED
 from ktxkit.ledger.rules.rows import BAD, Row, Verdict, none_ran
-from ktxkit.ledger.rules.scope import as_configured
+from ktxkit.ledger.rules.scope import WAY_OUT, as_configured
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import RunRecord
@@ -248,7 +248,7 @@ def full(record: RunRecord, row: Row) -> Node:
         _is("it was recorded here, not imported", record.get("trigger") != IMPORTED),
         _is("no option narrowed it", not narrowing, narrowing),
         _is(
-            "nothing took part in it that is in no commit",
+            f"nothing took part in it that is in no commit{WAY_OUT if record.get('unversioned') else ''}",
             not record.get("unversioned"),
             [{"file": name} for name in record.get("unversioned", ())][:ROWS_SHOWN],
         ),

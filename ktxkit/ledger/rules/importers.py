@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Protocol
 
@@ -234,20 +233,6 @@ class Element(Protocol):
     def __iter__(self) -> Iterator[Element]: ...
 
 
-def junit_start(root: Element) -> datetime | None:
-    """When a JUnit report says that its run began: the earliest of its time stamps; one without a zone is of UTC."""
-    stamps = [text for suite in root.iter() if suite.tag in SUITES and (text := suite.get("timestamp"))]
-    return min((at for text in stamps if (at := _moment(text)) is not None), default=None)
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None  # a stamp that is none tells nothing; then the time of the file is taken
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
 def from_junit(root: Element, importer: Importer) -> Iterator[Event]:
     """Events of a JUnit XML file. Raises ValueError for a number that is none.
 
@@ -256,7 +241,7 @@ def from_junit(root: Element, importer: Importer) -> Iterator[Event]:
     cases = list(root.iter("testcase"))
     comma = _decimal_comma([one.get("time") or "" for one in root.iter() if one.tag not in SUITES])
     for suite in root.iter():
-        problem = next((child for child in suite if child.tag in ("error", "failure")), None)
+        problem = next((child for child in suite if _word_of(child.tag) in BAD), None)
         if suite.tag in SUITES and problem is not None:
             importer.bad += 1
             plain, escaped = payload.clean(suite.get("name") or suite.tag)
@@ -291,11 +276,11 @@ def _expected(problems: Mapping[str, Element]) -> str:
 
 def _junit_case(importer: Importer, case: Element, comma: bool, *, retried: bool = False) -> Iterator[Event]:
     """One line for each attempt of a case: what Surefire and nextest call flaky or rerun are attempts of one test."""
-    problems = {child.tag: child for child in list(case)[::-1] if child.tag in JUNIT_WORDS}
+    problems = {child.tag: child for child in list(case)[::-1] if _word_of(child.tag)}
+    worst = sorted(problems, key=lambda tag: OUTCOMES_WORST_FIRST.index(_word_of(tag)))
     expected = _expected(problems)
-    outcome = expected or next((word for tag, word in JUNIT_WORDS.items() if tag in problems), "")
-    outcome = outcome or _said_outcome(case)
-    first = next((problems[tag] for tag in JUNIT_WORDS if tag in problems), None)
+    outcome = expected or next(map(_word_of, worst), "") or _said_outcome(case)
+    first = next((problems[tag] for tag in worst), None)
     name = "::".join(part for part in (case.get("file") or case.get("classname"), case.get("name")) if part) or UNNAMED
     again = [child for child in case if child.tag in FLAKY or child.tag in RERUN]
     last: Event = {"retried": True} if retried else {}
@@ -315,6 +300,11 @@ def _junit_case(importer: Importer, case: Element, comma: bool, *, retried: bool
     yield from importer.attempts(name, list(zip(words, errors, strict=True)), outcome, spans[-1], spans[:-1], **last)
 
 
+def _word_of(tag: str) -> str:
+    """The outcome that an element of a case tells, empty for one that tells none."""
+    return JUNIT_WORDS.get(tag) or ("error" if BAD_ELEMENT.match(tag) else "")
+
+
 def _said_outcome(case: Element) -> str:
     """The outcome of a case without an element for one: any of its attributes may say that it did not pass."""
     said = [(case.get(name) or "").strip().lower() for name in ("status", "result")]
@@ -332,10 +322,10 @@ def _unlisted(suite: Element) -> tuple[int, int]:
     """How many tests, and how many failures, the headers count and no case shows."""
     below = [_unlisted(child) for child in suite if child.tag in SUITES]
     cases = list(suite.iter("testcase"))
-    shown = [child for one in suite.iter() for child in one if JUNIT_WORDS.get(child.tag) in BAD]
+    shown = [child for one in suite.iter() for child in one if _word_of(child.tag) in BAD]
     missing = _count(suite, "tests") - len(cases)
-    said = Counter(_said_outcome(case) for case in cases if not any(child.tag in JUNIT_WORDS for child in case))
-    skipped = sum(any(JUNIT_WORDS.get(child.tag) == "skipped" for child in case) for case in cases) + said["skipped"]
+    said = Counter(_said_outcome(case) for case in cases if not any(_word_of(child.tag) for child in case))
+    skipped = sum(any(_word_of(child.tag) == "skipped" for child in case) for case in cases) + said["skipped"]
     left_out = max(_count(suite, "skipped") + _count(suite, "disabled"), *(_other(suite, name) for name in SKIP_COUNTS))
     if left_out > skipped:  # then some that seem to have passed did not
         missing = max(missing, said["passed"] + left_out - len(cases))
@@ -354,6 +344,8 @@ def _count(suite: Element, name: str) -> int:
 def _other(suite: Element, name: str) -> int:
     """A count that some writers have beside, or instead of, the usual ones."""
     text = THOUSANDS.sub("", (suite.get(name) or "").strip().lower())
+    if text.startswith("-"):
+        raise ValueError(f"{name}={text[:80]!r} of {suite.get('name') or suite.tag} is no number")
     return int(text) if text.isdecimal() else int(text == "true")
 
 
@@ -386,10 +378,14 @@ JUNIT_WORDS = {  # elements of a case, the worst first
     **dict.fromkeys(("failure", "failed"), "failed"),
     **dict.fromkeys(("skipped", "ignored", "disabled", "notrun"), "skipped"),
 }
+BAD_ELEMENT = re.compile(  # of writers that nobody has heard of: `<crash/>`, `<panic>`; not `<knownfailure>`
+    r"(?!expected|known|x|flaky|rerun|system)\w*?(?:crash|abort|kill|panic|fatal|time-?d?-?out|error|fail|brok|interrupt"
+    r"|exception|terminat|segfault|coredump|hang|hung)"
+)
 FLAGS = {  # attributes of a case, the value that tells, and the word for it
     **dict.fromkeys(("success", "passed"), ("false", "failed")),
     **dict.fromkeys(("failed", "failure"), ("true", "failed")),
-    **dict.fromkeys(("error", "timedout", "timeout", "aborted", "crashed"), ("true", "error")),
+    **dict.fromkeys(("error", "timedout", "timeout", "aborted", "crashed", "crash", "abort"), ("true", "error")),
     **dict.fromkeys(("skipped", "ignored", "disabled", "notrun"), ("true", "notrun")),
     "executed": ("false", "notrun"),
 }
@@ -422,34 +418,22 @@ def from_ctrf(document: Mapping[str, Any], importer: Importer) -> Iterator[Event
         yield {"event": "collect_report", "t": 0, "node": tool or UNNAMED, "outcome": "error", "error": said}
     for test in results["tests"]:
         yield from _ctrf_test(importer, test, tool)
-    summary = results.get("summary") or {}
-    missing = int(summary.get("tests", 0)) - len(results["tests"])
-    if missing > 0:
-        yield {"event": "collected", "t": round(importer.t, 6), "selected": int(summary["tests"])}
+    summary = {
+        name: _ctrf_count(results, name) for name in ("tests", "failed", "passed", "skipped", "pending", "other")
+    }
+    if summary["tests"] > len(results["tests"]):
+        yield {"event": "collected", "t": round(importer.t, 6), "selected": summary["tests"]}
     bad = importer.bad - before
-    yield _finished(importer, 1 if bad or int(summary.get("failed", 0)) > bad else 0)
+    yield _finished(importer, 1 if bad or summary["failed"] > bad else 0)
 
 
-def ctrf_start(document: Mapping[str, Any]) -> datetime | None:
-    """When a CTRF report says that its run began (milliseconds since 1970)."""
-    results = document.get("results")
-    summary = results.get("summary") if isinstance(results, Mapping) else None
-    return _since_epoch(summary.get("start") if isinstance(summary, Mapping) else None, 1000)
-
-
-def reportlog_start(records: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """When the first phase of a reportlog began (seconds since 1970)."""
-    starts = [one.get("start") for one in records if one.get("$report_type") == "TestReport"]
-    return min((at for one in starts if (at := _since_epoch(one, 1)) is not None), default=None)
-
-
-def _since_epoch(number: object, unit: int) -> datetime | None:
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number / unit < LAST_SECOND:
-        return None
-    return datetime.fromtimestamp(number / unit, UTC)
-
-
-LAST_SECOND = 253402300800  # of the year 9999
+def _ctrf_count(results: Mapping[str, Any], name: str) -> int:
+    """A count of the summary. Raises ValueError for one that cannot be one: it may mean anything."""
+    said = (results.get("summary") or {}).get(name, 0)
+    found = int(said)
+    if found < 0:
+        raise ValueError(f"{name}={said!r} of the summary is no number of tests")
+    return found
 
 
 def _ctrf_word(test: Mapping[str, Any], tool: str) -> str:
@@ -481,6 +465,8 @@ def _ctrf_test(importer: Importer, test: Mapping[str, Any], tool: str) -> Iterat
     words = [CTRF_WORDS[str(attempt["status"])] for attempt in before]
     errors = [importer.error(str(one.get("message", "")), str(one.get("trace", ""))) for one in before]
     spans = [{"call": float(one.get("duration", 0)) / 1000} for one in before]
+    if int(test.get("retries") or 0) < 0:
+        raise ValueError(f"{test['retries']} retries of {name[:200]} are none that were made")
     unlisted = max(int(test.get("retries") or 0), int(test.get("flaky") is True)) - len(before)
     if unlisted > RETRIES:
         raise ValueError(f"{unlisted} retries of {name[:200]} are none that were made")

@@ -23,6 +23,7 @@ WHY_SHOWN = 20
 PATHS_SHOWN = 3
 CHANGED = "the tree changed while it ran"
 HOLD_STILL = "run the tests again while nothing edits; what tests write themselves belongs in .gitignore"
+WAY_OUT = " (commit it, or declare what is made or local: ledger.generated in a committed .ktx-config.yaml)"
 
 
 def requested(record: Mapping[str, Any]) -> RunRecordScope:
@@ -106,8 +107,7 @@ def uncovered(record: RunRecord) -> list[str]:
 
 def in_no_commit(names: Sequence[str]) -> str:
     """What took part in a run and is in no commit, in words."""
-    shown = _first(names)
-    return f"in no commit, and part of the run: {shown}"[:2500]
+    return f"in no commit, and part of the run: {_first(names)}"[: 2500 - len(WAY_OUT)] + WAY_OUT
 
 
 def less_than(scope: RunRecordScope, before: Sequence[str] | None, ids: Sequence[str] | None) -> RunRecordScope:

@@ -258,6 +258,84 @@ def test_a_plugin_that_the_committed_configuration_names_is_the_projects_own(sui
     is_whole(suite)
 
 
+REACHES = """
+import ast, collections, json, pathlib, runpy, sys
+from importlib import util
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "outside"))
+import abroad, linked, package.below
+def load(path):
+    spec = util.spec_from_file_location("loaded", path)
+    spec.loader.exec_module(util.module_from_spec(spec))
+def test_runpy(): runpy.run_path(str(HERE / "by_runpy.py"))
+def test_spec(): load(HERE / "by_spec.py")
+def test_exec(): exec((HERE / "by_exec.txt").read_text())
+def test_compile(): exec(compile(open(HERE / "by_compile.py").read(), "another name", "exec"))
+def test_bytes(): exec((HERE.parent / "outside/by_bytes.py").read_bytes())
+def test_what_is_read_alone():
+    ast.parse((HERE / "parsed.py").read_text())
+    assert json.loads((HERE / "data.json").read_text()) == {}
+    exec("x = 1"), collections.namedtuple("Two", "a b")
+def test_what_it_makes(tmp_path):
+    for place in (tmp_path / "made.py", HERE / "made_here.py"):
+        place.write_text("x = 1")
+        load(place)
+        exec(place.read_text())
+        place.unlink()
+def test_committed(): load(HERE / "tracked.py")
+"""
+REACHED = ["by_compile.py", "by_exec.txt", "by_runpy.py", "by_spec.py"]
+ABROAD = ["abroad.py", "by_bytes.py", "linked.py", "package/below.py"]
+
+
+def reaching(suite: Suite) -> Path:
+    """A suite that executes what is ignored, and what lies outside, in each way that there is."""
+    outside = suite.repo.path.parent / "outside"
+    (outside / "package").mkdir(parents=True)
+    for name in ABROAD:
+        (outside / name).write_text(f"{Path(name).stem} = 1\n")
+    suite.repo.git("rm", "-q", "-r", "sub")
+    suite.repo.write("tracked.py", "x = 2\n")
+    (suite.repo.path / "linked.py").symlink_to(outside / "linked.py")
+    (suite.repo.path / "package").symlink_to(outside / "package")
+    suite.repo.write("test_m.py", REACHES)
+    suite.repo.commit()
+    ignore(suite, *(f"/{name}" for name in [*REACHED, "parsed.py", "data.json", "made_here.py"]))
+    for name in [*REACHED, "parsed.py"]:
+        suite.repo.write(name, f"{Path(name).stem} = 1\n")
+    suite.repo.write("data.json", "{}")
+    return outside
+
+
+@pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["plain", "workers"])
+def test_code_is_seen_however_it_is_reached(suite: Suite, words: tuple[str, ...]) -> None:
+    """By a committed link, a path of modules, runpy, exec; what is only read, and what the run made, is none."""
+    outside = reaching(suite)
+    ran = spawn("test-run", "--", *(("-q", *words) if words else QUICK), cwd=suite.repo.path)
+    record = suite.record
+    expected = sorted([*REACHED, *(str(outside / name) for name in ABROAD)])
+    assert sorted(record["unversioned"]) == expected, (record["scope"], ran.out)
+    assert record["scope"]["kind"] == "partial"
+
+
+def test_the_way_out_is_named_wherever_the_run_is_refused(suite: Suite) -> None:
+    """In the line that closes test-run, by the gate and by `explain`; and it is one, for what lies outside as well."""
+    outside = reaching(suite)
+    ran = run(suite)
+    assert "ledger.generated" in ran.err
+    message = suite.repo.path.parent / "message"
+    message.write_text("Change\n\nAll tests pass.\n")
+    judged = call("gate-check", "--message", message, cwd=suite.repo.path)
+    assert judged.status == 1 and "ledger.generated" in judged.out
+    said = call("ledger-query", "explain", f"full({suite.record['run']})", cwd=suite.repo.path)
+    assert "ledger.generated" in said.out
+    declared = ["by_*", f"{outside}/*.py", f"{outside}/package/*"]
+    suite.repo.write(".ktx-config.yaml", f"ledger:\n  generated: {declared!r}\n")
+    suite.repo.commit()
+    run(suite)
+    assert suite.records[-1]["scope"] == {"kind": "full"} and suite.records[-1]["authoritative"]
+
+
 CHANGING = {
     "warnings are let through": (("-W", "ignore"), "-W ignore"),
     "warnings are nobody's": (("-p", "no:warnings"), "-p no:warnings"),

@@ -40,7 +40,10 @@ WHOLE = (("full",), ("affected",))  # scopes that are no paths
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is to be run. `scope` is `full`, `affected`, or paths; of `affected`, `paths` are what is meant."""
+    """What is to be run. `scope` is `full`, `affected`, or paths; of `affected`, `paths` are what is meant.
+
+    `script`: the environment's own `pytest`, where that was named: it does not find modules in the working directory.
+    """
 
     pytest: tuple[str, ...]
     scope: tuple[str, ...] = ()
@@ -49,6 +52,7 @@ class RunRequest:
     profile: str = ""
     trigger: str = ""
     python: str = ""
+    script: str = ""
     project: str = ""
     paths: tuple[str, ...] = ()
     affected: RunnerSelection | None = None
@@ -165,22 +169,40 @@ def argv(world: World, wish: RunRequest, run_id: str) -> list[str]:
         files.make_dirs(place.parent)
         profiled = ["-m", "cProfile", "-o", str(place)]
     paths = wish.paths if wish.scope in WHOLE else wish.scope
-    return [python, *profiled, "-m", "pytest", "-p", "ktxkit", *wish.pytest, *paths]
+    started = [wish.script] if wish.script else ["-m", "pytest"]
+    return [python, *profiled, *started, "-p", "ktxkit", *wish.pytest, *paths]
 
 
-def plain(world: World, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """The interpreter of a command line that names it, or its pytest, by path, and pytest's arguments.
+def script_of(world: World, python: str) -> str:
+    """The `pytest` beside an interpreter, where it is a script for Python; empty where there is none."""
+    place = os.path.join(os.path.dirname(python), "pytest")  # noqa: PTH118,PTH120
+    try:
+        with (world.cwd / place).open("rb") as stream:
+            first = stream.readline(1000)
+    except OSError:
+        return ""
+    is_python = first.startswith(b"#!") and (b"python" in first or b"pypy" in first or first.startswith(b"#!/bin/sh"))
+    return place if is_python else ""
 
-    A file or directory called pytest is what is to be run.
+
+def plain(world: World, words: Sequence[str], python: str = "") -> tuple[str, str, tuple[str, ...]]:
+    """Of a command line: the interpreter that it names, or whose pytest, by path; the script, where `pytest` itself is
+    named and not `python -m pytest`; and pytest's arguments. A file or directory called pytest is what is to be run.
+
+    `python`: an interpreter that is named elsewhere, and is used instead.
     """
     count = after_pytest(words)
     if count == 1 and "/" not in words[0] and (world.cwd / words[0]).exists():
         count = 0
-    python = words[0] if count == 3 and "/" in words[0] else ""
-    if count == 1 and "/" in words[0]:  # a pytest of that environment, whether it is the active one or not
+    if not python and count == 3 and "/" in words[0]:
+        python = words[0]
+    if (
+        not python and count == 1 and "/" in words[0]
+    ):  # a pytest of that environment, whether it is the active one or not
         beside = os.path.join(os.path.dirname(words[0]), "python")  # noqa: PTH118,PTH120
         python = beside if (world.cwd / beside).exists() else ""
-    return python, tuple(words[count:])
+    script = script_of(world, python or python_of(world)) if count == 1 else ""
+    return python, script, tuple(words[count:])
 
 
 def python_of(world: World) -> str:
