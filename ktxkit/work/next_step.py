@@ -60,7 +60,8 @@ def _unfinished(job: ActiveJob, document: Report, ready: bool) -> str:
     failure = job.document.get("failure")
     if failure is not None and failure.get("outcome") == "semantic_conflict" and failure["phase"] in JUDGED:
         return f"mend what dangles and commit it, then start anew: {truncated(failure['message'], FAILURE_SHOWN)}"
-    moved = ready and job.world.git.resolve(job.target) not in (None, job.document["targetAtStart"])
+    stopped = failure is not None and failure["phase"] == "units"  # what has not run comes before what lands
+    moved = ready and not stopped and job.world.git.resolve(job.target) not in (None, job.document["targetAtStart"])
     resume = job.next_command()
     if failure is not None and (failure["phase"], failure.get("outcome")) == ("units", "failed") and _is_ingestion(job):
         return _ingest_again(job)

@@ -166,6 +166,26 @@ def test_ctrl_c_says_what_is_kept(repo: Repo, tmp_path: Path) -> None:
     assert f"\nnext: job-run --resume {job}\n" in out and "while units ran: the job was interrupted" in out
 
 
+def test_what_was_stopped_goes_on_before_it_lands_on_a_branch_that_moved(repo: Repo, tmp_path: Path) -> None:
+    """Its other units have not run: landing what there is would leave them out."""
+    go = tmp_path / "go"
+    argv = [script("git-ktx"), "run", "-j", "2", "echo 1 > one", f"test -e '{go}' || sleep 60; echo 2 > two"]
+    with subprocess.Popen(argv, cwd=repo.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None and "accepted" in child.stderr.readline()
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=60)
+    job = out.split()[1].rstrip(":")
+    repo.write("other", "1\n")
+    repo.commit()
+    step = f"next: job-run --resume {job}\n"
+    assert step in out and step in call("git-ktx", "status", cwd=repo.path).out
+    go.touch()
+    resumed = call("job-run", "--resume", job, cwd=repo.path)
+    assert resumed.status == 1 and f"next: job-land --rebase --job {job}\n" in resumed.out, resumed
+    assert call("job-land", "--rebase", "--job", job, cwd=repo.path).status == 0
+    assert repo.show("main", "one") == b"1\n" and repo.show("main", "two") == b"2\n"
+
+
 def test_on_a_terminal_lines_have_colour_and_what_runs_is_shown(repo: Repo, tmp_path: Path) -> None:
     command = (
         f"cd '{repo.path}' && {script('git-ktx')} run 'echo 1 > one' 'sleep 3; exit 2'; echo ended with $?; sleep 60"
