@@ -12,8 +12,13 @@ from pathlib import Path
 import pytest
 
 from ktxkit.base.clock import Limits, SystemClock
+from ktxkit.base.errors import Refused
 from ktxkit.base.lock import flocked
+from ktxkit.store.active import ActiveJob
+from ktxkit.store.leases import LeaseLocation
 from ktxkit.store.rules.names import branch_lock
+from ktxkit.store.world import World
+from ktxkit.work.recover import integrating
 from tests.support.commands import call
 from tests.support.elsewhere import begin_here
 from tests.support.repos import Repo
@@ -187,6 +192,19 @@ def test_a_job_that_somebody_works_on_is_not_cleared(repo: Repo, lock: str) -> N
         done = call("git-ktx", "clean", "--yes", "--records", cwd=repo.path)
     assert done.status == 0 and "is being worked on by another process" in done.out, done.out
     assert repo.git("for-each-ref", "refs/ktx") == before and (repo.path / ".ktx/jobs/j/job.json").exists()
+
+
+def test_a_step_that_waited_while_its_job_was_cleared_leaves_nothing(repo: Repo) -> None:
+    """It knows the job already: what it wrote then was a job without its own document, which stops every command."""
+    land(repo)
+    job = ActiveJob.load(World(repo.path, os.environ), "j")
+    assert call("worktree-close", "--job", "j", "--unit", "a", "--outcome", "success", cwd=repo.path).status == 0
+    assert call("git-ktx", "clean", "--yes", "--records", cwd=repo.path).status == 0
+    for begin in (integrating(job), LeaseLocation.of_unit(job, job.unit("a")).locked()):
+        with pytest.raises(Refused, match="was cleared meanwhile"), begin:
+            pass
+        assert not (repo.path / ".ktx/jobs/j").exists()
+    assert call("git-ktx", "doctor", cwd=repo.path).status == 0
 
 
 def meanwhile(git: WrappedGit, repo: Repo, words: tuple[str, ...], change: Callable[[], object]) -> str:
