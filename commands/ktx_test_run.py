@@ -44,7 +44,7 @@ def parser() -> cli.Parser:
 
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
-    from ktxkit.affected import running, test_run
+    from ktxkit.affected import test_run
     from ktxkit.ledger import answers
 
     if args.scope != ["affected"]:
@@ -57,7 +57,9 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         raise CannotRun("--scope is `full`, `affected` or paths", hint="leave the word out, or the paths")
     if args.trace and args.cprofile:
         raise CannotRun("--trace and --cprofile both need the interpreter's profiler", hint="ask for one of them")
-    picked = running.arguments(world, args.base) if args.scope == ["affected"] else running.WHATEVER
+    if args.scope == ["affected"]:
+        from ktxkit.affected import running  # with what reads sources: no other scope pays for it
+    picked = running.arguments(world, args.base) if args.scope == ["affected"] else test_run.RunArguments()
     if picked.nothing:
         return cli.Result(notes=[*picked.notes, "test-run: nothing is run"], data={"affected": picked.facts})
     python, script, words = test_run.plain(world, args.command, args.python)
@@ -77,7 +79,6 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     )
     if not args.quiet and not QUIET & set(args.command):
         sys.stderr.write("\n".join(["test-run: what may be said of this run", *answers.reminder(), ""]))
-        sys.stderr.flush()
     ran = test_run.run(world, wish, stdout=sys.stderr.fileno() if args.json else None)
     return cli.Result(status=ran.status, notes=[*picked.notes, *test_run.notes(ran)], data=_data(ran))
 

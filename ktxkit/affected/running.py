@@ -20,10 +20,10 @@ from ktxkit.affected.rules import reach
 from ktxkit.affected.rules.graph import Graph
 from ktxkit.affected.rules.runtime_audit import Hidden, Hole, audit
 from ktxkit.affected.runtime import HINT, latest
+from ktxkit.affected.test_run import RunArguments
 from ktxkit.base import files
 from ktxkit.base.contracts import SCHEMA_VERSION
 from ktxkit.base.errors import CannotRun
-from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import nearest, plural, printable
 from ktxkit.gates.facts import no_collection
 from ktxkit.git.objects import Objects
@@ -130,19 +130,7 @@ def notes_of(document: AffectedSelection) -> list[str]:
 ARGUMENT_BYTES = 100_000  # of ids; more are given as their files, which runs more than is meant
 
 
-class Arguments(NamedTuple):
-    """`paths`: for pytest, empty where all of it is meant; `nothing`: no test is. `facts`: for the run's record."""
-
-    paths: tuple[str, ...]
-    nothing: bool
-    facts: RunnerSelection | None
-    notes: list[str]
-
-
-WHATEVER = Arguments((), False, None, [])  # another scope
-
-
-def arguments(world: World, base: str) -> Arguments:
+def arguments(world: World, base: str) -> RunArguments:
     """What pytest is to run for the change from `base` to the checkout. Raises CannotRun where the base is none."""
     made = select.select(world, select.SelectionRequest(base=base))
     document = made.document
@@ -157,14 +145,14 @@ def arguments(world: World, base: str) -> Arguments:
     }
     notes = [*notes_of(document), said]
     if made.decision.unbounded or not made.decision.total:
-        return Arguments((), False, facts, notes)
+        return RunArguments((), False, facts, notes)
     ids = [one.id for one in made.decision.tests]
     if sum(map(len, ids)) > ARGUMENT_BYTES:
         ids = list(dict.fromkeys(one.partition("::")[0] for one in ids))
         notes.append(f"test-run: too many to name: the {len(ids)} files they are in are run whole")
     if sum(map(len, ids)) > ARGUMENT_BYTES:
-        return Arguments((), False, facts, [*notes, "test-run: too many to name: everything is run"])
-    return Arguments(tuple(from_here(world, one) for one in ids), not ids, facts, notes)
+        return RunArguments((), False, facts, [*notes, "test-run: too many to name: everything is run"])
+    return RunArguments(tuple(from_here(world, one) for one in ids), not ids, facts, notes)
 
 
 def from_here(world: World, name: str) -> str:

@@ -16,6 +16,7 @@ from ktxkit.base import files, identity, owners, process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import CannotRun
+from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import plural, printable
 from ktxkit.ledger import OFF, ON, VARIABLE, asking, chain, ledger
 from ktxkit.ledger.asking import ensure, new_run_id
@@ -36,6 +37,18 @@ PRECONDITION_LIMIT = 60.0  # seconds
 PROBE_LIMIT = 30.0  # seconds for an interpreter to say what it has
 PROFILES = "ledger/profiles"
 WHOLE = (("full",), ("affected",))  # scopes that are no paths
+
+
+class RunArguments(NamedTuple):
+    """What a selection gives pytest.
+
+    `paths`: empty where all of it is meant; `nothing`: no test is. `facts`: for the run's record.
+    """
+
+    paths: tuple[str, ...] = ()
+    nothing: bool = False
+    facts: RunnerSelection | None = None
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,14 @@ def test_help(command: str, tmp_path: Path) -> None:
     assert of_wing("ledger", modules) - {"ktxkit.ledger"} == questions
 
 
+def test_a_run_that_selects_nothing_reads_no_sources(repo: Repo) -> None:
+    repo.write("test_a.py", "def test_a():\n    pass\n")
+    repo.commit("a test")
+    modules = imported("test-run", "--scope", "full", "--", "-q", cwd=repo.path)
+    assert "ktxkit.affected.test_run" in modules
+    assert modules & {f"ktxkit.affected.{name}" for name in ("running", "select", "proof", "trees")} == set()
+
+
 def test_pytest_without_a_store(repo: Repo) -> None:
     repo.write("test_a.py", "def test_a():\n    pass\n")
     loaded = "[name for name in sys.modules if name.startswith('ktxkit')]"
