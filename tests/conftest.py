@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -19,6 +21,9 @@ PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path(os.environ.get("XDG_CACH
 
 CLEAN_ALL = "1" in (os.environ.get("KTX_TEST_FULL"), os.environ.get("KTX_TEST_CLEANED"))  # tests see no KTX_ variable
 
+# A commit that looks whether to collect garbage takes half as long again.
+GIT_CONFIG = '[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n[maintenance]\n\tauto = false\n'
+
 hypothesis.settings.register_profile("untimed", deadline=None)  # a machine that is busy fails no test
 hypothesis.settings.load_profile("untimed")
 
@@ -28,6 +33,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if problem:
         raise pytest.UsageError(problem)
     config.pluginmanager.register(endings, "endings")
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: no collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +52,7 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
         if unwanted and name not in ("PYTHONPATH", "PYTHONHOME"):
             monkeypatch.delenv(name)
     config = home / ".gitconfig"
-    config.write_text('[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n')
+    config.write_text(GIT_CONFIG)
     settings = {
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home / ".config"),
@@ -78,10 +89,24 @@ def cleaned(request: pytest.FixtureRequest, hermetic: Path) -> Iterator[None]:
         request.node.user_properties += [("cleaned", count)] if (count := check(place)) else []
 
 
+@pytest.fixture(scope="session")
+def repo_template(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Made in the first test that copies it, whose environment is a clean one."""
+    place = tmp_path_factory.mktemp("template") / "repo"
+
+    def made() -> Path:
+        if not place.exists():
+            template = Repo.init(place)
+            template.write("README", "a repository\n")
+            template.commit("first")
+        return place
+
+    return made
+
+
 @pytest.fixture
-def repo(tmp_path: Path) -> Repo:
+def repo(tmp_path: Path, repo_template: Callable[[], Path]) -> Repo:
     """A repository with one commit on main."""
-    made = Repo.init(tmp_path / "repo")
-    made.write("README", "a repository\n")
-    made.commit("first")
+    made = Repo(shutil.copytree(repo_template(), tmp_path / "repo", symlinks=True))
+    made.git("update-index", "-q", "--refresh")
     return made

@@ -563,6 +563,7 @@ def test_gc_stays_off_where_it_is_pinned(repo: Repo, git: Git) -> None:
             found += 1
     second = repo.commit()
     repo.git("reset", "-q", "--hard", first)
+    repo.git("config", "maintenance.auto", "true")
     repo.git("config", "gc.auto", "1")
     repo.git("config", "gc.autoDetach", "false")
     git.run(*checkout.FAST_FORWARD, second)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\n")
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,14 @@ class Repo:
 
     @property
     def head(self) -> str:
-        return self.git("rev-parse", "HEAD")
+        """Read without a git where HEAD, or a loose branch that it names, says it."""
+        try:
+            said = (self.path / ".git/HEAD").read_text()
+            if said.startswith("ref: refs/heads/"):
+                said = (self.path / ".git" / said[5:].rstrip("\n")).read_text()
+        except OSError:
+            said = ""
+        return said[:-1] if OBJECT_ID.fullmatch(said) else self.git("rev-parse", "HEAD")
 
     @property
     def tree(self) -> str:
