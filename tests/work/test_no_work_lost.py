@@ -24,7 +24,7 @@ from tests.support.repos import Repo
 
 FULL = os.environ.get("KTX_TEST_FULL") == "1"
 ONE = os.environ.get("KTX_TEST_SEED")
-HISTORIES, STEPS = (2000, 16) if FULL else (100, 12)
+HISTORIES, STEPS = (2000, 16) if FULL else (30, 12)
 GROUPS = 10
 MOSTLY = 0.75
 WORD = re.compile(rb"word-[0-9]+")
