@@ -85,8 +85,9 @@ def test_nothing_is_written_or_removed_through_it(repo: Repo, outside: Path, pla
 @pytest.mark.parametrize("place", [place.replace("j0", "j1") for place in PLACES])
 def test_a_unit_that_puts_it_there_is_named_and_the_others_land(repo: Repo, outside: Path, place: str) -> None:
     evil = f"""while ! test -e "$KTX_DIR/../../good"; do sleep 0.05; done
-    cd "$KTX_DIR"; mkdir -p {place}; mv {place} {repo.path.parent}/was; ln -s {outside} {place}; sleep 0.2"""
-    good = "cd $PWD; touch $KTX_DIR/../../good; while ! test -d $KTX_DIR/../../was; do sleep 0.05; done; echo g > g"
+    cd "$KTX_DIR"; mkdir -p {place}; mv {place} {repo.path.parent}/was; ln -s {outside} {place}
+    touch {repo.path.parent}/linked; sleep 0.2"""
+    good = "cd $PWD; touch $KTX_DIR/../../good; while ! test -e $KTX_DIR/../../linked; do sleep 0.05; done; echo g > g"
     before = content(outside)
     units = [unit("evil", evil), unit("good", good)]
     ran = spawn("job-run", job_file(repo, {"maxParallel": 2, "units": units}), "--job", "j1", cwd=repo.path)
