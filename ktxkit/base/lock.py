@@ -106,9 +106,13 @@ def _wait(fd: int, path: Path, kind: int, what: str) -> None:
 
 
 def _say(fd: int, path: Path, what: str) -> None:
-    """Somebody who waits is told for whom. It goes to stderr at once: the command may wait for long."""
+    """Somebody who waits is told for whom, but not for another thread of this process. It goes to stderr at once: the
+    command may wait for long."""
+    holder = _holder(fd)
+    if holder.startswith(f"held by process {os.getpid()} "):
+        return
     try:
-        sys.stderr.write(f"waiting for {what or path}: {_holder(fd)}\n")
+        sys.stderr.write(f"waiting for {what or path}: {holder}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
         return  # gate-ok: nobody reads what this command says; it waits all the same

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,6 +67,18 @@ def test_a_stopped_holder_is_named(
     assert f"waiting for the journal: held by process {holder.pid} ({sys.executable}" in said
     assert "which runs since" in said and "and is stopped" in said
     assert said.count("waiting for") == 1
+
+
+def test_a_thread_that_waits_for_another_of_its_process_says_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With many units at once on a busy machine it went on about itself."""
+    place = tmp_path / "a.lock"
+    with lock.flocked(place, clock=SystemClock(), wait=0), place.open("rb") as waiting:
+        lock._say(waiting.fileno(), place, "the list of worktrees")
+    with held(place) as (holder, _), place.open("rb") as waiting:
+        lock._say(waiting.fileno(), place, "the list of worktrees")
+    assert re.findall("held by process ([0-9]+)", capfd.readouterr().err) == [str(holder.pid)]
 
 
 def test_who_inherited_the_lock_is_named(tmp_path: Path) -> None:
