@@ -273,9 +273,11 @@ def test_by_hand_in_the_hook_and_from_an_agent_the_same(suite: Suite) -> None:
         ways = [call("gate-check", "--message", suite.repo.path.parent / "message", cwd=suite.repo.path)]
         if number % 6 == 0:
             ways.append(spawn("gate-check", "--message", "-", cwd=suite.repo.path, stdin=text.encode()))
-        done = commit(suite, text)
-        said = [done.stdout + done.stderr, *(ran.out for ran in ways)]
-        assert {done.returncode, *(ran.status for ran in ways)} == {int(message in LIES)}, (message, said)
+        if FULL or number % 4 == 0:
+            done = commit(suite, text)
+            ways.append(Ran(done.returncode, done.stdout + done.stderr, ""))
+        said = [ran.out for ran in ways]
+        assert {ran.status for ran in ways} == {int(message in LIES)}, (message, said)
         assert all(LIES.get(message, "") in one for one in said), (message, said)
 
 

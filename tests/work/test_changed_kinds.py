@@ -9,7 +9,7 @@ import pytest
 
 from ktxkit.git.git import Git, GitFailed
 from ktxkit.git.staging import stage
-from tests.support.commands import call, spawn
+from tests.support.commands import call
 from tests.support.jobs import job_file, outcomes, unit
 from tests.support.repos import Repo
 
@@ -41,7 +41,7 @@ def files(repo: Repo, revision: str) -> list[str]:
 def test_a_job_lands_it(mixed: Repo, name: str) -> None:
     command, expected = CHANGES[name]
     document = {"units": [unit("u1", command), unit("u2", "echo ok > ok")]}
-    ran = spawn("job-run", str(job_file(mixed, document)), "--job", "j1", "--quiet", cwd=mixed.path)
+    ran = call("job-run", str(job_file(mixed, document)), "--job", "j1", "--quiet", cwd=mixed.path)
     assert ran.status == 0, ran.err
     assert outcomes(mixed) == {"u1": "accepted", "u2": "accepted"}
     assert files(mixed, "main") == sorted([*expected, "ok"])

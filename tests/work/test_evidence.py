@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import script, spawn
+from tests.support.commands import call, script
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
 
@@ -24,15 +24,15 @@ def repo(tmp_path: Path) -> Repo:
 
 
 def accepted(repo: Repo, *options: str) -> None:
-    place = Path(spawn("worktree-open", "--job", "j", "--unit", "u", "--target", "main", cwd=repo.path).out.strip())
+    place = Path(call("worktree-open", "--job", "j", "--unit", "u", "--target", "main", cwd=repo.path).out.strip())
     (place / "n").write_text("n")
-    assert spawn("patch-collect", "--job", "j", "--unit", "u", cwd=repo.path).status == 0
-    assert spawn("patch-apply", "--job", "j", "--unit", "u", *options, cwd=repo.path).status == 0
+    assert call("patch-collect", "--job", "j", "--unit", "u", cwd=repo.path).status == 0
+    assert call("patch-apply", "--job", "j", "--unit", "u", *options, cwd=repo.path).status == 0
 
 
 def test_an_open_attempt_is_no_pass_and_the_earlier_word_is_kept(repo: Repo, tmp_path: Path) -> None:
     accepted(repo)
-    assert spawn("job-verify", "--job", "j", "--", "false", cwd=repo.path).status == 3
+    assert call("job-verify", "--job", "j", "--", "false", cwd=repo.path).status == 3
     command = [script("job-verify"), "--job", "j", "--", "sh", "-c", "echo begun; sleep 60"]
     killed = subprocess.Popen(["sh", "-c", 'exec "$@"', "sh", *command], cwd=repo.path)
     place = repo.path / ".ktx/jobs/j/verification.json"
@@ -40,19 +40,19 @@ def test_an_open_attempt_is_no_pass_and_the_earlier_word_is_kept(repo: Repo, tmp
         assert killed.poll() is None
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    landed = spawn("job-land", "--job", "j", cwd=repo.path)
+    landed = call("job-land", "--job", "j", cwd=repo.path)
     assert landed.status == 3 and "was begun and did not end" in landed.err, landed.err
     kept = json.loads((repo.path / ".ktx/jobs/j/verifications/0001.json").read_text())
     assert kept["outcome"] == "verification_failed"
-    assert spawn("job-verify", "--job", "j", "--", "true", cwd=repo.path).status == 0
-    assert spawn("job-land", "--job", "j", cwd=repo.path).status == 0
+    assert call("job-verify", "--job", "j", "--", "true", cwd=repo.path).status == 0
+    assert call("job-land", "--job", "j", cwd=repo.path).status == 0
 
 
 def test_a_command_that_did_not_run_is_no_pass(repo: Repo) -> None:
     accepted(repo, "--verify", "--", "true")
     again = ["patch-apply", "--job", "j", "--unit", "u", "--verify", "--"]
-    assert spawn(*again, "true", cwd=repo.path).status == 0, "this one has passed"
-    other = spawn(*again, "false", cwd=repo.path)
+    assert call(*again, "true", cwd=repo.path).status == 0, "this one has passed"
+    other = call(*again, "false", cwd=repo.path)
     assert other.status == 1 and "accepted, not verified by this command" in other.err, other.err
 
 
@@ -65,7 +65,7 @@ def test_a_pass_is_of_the_environment_that_the_job_declares(repo: Repo, tmp_path
         "verify": {"run": run, "env": {"COLOUR": "green"}},
         "units": [unit("u", "echo y > n")],
     }
-    job = spawn("job-run", job_file(repo, document), "--job", "j", cwd=repo.path, env={"COLOUR": "red", "TERM": "one"})
+    job = call("job-run", job_file(repo, document), "--job", "j", cwd=repo.path, env={"COLOUR": "red", "TERM": "one"})
     assert job.status == 0, job
     assert asked.read_text().split("\n")[-2] == "green one"
     assert outcomes(repo, "j") == {"u": "accepted"}
@@ -78,17 +78,17 @@ def test_a_landing_asks_again_in_another_environment(repo: Repo, tmp_path: Path,
     repo.write("f", "uncommitted")
     repo.git("add", "f")
     repo.write("n", "in the way of the landing")
-    first = spawn("job-run", job_file(repo, document), "--job", "j", cwd=repo.path, env={name: "one"})
+    first = call("job-run", job_file(repo, document), "--job", "j", cwd=repo.path, env={name: "one"})
     assert first.status == 1 and outcomes(repo, "j") == {"u": "accepted"}, first
     (repo.path / "n").unlink()
-    landed = spawn("job-land", "--job", "j", cwd=repo.path, env={name: "two"})
+    landed = call("job-land", "--job", "j", cwd=repo.path, env={name: "two"})
     assert landed.status == 0, landed
     assert len(asked.read_text().split()) == count
 
 
 def test_the_log_that_is_named_is_there(repo: Repo) -> None:
     document = {"target": "main", "verify": {"run": "echo the-reason; exit 3"}, "units": [unit("u", "echo y > n")]}
-    ran = spawn("job-run", str(job_file(repo, document)), "--job", "j1", cwd=repo.path)
+    ran = call("job-run", str(job_file(repo, document)), "--job", "j1", cwd=repo.path)
     assert ran.status != 0 and report(repo)["failedWorkUnits"]
     logs = list((repo.path / ".ktx/jobs/j1/units/0001-u").glob("verify-*.log"))
     assert logs and all("the-reason" in log.read_text() for log in logs)
@@ -101,7 +101,7 @@ def test_what_an_earlier_candidate_left_lets_none_pass(repo: Repo) -> None:
     repo.commit("a source")
     units = [unit("first", "echo x > note"), unit("second", "git rm -q one")]
     document = {"target": "main", "maxParallel": 1, "verify": {"run": build}, "units": units}
-    spawn("job-run", str(job_file(repo, document)), "--job", "j1", cwd=repo.path)
+    call("job-run", str(job_file(repo, document)), "--job", "j1", cwd=repo.path)
     assert outcomes(repo) == {"first": "accepted", "second": "verification_failed"}
 
 
@@ -114,7 +114,7 @@ def test_what_the_job_file_keeps_stays_and_is_told(repo: Repo, tmp_path: Path) -
     check = f"ls -d cache build x.log >> {log} 2> /dev/null; mkdir -p cache build; touch cache/x build/x x.log; true"
     units = [unit("a", "echo a > a"), unit("b", "echo b > b", after=["a"])]
     path = job_file(repo, {"verify": {"run": check, "keep": ["cache/"]}, "units": units})
-    ran = spawn("job-run", path, "--job", "j1", cwd=repo.path)
+    ran = call("job-run", path, "--job", "j1", cwd=repo.path)
     assert ran.status == 0, ran.err
     assert set(log.read_text().split()) == {"cache"}
     assert any("keep what earlier candidates left at cache/" in one for one in report(repo)["warnings"])

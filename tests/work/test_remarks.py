@@ -8,7 +8,7 @@ import pytest
 
 from ktxkit.git.git import Git
 from ktxkit.work.report import replaced
-from tests.support.commands import call, spawn
+from tests.support.commands import call
 from tests.support.jobs import job_file, outcomes, report, trace, unit
 from tests.support.repos import Repo
 
@@ -27,7 +27,7 @@ def fixed(repo: Repo) -> Repo:
 
 
 def told(repo: Repo, command: str) -> list[str]:
-    ran = spawn("job-run", job_file(repo, {"units": [unit("u", command)]}), "--job", "j1", cwd=repo.path)
+    ran = call("job-run", job_file(repo, {"units": [unit("u", command)]}), "--job", "j1", cwd=repo.path)
     assert ran.status == 0 and outcomes(repo) == {"u": "accepted"}, ran.err
     warnings: list[str] = report(repo).get("warnings", [])
     return [line for line in warnings if "restores_old_content" in line]
@@ -85,7 +85,7 @@ def test_history_by_first_parents(fixed: Repo) -> None:
 
 @pytest.mark.parametrize(("command", "stashed"), [("echo w > new; git stash -q -u", True), ("true", False)])
 def test_nothing_is_checked_against_the_shared_stash(repo: Repo, command: str, stashed: bool) -> None:
-    ran = spawn("job-run", job_file(repo, {"units": [unit("u", command)]}), "--job", "j1", cwd=repo.path)
+    ran = call("job-run", job_file(repo, {"units": [unit("u", command)]}), "--job", "j1", cwd=repo.path)
     assert ran.status == 0 and outcomes(repo) == {"u": "noop"}, ran.err
     (entry,) = report(repo)["workUnits"]
     assert ("the shared stash changed while it ran" in entry["reason"]) is stashed, entry

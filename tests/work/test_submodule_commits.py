@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import spawn
+from tests.support.commands import call
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
 
@@ -36,7 +36,7 @@ def nested(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
 
 def ran(repo: Repo, command: str, **policy: object) -> str:
     document = {"units": [unit("bump", f"export GIT_ALLOW_PROTOCOL=file; {command}", **policy)]}
-    spawn("job-run", job_file(repo, document), "--job", "j1", cwd=repo.path)
+    call("job-run", job_file(repo, document), "--job", "j1", cwd=repo.path)
     return outcomes(repo)["bump"]
 
 
