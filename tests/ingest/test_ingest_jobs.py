@@ -226,7 +226,7 @@ def test_cards_that_disagree_about_a_measure_are_caught_in_either_order(place: P
     assert sorted(word for key, word in outcomes(ran).items() if key != "reconcile") == [
         "accepted", "semantic_conflict" if known else "textual_conflict",
     ]  # fmt: skip
-    assert spawn("gate-check", "--all", cwd=place.repo.path).status == 0
+    assert call("gate-check", "--all", cwd=place.repo.path).status == 0
 
 
 def test_a_page_from_before_the_job_cannot_be_made_stale(place: Place) -> None:
@@ -243,7 +243,7 @@ def test_provenance_names_the_row_and_leaves_nothing_behind(place: Place) -> Non
     body = GOOD + "\nresult(actions=[{'path': 'wiki/global/none.md', 'rawPaths': ['cards/1.json']}])"
     ran = place.run(worker=place.worker(body))
     assert ran.status == 1 and "wiki/global/none.md" in ran.document["failure"]["message"]
-    answer = spawn("ledger-query", "provenance", "cards/1.json", "--json", cwd=place.repo.path)
+    answer = call("ledger-query", "provenance", "cards/1.json", "--json", cwd=place.repo.path)
     assert answer.document["rows"] == []
 
 
@@ -252,10 +252,10 @@ def test_provenance_is_answered_in_both_directions(place: Place) -> None:
     body += "'rawPaths': ['cards/1.json']}] if key == 'card-1' else [])"
     assert place.run(worker=place.worker(body)).status == 0
     (place.repo.path / ".ktx/jobs/begun").mkdir()  # what a start that was killed left
-    assert spawn("ledger-query", "jobs", cwd=place.repo.path).status == 0
+    assert call("ledger-query", "jobs", cwd=place.repo.path).status == 0
 
     def asked(what: str) -> list[tuple[str, str | None, str]]:
-        answer = spawn("ledger-query", "provenance", what, "--json", cwd=place.repo.path)
+        answer = call("ledger-query", "provenance", what, "--json", cwd=place.repo.path)
         return [(row["rawPath"], row.get("artifact"), row["action"]) for row in answer.document["rows"]]
 
     assert asked("cards/1.json") == asked("both") == [("cards/1.json", "both", "wiki_written")]
@@ -273,7 +273,7 @@ def test_what_failed_is_tried_again_and_its_report_superseded(place: Place) -> N
     second = place.run(worker=worker)
     assert second.status == 0 and place.ran() == ["card-2"]
     assert second.document["overrideOf"] == first.document["jobId"]
-    old = spawn("job-report", "--json", "--job", first.document["jobId"], cwd=place.repo.path)
+    old = call("job-report", "--json", "--job", first.document["jobId"], cwd=place.repo.path)
     assert old.document["supersededBy"] == second.document["jobId"] and old.document["outcome"] == "partial"
     assert place.run(worker=worker).json["outcome"] == "noop" and place.ran() == []
 
@@ -411,7 +411,7 @@ def test_duplicates_are_subsumed_and_near_ones_listed(place: Place) -> None:
         ("wiki/global/card-2.md", "wiki/global/card-1.md")
     ]
     assert [one["path"] for one in ran.document["nearDuplicates"]] == ["wiki/global/card-3.md"]
-    answer = spawn("ledger-query", "provenance", "cards/2.json", "--json", cwd=place.repo.path)
+    answer = call("ledger-query", "provenance", "cards/2.json", "--json", cwd=place.repo.path)
     assert [(row["artifact"], row["action"]) for row in answer.document["rows"]] == [("card-1", "subsumed")]
 
 
@@ -584,12 +584,12 @@ def test_snapshots_are_kept_as_many_as_the_configuration_says(place: Place) -> N
     kept = place.repo.git("ls-tree", "--name-only", "main", "raw-sources/w/metabase/").split()
     assert len(kept) == 2 and kept[-1].endswith("by-hand"), "one, and what is no snapshot"
     assert place.repo.git("status", "--porcelain") == ""
-    assert spawn("gate-check", "--all", cwd=place.repo.path).status == 0
-    rows = spawn("ledger-query", "provenance", "cards/1.json", "--json", cwd=place.repo.path).document["rows"]
+    assert call("gate-check", "--all", cwd=place.repo.path).status == 0
+    rows = call("ledger-query", "provenance", "cards/1.json", "--json", cwd=place.repo.path).document["rows"]
     assert len({row["sync"] for row in rows}) == 2
     journal = next(place.repo.path.glob(".ktx/provenance/*/rows.jsonl")).read_text().splitlines()
     first = json.loads(journal[0])
-    asked = spawn("ledger-query", "provenance", first["rawContentHash"], "--json", cwd=place.repo.path).document["rows"]
+    asked = call("ledger-query", "provenance", first["rawContentHash"], "--json", cwd=place.repo.path).document["rows"]
     assert [(row["rawPath"], row["sync"], row["how"]) for row in asked] == [("cards/1.json", first["syncId"], "digest")]
     (place.bundle / "cards/2.json").unlink()
     ran = place.run()

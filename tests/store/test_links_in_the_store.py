@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ktxkit.base.removal import delete
-from tests.support.commands import spawn
+from tests.support.commands import call, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
 from tests.support.repos import Repo
 
@@ -65,7 +65,7 @@ COMMANDS = (
 @pytest.mark.parametrize("place", PLACES)
 def test_nothing_is_written_or_removed_through_it(repo: Repo, outside: Path, place: str) -> None:
     units = [unit("a", "echo a > a"), unit("b", "echo b > b; exit 1")]
-    spawn("job-run", job_file(repo, {"verify": {"run": "true"}, "units": units}), "--job", "j0", cwd=repo.path)
+    call("job-run", job_file(repo, {"verify": {"run": "true"}, "units": units}), "--job", "j0", cwd=repo.path)
     store = repo.path / ".ktx"
     if (store / place).exists():
         (store / place).rename(repo.path.parent / "was")
@@ -73,11 +73,11 @@ def test_nothing_is_written_or_removed_through_it(repo: Repo, outside: Path, pla
     (store / place).symlink_to(outside)
     before = content(outside)
     for command in COMMANDS:
-        ran = spawn(*command, cwd=repo.path)
+        ran = call(*command, cwd=repo.path)
         assert "Traceback" not in ran.err and ran.status in (0, 1, 2, 4, 5), (command, ran)
         assert content(outside) == before, command
     path = job_file(repo, {"units": [unit("c", "echo c > c")]})
-    ran = spawn("job-run", path, "--job", "j1", cwd=repo.path)
+    ran = call("job-run", path, "--job", "j1", cwd=repo.path)
     assert "Traceback" not in ran.err and content(outside) == before
     assert ran.status == 0 or place in ran.err, ran
 
