@@ -59,7 +59,7 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import requests
-    from ktxkit.gates import checking
+    from ktxkit.gates import checking, configuration
     from ktxkit.gates.rules.findings import summary
     from ktxkit.gates.rules.formats import render
 
@@ -74,10 +74,10 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     inapplicable = [] if looked else checking.next_step(world)
     notes = [*answer.notes, *(inapplicable or [f"gate-check: {summary(verdict)}"])]
     if args.write_baseline is not None:
-        path = checking.write_baseline(world, args.write_baseline, verdict)
+        path = configuration.write_baseline(world, args.write_baseline, verdict)
         outcome, notes = "done", [*notes, f"gate-check: wrote the baseline {path}"]
     if args.update_baseline is not None:
-        notes = [*notes, checking.update_baseline(world, args.update_baseline, verdict)]
+        notes = [*notes, configuration.update_baseline(world, args.update_baseline, verdict)]
     lines = [] if args.json else [*answer.lines] or render(args.format, verdict, answer.content)
     return cli.Result(outcome=outcome, document=verdict, contract="verdict", lines=lines, notes=notes)
 

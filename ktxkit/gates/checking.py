@@ -149,7 +149,8 @@ def check(world: World, request: GateRequest) -> GateAnswer:
     answer = _kept(world, request) if _is_plain(world, request) else judge_anew(world, request, None)
     verdict = answer.verdict
     if request.require_input and not any(gate.get("looked") for gate in verdict["gates"]):
-        raise CannotRun("nothing was looked at", hint="no semantic-layer/ or wiki/ here? --root names their place")
+        hint = "--root names the place of semantic-layer/ and wiki/, `files` in ktx-gates.yaml that of others"
+        raise CannotRun("nothing was looked at", hint=hint)
     if request.require_expressions and verdict.get("unread", {}).get("expressions"):
         hint = "pip install 'ktxkit[sql]' brings sqlglot, which reads them"
         raise CannotRun(
@@ -181,7 +182,7 @@ def _answer(world: World, request: GateRequest, standing: CommitState) -> GateAn
     name = _name(world, request, standing) if cache is not None else ""
     known = cache.note(KIND, name) if cache is not None else None
     if known is not None:
-        return GateAnswer(json.loads(known), _content(world, standing.listed))
+        return GateAnswer(json.loads(known), _content(world, standing.listed), _not_added(world, standing.listed))
     answer = judge_anew(world, request, standing)
     cache = cache or _cache(world)
     if answer.repeatable and cache is not None:
@@ -285,6 +286,8 @@ def _check(world: World, request: GateRequest, known: CommitState | None) -> Gat
             return GateAnswer(mended.verdict, content_of(world, after.files), mended.notes, lines=mended.lines)
         else:
             verdict = judging.verdict(world, objects, asked, config)
+        if request.tree is None and not request.config:
+            notes[:0] = _not_added(world, now.listed)
         if now.base is not None and request.tree is None:
             names = request.config or configuration.NAME, config.debts_file
             notes[:0] = configuration.changed_judges(objects, now.base, now.listed.files, names, config)
@@ -443,26 +446,6 @@ def content_of(world: World, listed: Mapping[bytes, tuple[str, str]]) -> Content
     return content
 
 
-def update_baseline(world: World, name: str, verdict: Document) -> str:
-    """Take the debts that are paid out of a baseline; says how many."""
-    from ktxkit.gates import configuration
-
-    old = files.read(Path(os.path.realpath(world.cwd / name)))
-    new = configuration.left_of(old, name, verdict)
-    if verdict["scope"] != "all":
-        raise CannotRun("--update-baseline needs a look at everything", hint="add --all")
-    files.write_named(world.cwd, name, new)
-    count = sum(1 for one in verdict["findings"] if one["rule"] == "baseline-paid")
-    return f"gate-check: took {plural(count, 'paid debt')} out of {name}"
-
-
-def write_baseline(world: World, name: str, verdict: Document) -> Path:
-    """Write the baseline that has every finding of the verdict."""
-    from ktxkit.gates import configuration
-
-    return files.write_named(world.cwd, name, configuration.baseline_of(verdict))
-
-
 @cache
 def directory() -> Path:
     """Where the pages lie."""
@@ -475,6 +458,10 @@ def read(rule: str) -> str | None:
     """A rule's page, or None where there is none."""
     path = directory() / f"{rule}.md"
     return path.read_text("utf-8") if path.is_file() else None
+
+
+def _not_added(world: World, listed: FileListing) -> list[str]:
+    return [f"gate-check: {one}" for one in inputs.not_added(world, listed)]
 
 
 def next_step(world: World) -> list[str]:

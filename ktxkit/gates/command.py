@@ -62,6 +62,9 @@ CANNOT_START = 126
 WRONG_TOLD, WRONG_READ = 20, 1000  # lines that are no findings
 NUMBER_LIMIT, PATH_LIMIT = 1 << 31, 4096  # lines and columns; characters of a path
 LEVELS = ("error", "warning", "advice")
+_NOT_FOUND = re.compile(
+    rb"^(?:/bin/)?(?:ba|da|z|k)?sh: (?:(?:line )?\d+: )?([^\n:]+): (?:command )?not found", re.MULTILINE
+)
 _DURATION = re.compile(r"\b[0-9]+(?:[.][0-9]+)?\s?(?:ms|s|sec|secs|seconds?|minutes?)\b")
 
 
@@ -81,7 +84,8 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
         raise CannotRun(error.message, location=f"the gate {name}", hint=error.hint) from error
     prints = settings.get("output") == "findings"
     found = list(_findings(done, name, prints))
-    return Answer(_judged(found) if subject.is_base and (prints or no_answer(done)) else found, max(len(chosen), 1))
+    handed_down = _judged(found) if prints or not done.status or no_answer(done) else found
+    return Answer(handed_down if subject.is_base else found, max(len(chosen), 1))
 
 
 def no_answer(done: process.Completed, *statuses: int) -> bool:
@@ -103,8 +107,13 @@ def _findings(done: process.Completed, name: str, prints: bool) -> Iterator[Find
     if prints and len(done.out) >= OUTPUT_LIMIT:
         message = f"{name} printed more than {OUTPUT_LIMIT} bytes; the rest was not read"
         yield Finding("gate-output", b"", message, reference=f"{name}: cut", gate=name)
-    if done.timed_out or (done.status and not found):
+    if done.timed_out or (done.status and not any(one.severity == "error" for one in found)):
         yield failed("command-failed", name, done)
+    elif not done.status and (lacking := _NOT_FOUND.search(done.err)):
+        tool = lacking[1].decode("utf-8", "replace")
+        hint = "only the last command's status counts: install it, or begin `run` with `set -e`"
+        message = f"its shell found no {printable(tool)[:128]}, and {name} ended with status 0 all the same"
+        yield Finding("command-failed", b"", message, reference=tool, hint=hint, level="warning", gate=name)
 
 
 def run_in(subject: Subject, top: Path, argv: list[str], chosen: list[bytes], limit: float) -> process.Completed:
@@ -208,15 +217,20 @@ CONFIG = b".pre-commit-config.yaml"
 def check_with_pre_commit(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     """Run the hooks. A tree without hooks has no findings."""
     chosen = subject.chosen(settings.get("files", ()), links=True)  # check-symlinks and its kin
-    if CONFIG not in subject.files or not chosen:
+    if CONFIG not in subject.files:
+        return Answer(() if subject.is_base else [_without_hooks(subject)])
+    if not chosen:
         return Answer()
     run = settings.get("run", "pre-commit")
     manager = [run] if isinstance(run, str) else list(run)
     limit = float(settings.get("timeLimit", TIME_LIMIT))
     env = {**plain(subject), "SKIP": str(settings.get("skip", ""))}
-    with subject.checkout() as top:
-        done = [_run(manager, top, env, batch, limit) for batch in batches(chosen, os.fsencode(top))]
-        changed = _changed(top, env)
+    try:
+        with subject.checkout() as top:
+            done = [_run(manager, top, env, batch, limit) for batch in batches(chosen, os.fsencode(top))]
+            changed = _changed(top, env)
+    except CannotRun as error:
+        raise CannotRun(error.message, location="the gate pre-commit", hint=error.hint) from error
     wrong = [one for one in done if one.status or one.timed_out]
     if subject.is_base and any(no_answer(one, UNEXPECTED) for one in wrong):
         return Answer((), len(chosen))  # nothing is handed down
@@ -226,6 +240,15 @@ def check_with_pre_commit(subject: Subject, settings: Mapping[str, Any]) -> Answ
         shown = ", ".join(printable(path) for path in changed[:5])
         return Answer([failed("hook-failed", "pre-commit", done[0], why=f"changed {shown}")], len(chosen))
     return Answer((), len(chosen))
+
+
+def _without_hooks(subject: Subject) -> Finding:
+    """Where the change takes the hooks' configuration away, it takes the gate away: an error."""
+    gone = subject.base_files is not None and CONFIG in subject.base_files
+    hint = "put it back, or take the gate out of ktx-gates.yaml"
+    why = "the change takes its configuration away" if gone else "it has no configuration"
+    message = f"the gate pre-commit runs no hook: {why}"
+    return Finding("gate-idle", CONFIG, message, hint=hint, level="error" if gone else "", gate="pre-commit")
 
 
 def _run(

@@ -4,27 +4,55 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ktxkit.base import contracts
+from ktxkit.base import contracts, files
 from ktxkit.base.contracts import Document
 from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.named import NamedTuple
-from ktxkit.base.rules.text import nearest
-from ktxkit.gates.rules.model import GateOptions
+from ktxkit.base.rules.patterns import is_glob, matches, text
+from ktxkit.base.rules.text import nearest, plural
+from ktxkit.gates.rules.model import CONFIGURATION, TOPS, Foldered, GateOptions
 
 if TYPE_CHECKING:
     from ktxkit.gates.inputs import FileListing
     from ktxkit.gates.rules.findings import Finding
     from ktxkit.git.objects import Objects
+    from ktxkit.store.world import World
 
 
-NAME = "ktx-gates.yaml"
+NAME = CONFIGURATION
 CONTRACT, BASELINE = "gate-config", "gate-baseline"
 ARTIFACTS = "artifacts"
 BEFORE, HERE = "before the change", "that stands here"  # which file it is that is trusted
 DEFAULT: tuple[Document, ...] = ({"gate": ARTIFACTS},)
+UNREAD = tuple(  # what people write for its name, and nobody reads
+    f"{stem}.{end}"
+    for stem in (
+        "ktx-gates",
+        ".ktx-gates",
+        "ktx_gates",
+        "ktx-gate",
+        "KTX-gates",
+        "KTX-Gates",
+        "Ktx-gates",
+        "Ktx-Gates",
+        "KTX-GATES",
+    )
+    for end in ("yaml", "yml")
+    if f"{stem}.{end}" != NAME
+)
+TAKES = {  # the keys of a gate's entry beside `gate` and `name`; those before `|` are needed
+    ARTIFACTS: "|",
+    "affected": "|",
+    "schema": "schema files|",
+    "command": "run|output files timeLimit",
+    "pre-commit": "|run skip files timeLimit",
+    "large": "|files settings",
+    **dict.fromkeys(("syntax", "links", "markers", "swallow"), "|files"),
+}
 Load = Callable[[bytes], bytes | None]
 
 
@@ -32,7 +60,7 @@ class Config(NamedTuple):
     """How a tree is judged: options of the artifacts' gate, the gates in order, the known debts by fingerprint.
 
     `whole`: no gate is left out, so that a debt of which nothing is found is paid. `trusted` gives a file of where the
-    configuration was read; `trusted_name` says where that is.
+    configuration was read; `trusted_name` says where that is. `where`: its path.
     """
 
     options: GateOptions = GateOptions()
@@ -42,6 +70,7 @@ class Config(NamedTuple):
     whole: bool = True
     trusted: Load | None = None
     trusted_name: str = BEFORE
+    where: str = NAME
 
     @property
     def baseline(self) -> frozenset[str]:
@@ -58,11 +87,13 @@ def make(options: Mapping[str, Any], load: Load, *, trusted_name: str = BEFORE) 
     named = options.get("config")
     where = str(named or NAME)
     data = load(where.encode("utf-8", "surrogateescape"))
+    if data is None and not named:
+        _refuse_unread(load)
     if data is None and named:
         raise CannotRun("the gates' configuration is not there", location=where, hint="name a file of the tree")
     document = {**(_read(data, where) if data is not None else {}), **options}
     only = set(options.get("only", ()))
-    entries = tuple(document.get("gates", DEFAULT))
+    entries = tuple(_entry(one, where) for one in document.get("gates", DEFAULT))
     more = _plain() & only - {_name(entry) for entry in entries} if only else ()
     entries += tuple({"gate": name} for name in sorted(more))
     unknown = sorted(only - {_name(entry) for entry in entries})
@@ -78,7 +109,110 @@ def make(options: Mapping[str, Any], load: Load, *, trusted_name: str = BEFORE) 
         not only,
         load,
         trusted_name,
+        where,
     )
+
+
+def _refuse_unread(load: Load) -> None:
+    """Raises CannotRun where a configuration lies beside the name that is read: it would gate nothing, in silence."""
+    found = next((name for name in UNREAD if load(name.encode()) is not None), None)
+    if found is not None:
+        raise CannotRun(f"{found} is not read: the gates' configuration is {NAME}", hint=f"git mv {found} {NAME}")
+
+
+def _entry(entry: Document, where: str) -> Document:
+    """The entry of a gate, with its patterns as they are matched. Raises CannotRun for a key that its gate does not
+    take or lacks, and for a command that is none: they would be passed over."""
+    needed, _, others = TAKES.get(entry["gate"], "").partition("|")
+    told = f"{where}: the gate {_name(entry)}"
+    if entry["gate"] in TAKES:
+        known = {"gate", "name", *needed.split(), *others.split()}
+        odd = [key for key in entry if key not in known and not key.startswith("x-")]
+        if odd:
+            takes = ", ".join(sorted(known - {"gate", "name"})) or "no settings"
+            raise CannotRun(f"it takes no {odd[0]!r}", location=told, hint=f"it takes {takes}")
+        lacking = [key for key in needed.split() if not entry.get(key)]
+        if lacking:
+            raise CannotRun(
+                f"it needs {lacking[0]!r}", location=told, hint="`git ktx help gates-config` lists the keys"
+            )
+    if not _is_command(entry.get("run", "true")):
+        raise CannotRun("`run` has no command in it", location=told, hint="a gate that runs nothing passes everything")
+    return {**entry, "files": [_pattern(one, told) for one in entry["files"]]} if "files" in entry else entry
+
+
+def _is_command(run: str | list[str]) -> bool:
+    lines = run.splitlines() if isinstance(run, str) else run[:1]
+    return any(line.strip() and not (isinstance(run, str) and line.lstrip().startswith("#")) for line in lines)
+
+
+def _pattern(said: str, told: str) -> str:
+    """A pattern from the top: `./a` and `/a` are `a`, `.` is everything."""
+    if said.startswith("!"):
+        raise CannotRun(f"no pattern takes files away: {said!r}", location=told, hint="name what is to be looked at")
+    bare = said.removeprefix("./").lstrip("/")
+    return bare if bare not in ("", ".") else "**"
+
+
+def idle_settings(
+    config: Config, entry: Mapping[str, Any], files: Mapping[bytes, tuple[str, str]], looked: int
+) -> list[Finding]:
+    """What an entry, or what is configured of the artifacts, names and the tree does not have. `looked`: at how many
+    things the gate did."""
+    from ktxkit.gates.rules.findings import Finding
+
+    there = files if isinstance(files, Foldered) else _Folders(files)
+    if entry["gate"] != ARTIFACTS:
+        about = f"`files` of the gate {_name(entry)}"
+        absent = [(about, one) for one in _nowhere(entry.get("files", ()), files, there, looked)]
+    else:
+        absent = list(_absent(config.options, there))
+    folders = sorted({os.fsdecode(path[: path.find(b"/") + 1]) for path in files if b"/" in path}) if absent else []
+    found = []
+    for about, name in absent:
+        near = tuple(nearest(name, folders))
+        hint = f"did you mean {near[0]}?" if near else f"mend it in {config.where}, or take it out"
+        message = f"{about} names {name}, which the tree does not have"
+        found.append(Finding("gate-idle", os.fsencode(config.where), message, reference=name, nearest=near, hint=hint))
+    return [one._replace(gate=_name(entry)) for one in found]
+
+
+class _Folders:
+    """The files of a tree in memory, asked for a directory."""
+
+    def __init__(self, files: Iterable[bytes]) -> None:
+        self._files = files
+
+    def has_folder(self, folder: bytes) -> bool:
+        return any(path.startswith(folder) for path in self._files)
+
+
+def _nowhere(patterns: Sequence[str], files: Mapping[bytes, Any], there: Foldered, looked: int) -> list[str]:
+    """The paths among patterns at which nothing stands; and where no glob names anything, these."""
+    plain = [one for one in patterns if not is_glob(one)]
+    absent = [one for one in plain if not _stands(one, files, there)]
+    globs = [one for one in patterns if is_glob(one)]
+    if looked or len(absent) < len(plain) or not globs:
+        return absent
+    return absent if any(matches(one, text(path)) for path in files for one in globs) else [*absent, *globs]
+
+
+def _stands(path: str, files: Mapping[bytes, Any], there: Foldered) -> bool:
+    name = os.fsencode(path)
+    return (name in files and not path.endswith("/")) or there.has_folder(name.rstrip(b"/") + b"/")
+
+
+def _absent(options: GateOptions, there: Foldered) -> Iterator[tuple[str, str]]:
+    """Directories that settings of the artifacts are about, and that are not there."""
+    root = options.root
+    if root and not any(there.has_folder(root + f"{top}/".encode()) for top in sorted(TOPS)):
+        yield "`root`", f"{os.fsdecode(root)}wiki/"
+    for connection, _ in options.dialects:
+        if connection and not there.has_folder(root + os.fsencode(f"semantic-layer/{connection}/")):
+            yield "`dialect`", f"semantic-layer/{connection}/"
+    for _, place in options.sites:
+        if place.strip("/") and not there.has_folder(os.fsencode(place.strip("/")) + b"/"):
+            yield "`siteUrls`", place
 
 
 def _plain() -> frozenset[str]:
@@ -226,3 +360,19 @@ def baseline_of(verdict: Mapping[str, Any]) -> bytes:
     entries = [{key: one[key] for key in keys if key in one} for one in debts]
     entries.sort(key=lambda one: json.dumps(one, sort_keys=True))
     return contracts.dumps(BASELINE, {"schemaVersion": 1, "kind": BASELINE, "findings": entries})
+
+
+def update_baseline(world: World, name: str, verdict: Document) -> str:
+    """Take the debts that are paid out of a baseline; says how many."""
+    old = files.read(Path(os.path.realpath(world.cwd / name)))
+    new = left_of(old, name, verdict)
+    if verdict["scope"] != "all":
+        raise CannotRun("--update-baseline needs a look at everything", hint="add --all")
+    files.write_named(world.cwd, name, new)
+    count = sum(1 for one in verdict["findings"] if one["rule"] == "baseline-paid")
+    return f"gate-check: took {plural(count, 'paid debt')} out of {name}"
+
+
+def write_baseline(world: World, name: str, verdict: Document) -> Path:
+    """Write the baseline that has every finding of the verdict."""
+    return files.write_named(world.cwd, name, baseline_of(verdict))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ktxkit.base import files
 from ktxkit.base.rules.text import printable
-from ktxkit.gates.rules.model import artifact_path
+from ktxkit.gates.rules.model import CONFIGURATION, artifact_path
 from ktxkit.git.objects import Objects, promised
 from ktxkit.store.world import World
 
@@ -170,6 +170,15 @@ def index(world: World) -> FileListing:
         return tree(world, resolved(world, "HEAD"))
     git = world.inherited.at(top)
     return FileListing(_without_intended(git, git.run("ls-files", "-s", "-z", "--full-name").out))
+
+
+def not_added(world: World, listed: FileListing) -> list[str]:
+    """What to say of a configuration of the gates that lies in the checkout and git does not have: it is not read."""
+    top = world.repository.top
+    if top is None or CONFIGURATION.encode() in listed.files or not (top / CONFIGURATION).is_file():
+        return []
+    said = f"{CONFIGURATION} is here, but git does not have it, so that it is not read"
+    return [f"{said}\n  hint: git add {CONFIGURATION}, or name it with --config"]
 
 
 def committable(listed: FileListing) -> FileListing:

@@ -22,6 +22,7 @@ from ktxkit.gates.configuration import ARTIFACTS, Config, options_of
 from ktxkit.gates.facts import NOT_A_FILE, FactReader, GateCache, open_cache
 from ktxkit.gates.inputs import Comments, FileListing, Files, fetch_artifacts, path_of
 from ktxkit.gates.rules import findings as core_verdict
+from ktxkit.gates.rules import model
 from ktxkit.gates.rules import scope as narrow
 from ktxkit.gates.rules.groups import looked_at
 from ktxkit.gates.rules.model import GateOptions, kind_of, top_named
@@ -82,8 +83,11 @@ def _whole(request: JudgeRequest, touched: Sequence[bytes] | None, options: Gate
     more = exempted(judged.covered, before_too, gone, **comments)
     found = grouped([*judged.findings, *more.charged, *more.said]) if any(more) else list(judged.findings)
     suppressed = judged.suppressed - sum(len(one.places) for one in more.charged)
+    own = model.CONFIGURATION.encode() if request.own_comments else None
     for one, base in zip(trees, bases, strict=True):
-        found = mark_inherited(found, base.findings, moved(one, after))
+        is_new = own is not None and one.files.get(own) != after.files.get(own)  # what it pins, the change brings
+        known = [each for each in base.findings if not (is_new and each.path == own)]
+        found = mark_inherited(found, known, moved(one, after))
     if touched is None:
         return found, dict(judged.looked), suppressed
     scope = narrow.close(touched, [after.facts, *(one.facts for one in past)], options.root)
@@ -294,7 +298,7 @@ def verdict(world: World, objects: Objects, request: JudgeRequest, config: Confi
         charged = any(one.severity == "error" and not one.inherited for one in more)
         gates.append({"name": name, "outcome": "findings" if charged else "done", "looked": count})
         gates[-1] |= {"message": said[:8000]} if said else {}
-        found += more
+        found += [*more, *configuration.idle_settings(config, entry, request.after.files, count)]
     found = [*comments.agreed(found), *comments.idle(request.after.facts)]
     kept = [one for one in found if one.fingerprint not in config.baseline]
     known = len(found) - len(kept)

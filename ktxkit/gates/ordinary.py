@@ -12,7 +12,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from ktxkit.base.errors import CannotRun, Refused
 from ktxkit.base.rules import strict_yaml
 from ktxkit.base.rules.patterns import matches, text
 from ktxkit.base.rules.strict_yaml import Node, YamlProblem
+from ktxkit.base.rules.text import plural
 from ktxkit.gates import inputs
 from ktxkit.gates.command import CONFIG as PRE_COMMIT
 from ktxkit.gates.configuration import NAME
@@ -31,8 +32,9 @@ from ktxkit.gates.rules.model import GateOptions, Layer, kind_of
 from ktxkit.gates.rules.targets import RawFacts, Targets, is_kept
 from ktxkit.store.world import World
 
-STRUCTURED = (".json", ".yaml", ".yml", ".toml")
-JSON = (".json", ".jsonc", ".geojson", ".webmanifest", ".ipynb")  # the latter where the gate's entry names them
+JSON = (".json", ".jsonc", ".geojson", ".webmanifest", ".ipynb")
+JSON_LINES = (".jsonl", ".ndjson")
+STRUCTURED = (*JSON, *JSON_LINES, ".yaml", ".yml", ".toml")
 MARKDOWN = (".md", ".markdown", ".mdown", ".mkd", ".mkdn", ".mdwn")
 # JSON in which their programs take comments.
 COMMENTED = ("**/tsconfig*.json", "**/jsconfig*.json", ".vscode/*.json", "**/.vscode/*.json", ".devcontainer/**",
@@ -54,8 +56,7 @@ SCHEMAS = {
 }
 SCHEMA_FOLDERS = ("schemas", ".schemas", "schema")
 MAX_BYTES = 1_000_000  # of a file, unless `settings: {maxBytes: N}` says otherwise
-_OPEN = re.compile(rb"^<{7}(?: .*)?\r?$", re.MULTILINE)
-_CLOSE = re.compile(rb"^>{7}(?: .*)?\r?$", re.MULTILINE)
+_MARK = re.compile(rb"^(<{7,}|={7}|>{7,})( [^\r\n]*)?\r?$", re.MULTILINE)  # of seven; more by conflict-marker-size
 
 
 def check_syntax(subject: Subject, settings: Mapping[str, Any]) -> Answer:
@@ -64,7 +65,9 @@ def check_syntax(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     found = [
         one for path, data in subject.each(chosen) for one in unreadable(path, data) or _departures(subject, path, data)
     ]
-    return Answer(found, len(chosen))
+    templates = [one for one in found if one.level == "advice"]
+    said = f"{plural(len(chosen), 'file')}, {plural(len(templates), 'template')} not read" if templates else ""
+    return Answer([one for one in found if one not in templates], len(chosen), said)
 
 
 def _named(subject: Subject, settings: Mapping[str, Any], suffixes: tuple[str, ...]) -> list[bytes]:
@@ -82,9 +85,12 @@ def unreadable(path: bytes, data: bytes) -> list[Finding]:
             tomllib.loads(said)
         elif name.endswith(JSON):
             bare = said if not any(matches(one, text(path)) for one in COMMENTED) else _without_comments(said)
-            json.loads(bare, parse_constant=_no_constant, object_pairs_hook=_each_once)
+            _load_json(bare)
+        elif name.endswith(JSON_LINES):
+            return [one for n, line in enumerate(said.split("\n"), 1) for one in _wrong_line(path, n, line)][:1]
         elif (wrong := _in_yaml(said)) is not None:
-            return [Finding("syntax", path, f"not YAML: {wrong.message}", wrong.line, wrong.column, gate="syntax")]
+            place = wrong.line, wrong.column
+            return [Finding("syntax", path, f"not YAML: {wrong.message}", *place, level=wrong.level, gate="syntax")]
     except UnicodeDecodeError as error:
         return [Finding("syntax", path, f"not UTF-8: byte 0x{data[error.start]:02x}", gate="syntax")]
     except json.JSONDecodeError as error:
@@ -95,6 +101,22 @@ def unreadable(path: bytes, data: bytes) -> list[Finding]:
         return [Finding("syntax", path, "nested deeper than what is read", gate="syntax")]
     except _NoJson as error:
         return [Finding("syntax", path, f"not JSON: {error}", gate="syntax")]
+    return []
+
+
+def _load_json(said: str) -> Any:
+    return json.loads(said, parse_constant=_no_constant, object_pairs_hook=_each_once)
+
+
+def _wrong_line(path: bytes, number: int, line: str) -> list[Finding]:
+    """What is wrong with a line of JSON Lines; a blank one is none."""
+    try:
+        if line.strip():
+            _load_json(line)
+    except json.JSONDecodeError as error:
+        return [Finding("syntax", path, f"not JSON: {error.msg}", number, error.colno, gate="syntax")]
+    except _NoJson as error:
+        return [Finding("syntax", path, f"not JSON: {error}", number, 1, gate="syntax")]
     return []
 
 
@@ -131,7 +153,8 @@ def _in_yaml(said: str) -> YamlProblem | None:
     try:
         return _events_of(said)
     except strict_yaml.syntax_errors() as error:
-        return None if _TEMPLATE.search(said) else strict_yaml.syntax_problem(error, said)
+        problem = strict_yaml.syntax_problem(error, said)
+        return problem._replace(level="advice") if _TEMPLATE.search(said) else problem
 
 
 _TEMPLATE = re.compile(r"(?<!\$)\{\{|\{%")
@@ -269,18 +292,45 @@ def check_markers(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     chosen = subject.chosen(settings.get("files", ()))
     found = []
     for path, data in subject.each(chosen):
-        opened = _OPEN.search(data) if b"\0" not in data[:8000] else None
-        closed = _CLOSE.search(data, opened.end()) if opened is not None else None
-        if opened is not None and closed is not None:
-            line, last = (data.count(b"\n", 0, one.start()) + 1 for one in (opened, closed))
-            message = f"a merge left this open, up to line {last}"
-            found.append(Finding("merge-marker", path, message, line, 1, gate="markers", hint="settle it"))
+        left = _left_open(data) if b"\0" not in data[:8000] else None
+        if left is not None:
+            line, last = (data.count(b"\n", 0, at) + 1 for at in left)
+            is_one = last == line
+            message = (
+                "this looks like what is left of a merge" if is_one else f"a merge left this open, up to line {last}"
+            )
+            level = "warning" if is_one else ""
+            found.append(Finding("merge-marker", path, message, line, 1, hint="settle it", level=level, gate="markers"))
     return Answer(found, len(chosen))
+
+
+def _left_open(data: bytes) -> tuple[int, int] | None:
+    """Where the first conflict begins and ends: as git writes it, or a mark with its label that is left of one."""
+    opened: re.Match[bytes] | None = None
+    middle: re.Match[bytes] | None = None
+    for mark in _MARK.finditer(data):
+        if mark[1].startswith(b"<"):
+            opened = opened or mark
+        elif mark[1].startswith(b"="):
+            middle = mark if mark[2] is None else middle
+        elif opened is not None:
+            return opened.start(), mark.start()
+        elif middle is not None and mark[2] and len(mark[1]) == len(middle[1]):
+            return middle.start(), mark.start()
+    if opened is None or not opened[2] or len(opened[1]) > 7:
+        return None
+    return opened.start(), middle.start() if middle is not None and middle.start() > opened.start() else opened.start()
 
 
 def check_large(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     """Files that are larger than a repository is for."""
-    limit = (settings.get("settings") or {}).get("maxBytes", MAX_BYTES)
+    said = settings.get("settings") or {}
+    odd = sorted(key for key in said if key != "maxBytes" and not key.startswith("x-"))
+    if odd:
+        raise CannotRun(
+            f"there is no setting {odd[0]!r}", location="the gate large", hint="settings: {maxBytes: 1000000}"
+        )
+    limit = said.get("maxBytes", MAX_BYTES)
     if not isinstance(limit, int) or limit < 1:
         raise CannotRun(
             "maxBytes is a number of bytes", location="the gate large", hint="settings: {maxBytes: 1000000}"
@@ -289,7 +339,7 @@ def check_large(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     hint = "keep it elsewhere (Git LFS), or raise `settings: {maxBytes: N}`"
     sizes = ((path, len(data)) for path, data in subject.each(chosen))
     told = [(path, f"{size} bytes are more than {limit}") for path, size in sizes if size > limit]
-    return Answer([Finding("large-file", path, said, hint=hint, gate="large") for path, said in told], len(chosen))
+    return Answer([Finding("large-file", path, why, hint=hint, gate="large") for path, why in told], len(chosen))
 
 
 STARTER = """# Gates of this repository: what is committed, merged and pushed has to pass them.
@@ -317,15 +367,13 @@ def gates_something(world: World) -> bool:
 NOTHING = (  # one line: hooks say it at each commit
     f"no gate applies here yet: no {NAME}, semantic-layer/ or wiki/; `git ktx install-hooks --starter` adds some"
 )
-NOT_ADDED = f"no gate applies yet: {NAME} is here, but git does not have it; git add {NAME}"
 
 
 def next_step(world: World) -> list[str]:
     """What to say where nothing was looked at: nothing where a gate applies to the repository."""
     if gates_something(world):
         return []
-    top = world.repository.top
-    return [NOT_ADDED if top is not None and (top / NAME).is_file() else NOTHING]
+    return (inputs.not_added(world, inputs.index(world)) if world.repository.top is not None else []) or [NOTHING]
 
 
 def write_starter(world: World) -> str:
@@ -356,18 +404,29 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     path = where.encode("utf-8", "surrogateescape")
     if path not in subject.files or subject.files[path][0] not in PLAIN:
         raise CannotRun("the schema of a gate is no file of the tree", location=where, hint="see ktx-gates.yaml")
-    validator = contracts.foreign(subject.read(path), where)
+    rules = subject.read(path)
+    validator = contracts.foreign(rules, where)
     former = _former(subject, path, where)
     patterns = settings.get("files", ())
     whole = subject.touched is not None and path in subject.touched  # a new schema judges all of its files
     chosen = subject.anywhere(patterns) if whole else subject.chosen(patterns, ())
-    found: list[Finding] = []
+    found = list(_doubts(path, json.loads(rules)))
     for name, data in subject.each(chosen):
         found += _findings(name, data, validator)
         if former is not None and (subject.touched is None or name in subject.touched):
             found += _findings(name, data, former, subject.trusted_name)
     odd = [_not_a_file(one, subject.files[one][0]) for one in subject.not_files(patterns, whole=whole)]
     return Answer([*found, *odd], len(chosen) + len(odd))
+
+
+def _doubts(path: bytes, rules: Any) -> Iterator[Finding]:
+    """Why a schema may refuse less than it seems to."""
+    for key, near in source.misspelt_keywords(rules):
+        message = f"{key!r} is no keyword of JSON Schema: it refuses nothing"
+        yield Finding("schema-unknown-key", path, message, hint=f"did you mean {near}?", level="warning", gate="schema")
+    if rules is True or (isinstance(rules, dict) and not source.ASSERTING & rules.keys()):
+        message = "this schema refuses nothing: every file passes the gate"
+        yield Finding("gate-idle", path, message, hint="say what a file has to be (`type`, `$ref`)", gate="schema")
 
 
 def _former(subject: Subject, path: bytes, where: str) -> contracts.Foreign | None:
@@ -397,23 +456,37 @@ def _findings(path: bytes, data: bytes, validator: contracts.Foreign, origin: st
 
 
 def problems(path: bytes, data: bytes, validator: contracts.Foreign) -> list[YamlProblem]:
+    name = text(path).lower()
+    if name.endswith(".toml"):
+        return _by_value(data, validator, lambda said: tomllib.loads(said.decode("utf-8")), "TOML")
     parsed = strict_yaml.read(data)
-    if parsed.root is not None:
+    if parsed.root is not None and not (name.endswith(".json") and not _is_json(path, data)):
         return [*parsed.problems, *source.judged("", parsed.root, validator)]
-    if not path.endswith(b".json"):  # a YAML document without content is null
+    if not name.endswith(".json"):  # a YAML document without content is null
         return list(parsed.problems) or source.judged("", Node("scalar", 1, 1, 0, 0, None), validator)
-    try:  # JSON that YAML does not take (tabs, surrogate pairs): judged without places
-        value = json.loads(data)
-        json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):  # no JSON either, or half a character (a lone surrogate)
-        said = "comments alone are not JSON" if data.strip() else "an empty file is not JSON"
-        return list(parsed.problems) or [YamlProblem("yaml-syntax", 1, 1, said, "write a value: null, {} or []")]
+    if not data.strip():
+        return [YamlProblem("yaml-syntax", 1, 1, "an empty file is not JSON", "write a value: null, {} or []")]
+    return list(parsed.problems) or _by_value(data, validator, json.loads, "JSON")
+
+
+def _is_json(path: bytes, data: bytes) -> bool:
+    return not any(one.message.startswith("not JSON: ") for one in unreadable(path, data)[:1])
+
+
+def _by_value(
+    data: bytes, validator: contracts.Foreign, load: Callable[[bytes], Any], language: str
+) -> list[YamlProblem]:
+    """What YAML's reader does not take (JSON with tabs or surrogate pairs, TOML): judged without places."""
+    try:
+        value = json.loads(json.dumps(load(data), ensure_ascii=False, default=str).encode())  # dates are text
+    except (ValueError, RecursionError) as error:  # it is none, or has half a character (a lone surrogate)
+        return [YamlProblem("yaml-syntax", 1, 1, f"not {language}: {str(error)[:200]}")]
     return source.judged("", Node("scalar", 1, 1, 0, 0, value), validator)
 
 
 def check_swallowed(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     """Judge the Python files that `files` names (default: all)."""
-    chosen = subject.chosen(settings.get("files", ()), ("**/*.py",))
+    chosen = subject.chosen(settings.get("files", ()), ("**/*.py", "**/*.pyw"))
     found: list[Finding] = []
     waived: list[Finding] = []
     for path, data in subject.each(chosen):

@@ -140,8 +140,9 @@ def load(group: str, name: str) -> Callable[..., Answer]:
     """A gate. Raises CannotRun where there is none of that name, or it cannot be imported."""
     known = named(group)
     if name not in known:
-        near = nearest(name, list(known))
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known) or 'none'}"
+        names = sorted({*known, *(["artifacts"] if group == TREE_GATES else [])})
+        near = nearest(name, names)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names) or 'none'}"
         raise CannotRun(f"no gate named {name!r}", hint=hint)
     entry = known[name]
     try:

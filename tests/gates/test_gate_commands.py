@@ -112,8 +112,33 @@ def test_a_deletion_concerns_a_gate_too(repo: Repo) -> None:
     repo.git("add", "-A")
     assert call("gate-check", cwd=repo.path).status == 0
     repo.git("rm", "-q", "docs/a.md")
-    (one,) = found(call("gate-check", "--json", cwd=repo.path))
-    assert one["rule"] == "command-failed"
+    told = found(call("gate-check", "--json", cwd=repo.path))
+    assert [one["rule"] for one in told] == ["command-failed", "gate-idle"], "and nothing is left that it looks at"
+
+
+SHELLS: dict[str, tuple[str, list[tuple[str, str]]]] = {
+    "missing in a pipe": ("no-such-tool | cat", [("command-failed", "warning")]),
+    "missing before another": ("no-such-tool; true", [("command-failed", "warning")]),
+    "missing, and the last": ("no-such-tool", [("command-failed", "error")]),
+    "another's words": ("echo 'cat: x: not found' >&2", []),
+}
+
+
+@pytest.mark.parametrize(("run", "wanted"), SHELLS.values(), ids=SHELLS)
+def test_a_tool_that_the_shell_lacks_is_told(repo: Repo, run: str, wanted: list[tuple[str, str]]) -> None:
+    configured(repo, run)
+    repo.commit("gates")
+    repo.write("a.txt", "a\n")
+    repo.git("add", "-A")
+    told = [(one["rule"], one["level"]) for one in found(call("gate-check", "--json", cwd=repo.path))]
+    assert told == wanted, "and no base hands it down"
+
+
+def test_a_status_that_no_error_explains_is_one(repo: Repo) -> None:
+    line = json.dumps({"path": "a.txt", "message": "m", "level": "advice"})
+    configured(repo, f"echo '{line}'; exit 1", output="findings")
+    ran = call("gate-check", "--all", "--json", cwd=repo.path)
+    assert (ran.status, [one["rule"] for one in found(ran)]) == (1, ["command-failed", "own"])
 
 
 def test_what_it_leaves_running_neither_keeps_us_nor_stays(repo: Repo, tmp_path: Path) -> None:
@@ -194,7 +219,7 @@ def test_a_configuration_that_is_not_in_the_tree_must_be_named(repo: Repo, tmp_p
 def test_suppressions_in_files_that_other_gates_look_at(repo: Repo) -> None:
     schema = json.dumps({"type": "object", "properties": {"port": {"type": "integer"}, "on": {"type": "boolean"}}})
     gates = [
-        {"gate": "schema", "schema": "s.json", "files": ["conf/", "wiki/"]},
+        {"gate": "schema", "schema": "s.json", "files": ["conf/"]},
         {"gate": "command", "name": "no-todo", "run": "cat out", "output": "findings"},
         {"gate": "swallow"},
         {"gate": "artifacts"},

@@ -20,7 +20,7 @@ FILES: dict[str, tuple[dict[str, str], list[tuple[str, str, int]]]] = {
         {
             "a.json": "{}", "b.yaml": "a: &x 1\n---\nb: !t 2\n", "c.toml": "a = 1\n", "tsconfig.json": "{// c\n}",
             "chart/t.yaml": "a: {{ .Values.b }}\n", "docs/a.md": "# A b\n\n[x](../c.toml) [y](#a-b) [z](b.md#c)\n",
-            "docs/b.md": "# C\n", "rst.txt": "Title\n=======\n<<<<<<< only one\n",
+            "docs/b.md": "# C\n", "rst.txt": "Title\n=======\n<<<<<<<\n",
         },
         [],
     ),
@@ -32,6 +32,18 @@ FILES: dict[str, tuple[dict[str, str], list[tuple[str, str, int]]]] = {
     "a link": ({"a.md": "[x](b.md)\n"}, [("broken-link", "a.md", 1)]),
     "an anchor": ({"a.md": "[x](b.md#no)\n", "b.md": "# Yes\n"}, [("unknown-anchor", "a.md", 1)]),
     "a merge": ({"a.py": "x = 1\n" + MERGE}, [("merge-marker", "a.py", 2)]),
+    "what is left of one": (
+        {"a": "<<<<<<< ours\nb\n", "b": "x\n=======\nb\n>>>>>>> theirs\n", "c": "<<<<<<< ours\na\n=======\nb\n"},
+        [("merge-marker", "b", 2), ("merge-marker", "c", 1), ("merge-marker", "a", 1)],
+    ),
+    "marks of another size": (
+        {"a": MERGE.replace("<" * 7, "<" * 10).replace(">" * 7, ">" * 10)}, [("merge-marker", "a", 1)],
+    ),
+    "quotes": ({"a": ">>>>>>> theirs\n>>>>>>> x\n"}, []),
+    "other names of JSON": (
+        {"a.jsonl": '{"a": 1}\n\n{\n', "b.ndjson": "{}\n{}\n", "c.ipynb": "{", "d.jsonc": "{/* c */}"},
+        [("syntax", "a.jsonl", 3), ("syntax", "c.ipynb", 1)],
+    ),
     "large": ({"big.txt": "x" * 1_000_001}, [("large-file", "big.txt", 0)]),
     "suffixes of any case": ({"a.JSON": "{", "b.YML": "a: ["}, [("syntax", "a.JSON", 1), ("syntax", "b.YML", 2)]),
     "an expression of a workflow is no template": (

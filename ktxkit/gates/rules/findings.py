@@ -102,6 +102,7 @@ RULES: dict[str, tuple[str, str]] = {
     "affected-not-passed": (ERROR, "a test that the change can reach did not pass on this tree"),
     "affected-missed": (ERROR, "a mutation proof shows that the selection leaves out a test that is needed"),
     # the gates themselves
+    "gate-idle": (WARNING, "a gate or a setting that names nothing of the tree"),
     "suppressed": (ADVICE, "a finding that a comment suppresses; a warning where the change brings the comment"),
     "suppression-unused": (WARNING, "a suppression that suppresses nothing"),
     "suppression-unknown": (ERROR, "a suppression that names no rule"),
@@ -315,7 +316,13 @@ def summary(verdict: Mapping[str, Any]) -> str:
 def failing_as_before(verdict: Mapping[str, Any]) -> list[str]:
     """The gates that failed as a whole, in the same words as on the base: what the change adds to that, they hide."""
     rules = ("command-failed", "hook-failed")
-    return sorted({one["gate"] for one in verdict["findings"] if one["rule"] in rules and one.get("inherited")})
+    return sorted(
+        {
+            one["gate"]
+            for one in verdict["findings"]
+            if one["rule"] in rules and one["level"] == ERROR and one.get("inherited")
+        }
+    )
 
 
 def idle(verdict: Mapping[str, Any]) -> list[str]:

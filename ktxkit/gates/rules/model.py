@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from copy import copy
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import nearest
@@ -72,6 +72,7 @@ def _pairs(name: str) -> set[str]:
 
 Facts = dict[str, Any]
 
+CONFIGURATION = "ktx-gates.yaml"
 SEMANTIC_LAYER = b"semantic-layer/"
 WIKI = b"wiki/"
 EVERYONES = b"wiki/global/"
@@ -178,6 +179,13 @@ def _page(parts: list[str]) -> ArtifactPath:
     if len(parts) >= 4 and parts[1] == "user":
         return ArtifactPath("page", key="/".join(parts[3:])[: -len(".md")], user=parts[2])
     return ArtifactPath()
+
+
+@runtime_checkable
+class Foldered(Protocol):
+    """Files that can tell whether one lies below a directory, which ends in `/`."""
+
+    def has_folder(self, folder: bytes) -> bool: ...
 
 
 def kind_of(path: bytes, root: bytes) -> str:

@@ -12,13 +12,13 @@ that is inherited, and none is told outside of the change's scope. `judge` of bo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.gates.rules import model
 from ktxkit.gates.rules import targets as links
 from ktxkit.gates.rules.groups import concerned, key_of, names_in, special_of
-from ktxkit.gates.rules.model import GateOptions, Layer
+from ktxkit.gates.rules.model import Foldered, GateOptions, Layer
 from ktxkit.gates.rules.targets import RawFacts, raw_path
 
 if TYPE_CHECKING:
@@ -124,13 +124,6 @@ IsPage = Callable[[bytes], bool]
 LAYERED = ("spans", "slRefs", "tables")  # kinds of text that the semantic layer answers
 
 
-@runtime_checkable
-class Foldered(Protocol):
-    """Files that can tell whether one lies below a directory, which ends in `/`."""
-
-    def has_folder(self, folder: bytes) -> bool: ...
-
-
 class Narrow(NamedTuple):
     """What is told, of what scope, how many are suppressed; and the texts that the layer was found to answer."""
 
@@ -144,6 +137,8 @@ def applies(touched: Collection[bytes], after: Files, before: Files, options: Ga
     """Whether a change leaves the semantic layer alone, and every directory in its place."""
     if options.advise or options.raw_current is not None:
         return False
+    if options.pins and model.CONFIGURATION.encode() in touched:
+        return False  # the change may bring the pin
     if any(place.startswith("wiki/") for _, place in options.pins):
         return False  # a page that goes may be the one that was chosen
     if any(model.kind_of(path, options.root) in ("source", "shard") for path in touched):

@@ -363,3 +363,46 @@ def _twice(root: Node, shard: bool) -> list[YamlProblem]:
                     )
                 seen.add(name.plain)
     return problems
+
+
+# JSON Schema's keywords, of all drafts: what can refuse a value, what cannot, and where schemas are in a schema.
+ASSERTING = frozenset((
+    "type", "enum", "const", "multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum",
+    "maxLength", "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "maxContains", "minContains",
+    "maxProperties", "minProperties", "required", "dependentRequired", "dependencies", "properties",
+    "patternProperties", "additionalProperties", "propertyNames", "items", "prefixItems", "additionalItems",
+    "contains", "unevaluatedItems", "unevaluatedProperties", "dependentSchemas", "allOf", "anyOf", "oneOf",
+    "not", "if", "then", "else", "$ref", "$dynamicRef", "$recursiveRef", "disallow", "extends", "divisibleBy",
+))  # fmt: skip
+_OTHERS = frozenset((
+    "$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$comment", "$defs",
+    "definitions", "title", "description", "default", "examples", "example", "deprecated", "readOnly",
+    "writeOnly", "format", "contentEncoding", "contentMediaType", "contentSchema",
+))  # fmt: skip
+_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+_WITHIN = frozenset((
+    "items", "prefixItems", "additionalItems", "additionalProperties", "unevaluatedItems",
+    "unevaluatedProperties", "contains", "propertyNames", "not", "if", "then", "else", "contentSchema", "allOf",
+    "anyOf", "oneOf", "extends",
+))  # fmt: skip
+LIKENESS = 0.84  # `propertys` is as near to `properties`; what people add to a schema of theirs is less so
+
+
+def misspelt_keywords(rules: Any) -> list[tuple[str, str]]:
+    """Keywords of a JSON Schema that are none, each with the one that was meant: a validator passes them over."""
+    found: dict[str, str] = {}
+    pending = [rules]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, list):
+            pending += part
+        elif isinstance(part, dict):
+            for key, value in part.items():
+                if key in _BY_NAME and isinstance(value, dict):
+                    pending += value.values()
+                elif key in _WITHIN:
+                    pending.append(value)
+                elif key not in ASSERTING and key not in _OTHERS and key not in found:
+                    near = nearest(key[:40], sorted(ASSERTING), 1, LIKENESS)
+                    found |= dict.fromkeys((key,), near[0]) if near else {}
+    return sorted(found.items())

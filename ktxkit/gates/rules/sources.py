@@ -9,13 +9,12 @@ from typing import Any
 
 from ktxkit.gates.rules import expressions
 from ktxkit.gates.rules.findings import Finding
-from ktxkit.gates.rules.model import FILE_NAME, RESERVED, Layer, Source, entries, plain_table
+from ktxkit.gates.rules.model import CONFIGURATION, FILE_NAME, RESERVED, Layer, Source, entries, plain_table
 
 Facts = dict[str, Any]
 # What to say, what was searched, and the group of names there with what gives them.
 _Absent = tuple[str, str, tuple[str, ...], Callable[[], Iterable[str]]]
 NO_DIALECTS: Mapping[str, str] = {}
-CONFIGURATION = b"ktx-gates.yaml"  # where pins are written
 _SLUG = re.compile(r"[^a-z0-9]+")
 
 
@@ -40,7 +39,7 @@ def pinned(layer: Layer, pins: Iterable[tuple[str, str]], pages: Collection[str]
             homes = tuple(layer.homes.get(place.partition("/")[2].partition(".")[0], ()))
             hint = "put it back, or choose another one under `canonical`"
             said = f"the canonical {topic} is to be {place}, but {message}"
-            yield Finding("canonical-pin", CONFIGURATION, said, 0, 0, place, homes, hint=hint)
+            yield Finding("canonical-pin", CONFIGURATION.encode(), said, 0, 0, place, homes, hint=hint)
 
 
 def _absent(layer: Layer, place: str, pages: Collection[str]) -> str:
