@@ -31,6 +31,7 @@ _POINTED = re.compile(r"<(?:[^<>\n\\]|\\.)*>")
 _TITLE = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\)""", re.DOTALL)
 _SPACE = re.compile(r"[ \t\n]*")
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}  # `lower` makes some letters longer
 _CODE = re.compile(r"<code(?:\s[^<>]*)?>", re.IGNORECASE)
 _LEADS = re.compile(  # where a tag of HTML leads, as a link or an image
     r"""<(?:a|img|source|video)\b(?:\s[^<>]*?)?\s(?:href|src)\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'=<>`]+))""",
@@ -86,9 +87,10 @@ def html_pieces(content: str) -> list[Piece]:
     """The comments of a block of HTML, and its `<code>` outside of them and of `<pre>`."""
     found = []
     at = 0
+    lower = content.translate(_LOWER)
     while opener := _next_html(content, at):
         closer = "-->" if opener[0] == "<!--" else f"</{opener[1] or 'code'}"
-        end = content.lower().find(closer.lower(), opener.end())
+        end = lower.find(closer.lower(), opener.end())
         if opener[0] == "<!--" and end >= 0:
             found.append(Piece("comment", content[opener.end() : end].strip(), opener.start(), end + 3))
         elif leads := _LEADS.match(opener[0]):
@@ -132,6 +134,7 @@ class _Scanner:
         self.dead = 0  # brackets below this height that are no image's cannot open a link: links do not nest
         self.runs: dict[int, list[int]] | None = None
         self.absent: set[str] = set()  # closers that do not occur any more
+        self.lower: str | None = None
 
     def run(self) -> list[Piece]:
         position = 0
@@ -207,10 +210,12 @@ class _Scanner:
         return end + 3
 
     def find(self, closer: str, at: int) -> int:
-        """Where a closer stands, looked for once only where there is none."""
+        """Where a closer stands, in letters of any case; looked for once only where there is none."""
         if closer in self.absent:
             return -1
-        end = self.text.find(closer, at)
+        if self.lower is None:
+            self.lower = self.text.translate(_LOWER)
+        end = self.lower.find(closer, at)
         if end < 0:
             self.absent.add(closer)
         return end

@@ -9,7 +9,7 @@ prose. An entity is looked for in every connection that has the source, since th
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from heapq import nsmallest
 
 from ktxkit.base.rules.named import NamedTuple
@@ -197,6 +197,7 @@ class References:
 
     def _within(self, bare: str, text: str) -> Wrong | None:
         """The first thing that is wrong in a longer text."""
+        bare = _APART.sub(".", bare)
         named = spelling.aliases(bare)
         for chain in spelling.chains(bare):
             if chain.parts[0] in named or bare[: chain.start].endswith(("/", "@", "\\")):
@@ -209,12 +210,9 @@ class References:
     def _chain(self, chain: Chain, bare: str, text: str) -> Wrong | None:
         first, *rest = chain.parts
         if not self._known(first):
-            if (
-                rest
-                and self._known(rest[0])
-                and (first in self.layer.connections or self.layer.knows_table(f"{first}.{rest[0]}"))
-            ):
-                first, *rest = rest  # connection.source.entity, schema.table.column
+            at = self._behind_places(chain.parts)
+            if at:  # connection.source.entity, schema.table.column
+                first, *rest = chain.parts[at:]
                 if not rest:
                     return None
             elif len(rest) == 1 and not chain.call:
@@ -236,6 +234,16 @@ class References:
         if first not in self.layer.homes:
             return self._source(first, "", text, "unknown-source")
         return self._entity(first, rest[0], "", text)
+
+    def _behind_places(self, parts: Sequence[str]) -> int:
+        """Where in a chain a source stands behind its connection, or behind the schema and database of its table."""
+        for at in range(1, min(len(parts), 4)):
+            tables = (".".join(parts[start : at + 1]) for start in range(at))
+            if self._known(parts[at]) and (
+                parts[at - 1] in self.layer.connections or any(map(self.layer.knows_table, tables))
+            ):
+                return at
+        return 0
 
     def _has_odd(self, sources: Iterable[Source], rest: str) -> bool:
         """Whether a text begins with an entity's name that has blanks or signs in it."""
@@ -368,6 +376,9 @@ class References:
 
     def _near_connection(self, connection: str, limit: int = 3, cutoff: float = 0.6) -> list[str]:
         return self.layer.near.names(connection, "connections", lambda: self.layer.connections, limit, cutoff)
+
+
+_APART = re.compile(r"(?<=[\w\"`\]])[ \t]+\.[ \t]+(?=[^\W\d])")  # SQL takes blanks around a dot
 
 
 def is_fine(wrong: Wrong | None) -> bool:

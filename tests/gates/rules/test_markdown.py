@@ -201,6 +201,8 @@ def test_code_as_it_is_rendered(text: str, codes: list[str]) -> None:
     ("text", "html"),
     [
         ("<code>mart.gone</code>", ["mart.gone"]),
+        ("a <CODE>mart.gone</Code> \u0130 <code>b.c</CODE>", ["mart.gone", "b.c"]),
+        ("<div>\n\u0130 <CODE>mart.gone</Code> <code>b.c</CODE>\n</div>", ["mart.gone", "b.c"]),
         ("a <CODE class='x'>mart.<b>gone</b></code> b", ["mart.gone"]),
         ("a <code>mart&#46;gone</code> b", ["mart.gone"]),
         ("<div>\n<code>mart.gone</code>\n</div>", ["mart.gone"]),
