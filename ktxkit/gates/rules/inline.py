@@ -298,22 +298,22 @@ def _skip(text: str, at: int) -> int:
     return found.end()
 
 
-_BARE = re.compile(r"[^\\()\x00-\x20\x7f]+|\\[^\x00-\x20]|\\|[()]")
+_BARE = re.compile(r"(?:[^\\()\x00-\x20\x7f]+|\\[^\x00-\x20]|\\)*([()])?")  # up to a parenthesis, and this
 
 
 def _bare(text: str, at: int) -> int:
     """The end of a destination without pointed brackets: balanced parentheses, no space, no control character."""
     depth = 0
     for found in _BARE.finditer(text, at):
-        if found.start() != at:
+        if found.start() != at or found.end() == at:
             break
-        if found[0] == "(":
+        if found[1] == "(":
             depth += 1
             if depth > PAREN_LIMIT:
-                return at
-        elif found[0] == ")":
+                return found.start(1)
+        elif found[1] == ")":
             if depth == 0:
-                return at
+                return found.start(1)
             depth -= 1
         at = found.end()
     return at
