@@ -187,7 +187,9 @@ class _Folders:
         return any(path.startswith(folder) for path in self._files)
 
 
-def _nowhere(patterns: Sequence[str], files: Mapping[bytes, Any], there: Foldered, looked: int) -> list[str]:
+def _nowhere(
+    patterns: Sequence[str], files: Mapping[bytes, tuple[str, str]], there: Foldered, looked: int
+) -> list[str]:
     """The paths among patterns at which nothing stands; and where no glob names anything, these."""
     plain = [one for one in patterns if not is_glob(one)]
     absent = [one for one in plain if not _stands(one, files, there)]
@@ -197,9 +199,11 @@ def _nowhere(patterns: Sequence[str], files: Mapping[bytes, Any], there: Foldere
     return absent if any(matches(one, text(path)) for path in files for one in globs) else [*absent, *globs]
 
 
-def _stands(path: str, files: Mapping[bytes, Any], there: Foldered) -> bool:
-    name = os.fsencode(path)
-    return (name in files and not path.endswith("/")) or there.has_folder(name.rstrip(b"/") + b"/")
+def _stands(path: str, files: Mapping[bytes, tuple[str, str]], there: Foldered) -> bool:
+    """A link or submodule in the place of a directory stands there too: another finding says what it is."""
+    name = os.fsencode(path).rstrip(b"/")
+    is_file = name in files and (not path.endswith("/") or not files[name][0].startswith("100"))
+    return is_file or there.has_folder(name + b"/")
 
 
 def _absent(options: GateOptions, there: Foldered) -> Iterator[tuple[str, str]]:

@@ -147,68 +147,37 @@ def _without_comments(said: str) -> str:
     return said
 
 
-def _in_yaml(said: str) -> YamlProblem | None:
-    """What is wrong with a file of YAML documents. What is none, but the template of one (`{{`, `{%`), is not told:
-    what its program makes of it is not in the tree."""
-    try:
-        return _events_of(said)
-    except strict_yaml.syntax_errors() as error:
-        problem = strict_yaml.syntax_problem(error, said)
-        return problem._replace(level="advice") if _TEMPLATE.search(said) else problem
-
-
 _TEMPLATE = re.compile(r"(?<!\$)\{\{|\{%")
-_OTHER_TYPE = re.compile(r"[-+.0-9~tTfFnN]")  # what a plain scalar that is no text begins with
 
 
-def _events_of(said: str) -> YamlProblem | None:
-    """Keys that stand twice, and aliases of nothing, which every loader refuses or takes in a way of its own."""
-    anchors: set[str] = set()
-    open_maps: list[tuple[set[tuple[str, bool]], list[bool]] | None] = []  # keys, and whether a key is next
-    for event in strict_yaml.events(said):
-        kind = type(event).__name__
-        if kind == "DocumentStartEvent":
-            anchors, open_maps = set(), []
-        elif kind == "AliasEvent" and event.anchor not in anchors:
-            return _told(event, f"there is no anchor {str(event.anchor)[:80]} before this alias")
-        if kind in ("MappingEndEvent", "SequenceEndEvent"):
-            open_maps.pop()
-            continue
-        if kind not in ("ScalarEvent", "AliasEvent", "MappingStartEvent", "SequenceStartEvent"):
-            continue
-        if kind != "AliasEvent" and event.anchor is not None:
-            anchors.add(event.anchor)
-        around = open_maps[-1] if open_maps else None
-        if around is not None and around[1][0] and kind == "ScalarEvent" and event.value != "<<":
-            key = (event.value, bool(event.style) and bool(_OTHER_TYPE.match(event.value)))
-            if key in around[0]:
-                return _told(event, f"the key {event.value[:80]!r} stands twice in one mapping")
-            around[0].add(key)
-        if around is not None:
-            around[1][0] = not around[1][0]
-        if kind == "MappingStartEvent":
-            open_maps.append((set(), [True]))
-        elif kind == "SequenceStartEvent":
-            open_maps.append(None)
-    return None
-
-
-def _told(event: Any, message: str) -> YamlProblem:
-    mark = event.start_mark
-    return YamlProblem("yaml-syntax", mark.line + 1, mark.column + 1, message)
+def _in_yaml(said: str) -> YamlProblem | None:
+    """What is wrong with a file of YAML documents. What is none, but the template of one (`{{`, `{%`), is worth advice:
+    what its program makes of it is not in the tree."""
+    problem = strict_yaml.loading_problem(said)
+    is_template = problem is not None and problem.rule == "yaml-syntax" and _TEMPLATE.search(said)
+    return problem._replace(level="advice") if problem is not None and is_template else problem
 
 
 def _departures(subject: Subject, path: bytes, data: bytes) -> Iterator[Finding]:
-    """By the schema that SchemaStore has for files of that name, if the tree holds it."""
+    """By the schema that SchemaStore has for files of that name, if the tree holds it; and by that of where the
+    configuration was read, so that no change can loosen or remove what it is judged by."""
     wanted = next((schema for pattern, schema in SCHEMAS.items() if matches(pattern, text(path))), None)
     places = [f"{folder}/{wanted}".encode() for folder in SCHEMA_FOLDERS] if wanted else []
-    place = next((one for one in places if one in subject.files and one != path), None)
-    if place is None:
+    trusted = subject.trusted or (lambda _: None)
+    for place in (one for one in places if one != path):
+        own = subject.read(place) if place in subject.files and subject.files[place][0] in PLAIN else None
+        if own is None and trusted(place) is None:
+            continue
+        told = set()
+        for rules, origin in ((own, ""), (trusted(place), f" {subject.trusted_name}")):
+            if rules is None or (origin and rules == own):
+                continue
+            for one in problems(path, data, contracts.foreign(rules, text(place))):
+                message = f"{one.message} (by {text(place)}{origin})"
+                if one not in told:
+                    yield Finding(one.rule, path, message, one.line, one.column, hint=one.hint, gate="syntax")
+                told.add(one)
         return
-    validator = contracts.foreign(subject.read(place), text(place))
-    for one in problems(path, data, validator):
-        message = f"{one.message} (by {text(place)})"
-        yield Finding(one.rule, path, message, one.line, one.column, hint=one.hint, gate="syntax")
 
 
 def _is_markdown(path: bytes) -> bool:
@@ -402,10 +371,18 @@ def check(subject: Subject, settings: Mapping[str, Any]) -> Answer:
     """
     where = str(settings["schema"])
     path = where.encode("utf-8", "surrogateescape")
-    if path not in subject.files or subject.files[path][0] not in PLAIN:
+    is_there = path in subject.files and subject.files[path][0] in PLAIN
+    if not is_there and subject.is_base:
+        return Answer()  # it judged nothing, so that nothing is inherited
+    if not is_there:
         raise CannotRun("the schema of a gate is no file of the tree", location=where, hint="see ktx-gates.yaml")
     rules = subject.read(path)
-    validator = contracts.foreign(rules, where)
+    try:
+        validator = contracts.foreign(rules, where)
+    except CannotRun:
+        if subject.is_base:
+            return Answer()
+        raise
     former = _former(subject, path, where)
     patterns = settings.get("files", ())
     whole = subject.touched is not None and path in subject.touched  # a new schema judges all of its files
@@ -458,19 +435,19 @@ def _findings(path: bytes, data: bytes, validator: contracts.Foreign, origin: st
 def problems(path: bytes, data: bytes, validator: contracts.Foreign) -> list[YamlProblem]:
     name = text(path).lower()
     if name.endswith(".toml"):
-        return _by_value(data, validator, lambda said: tomllib.loads(said.decode("utf-8")), "TOML")
+        return _by_value(data, validator, _toml, "TOML")
     parsed = strict_yaml.read(data)
-    if parsed.root is not None and not (name.endswith(".json") and not _is_json(path, data)):
-        return [*parsed.problems, *source.judged("", parsed.root, validator)]
-    if not name.endswith(".json"):  # a YAML document without content is null
-        return list(parsed.problems) or source.judged("", Node("scalar", 1, 1, 0, 0, None), validator)
-    if not data.strip():
-        return [YamlProblem("yaml-syntax", 1, 1, "an empty file is not JSON", "write a value: null, {} or []")]
-    return list(parsed.problems) or _by_value(data, validator, json.loads, "JSON")
+    by_value = _by_value(data, validator, json.loads, "JSON") if name.endswith(".json") else []
+    if parsed.root is not None and not any(one.message.startswith("not JSON: ") for one in by_value):
+        return [*parsed.problems, *source.judged("", parsed.root, validator)]  # it knows the places
+    if name.endswith(".json"):
+        return list(parsed.problems) if by_value and parsed.problems else by_value
+    return list(parsed.problems) or source.judged("", Node("scalar", 1, 1, 0, 0, None), validator)  # empty: null
 
 
-def _is_json(path: bytes, data: bytes) -> bool:
-    return not any(one.message.startswith("not JSON: ") for one in unreadable(path, data)[:1])
+def _toml(data: bytes) -> Any:
+    """Its dates and times are text to a schema."""
+    return json.loads(json.dumps(tomllib.loads(data.decode("utf-8")), default=str))
 
 
 def _by_value(
@@ -478,10 +455,17 @@ def _by_value(
 ) -> list[YamlProblem]:
     """What YAML's reader does not take (JSON with tabs or surrogate pairs, TOML): judged without places."""
     try:
-        value = json.loads(json.dumps(load(data), ensure_ascii=False, default=str).encode())  # dates are text
+        value = load(data)
+        json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:  # it is none, or has half a character (a lone surrogate)
+        if language == "JSON" and not _BARE.sub(b"", data):
+            said = "comments alone are not JSON" if data.strip() else "an empty file is not JSON"
+            return [YamlProblem("yaml-syntax", 1, 1, said, "write a value: null, {} or []")]
         return [YamlProblem("yaml-syntax", 1, 1, f"not {language}: {str(error)[:200]}")]
     return source.judged("", Node("scalar", 1, 1, 0, 0, value), validator)
+
+
+_BARE = re.compile(rb"\s+|#[^\n]*")
 
 
 def check_swallowed(subject: Subject, settings: Mapping[str, Any]) -> Answer:

@@ -75,7 +75,7 @@ def test_schema_gate_judges_files_without_content(repo: Repo) -> None:
 )
 def test_a_json_file_without_a_value_says_what_it_is(repo: Repo, text: str, said: str) -> None:
     repo.write("conf/a.json", text)
-    configured(repo, 'gates:\n  - {gate: schema, schema: s.json, files: ["conf/*"]}\n', s_dot_json="{}")
+    configured(repo, 'gates:\n  - {gate: schema, schema: s.json, files: ["conf/*"]}\n', s_dot_json='{"type": "object"}')
     (one,) = found(call("gate-check", "--all", "--json", cwd=repo.path))
     assert (one["message"], one["hint"]) == (said, "write a value: null, {} or []")
 

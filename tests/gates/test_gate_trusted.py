@@ -36,15 +36,16 @@ def told(found: list[dict[str, Any]]) -> Told:
 
 
 WRONG = "a: text where a whole number is expected"
+LOOSE = json.dumps({"type": "object"})
 CASES: dict[str, tuple[dict[str, str], dict[str, str], Told]] = {
-    "loosened and used": ({}, {"s.json": "{}", "conf/x.yaml": "a: b\n"}, [("conf/x.yaml", WRONG + BEFORE, False)]),
+    "loosened and used": ({}, {"s.json": LOOSE, "conf/x.yaml": "a: b\n"}, [("conf/x.yaml", WRONG + BEFORE, False)]),
     "loosened for a new file": (
         {},
-        {"s.json": "true", "conf/n.yaml": "a: b\n"},
+        {"s.json": LOOSE, "conf/n.yaml": "a: b\n"},
         [("conf/n.yaml", WRONG + BEFORE, False)],
     ),
-    "loosened alone": ({}, {"s.json": "{}"}, []),
-    "loosened, and right by both": ({}, {"s.json": "{}", "conf/x.yaml": "a: 2\n"}, []),
+    "loosened alone": ({}, {"s.json": LOOSE}, []),
+    "loosened, and right by both": ({}, {"s.json": LOOSE, "conf/x.yaml": "a: 2\n"}, []),
     "wrong by both is told once": (
         {},
         {"s.json": SCHEMA + "\n", "conf/x.yaml": "a: b\n"},
@@ -52,11 +53,16 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], Told]] = {
     ),
     "wrong before": (
         {},
-        {"s.json": "{}", "conf/old.yaml": "a: old\nb: 1\n"},
+        {"s.json": LOOSE, "conf/old.yaml": "a: old\nb: 1\n"},
         [("conf/old.yaml", WRONG + BEFORE, True)],
     ),
-    "no schema before": ({"s.json": ""}, {"s.json": "{}", "conf/x.yaml": "a: b\n"}, []),
-    "none that could be used before": ({"s.json": "{"}, {"s.json": "{}", "conf/x.yaml": "a: b\n"}, []),
+    "no schema before": ({"s.json": ""}, {"s.json": LOOSE, "conf/x.yaml": "a: b\n"}, []),
+    "none that could be used before, and wrong now": (
+        {"s.json": "{"},
+        {"s.json": SCHEMA, "conf/x.yaml": "a: b\n"},
+        [("conf/old.yaml", WRONG, False), ("conf/x.yaml", WRONG, False)],
+    ),
+    "none that could be used before": ({"s.json": "{"}, {"s.json": LOOSE, "conf/x.yaml": "a: b\n"}, []),
 }
 
 
@@ -78,6 +84,24 @@ def test_a_change_cannot_loosen_the_schema_that_it_is_judged_by(
     assert [one for one in told(whole["findings"]) if not one[2]] == [one for one in expected if not one[2]]
 
 
+@pytest.mark.parametrize("schema", ["{}", ""], ids=["loosened", "removed"])
+def test_a_change_cannot_loosen_the_schema_of_a_known_file(repo: Repo, schema: str) -> None:
+    gates = json.dumps({"gates": [{"gate": "syntax"}]})
+    write(repo, {"ktx-gates.yaml": gates, "schemas/package.json": SCHEMA, "package.json": '{"a": 1}'})
+    repo.commit("gates")
+    start = repo.tree
+    (repo.path / "schemas/package.json").unlink()
+    write(repo, {"package.json": '{"a": "b"}', **({"schemas/package.json": schema} if schema else {})})
+    repo.commit("after")
+    world = World(repo.path, {"PATH": "/usr/bin:/bin", "HOME": str(repo.path)})
+    found = told(check_tree(world, repo.tree, base_tree=start)["findings"])
+    assert found == [("package.json", f"{WRONG} (by schemas/package.json before the change)", False)]
+    write(repo, {"schemas/package.json": SCHEMA + "\n"})
+    repo.commit("other bytes")
+    found = told(check_tree(world, repo.tree, base_tree=start)["findings"])
+    assert found == [("package.json", f"{WRONG} (by schemas/package.json)", False)], "once"
+
+
 def test_a_unit_and_two_units_that_loosen_a_schema_do_not_land(base: Repo) -> None:
     loosen, use = "echo '{}' > s.json", "echo 'a: b' > conf/x.yaml"
     both = job_file(base, {"units": [unit("both", f"{loosen}; {use}")]})
@@ -92,7 +116,7 @@ def test_a_unit_and_two_units_that_loosen_a_schema_do_not_land(base: Repo) -> No
 def test_a_push_and_a_tree_are_held_against_what_is_here(base: Repo) -> None:
     published = base.head
     base.git("checkout", "-q", "-b", "foreign")
-    write(base, {"s.json": "{}", "conf/x.yaml": "a: b\n"})
+    write(base, {"s.json": LOOSE, "conf/x.yaml": "a: b\n"})
     base.git("add", "-A")
     ran = call("gate-check", "--json", cwd=base.path)
     assert (ran.status, ran.document["findings"]) == (0, []), "what is being committed is judged by itself"

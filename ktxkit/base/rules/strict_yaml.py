@@ -310,6 +310,56 @@ def syntax_problem(error: Exception, text: str) -> YamlProblem:
     return YamlProblem("yaml-syntax", line, column, message)
 
 
+_OTHER_TYPE = re.compile(r"[-+.0-9~tTfFnN]")  # what a plain scalar that is no text begins with
+
+
+def loading_problem(text: str) -> YamlProblem | None:
+    """Why no loader takes a text of YAML documents with all that YAML has (tags, anchors), or each in its own way."""
+    try:
+        return _events_of(text)
+    except syntax_errors() as error:
+        return syntax_problem(error, text)
+
+
+def _events_of(said: str) -> YamlProblem | None:
+    """Keys that stand twice, and aliases of nothing, which every loader refuses or takes in a way of its own."""
+    anchors: set[str] = set()
+    open_maps: list[tuple[set[tuple[str, bool]], list[bool]] | None] = []  # keys, and whether a key is next
+    for event in events(said):
+        kind = type(event).__name__
+        if kind == "DocumentStartEvent":
+            anchors, open_maps = set(), []
+        elif kind == "AliasEvent" and event.anchor not in anchors:
+            return _at_event("yaml-alias", event, f"there is no anchor {str(event.anchor)[:80]} before this alias")
+        if kind in ("MappingEndEvent", "SequenceEndEvent"):
+            open_maps.pop()
+            continue
+        if kind not in ("ScalarEvent", "AliasEvent", "MappingStartEvent", "SequenceStartEvent"):
+            continue
+        if kind != "AliasEvent" and event.anchor is not None:
+            anchors.add(event.anchor)
+        around = open_maps[-1] if open_maps else None
+        if around is not None and around[1][0] and kind == "ScalarEvent" and event.value != "<<":
+            key = (event.value, bool(event.style) and bool(_OTHER_TYPE.match(event.value)))
+            if key in around[0]:
+                return _at_event(
+                    "yaml-duplicate-key", event, f"the key {event.value[:80]!r} stands twice in one mapping"
+                )
+            around[0].add(key)
+        if around is not None:
+            around[1][0] = not around[1][0]
+        if kind == "MappingStartEvent":
+            open_maps.append((set(), [True]))
+        elif kind == "SequenceStartEvent":
+            open_maps.append(None)
+    return None
+
+
+def _at_event(rule: str, event: Any, message: str) -> YamlProblem:
+    mark = event.start_mark
+    return YamlProblem(rule, mark.line + 1, mark.column + 1, message)
+
+
 class _Frame:
     """A map or list that is open: the keys it has, and the key that waits for its value."""
 
