@@ -27,7 +27,7 @@ from ktxkit.base import files, owners, process
 from ktxkit.base.errors import CannotRun
 from ktxkit.base.process import Completed
 from ktxkit.base.rules.digests import digest
-from ktxkit.base.rules.text import printable, truncated
+from ktxkit.base.rules.text import plural, printable, truncated
 from ktxkit.base.unit_process import end_strays
 from ktxkit.gates.plugin import Answer, Finding, Subject
 from ktxkit.git.git import Git
@@ -212,6 +212,7 @@ def _path(text: str) -> bytes:
 BATCH = 100_000  # bytes of one command line's paths
 UNEXPECTED = 3  # pre-commit's status for an error of its own (pre_commit/error_handler.py): no hook said it
 CONFIG = b".pre-commit-config.yaml"
+_RAN = re.compile(rb"\b(?:Passed|Failed)\s*$", re.MULTILINE)  # at the end of a hook's line; else Skipped
 
 
 def check_with_pre_commit(subject: Subject, settings: Mapping[str, Any]) -> Answer:
@@ -239,7 +240,15 @@ def check_with_pre_commit(subject: Subject, settings: Mapping[str, Any]) -> Answ
     if changed:
         shown = ", ".join(printable(path) for path in changed[:5])
         return Answer([failed("hook-failed", "pre-commit", done[0], why=f"changed {shown}")], len(chosen))
-    return Answer((), len(chosen))
+    return Answer((), len(chosen), _doubt(subject, chosen, done))
+
+
+def _doubt(subject: Subject, chosen: Sequence[bytes], done: Sequence[Completed]) -> str:
+    """What a pass does not say: that no hook ran (none is for these files or this stage), or that the change chose."""
+    doubts = [] if any(_RAN.search(one.out) for one in done) else ["no hook ran"]
+    if subject.touched is not None and CONFIG in subject.touched:
+        doubts.append("by a configuration that the change alters")
+    return ", ".join([plural(len(chosen), "file"), *doubts]) if doubts else ""
 
 
 def _without_hooks(subject: Subject) -> Finding:

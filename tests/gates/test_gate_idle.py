@@ -141,6 +141,19 @@ def test_a_change_that_takes_the_hooks_away(tmp_path: Path) -> None:
     assert call("gate-check", cwd=repo.path).status == 0, "the gate goes, too, and that is told"
 
 
+@pytest.mark.parametrize(("word", "said"), [("Passed", "1 file by pre-commit"), ("Skipped", "(1 file, no hook ran)")])
+def test_hooks_that_all_are_skipped(tmp_path: Path, word: str, said: str) -> None:
+    manager = ["/bin/sh", "-c", f"echo 'one..........{word}'"]
+    repo = repository(tmp_path, {**gate(gate="pre-commit", run=manager), ".pre-commit-config.yaml": "repos: []\n"})
+    repo.commit("all")
+    repo.write("n.txt", "x")
+    repo.git("add", "-A")
+    assert said in call("gate-check", "--index", cwd=repo.path).err
+    repo.write(".pre-commit-config.yaml", "repos: [] # none\n")
+    repo.git("add", "-A")
+    assert "by a configuration that the change alters" in call("gate-check", "--index", cwd=repo.path).err
+
+
 def test_a_configuration_that_git_does_not_have(tmp_path: Path) -> None:
     repo = repository(tmp_path, {**page("x"), ".gitignore": "ktx-*\n"})
     repo.commit("all")
