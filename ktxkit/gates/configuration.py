@@ -27,7 +27,7 @@ NAME = CONFIGURATION
 CONTRACT, BASELINE = "gate-config", "gate-baseline"
 ARTIFACTS = "artifacts"
 BEFORE, HERE = "before the change", "that stands here"  # which file it is that is trusted
-DEFAULT: tuple[Document, ...] = ({"gate": ARTIFACTS},)
+DEFAULT: tuple[Mapping[str, Any], ...] = ({"gate": ARTIFACTS},)
 UNREAD = tuple(  # what people write for its name, and nobody reads
     f"{stem}.{end}"
     for stem in (
@@ -64,7 +64,7 @@ class Config(NamedTuple):
     """
 
     options: GateOptions = GateOptions()
-    gates: tuple[Document, ...] = DEFAULT
+    gates: tuple[Mapping[str, Any], ...] = DEFAULT
     debts: Mapping[str, Document] = {}
     debts_file: str = ""
     whole: bool = True
@@ -120,7 +120,7 @@ def _refuse_unread(load: Load) -> None:
         raise CannotRun(f"{found} is not read: the gates' configuration is {NAME}", hint=f"git mv {found} {NAME}")
 
 
-def _entry(entry: Document, where: str) -> Document:
+def _entry(entry: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     """The entry of a gate, with its patterns as they are matched. Raises CannotRun for a key that its gate does not
     take or lacks, and for a command that is none: they would be passed over."""
     needed, _, others = TAKES.get(entry["gate"], "").partition("|")
@@ -366,7 +366,7 @@ def baseline_of(verdict: Mapping[str, Any]) -> bytes:
     return contracts.dumps(BASELINE, {"schemaVersion": 1, "kind": BASELINE, "findings": entries})
 
 
-def update_baseline(world: World, name: str, verdict: Document) -> str:
+def update_baseline(world: World, name: str, verdict: Mapping[str, Any]) -> str:
     """Take the debts that are paid out of a baseline; says how many."""
     old = files.read(Path(os.path.realpath(world.cwd / name)))
     new = left_of(old, name, verdict)
@@ -377,6 +377,6 @@ def update_baseline(world: World, name: str, verdict: Document) -> str:
     return f"gate-check: took {plural(count, 'paid debt')} out of {name}"
 
 
-def write_baseline(world: World, name: str, verdict: Document) -> Path:
+def write_baseline(world: World, name: str, verdict: Mapping[str, Any]) -> Path:
     """Write the baseline that has every finding of the verdict."""
     return files.write_named(world.cwd, name, baseline_of(verdict))

@@ -337,7 +337,7 @@ def _other(
     request: JudgeRequest,
     touched: Sequence[bytes] | None,
     config: Config,
-    entry: Document,
+    entry: Mapping[str, Any],
     comments: Comments,
 ) -> tuple[list[Finding], int, str]:
     from dataclasses import replace
