@@ -300,7 +300,7 @@ ARGUMENTS = {
     "two modules": (["test_m.py", "test_other.py"], "modules"),
     "a directory": (["sub"], "modules"),
     "a node id": (["test_m.py::test_a"], "partial"),
-    "the root by name": (["."], "modules"),
+    "the root by name": (["."], "full"),
 }
 
 
