@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ktxkit.base import sandbox
+import ktxkit
+from ktxkit.base import kinds, sandbox
+from ktxkit.work.rules.shared_state import UNIT, unknown, unknown_of_job
 from tests.support import memory
 from tests.support.commands import call, script, spawn
 from tests.support.jobs import job_file, outcomes, report, unit
@@ -152,6 +155,39 @@ def test_keys_that_look_alike_and_files_where_none_belong(repo: Repo) -> None:
     assert len(ran.document["warnings"]) == 7
     assert {"checkout mine.txt", "store top.txt"} <= {one["what"] for one in result(repo, "0007-strays")["touched"]}
     assert (repo.path / ".ktx/worktrees/j1/0006-late/p.txt").read_text() == "planted\n", "nobody's file is removed"
+
+
+def test_what_ktxkit_writes_itself_is_no_stray(repo: Repo) -> None:
+    """Retries of edited orders, documents in quarantine, verifications, several landings."""
+    orders = {"a": "echo a > a.txt", "b": "echo x > $(dirname $KTX_LEASE)/receipt.json; exit 1", "c": "exit 1"}
+
+    def written() -> Path:
+        units = [unit(key, order) for key, order in orders.items()]
+        return job_file(repo, {"verify": {"run": ["true"]}, "units": units})
+
+    assert call("job-run", written(), "--job", "j1", cwd=repo.path).status == 3
+    for key in ("b", "c"):
+        orders[key] = f"echo {key} > {key}.txt"
+        call("job-run", "--resume", "j1", written(), "--failed", cwd=repo.path)
+        assert call("job-verify", "--job", "j1", "--", "true", cwd=repo.path).status == 0
+    assert outcomes(repo) == dict.fromkeys("abc", "accepted")
+    files = {path.name for path in (repo.path / ".ktx/jobs/j1").iterdir()}
+    assert {"landing-1.json", "landing-2.json", "job-file-1.json", "verifications"} <= files
+    assert (repo.path / ".ktx/quarantine/j1").is_dir()
+    assert "no document of a job" not in json.dumps(report(repo).get("warnings", []))
+    assert "stray_files_found" not in (repo.path / ".ktx/ingest-traces/j1/trace.jsonl").read_text()
+
+
+def test_every_document_that_is_named_in_the_code_is_known() -> None:
+    code = "\n".join(path.read_text() for path in Path(ktxkit.__file__).parent.rglob("*.py"))
+    of_job = set(re.findall(r'(?:job\.part|job_part)\((?:[\w.]+, )?f?"([^"/]+)"', code))
+    assert {"landing", "landing-{number}", "job-file-{number}", "ingest-outcome"} <= of_job
+    assert not unknown_of_job(f"{name.replace('{number}', '1')}.json" for name in of_job)
+    of_units = set(re.findall(r'unit_doc\((?:[\w.]+, )+"([^"]+)"', code))
+    assert {"lease", "result", "work-unit"} <= of_units
+    locations = {str(getattr(kinds, name)) for name in re.findall(r"location\.write\(kinds\.(\w+)", code)}
+    assert locations == {"opening", "lease", "sentinel"}
+    assert not unknown([f"{name}.json" for name in of_units | locations], UNIT)
 
 
 GONE = {

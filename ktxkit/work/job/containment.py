@@ -158,9 +158,7 @@ def _found(run: JobRun) -> Iterator[str]:
         if not store.path(place).is_dir() or os.path.islink(store.path(place)):  # noqa: PTH114
             yield place
         else:
-            yield from (
-                f"{place}/{one}" for one in shared_state.unknown(_children(store.path(place)), shared_state.JOB_ENTRIES)
-            )
+            yield from (f"{place}/{one}" for one in shared_state.unknown_of_job(_children(store.path(place))))
     units = {names.unit_name(unit.position, unit.key) for unit in run.job.units}
     yield from (f"{mine}/units/{one}" for one in shared_state.unknown(_children(store.path(f"{mine}/units")), units))
     for unit in sorted(units):
@@ -274,7 +272,7 @@ def _is_on_the_branch(run: JobRun, unit: Unit, receipt: Receipt) -> bool:
     return f"Ktx-Unit: {unit.key}" in run.git.text("show", "--no-patch", "--format=%B", commit).splitlines()
 
 
-_OF_JOB = re.compile(r"(landing|verification)(-[0-9]+)?(-intent)?\.json|report\.json|verdict\.json")
+_OF_JOB = re.compile(r"((landing|verification)(-[0-9]+)?(-intent)?|job-file-[0-9]+|report|verdict)\.json")
 Signature = tuple[int, int, int, int]
 
 

@@ -115,15 +115,21 @@ JOB_ENTRIES = frozenset(
     | {f"{name}{end}.json" for name in ("landing", "verification") for end in ("", "-intent")}
 )
 UNIT = frozenset(
-    {f"{name}.json" for name in ("lease", "patch", "verdict", "intent", "receipt", "sentinel", "result")}
+    {f"{name}.json" for name in ("opening", "lease", "patch", "verdict", "intent", "receipt", "sentinel", "result")}
     | {"work-unit.json", "actions.json", "stdout.log", "stderr.log"}
 )
+_PUT_BY = re.compile(r"(landing|job-file)-[1-9][0-9]*\.json")  # an earlier one, before another follows it
 _MADE = re.compile(r"\.lock|verify-[0-9a-f]+-[0-9a-f]+\.log|\..*\.tmp")
 
 
 def unknown(names: Iterable[str], known: Collection[str]) -> list[str]:
     """Names that are no document of ours, sorted; what is written aside or locks one is ours."""
     return sorted(name for name in names if name not in known and not _MADE.fullmatch(name))
+
+
+def unknown_of_job(names: Iterable[str]) -> list[str]:
+    """Names in the directory of a job that are none of ours there, sorted."""
+    return [name for name in unknown(names, JOB_ENTRIES) if not _PUT_BY.fullmatch(name)]
 
 
 def is_earlier_attempt(name: str, units: Collection[str]) -> bool:
