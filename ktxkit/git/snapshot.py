@@ -40,7 +40,7 @@ CACHES = frozenset(
     {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox", ".git", ".ktx", "ktx"}
     | {"node_modules", ".venv", "venv", "htmlcov", ".coverage", ".eggs"}
 )
-
+IN_CACHE = CACHES - {"ktx", ".coverage"}  # directories that are a cache by their name alone
 
 # What runs of tests leave beside the files that they test. Its names are its own: a file of this name is no module.
 BYTECODE = re.compile(rb"\.(?:cpython|pypy|graalpy)-?[0-9][^/]*\.(?:py[co](?:\.[0-9]+)?|nbi|nbc)\Z")
@@ -217,9 +217,13 @@ def _quoted(path: str) -> str:
 
 
 def _generated(top: Path, ignored: list[bytes]) -> str | None:
-    """Digest of (name, size, modification time) of the ignored files, or None where there are too many."""
+    """Digest of (name, size, modification time) of the ignored files, or None where there are too many.
+
+    A cache may be ignored by a `.gitignore` of its own, as pytest's is: git then lists what is in it one by one.
+    """
     seen: list[bytes] = []
-    todo = [top / os.fsdecode(path) for path in ignored]
+    places = [Path(os.fsdecode(path)) for path in ignored]
+    todo = [top / place for place in places if IN_CACHE.isdisjoint(place.parts[:-1])]
     while todo:
         path = todo.pop()
         if path.name in CACHES or path.suffix in (".pyc", ".egg-info"):

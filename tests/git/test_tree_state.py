@@ -109,6 +109,20 @@ def test_ignored_files_are_seen_but_in_no_tree(repo: Repo) -> None:
     assert take(repo).generated == third.generated, "a cache is no input"
 
 
+@pytest.mark.parametrize("below", ["", "deep/er/"])
+def test_a_cache_that_ignores_itself_is_no_input(repo: Repo, below: str) -> None:
+    """`.pytest_cache/.gitignore` has `*`: git lists what is in it one by one."""
+    repo.write(f"{below}.pytest_cache/.gitignore", "*\n")
+    repo.write(f"{below}.pytest_cache/README.md", "pytest's")
+    before = take(repo)
+    repo.write(f"{below}.pytest_cache/v/cache/nodeids", "[1]")
+    repo.write(f"{below}.pytest_cache/README.md", "another size")
+    assert take(repo).generated == before.generated == take(repo).generated
+    repo.write(".gitignore", "a.out\n")
+    repo.write("a.out", "1")
+    assert take(repo).generated != before.generated
+
+
 def test_too_much_to_read_is_not_known(repo: Repo) -> None:
     repo.write("big", "x" * 100)
     state = take(repo, changed_bytes=10)

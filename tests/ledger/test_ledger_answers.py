@@ -258,6 +258,14 @@ def test_each_difference_of_two_recorded_runs_refuses_flaky(past: Past, what: st
     assert answer(past, "explain", "flaky(a)")["verdict"] == "unknown"
 
 
+def test_what_differs_between_runs_is_said_in_words(past: Past) -> None:
+    past.run({"a": "passed"}, tree={"generated": "b3:" + "1" * 64})
+    past.run({"a": "failed"}, tree={"generated": "b3:" + "2" * 64})
+    said = " ".join(ask(past, "explain", "flaky(a)").out.split())
+    assert "they differ in files that git ignores (generated: a digest of their names, sizes and times)" in said
+    assert "they differ in files that git ignores" in answer(past, "flaky", "a")["reason"]
+
+
 def test_retries_are_another_word(past: Past) -> None:
     past.run({"a": "failed>passed"})
     assert answer(past, "flaky", "a")["facts"]["word"] == "passed_on_retry"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ktxkit.ledger.rules.fold import FINISHED, IMPORTED
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 REPETITIONS = 2  # identical executions that `flaky` needs
 BUSY = 1.0  # load for each processor from which a machine counts as busy
 PARTS = ("tree", "environment", "selection", "workers", "scheduling", "ordering", "generated", "load")
+WORDS = {  # what a part is called to a person
+    "tree": "the sources (tree)",
+    "selection": "which tests ran (selection)",
+    "ordering": "their order (ordering)",
+    "generated": "files that git ignores (generated: a digest of their names, sizes and times)",
+    "load": "the machine's load",
+}
 # A single difference between passing and failing executions, and the word for it.
 NARROWER = (
     ("order_dependent", frozenset({"ordering", "selection"})),
@@ -104,7 +111,11 @@ def judge(executions: Sequence[Execution], repetitions: int = REPETITIONS) -> Wo
     for found in (on_retry(executions), *(narrower(executions, word, parts) for word, parts in NARROWER)):
         if found is not None:
             return found
-    return failing(executions) or WordVerdict("unknown", "unknown", flaky.reason, flaky.rows)
+    last = failing(executions)
+    if last is None:
+        return WordVerdict("unknown", "unknown", flaky.reason, flaky.rows)
+    both = {one.side for one in executions} >= {"good", "bad"}
+    return replace(last, reason=f"{last.reason}; flaky is not shown: {flaky.reason}") if both else last
 
 
 def is_flaky(executions: Sequence[Execution], repetitions: int = REPETITIONS) -> WordVerdict:
@@ -130,7 +141,15 @@ def is_flaky(executions: Sequence[Execution], repetitions: int = REPETITIONS) ->
         reason = f"of {blind} executions not all is known that would make them identical"
     else:
         reason = f"no {repetitions} identical executions differ in outcome (at most {longest} are identical)"
+        reason += _differing(executions)
     return WordVerdict("flaky", "unknown", reason, tuple(executions))
+
+
+def _differing(executions: Sequence[Execution]) -> str:
+    """In what the executions that could have been identical are not."""
+    keys = [one.key for one in executions if one.side and one.attempt == 1 and not one.retried]
+    parts = [WORDS.get(part, part) for part, *found in zip(PARTS, *keys, strict=True) if len(set(found)) > 1]
+    return f"; they differ in {', '.join(parts)}" if parts else ""
 
 
 def on_retry(executions: Sequence[Execution]) -> WordVerdict | None:
