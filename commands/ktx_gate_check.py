@@ -59,7 +59,7 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import requests
-    from ktxkit.gates import checking, configuration
+    from ktxkit.gates import checking
     from ktxkit.gates.rules.findings import summary
     from ktxkit.gates.rules.formats import render
 
@@ -70,13 +70,17 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         return cli.Result(lines=checking.explain(args.explain))
     answer = checking.check(world, requests.gate_request(args))
     verdict, outcome = answer.verdict, answer.verdict["outcome"]
-    looked = bool(args.message) or any(gate.get("looked") for gate in verdict["gates"])
+    looked = bool(args.message or args.gate) or any(gate.get("looked") for gate in verdict["gates"])
     inapplicable = [] if looked else checking.next_step(world)
     notes = [*answer.notes, *(inapplicable or [f"gate-check: {summary(verdict)}"])]
     if args.write_baseline is not None:
+        from ktxkit.gates import configuration
+
         path = configuration.write_baseline(world, args.write_baseline, verdict)
         outcome, notes = "done", [*notes, f"gate-check: wrote the baseline {path}"]
     if args.update_baseline is not None:
+        from ktxkit.gates import configuration
+
         notes = [*notes, configuration.update_baseline(world, args.update_baseline, verdict)]
     lines = [] if args.json else [*answer.lines] or render(args.format, verdict, answer.content)
     return cli.Result(outcome=outcome, document=verdict, contract="verdict", lines=lines, notes=notes)

@@ -219,11 +219,17 @@ def test_without_proc_it_is_said_what_works(repo: Repo) -> None:
 
     works = ("gate-check", "ledger-query", "test-select", "job-report")
     said = f"{', '.join(works[:3])} and {works[3]} work"
-    for words in (("git-ktx", "run", "true"), ("git-ktx", "list"), ("worktree-open", "a")):
+
+    def refused(*words: str) -> None:
         done = without(*words)
         assert done.returncode == 2 and "Traceback" not in done.stderr, done
         assert f"hint: this needs Linux, with /proc: elsewhere {said}" in done.stderr
+
+    refused("git-ktx", "run", "true")
+    refused("worktree-open", "a")
+    assert without("git-ktx", "list").returncode == 0, "there is no store to look into"
     assert call("git-ktx", "run", "echo 1 > one", cwd=repo.path).status == 0
+    refused("git-ktx", "list")
     asked = (("gate-check", "--all"), ("ledger-query", "runs"), ("test-select",), ("job-report",))
     assert [words[0] for words in asked] == list(works)
     for line in asked:
