@@ -1,13 +1,14 @@
 """Worktrees without a job: new work on a branch of its own, or an existing branch, tag or pull request isolated.
 
-Isolation that exists is used: inside a linked worktree nothing is ever nested, the work goes on in place.
+Isolation that exists is used: inside a linked worktree nothing is ever nested, the work goes on in place. A name that
+is not its own leads to the worktree of that name, which is opened from the main checkout.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,9 @@ def open_adhoc(world: World, request: WorktreeRequest) -> tuple[Lease, list[str]
     """
     repository = world.repository
     if isolated(str(repository.git_dir), str(repository.common_dir), str(repository.superproject or "")):
-        return _in_place(world, request)
+        if not request.name or _is_own_name(world, request.name):
+            return _in_place(world, request)
+        return open_adhoc(*_from_main(world, request))
     _finish_killed(world)
     known = _open_already(world, request)
     if known is not None:
@@ -323,6 +326,33 @@ def _in_place(world: World, request: WorktreeRequest) -> tuple[Lease, list[str]]
     with place.locked():
         wanted = Wanted(top, "in-place", _commit(world, "HEAD"), {}, branch)
         return lease_existing(place, wanted, world.repository.git_dir, place.lease()), notes
+
+
+def _is_own_name(world: World, name: str) -> bool:
+    """Whether the linked worktree that the world stands in is the one of that name: by its branch, now or as it was
+    opened; where it has none, by its directory."""
+    head = world.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
+    known, top = lease_here(world), world.repository.top
+    branches = {head.text if head.status == 0 else "", known[1].get("branch", "") if known else ""} - {""}
+    if branches:
+        return f"refs/heads/{name}" in branches
+    return top is not None and top.name == names.slug(name)
+
+
+def _from_main(world: World, request: WorktreeRequest) -> tuple[World, WorktreeRequest]:
+    """The main checkout, and what is asked for there. A base means what it means here. Raises Refused in a unit: its
+    work belongs where its job looks for it."""
+    known = lease_here(world)
+    unit = known[1].get("unitKey") if known else None
+    unit = unit or world.env.get("KTX_UNIT")
+    if unit:
+        raise Refused(
+            f"unit {unit} has its own worktree, and opens no other one: {printable(request.name)}",
+            location=str(world.repository.top),
+            hint="work here; `worktree-open` without a name says where that is",
+        )
+    base = _commit(world, request.base) if request.base else ""
+    return world.at(worktrees(world).listed()[0].path), replace(request, base=base)
 
 
 def _is_current(world: World, aim: Aim) -> bool:

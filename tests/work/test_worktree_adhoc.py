@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import Ran, call
+from tests.support.commands import Ran, call, spawn
 from tests.support.repos import Repo
 
 
@@ -198,12 +198,46 @@ def test_inside_a_linked_worktree_nothing_is_nested(repo: Repo) -> None:
     linked = repo.at(repo.path.parent / "linked")
     repo.git("worktree", "add", "-q", "-b", "mine", linked.path)
     (linked.path / "deep").mkdir()
-    tree, ran = opened(linked.at(linked.path / "deep"), "work")
+    tree, ran = opened(linked.at(linked.path / "deep"))
     assert tree.path == linked.path and ran.document["mode"] == "in-place"
     assert ran.document["branch"] == "refs/heads/mine"
-    assert repo.git("for-each-ref", "refs/heads/work") == ""
+    assert opened(linked, "mine")[0].path == linked.path, "its own name"
     assert close(linked, "--outcome", "success").status == 0
     assert linked.path.is_dir() and repo.git("rev-parse", "--verify", "mine")
+
+
+def test_another_name_inside_a_worktree_leads_to_that_one(repo: Repo) -> None:
+    first, second = (opened(repo, name)[0] for name in ("w1", "w2"))
+    first.write("mine", "1\n")
+    first.commit()
+    assert opened(first, "w2")[0].path == second.path
+    third, _ = opened(first, "w3")
+    assert third.path == repo.path / ".ktx/worktrees/adhoc/w3" and third.git("symbolic-ref", "HEAD") == "refs/heads/w3"
+    assert third.head == repo.head, "its base is what it is in the main checkout"
+    assert opened(first, "w4", "--base", "HEAD")[0].head == first.head, "a base means what it means here"
+    done = call("worktree-open", "w2", "--", "sh", "-c", "pwd; echo x > note", cwd=first.path)
+    assert done.status == 0 and (second.path / "note").exists() and not (first.path / "note").exists()
+    first.git("switch", "-q", "-c", "renamed")
+    for own in ("w1", "renamed"):
+        assert opened(first, own)[0].path == first.path
+    apart, _ = opened(first, "w5", "--detach")
+    assert apart.path == repo.path / ".ktx/worktrees/adhoc/w5" and opened(apart, "w5", "--detach")[0].path == apart.path
+    assert repo.git("status", "--porcelain") == ""
+
+
+def test_another_name_is_taken_for_no_own_name_that_is_like_it(repo: Repo) -> None:
+    tree, _ = opened(repo, "feat/a")
+    assert opened(tree, "feat-a")[0].git("symbolic-ref", "HEAD") == "refs/heads/feat-a"
+
+
+def test_a_unit_opens_no_other_worktree(repo: Repo) -> None:
+    unit, _ = opened(repo, "--job", "j1", "--unit", "u", "--target", "main")
+    error = refused(unit, "other")
+    assert "unit u has its own worktree" in error["message"] and "work here" in error["hint"]
+    assert opened(unit)[0].path == unit.path
+    tree, _ = opened(repo, "w1")
+    ran = spawn("worktree-open", "w2", "--", "touch", "ran", cwd=tree.path, env={"KTX_UNIT": "u"})
+    assert ran.status == 1 and "unit u has its own worktree" in ran.err and not (tree.path / "ran").exists()
 
 
 def test_a_ref_inside_a_linked_worktree_is_checked_out_in_place(repo: Repo) -> None:
