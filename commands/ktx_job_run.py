@@ -73,9 +73,11 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     said = {"job": args.job, "target": args.target, "onFailure": args.on_failure, "onConflict": args.on_conflict}
     given = {key: value for key, value in said.items() if value}
     document = prepare.job_file(world, args.jobfile, given) if args.jobfile else None
+    unseen = running.unseen_by_job(world, args.resume, document)
     if args.dry_run:
         assert document is not None
-        return running.planned(world, document, limit=args.max_parallel)
+        return running.planned(world, document, unseen, limit=args.max_parallel)
+    progress.note(unseen)
     notes: list[str] = []
     with progress.shown():
         how = job.RunOptions(progress, args.max_parallel, args.rebase, selection=chosen)

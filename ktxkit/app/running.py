@@ -26,6 +26,7 @@ from ktxkit.base.errors import BrokenContract, CannotRun
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import nearest, plural, printable
 from ktxkit.store import jobs
+from ktxkit.store.active import ActiveJob
 from ktxkit.work.job import prepare
 from ktxkit.work.job import run as job
 from ktxkit.work.rules.job_file import PROJECT, RECONCILE, SET_UP, plan_of
@@ -82,13 +83,7 @@ class Scripts:
             found.append(f"not committed, so run from your checkout: {_some(self.uncommitted)}")
         if self.unseen:
             found.append(f"not committed, so no unit sees it: {_some(self.unseen)}; commit it first if it is needed")
-        changed = self._changed()
-        if changed:
-            found.append(
-                f"your checkout has changes that are not committed ({_some(changed)}): units do not see them, and what "
-                "changes the same file cannot land before they are committed or put away"
-            )
-        return found
+        return [*found, *unseen_changes(self.world, self.target)]
 
     def names(self, word: str) -> list[str]:
         """The words that a unit's key is made of."""
@@ -194,12 +189,28 @@ class Scripts:
             raise CannotRun("it is not executable", location=str(path), hint=f"chmod +x {word}, and commit that")
         return [reader, place]
 
-    def _changed(self) -> list[str]:
-        repository = self.world.repository
-        if repository.top is None or repository.branch(self.world.git) != self.target:
-            return []
-        told = self.world.git.run("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no").nul
-        return [printable(line[3:]) for line in told]
+
+def unseen_by_job(world: World, resumed: str | None, document: JobFile | None) -> list[str]:
+    """What a person should know of the checkout before units of a job file, or of a job that is resumed, run."""
+    job = ActiveJob.load(world, resumed) if resumed else None
+    whole = document or (job.file() if job else None) or {"units": []}
+    return unseen_changes(world, job.target if job else whole.get("target", ""), whole.get("units", ()))
+
+
+def unseen_changes(world: World, target: str, units: Sequence[JobUnit] = ()) -> list[str]:
+    """What a person should know of changes in the checkout that units, which begin at the target, do not have."""
+    branch = "" if world.repository.top is None else world.repository.branch(world.git)
+    if not branch or target not in ("", branch, branch.removeprefix("refs/heads/")):
+        return []
+    told = world.git.run("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no").nul
+    changed = [os.fsdecode(line[3:]) for line in told]
+    said = f"your checkout has changes that are not committed ({_some(changed)}): units do not see them, and what "
+    said += "changes the same file cannot land before they are committed or put away"
+    runs = ([run] if isinstance(run, str) else run for unit in units for run in [unit.get("run", "")])
+    named = {os.path.normpath(word) for run in runs for text in run for word in words_of(text)}
+    own = [path for path in changed if path in named]
+    more = f"units run {_some(own)} as committed, without your changes: commit it first if they are meant"
+    return [*([said] * bool(changed)), *([more] * bool(own))]
 
 
 def _some(names: Sequence[str]) -> str:

@@ -128,6 +128,23 @@ def test_a_dry_run_and_a_saved_file_do_nothing(repo: Repo) -> None:
     assert done.status == 0 and repo.show("main", "one") == b"one\n", done
 
 
+def test_job_run_says_that_an_edited_script_runs_as_committed(repo: Repo) -> None:
+    said = "units run codemods/one.sh as committed, without your changes: commit it first if they are meant"
+    repo.write("codemods/one.sh", "echo edited >> one; exit 3\n")
+    file = repo.path.parent / "job.yaml"
+    file.write_text("units: [{key: a, run: sh ./codemods/one.sh}, {key: b, run: [sh, -c, exit 3]}]\n")
+    planned = call("job-run", file, "--dry-run", cwd=repo.path)
+    assert said in " ".join(planned.err.split()) and planned.status == 0
+    done = call("job-run", file, "--job", "j", cwd=repo.path)
+    assert "(codemods/one.sh): units do not see them" in done.err and said in " ".join(done.err.split())
+    assert repo.show("main", "one") == b"one\n"
+    for words in (("--failed",), ("--retry", "b"), (file, "--failed")):
+        again = call("job-run", "--resume", "j", *words, cwd=repo.path)
+        assert "(codemods/one.sh): units do not see them" in again.err, again
+    repo.git("checkout", "codemods/one.sh")
+    assert "units do not see" not in call("job-run", "--resume", "j", "--failed", cwd=repo.path).err
+
+
 def test_changes_in_the_checkout_are_told_before_anything_runs(repo: Repo) -> None:
     repo.write("f", "edited\n")
     done = run(repo, "echo 1 > g")
