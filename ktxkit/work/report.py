@@ -260,15 +260,16 @@ def _actions(job: ActiveJob, unit: Unit) -> UnitActions | None:
 
 
 def why(
-    job: ActiveJob, unit: Unit, outcome: str, message: str, changed_by: Mapping[str, Sequence[str]]
+    job: ActiveJob, unit: Unit, outcome: str, left: Mapping[str, str], changed_by: Mapping[str, Sequence[str]]
 ) -> tuple[str, float | None]:
     """Why a unit has its outcome, in a sentence, and how long its command ran (milliseconds; None: it did not).
 
-    `message`: what the job knows of it; `changed_by`: of each path the accepted units that changed it.
+    `left`: what the job knows of it, as `left_out` has it; `changed_by`: of each path the units that changed it and
+    were accepted.
     """
     docs = _unit(job, unit, [])._replace(rivals=changed_by)
     ran = docs.result.get("durationMs") if docs.result is not None else None
-    return reason_of(docs, outcome, {"message": message}), ran
+    return reason_of(docs, outcome, left), ran
 
 
 def _printed(job: ActiveJob, unit: Unit, result: UnitResult | None, receipt: Receipt | None) -> UnitOutput:

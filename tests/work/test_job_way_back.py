@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +110,29 @@ def test_only_starts_no_other_unit(repo: Repo) -> None:
     assert run(repo, file(repo, units), "--job", "j").status == 3
     (repo.path / "go").touch()
     assert run(repo, "--resume", "j", "--only", "b").status == 3
-    assert outcomes(repo) == {"a": "skipped", "b": "accepted", "c": "skipped"} and landed(repo, "b") == "b"
+    assert outcomes(repo) == {"a": "failed", "b": "accepted", "c": "failed"} and landed(repo, "b") == "b"
     assert "only b" in call("job-report", "--job", "j", cwd=repo.path).out
     ended = run(repo, "--resume", "j")
     assert ended.status == 0, ended
     assert [landed(repo, key) for key in "abc"] == ["a", "b", "c"] and repo.git("rev-list", "--count", "main") == "4"
+
+
+def test_what_is_not_retried_keeps_why_it_failed(repo: Repo) -> None:
+    units = (
+        "  - {key: a, run: 'echo a > a'}\n  - {key: b, run: 'exit 3'}\n  - {key: c, run: 'echo why-c >&2; exit 5'}\n"
+    )
+    units += "  - {key: d, run: 'echo d > d', after: [c]}\n"
+    assert run(repo, file(repo, units), "--job", "j").status == 3
+    for _ in range(2):
+        done = call("job-run", "--resume", "j", "--retry", "b", cwd=repo.path)
+        found = call("job-report", "--job", "j", "--json", cwd=repo.path).document["workUnits"]
+        said = {unit["key"]: (unit["outcome"], unit["reason"]) for unit in found}
+        assert said["c"] == ("failed", "it ended with status 5: why-c (not started again: only b)")
+        assert said["d"] == ("skipped", "not started: it waits for c, which did not land")
+        assert "] failed             c: it ended with status 5: why-c (not started again: only b)\n" in done.err
+        assert re.search(r"\] failed +b \(\d", done.err), "what was started has its duration"
+    assert run(repo, "--resume", "j", "--retry", "c", "--", "true").status == 3
+    assert outcomes(repo) == {"a": "accepted", "b": "failed", "c": "noop", "d": "skipped"}
 
 
 def test_what_is_in_is_not_retried(repo: Repo) -> None:

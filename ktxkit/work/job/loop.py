@@ -19,6 +19,7 @@ from ktxkit.work.job import containment
 from ktxkit.work.job.state import JobRun, silent
 from ktxkit.work.job.unit import UnitEnd, close_or_keep, work
 from ktxkit.work.rules.job_file import UnitPlan, inputs_digest
+from ktxkit.work.rules.report import left_out, left_out_again
 from ktxkit.work.rules.schedule import LANDED, Schedule, ScheduledUnit
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class JobLoop:
         self.batched: dict[str, Receipt | KtxError] = {}  # decided, not settled yet
         self.refusals: dict[str, str] = {}  # by key, why a patch could not be judged
         self.papers = containment.JobPapers(run)
+        self.said: dict[str, dict[str, str]] | None = None  # by key, what the trace has of why it was left out
         self.changed_by: dict[str, list[str]] = {}  # of each path: the units that changed it and were accepted
 
     def __call__(self) -> Mapping[str, str]:
@@ -120,7 +122,7 @@ class JobLoop:
         if self.run.aborting:
             self.schedule.close()
             for node in self.schedule.drop_waiting():
-                self.waiting[node.key] = UnitEnd(node.key, "skipped", f"not started: {self._why()}")
+                self.waiting[node.key] = _not_started(node, self._why())
             return
         for node in self.schedule.startable():
             base = self._base(node)
@@ -129,7 +131,7 @@ class JobLoop:
             old = self._from_before(plan, base)
             wanted = self.run.selection.keys
             if old is None and wanted and node.key not in wanted:
-                self.waiting[node.key] = UnitEnd(node.key, "skipped", f"not started: only {', '.join(sorted(wanted))}")
+                self.waiting[node.key] = _not_started(node, f"only {', '.join(sorted(wanted))}")
                 self.schedule.ended(node.key)
             elif old is not None:
                 self._ended(old)
@@ -188,8 +190,7 @@ class JobLoop:
 
     def _skip_hopeless(self) -> None:
         for node, failed in self.schedule.unstartable():
-            reason = f"not started: it waits for {', '.join(failed)}, which did not land"
-            self.waiting[node.key] = UnitEnd(node.key, "skipped", reason)
+            self.waiting[node.key] = _not_started(node, f"it waits for {', '.join(failed)}, which did not land")
             self.schedule.ended(node.key)
 
     def _may_integrate(self) -> bool:
@@ -232,12 +233,23 @@ class JobLoop:
         if self.run.notify is silent:
             return
         unit = self.run.unit(self.plans[key])
+        left = {"message": end.message or self.refusals.get(key, "")}
+        if not end.started:
+            left = left_out_again(self._left_before().get(key), {"outcome": outcome, **left})
+            outcome = left["outcome"]
         facts: dict[str, object] = {"unit": key, "outcome": outcome}
-        reason, ms = report.why(self.run.job, unit, outcome, end.message or self.refusals.get(key, ""), self.changed_by)
+        reason, ms = report.why(self.run.job, unit, outcome, left, self.changed_by)
+        ms = ms if end.started else None
         for item in end.patch["paths"] if end.patch and outcome == "accepted" else ():
             self.changed_by.setdefault(item["path"], []).append(key)
         facts |= {"before": True} if end.receipt is not None else {}
         self.run.notify("unit_settled", {**facts, "reason": reason, **({"ms": ms} if ms is not None else {})})
+
+    def _left_before(self) -> dict[str, dict[str, str]]:
+        """Why each unit was left out, as far as the trace has it when it is first asked."""
+        if self.said is None:
+            self.said = left_out(report.events_of(self.run.job, [])) if self.reuse.resumed else {}
+        return self.said
 
     def _decide_batch(self) -> None:
         """Verify all units whose turn it is as one stack."""
@@ -293,7 +305,8 @@ class JobLoop:
     def _leave(self, plan: UnitPlan, end: UnitEnd) -> None:
         """A unit that is not integrated: worktree and output are kept, and the reason is on record."""
         unit = self.run.unit(plan)
-        facts = {"unitKey": plan.key, "reason": end.problem, "message": end.message}
+        facts: dict[str, object] = {"unitKey": plan.key, "reason": end.problem, "message": end.message}
+        facts |= {} if end.started else {"started": False}
         quiet = end.problem in ("skipped", "interrupted")  # nothing of it went wrong
         error = None if quiet else Conflict(end.message or end.problem)
         level: TraceEventLevel = "info" if quiet else "error"
@@ -353,6 +366,10 @@ class JobLoop:
         prune = {"prune": True} if self.run.plan.on_conflict == "prune" else {}
         options = integrate.ApplyOptions(gate_options={**self.run.plan.gates, **prune})
         return options.verified_by(self.run.plan.verify)
+
+
+def _not_started(node: ScheduledUnit, why: str) -> UnitEnd:
+    return UnitEnd(node.key, "skipped", f"not started: {why}", started=False)
 
 
 def _closing(outcome: str) -> LeaseOutcome:

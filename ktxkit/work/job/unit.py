@@ -131,6 +131,7 @@ class UnitEnd(NamedTuple):
     patch: Patch | None = None
     receipt: Receipt | None = None  # of an earlier execution: there is nothing left to do
     replayed: bool = False  # an earlier result of the same work was written, the command did not run
+    started: bool = True  # in this execution of the job
 
 
 def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:

@@ -82,7 +82,8 @@ def reason_of(docs: UnitDocs, outcome: str, left: Mapping[str, str]) -> str:
     said = said or (receipt.get("message", "") if receipt else "")
     if not receipt:  # what stopped an earlier attempt explains nothing once the unit has its receipt
         said = said or _of_command(docs, outcome, left.get("message", ""))
-    return truncated(printable(said or _plain_reason(docs, outcome)), REASON_KEPT)
+    again = f" ({left['again']})" if left.get("again") else ""
+    return truncated(printable((said or _plain_reason(docs, outcome)) + again), REASON_KEPT)
 
 
 def last_lines(text: str, count: int = LINES_SAID) -> str:

@@ -265,12 +265,21 @@ def left_out(events: Sequence[TraceEvent]) -> dict[str, dict[str, str]]:
             continue
         error = event.get("error", {}).get("message", "")
         if event["event"] == "work_unit_not_integrated":
-            found[key] = {"outcome": str(data.get("reason", "")), "message": str(data.get("message", "") or error)}
+            left = {"outcome": str(data.get("reason", "")), "message": str(data.get("message", "") or error)}
+            found[key] = left_out_again(found.get(key), left) if data.get("started") is False else left
         elif event["event"] == "patch_refused":
             found[key] = {"outcome": str(data.get("outcome", "")), "message": error}
         elif event["event"] == "work_unit_reused":
             found.pop(key, None)
     return found
+
+
+def left_out_again(earlier: Mapping[str, str] | None, left: dict[str, str]) -> dict[str, str]:
+    """What is known of a unit that an execution did not start: what an earlier one found of it stays, and `again` says
+    why it was not tried again."""
+    if earlier is None or earlier["outcome"] == "skipped":
+        return left
+    return {**earlier, "again": left["message"].replace("not started", "not started again", 1)}
 
 
 def derived(status: ReportStatus, entries: Sequence[ReportWorkUnit], *, landed: bool) -> JobOutcome | None:
