@@ -14,10 +14,10 @@ from ktxkit.base import kinds
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import CannotRun, Conflict, KtxError, Refused
 from ktxkit.base.rules.named import NamedTuple
-from ktxkit.base.rules.text import plural, printable
+from ktxkit.base.rules.text import printable
 from ktxkit.git import merging
 from ktxkit.git.checkout import UserSettings
-from ktxkit.git.neutral import Neutral
+from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.rules.checkout import Expected
 from ktxkit.store import config, jobs
 from ktxkit.store.active import ActiveJob, Unit
@@ -25,7 +25,7 @@ from ktxkit.store.leases import LeaseLocation, must_be_ours, path_of, worktrees
 from ktxkit.store.rules import names
 from ktxkit.store.rules.trace import DEFAULT_CONNECTION, DEFAULT_SOURCE
 from ktxkit.store.world import World
-from ktxkit.work import collect, integrate, target
+from ktxkit.work import attic, collect, integrate, target
 from ktxkit.work.bare_patches import CONTROL_BY_HAND
 from ktxkit.work.job.run import new_job_id
 from ktxkit.work.land import Landing, land
@@ -51,14 +51,14 @@ class LandedWorktree(NamedTuple):
 
     job: ActiveJob
     receipt: Receipt
+    work: Work
     landing: LandingReceipt | None = None
 
 
 class Work(NamedTuple):
-    """What a worktree has that its target has not: commits, the oldest first, from `base`."""
+    """What a worktree has of its own, and its commits, the oldest first."""
 
-    base: str
-    head: str
+    own: attic.OwnWork
     commits: tuple[str, ...]
 
 
@@ -75,7 +75,7 @@ def land_worktree(world: World, location: LeaseLocation, request: LandRequest) -
     usual = config.load(world).get("job", {})
     full = _target(world, lease, request.target or usual.get("target", "") or main.branch)
     plan = _plan(location.name, usual)
-    work = _work(world, lease, full, request)
+    work = _work(location, lease, full, request)
     unit = Unit(1, _key(lease, location))
     job_id = new_job_id(world, f"land-{location.name}")
     job = jobs.create(world, job_id, target=full, base=world.git.resolve(full), units=[unit])
@@ -87,7 +87,7 @@ def land_worktree(world: World, location: LeaseLocation, request: LandRequest) -
     if ended.landing is None:
         _end(job, ended.receipt["outcome"], ended.receipt.get("message", "it was not accepted"))
     else:
-        _remember(location, ended.landing, work.head, ended.receipt)
+        _remember(location, ended.landing, work.own.head, ended.receipt)
     return ended
 
 
@@ -125,21 +125,29 @@ def _plan(name: str, usual: Mapping[str, Any]) -> JobPlan:
     return plan_of(cast("JobFile", document))
 
 
-def _work(world: World, lease: Lease, full: str, request: LandRequest) -> Work:
-    git = worktrees(world).at(path_of(lease))
+def _work(location: LeaseLocation, lease: Lease, full: str, request: LandRequest) -> Work:
+    git = worktrees(location.world).at(path_of(lease))
     head = git.resolve("HEAD")
     if head is None:
         raise CannotRun("there is no commit in it", location=lease["path"], hint="make one first")
-    bases = git.run("merge-base", "--all", full, head, ok=(0, 1)).lines
-    if len(bases) != 1:
-        said = f"it has {plural(len(bases), 'merge base')} with {full}"
-        raise Refused(said, location=lease["path"], hint=f"merge {full.removeprefix('refs/heads/')} into it first")
-    listed = git.run("rev-list", "--reverse", "--topo-order", "--parents", f"{bases[0]}..{head}", "--").lines
+    own = attic.own_work(location, lease, git, full, head)
+    if own.refused:
+        raise Refused(own.refused, location=lease["path"], hint=f"{printable(own.way)}, then land it")
+    listed = git.run("rev-list", "--reverse", "--topo-order", "--parents", *own.revisions, "--").lines
     merges = [line.split(" ")[0] for line in listed if line.count(" ") > 1]
     if merges and not request.squash:
         said = f"commit {merges[0][:12]} is a merge: its commits cannot land one by one"
         raise Refused(said, location=lease["path"], hint="--squash lands all of it as one commit; or rebase it first")
-    return Work(bases[0], head, tuple(line.split(" ")[0] for line in listed))
+    return Work(own, tuple(line.split(" ")[0] for line in listed))
+
+
+def _landed_before(world: World, own: attic.OwnWork) -> str:
+    """A commit with what landed of it, where that was more than its commits; empty where it was not."""
+    if not own.tree:
+        return ""
+    seconds = int(world.clock.now().timestamp())
+    with open_neutral(world) as neutral:
+        return merging.commit_tree(neutral, own.tree, own.base, "landed by ktxkit\n", seconds)
 
 
 def _through(job: ActiveJob, unit: Unit, lease: Lease, plan: JobPlan, work: Work, asked: LandRequest) -> LandedWorktree:
@@ -148,7 +156,8 @@ def _through(job: ActiveJob, unit: Unit, lease: Lease, plan: JobPlan, work: Work
     hint = "commit it there; or --squash, which takes uncommitted work along; nothing was touched"
     request = collect.Request(
         top=path_of(lease),
-        base=work.base,
+        base=work.own.base,
+        counted_from=_landed_before(job.world, work.own),
         expected=Expected(branch=lease.get("branch"), any_branch=True, require_clean=not asked.squash),
         policy=policy,
         copied=lease.get("copied", ()),
@@ -163,17 +172,17 @@ def _through(job: ActiveJob, unit: Unit, lease: Lease, plan: JobPlan, work: Work
     options = options if asked.verify else options.verified_by(plan.verify)
     receipt = integrate.apply_unit(job, unit, options=options)
     if receipt["outcome"] not in integrate.DONE:
-        return LandedWorktree(job, receipt)
+        return LandedWorktree(job, receipt, work)
     kept = None if asked.squash else _Commits(work)
     message = asked.message or _message(job, work)
-    return LandedWorktree(job, receipt, land(job, message=message, series=kept))
+    return LandedWorktree(job, receipt, work, land(job, message=message, series=kept))
 
 
 def _message(job: ActiveJob, work: Work) -> str:
     """Of a squash: the only commit's own message, else what git's own squash lists."""
     if len(work.commits) == 1:
         return job.git.run("log", "-1", "--format=%B", work.commits[0]).text
-    subjects = job.git.run("log", "--reverse", "--format=* %s", f"{work.base}..{work.head}", "--").text
+    subjects = job.git.run("log", "--reverse", "--format=* %s", *work.own.revisions, "--").text
     return f"{job.units[0].key}\n\n{subjects}" if subjects else job.units[0].key
 
 
@@ -185,8 +194,8 @@ class _Commits:
 
     def __call__(self, landing: Landing, neutral: Neutral, settings: UserSettings) -> tuple[str, bool, str]:
         """The newest commit, whether it was signed here, and its message. Raises Conflict where they do not fit."""
-        newest, signed = self.work.head, False
-        if landing.before != self.work.base:
+        newest, signed = self.work.own.head, False
+        if landing.before != self.work.own.base:
             newest, signed = self._again(landing, neutral, settings)
         if neutral.need_tree(newest) != landing.tree:
             raise self._misfit("the commits one by one make another tree than was judged", landing)
@@ -195,8 +204,10 @@ class _Commits:
     def _again(self, landing: Landing, neutral: Neutral, settings: UserSettings) -> tuple[str, bool]:
         """Each commit once more, on the target. One that adds nothing there is left out."""
         tree, parent, signed = neutral.need_tree(landing.before), landing.before, False
+        first = self.work.own.tree
         for commit in self.work.commits:
-            old, new = neutral.need_tree(f"{commit}^"), neutral.need_tree(commit)
+            old, new = first or neutral.need_tree(f"{commit}^"), neutral.need_tree(commit)
+            first = ""
             made = merging.merge(neutral, old, tree, new)
             author, message = _parsed(neutral, commit)
             if not made.clean:
@@ -210,7 +221,8 @@ class _Commits:
         return parent, signed
 
     def _misfit(self, said: str, landing: Landing) -> Conflict:
-        hint = "nothing was moved; --squash lands it as one commit, or rebase it on the target first"
+        rebase = printable(self.work.own.way) or "rebase it on the target first"
+        hint = f"nothing was moved; --squash lands it as one commit, or {rebase}"
         return Conflict(said, outcome="textual_conflict", location=landing.job.target, hint=hint)
 
 

@@ -31,7 +31,7 @@ from ktxkit.store.rules.worktrees import GONE, is_evidence
 from ktxkit.store.world import World
 from ktxkit.work import next_step as steps
 from ktxkit.work import report
-from ktxkit.work.attic import landing_in
+from ktxkit.work.attic import landing_in, own_work
 from ktxkit.work.rules.report import LANDED, milliseconds
 
 if TYPE_CHECKING:
@@ -242,7 +242,8 @@ class ListedWorktree(NamedTuple):
     """One worktree. `merges`: whether what it is ahead by has a merge; `changed`: paths
     that are not committed; `added`, `removed`: lines of tracked ones among them.
 
-    `age`: seconds since it was opened, None where no lease says; `workers`: who is at work in it.
+    `way`: what must be done before it can land. `age`: seconds since it was opened, None where no lease
+    says; `workers`: who is at work in it.
     """
 
     name: str
@@ -253,6 +254,7 @@ class ListedWorktree(NamedTuple):
     ahead: int = 0
     behind: int = 0
     merges: bool = False
+    way: str = ""
     changed: int = 0
     added: int = 0
     removed: int = 0
@@ -322,7 +324,7 @@ def _one(world: World, row: WorktreeRow, held: HeldLease | None, default: str) -
         if is_evidence(row):
             return made._replace(state=f"kept as evidence: {row['dead']}", next=_next_of_evidence(world, row))
         return made._replace(state=f"left over: {row.get('dead', 'closed')}{gone}", next="git ktx clean")
-    made = _measured(world.git.at(path), made, target if row["kind"] != "main" else "")
+    made = _measured(world.git.at(path), made, target if row["kind"] != "main" else "", held)
     if row["kind"] == "main":
         return made  # who stands in the others stands in it, too
     made = made._replace(workers=tuple(_workers(path, lease, world.store.root)))
@@ -351,7 +353,7 @@ def _what(row: WorktreeRow, branch: str) -> str:
     return "branch" if branch else "detached"
 
 
-def _measured(git: Git, made: ListedWorktree, target: str) -> ListedWorktree:
+def _measured(git: Git, made: ListedWorktree, target: str, held: HeldLease | None) -> ListedWorktree:
     """What git says of it; as it is where git cannot read it."""
     status = git.run("status", "--porcelain=v1", "-z", "--no-renames", ok=(0, 128), twice=(128,))
     if status.status != 0:
@@ -364,9 +366,22 @@ def _measured(git: Git, made: ListedWorktree, target: str) -> ListedWorktree:
     if not target or target == made.branch or git.resolve(f"refs/heads/{target}") is None:
         return made
     counts = git.run("rev-list", "--left-right", "--count", f"refs/heads/{target}...HEAD").text.split()
-    ahead, since = int(counts[1]), f"refs/heads/{target}..HEAD"
-    merges = bool(ahead and git.run("rev-list", "--merges", "--max-count=1", since, "--").text)
-    return made._replace(target=target, behind=int(counts[0]), ahead=ahead, merges=merges)
+    made = made._replace(target=target, behind=int(counts[0]), ahead=int(counts[1]))
+    return _of_its_own(git, made, held) if made.ahead else made
+
+
+def _of_its_own(git: Git, made: ListedWorktree, held: HeldLease | None) -> ListedWorktree:
+    """What it is ahead by without what `git ktx land` leaves out; what must be done first where that would refuse."""
+    full, head = f"refs/heads/{made.target}", git.resolve("HEAD")
+    since = ["HEAD", f"^{full}"]
+    if held is not None and head is not None:
+        own = own_work(held.location, held.lease, git, full, head)
+        if own.known:
+            since += [f"^{own.known}"]
+            made = made._replace(ahead=int(git.text("rev-list", "--count", *since, "--")))
+        made = made._replace(way=own.way if own.refused else "")
+    merges = bool(made.ahead and git.run("rev-list", "--merges", "--max-count=1", *since, "--").text)
+    return made._replace(merges=merges)
 
 
 def _workers(path: Path, lease: Lease | None, root: Path) -> Iterator[str]:
@@ -394,6 +409,8 @@ def _with_next(world: World, row: WorktreeRow, made: ListedWorktree, held: HeldL
     name = held.location.name if held.lease.get("branch") != f"refs/heads/{made.branch}" else made.name
     if _has_landed(world.at(Path(made.path)), made, held):
         return made._replace(state="landed", next=shlex.join(["worktree-close", name]))
+    if made.way:
+        return made._replace(next=made.way)
     if not made.ahead and not made.changed:
         return made._replace(next=shlex.join(["worktree-close", name]))
     squash = ["--squash"] if made.changed or made.merges else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from ktxkit.base import kinds
 from ktxkit.base.errors import Refused
 from ktxkit.base.identity import identify
 from ktxkit.base.rules.named import NamedTuple
+from ktxkit.base.rules.text import plural, printable
 from ktxkit.git import child, merging, repository, snapshot
 from ktxkit.git.git import Git
 from ktxkit.git.neutral import scratch_dir
@@ -74,6 +76,68 @@ def landing_in(location: LeaseLocation, lease: Lease) -> WorktreeLanding | None:
     if landing is None or git.resolve(landing["head"]) is None:
         return None
     return landing if is_in(git, landing["target"], landing["commit"], lease["base"]) else None
+
+
+CUT_FROM = ("new-branch", "detach", "unit")  # modes of a worktree that began at a commit of somebody else's
+NAMED_AT_MOST = 5  # commits in one message
+
+
+class OwnWork(NamedTuple):
+    """What a worktree has of its own: the commits behind `base` up to `head` that `known` does not have.
+
+    `known`: what of it has landed, or the base that its target has dropped (`dropped`: its commits, named); empty where
+    the merge base with the target says it all. `tree`: what landed with uncommitted work, in place of that of `base`.
+    `refused`: why it cannot land, and `way`: the command that makes it fit.
+    """
+
+    head: str
+    base: str = ""
+    known: str = ""
+    tree: str = ""
+    dropped: tuple[str, ...] = ()
+    refused: str = ""
+    way: str = ""
+
+    @property
+    def revisions(self) -> tuple[str, ...]:
+        """Its commits, as git's revision arguments."""
+        return (self.head, f"^{self.base}", *([f"^{self.known}"] if self.known else []))
+
+
+def own_work(location: LeaseLocation, lease: Lease, git: Git, target: str, head: str) -> OwnWork:
+    """Of the worktree where `git` runs, by its lease and by what the branch `target` has now."""
+    work, short = _known(location, lease, git, target, head), target.removeprefix("refs/heads/")
+    rebase = ["git", "-C", str(git.cwd), "rebase", "--autostash", "--onto", short]
+    bases = git.run("merge-base", "--all", target, head, ok=(0, 1)).lines
+    if work.known and all(git.is_ancestor(base, work.known) for base in bases):
+        return work._replace(base=work.known, way=shlex.join([*rebase, work.known[:12]]))
+    if work.dropped:
+        said = f"{short} was rewritten since this was opened, and merged into it: {', '.join(work.dropped)} would land"
+        return work._replace(refused=f"{said} again", way=shlex.join([*rebase, work.known[:12]]))
+    if len(bases) == 1:
+        return work._replace(base=bases[0], tree="")
+    merge = ["git", "-C", str(git.cwd), "merge", short] if bases else [*rebase, "--root"]
+    return work._replace(refused=f"it has {plural(len(bases), 'merge base')} with {target}", way=shlex.join(merge))
+
+
+def _known(location: LeaseLocation, lease: Lease, git: Git, target: str, head: str) -> OwnWork:
+    landing, base = landing_in(location, lease), lease["base"]
+    if landing is not None and landing["target"] == target and git.is_ancestor(landing["head"], head):
+        same = git.resolve(landing["head"], "tree") == landing["tree"]
+        return OwnWork(head, known=landing["head"], tree="" if same else landing["tree"])
+    if lease["mode"] not in CUT_FROM or git.is_ancestor(base, target) or not git.is_ancestor(base, head):
+        return OwnWork(head)
+    tips = git.run("rev-list", "--walk-reflogs", target, "--", ok=(0, 128)).lines
+    had = tips and not git.run("rev-list", "--max-count=1", "--stdin", stdin=_without(base, tips)).text
+    if not had:
+        return OwnWork(head)  # it began at something that the target never had
+    lines = git.run("log", "--abbrev=12", "--format=%h %s", base, f"^{target}", "--").lines
+    more = [f"{len(lines) - NAMED_AT_MOST} more"] if len(lines) > NAMED_AT_MOST else []
+    return OwnWork(head, known=base, dropped=(*map(printable, lines[:NAMED_AT_MOST]), *more))
+
+
+def _without(commit: str, others: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in (commit, *(f"^{other}" for other in others))).encode("ascii")
 
 
 def held_by(location: LeaseLocation, lease: Lease, tip: str, *, attic: bool) -> dict[str, str] | None:

@@ -267,6 +267,7 @@ class Request(NamedTuple):
     paths: CandidatePathPolicy | None = None  # of a lease: what could become source was said when it was opened
     until: float | None = None  # seconds of the monotonic clock: what is not collected by then is refused
     hint: str = "put the worktree right and collect again; nothing was touched"  # where its state is refused
+    counted_from: str = ""  # a commit that is none of its history, and has what landed of it
     plain: bool = False  # a unit's: neither the user's line-end settings nor a global ignore file decide what is taken
 
 
@@ -472,6 +473,8 @@ def _base(git: Git, request: Request, state: ChildState) -> str:
             outcome="missing_base",
             hint="fetch it, or open the unit again at a base that is here",
         )
+    if request.counted_from:
+        return request.counted_from
     if state.head == request.base:
         return request.base
     if not git.is_ancestor(request.base, state.head):

@@ -245,3 +245,195 @@ def test_another_encoding_is_kept(repo: Repo, topic: Repo) -> None:
     assert land(repo).status == 0
     raw = repo.git_bytes("cat-file", "commit", "HEAD")
     assert b"encoding ISO-8859-1\n" in raw and raw.endswith(b"\n\nGr\xfc\xdfe\n")
+
+
+def opened(repo: Repo, name: str, *words: str) -> Repo:
+    return Repo(Path(call("worktree-open", name, *words, "--json", cwd=repo.path).document["path"]))
+
+
+def next_of(repo: Repo, name: str) -> tuple[int, str]:
+    """How far it is ahead, and what is next, by `git ktx list`."""
+    listed = call("git-ktx", "list", "--json", cwd=repo.path).json["data"]["worktrees"]
+    row = next(row for row in listed if row["name"] == name)
+    return row.get("ahead", 0), row.get("next", "")
+
+
+@pytest.fixture
+def leaked(repo: Repo) -> str:
+    """A commit of main that nobody wants."""
+    repo.write("secret", "s3cret\n")
+    return repo.commit("X: oops, a secret")
+
+
+def rewritten(repo: Repo) -> None:
+    repo.git("reset", "-q", "--hard", "HEAD~1")
+    repo.write("y", "y\n")
+    repo.commit("Y")
+
+
+def test_a_commit_that_the_target_dropped_does_not_come_back(repo: Repo, leaked: str) -> None:
+    bare, own, fresh = (opened(repo, name) for name in ("bare", "own", "fresh"))
+    bare.write("unc", "unc\n")
+    own.write("own", "own\n")
+    own.commit("Own")
+    rewritten(repo)
+    assert next_of(repo, "bare") == (0, "git ktx land bare --squash")
+    assert next_of(repo, "own") == (1, "git ktx land own")
+    assert next_of(repo, "fresh") == (0, "worktree-close fresh") and fresh.head == leaked
+    done = call("git-ktx", "land", "bare", "--squash", cwd=repo.path)
+    left = f"note: main was rewritten since bare was opened; left out, as main has it no more: {leaked[:12]} X: oops"
+    assert done.status == 0 and left in done.err, done
+    assert call("git-ktx", "land", "own", cwd=repo.path).status == 0
+    assert log(repo, "%s", "main")[-3:] == ["Y", "bare", "Own"]
+    assert repo.git("log", "--format=%H", "--", "secret") == "" and not (repo.path / "secret").exists()
+    for name in ("bare", "own", "fresh"):
+        assert next_of(repo, name)[1] == f"worktree-close {name}"
+        assert call("worktree-close", name, cwd=repo.path).status == 0
+
+
+def test_an_amended_commit_of_the_target_is_no_conflict(repo: Repo) -> None:
+    repo.write("page", "one\ntwo\nthree\nfour\nsix\n")
+    repo.commit("Six")
+    own = opened(repo, "own")
+    own.write("own", "own\n")
+    own.commit("Own")
+    repo.write("page", "one\ntwo\nthree\nfour\n6\n")
+    repo.git("commit", "-q", "--amend", "-am", "6")
+    assert call("git-ktx", "land", "own", cwd=repo.path).status == 0
+    assert log(repo, "%s", "main")[-2:] == ["6", "Own"] and repo.show("main", "page").endswith(b"four\n6\n")
+
+
+def test_an_amended_root_is_no_conflict(tmp_path: Path) -> None:
+    repo = Repo.init(tmp_path / "r")
+    repo.write("page", "one\n")
+    repo.commit("root")
+    own = opened(repo, "own")
+    own.write("own", "own\n")
+    own.commit("Own")
+    repo.git("commit", "-q", "--amend", "-m", "Root")
+    assert next_of(repo, "own") == (1, "git ktx land own")
+    assert call("git-ktx", "land", "own", cwd=repo.path).status == 0
+    assert log(repo, "%s", "main") == ["Root", "Own"]
+
+
+def test_a_dropped_commit_beside_a_merge_of_the_target_is_refused_with_a_way(repo: Repo, leaked: str) -> None:
+    own = opened(repo, "own")
+    own.write("own", "own\n")
+    own.commit("Own")
+    rewritten(repo)
+    own.git("merge", "-q", "--no-edit", "main")
+    done = call("git-ktx", "land", "own", "--squash", cwd=repo.path)
+    way = f"git -C {own.path} rebase --autostash --onto main {leaked[:12]}"
+    assert done.status == 1 and f"{leaked[:12]} X: oops, a secret" in done.err and way in done.err, done
+    assert next_of(repo, "own")[1] == way
+    own.git(*way.split()[3:])
+    assert next_of(repo, "own") == (1, "git ktx land own")
+    assert call("git-ktx", "land", "own", cwd=repo.path).status == 0
+    assert repo.git("log", "--format=%H", "main", "--", "secret") == "" and repo.git("show", "main:own") == "own"
+
+
+def test_unrelated_histories_are_refused_with_a_way(repo: Repo, topic: Repo) -> None:
+    topic.git("checkout", "-q", "--orphan", "apart")
+    topic.git("rm", "-q", "-r", "-f", ".")
+    topic.write("z", "z\n")
+    topic.commit("Apart")
+    done = land(repo)
+    way = f"git -C {topic.path} rebase --autostash --onto main --root"
+    assert done.status == 1 and "0 merge bases" in done.err and way in done.err and next_of(repo, "apart")[1] == way
+    topic.git(*way.split()[3:])
+    assert land(repo).status == 0 and repo.git("show", "main:z") == "z"
+
+
+def test_what_the_target_got_by_its_landing_and_lost_lands_again(repo: Repo, topic: Repo) -> None:
+    """Its own commits were on the target, and are its own still."""
+    before = repo.head
+    assert land(repo).status == 0 and repo.head == topic.head
+    repo.git("reset", "-q", "--hard", before)
+    assert land(repo).status == 0 and repo.head == topic.head
+
+
+def test_a_branch_that_main_was_rid_of_lands(repo: Repo, leaked: str) -> None:
+    """Commits made on main by mistake, put on a branch of their own: they are that branch's work."""
+    repo.git("branch", "feature")
+    rewritten(repo)
+    opened(repo, "--ref", "feature")
+    assert next_of(repo, "feature") == (1, "git ktx land feature")
+    assert call("git-ktx", "land", "feature", cwd=repo.path).status == 0 and repo.git("show", "main:secret") == "s3cret"
+
+
+@pytest.mark.parametrize("words", [(), ("--squash",)])
+@pytest.mark.parametrize("uncommitted", [False, True])
+def test_landing_twice_leaves_out_what_has_landed(repo: Repo, words: tuple[str, ...], uncommitted: bool) -> None:
+    """Line by line, in one file, while the target moves: nothing of it meets itself."""
+    made = opened(repo, "topic")
+    made.write("page", "one\ntwo\nthree\nfour\nfive\nsix\n")
+    made.commit("Six")
+    repo.write("beside", "1\n")
+    repo.commit("meanwhile")
+    if uncommitted:
+        made.write("page", "one\ntwo\nthree\nfour\nfive\nSIX\n")
+        words = ("--squash",)
+    assert land(repo, *words).status == 0
+    made.write("page", "one\ntwo\nthree\nfour\nfive\n6\nseven\n")
+    if not uncommitted:
+        made.commit("Seven")
+    repo.write("beside", "2\n")
+    repo.commit("again")
+    if not uncommitted:
+        assert next_of(repo, "topic") == (1, "git ktx land topic")
+    done = land(repo, *words)
+    assert done.status == 0, done
+    assert repo.show("main", "page") == b"one\ntwo\nthree\nfour\nfive\n6\nseven\n"
+    if not uncommitted:
+        assert log(repo, "%s", "main")[-1] == "Seven"
+    assert next_of(repo, "topic")[1] == "worktree-close topic" and close(repo).status == 0
+
+
+def test_landed_uncommitted_work_is_left_out_once_committed(repo: Repo, topic: Repo) -> None:
+    topic.write("page", "one\ntwo\nthree\nfour\nV\n")
+    assert land(repo, "--squash").status == 0
+    topic.write("page", "one\ntwo\nthree\nfour\nv\n")
+    topic.commit("Lower")
+    assert land(repo).status == 0
+    assert log(repo, "%s", "main")[-1] == "Lower" and repo.show("main", "page").endswith(b"\nv\n")
+
+
+def test_landing_after_a_merge_of_the_target(repo: Repo, topic: Repo) -> None:
+    assert land(repo, "--squash").status == 0
+    repo.write("page", "one\ntwo\nthree\nfour\n5\n")
+    repo.commit("meanwhile")
+    topic.git("merge", "-q", "-X", "theirs", "--no-edit", "main")
+    topic.write("page", "one\ntwo\nthree\nfour\n55\n")
+    topic.commit("More")
+    assert land(repo, "--squash").status == 0 and repo.show("main", "page").endswith(b"\n55\n")
+    assert "Add a" not in log(repo, "%B", "main~1..main")
+
+
+def test_what_meets_the_target_after_a_landing_is_rebased(repo: Repo, topic: Repo) -> None:
+    assert land(repo, "--squash").status == 0
+    landed = topic.head
+    topic.write("page", "one\ntwo\nthree\nfour\n55\n")
+    topic.commit("More")
+    repo.write("page", "one\ntwo\nthree\nfour\n5\n")
+    repo.commit("meanwhile")
+    done = land(repo)
+    way = f"git -C {topic.path} rebase --autostash --onto main {landed[:12]}"
+    assert (
+        done.status == 3 and f"next: commit it there, {way}, mend and continue, then git ktx land topic\n" in done.err
+    )
+    topic.git(*way.split()[3:], check=False)
+    topic.write("page", "one\ntwo\nthree\nfour\n55\n")
+    topic.git("add", "page")
+    topic.git("commit", "-q", "-m", "More")
+    topic.git("rebase", "--continue")
+    assert land(repo).status == 0 and repo.show("main", "page").endswith(b"\n55\n")
+
+
+def test_a_unit_counts_without_what_its_target_dropped(repo: Repo, leaked: str) -> None:
+    made = opened(repo, "--job", "j1", "--unit", "u")
+    made.write("own", "own\n")
+    rewritten(repo)
+    assert next_of(repo, "j1/u") == (0, "patch-collect --job j1 --unit u")
+    for words in (("patch-collect", "--unit", "u"), ("patch-apply", "--unit", "u"), ("job-land", "--rebase")):
+        assert call(words[0], "--job", "j1", *words[1:], cwd=repo.path).status == 0
+    assert repo.git("log", "--format=%H", "main", "--", "secret") == "" and repo.git("show", "main:own") == "own"

@@ -49,10 +49,21 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     ended = land_worktree.land_worktree(world, place, asked)
     if ended.landing is None:
         result = views.applied(ended.receipt)
-        return result._replace(notes=[*result.notes, *_way_back(place, ended)])
+        return result._replace(notes=[*result.notes, *_left_out(place, ended), *_way_back(place, ended)])
     lines = [f"next: worktree-close {place.name}"] if "commit" in ended.landing else []
     result = views.landed(ended.landing)
-    return result._replace(notes=[*result.notes, *lines])
+    return result._replace(notes=[*result.notes, *_left_out(place, ended), *lines])
+
+
+def _left_out(place: LeaseLocation, ended: LandedWorktree) -> list[str]:
+    """What the worktree began with, and its target has dropped."""
+    if not ended.work.own.dropped:
+        return []
+    names = ", ".join(ended.work.own.dropped)
+    target = printable(ended.job.target.removeprefix("refs/heads/"))
+    return [
+        f"note: {target} was rewritten since {place.name} was opened; left out, as {target} has it no more: {names}"
+    ]
 
 
 def _way_back(place: LeaseLocation, ended: LandedWorktree) -> list[str]:
@@ -60,6 +71,9 @@ def _way_back(place: LeaseLocation, ended: LandedWorktree) -> list[str]:
     lease = place.lease()
     if ended.receipt["outcome"] != "textual_conflict" or lease is None:
         return []
+    if ended.work.own.way:
+        rebase = printable(ended.work.own.way)
+        return [f"next: commit it there, {rebase}, mend and continue, then git ktx land {place.name}"]
     target = ended.job.target.removeprefix("refs/heads/")
     path = shlex.quote(printable(lease["path"]))
     merge = f"git -C {path} merge {shlex.quote(printable(target))}"
