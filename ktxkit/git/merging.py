@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -261,6 +260,8 @@ def _commit(objects: Path, tree: str, *parents: str) -> str:
     lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents), *(f"{role} {SIDE}" for role in ROLES)]
     body = "\n".join([*lines, "", "side", ""]).encode("ascii")
     data = b"commit %d\0" % len(body) + body
+    import hashlib
+
     oid = (hashlib.sha256 if len(tree) == 64 else hashlib.sha1)(data, usedforsecurity=False).hexdigest()
     path = objects / oid[:2] / oid[2:]
     if not path.exists():

@@ -8,7 +8,6 @@ before: the unit could have configured one. Sources: gitrepository-layout(5), gi
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -156,6 +155,8 @@ class PrivateRepository(NamedTuple):
     def _take_together(self, loose: Sequence[tuple[Path, str]]) -> None:
         """Take many loose objects as one pack. Source: gitformat-pack(5)."""
         pack = self.admin / f"ktx-taken-{os.urandom(6).hex()}.pack"
+        import hashlib
+
         whole = hashlib.sha1() if len(loose[0][1]) == 40 else hashlib.sha256()
         try:
             with files.written_aside(pack, durable=False) as fd, open(fd, "wb", CHUNK, closefd=False) as stream:
@@ -274,6 +275,8 @@ def _packed(loose: Sequence[tuple[Path, str]]) -> Iterator[bytes]:
 def _contents(source: Path, name: str) -> Iterator[bytes]:
     """What a loose object is (`blob 12`), then its content, piece by piece. Raises BrokenContract at the end of one
     that is not the object of its name."""
+    import hashlib
+
     proof = hashlib.sha1() if len(name) == 40 else hashlib.sha256()
     unpacked, head, said, size = zlib.decompressobj(), b"", None, 0
     with open(_regular(source), "rb") as reader:
@@ -303,6 +306,8 @@ def _contents(source: Path, name: str) -> Iterator[bytes]:
 
 def _take(source: Path, goal: Path, name: str) -> None:
     """Copy a loose object, proved on the way. Raises BrokenContract where it is not the one of its name."""
+    import hashlib
+
     proof = hashlib.sha1() if len(name) == 40 else hashlib.sha256()
     unpacked, head, size = zlib.decompressobj(), b"", 0
     fd = _regular(source)
@@ -331,6 +336,8 @@ def _take_large(source: Path, store: Path, name: str) -> None:
     goal = store / name[:2] / name[2:4] / name
     if not re.fullmatch(r"[0-9a-f]{64}", name) or os.path.lexists(goal):
         return
+    import hashlib
+
     proof = hashlib.sha256()
     with open(_regular(source), "rb") as reader, files.written_aside(goal, mode=0o644, durable=False) as aside:
         while block := reader.read(CHUNK):

@@ -8,8 +8,6 @@ The report of a job as text that fits 80 columns (only a path may be longer: it 
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -44,6 +42,9 @@ def page(template: str, style: str, script: str, title: str, data: Mapping[str, 
 
 def digest(text: str) -> str:
     """The source expression of a content security policy for this inline text (CSP level 3, hash-source)."""
+    import base64
+    import hashlib
+
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"
 
 

@@ -13,7 +13,6 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from ktxkit.gates.rules import model, targets
-from ktxkit.gates.rules.spelling import words_of
 
 Facts = dict[str, Any]
 TEXTS = ("refs", "slRefs", "tables", "links", "spans", "words", "comments")
@@ -280,6 +279,8 @@ def names_in(text: str) -> frozenset[str]:
     parts = text.split(".")
     if all(map(str.isidentifier, parts)) and text.casefold() == text:
         return frozenset((*parts, *(".".join(parts[n:]) for n in range(len(parts) - 1))))
+    from ktxkit.gates.rules.spelling import words_of  # its patterns cost a job without such names two milliseconds
+
     rest = text
     for prefix in ("source:", "table:"):
         rest = rest.replace(prefix, "")

@@ -18,7 +18,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import nearest
-from ktxkit.gates.rules.spelling import SIMPLE, folded
 
 BUDGET = 2_000_000  # pairs of characters compared, about 0.15 microseconds each
 FEW = 40  # names that are all measured
@@ -127,8 +126,8 @@ def top_named(name: str) -> str:
 
 def _intended(parts: list[str]) -> str:
     """The path as it would be read in the letters that are read; empty where it would not, or has them."""
-    top = top_named(parts[0])
-    if not top or len(parts) < 2:
+    top = top_named(parts[0]) if len(parts) > 1 else ""
+    if not top:
         return ""
     if top == "links":
         right = PROVENANCE.decode()
@@ -149,7 +148,11 @@ def _is_unread(parts: list[str]) -> bool:
 
 def _seen(extension: str) -> str:
     """A suffix as a reader takes it: blanks, hidden characters and look-alikes make no other one of it."""
-    return folded(extension).strip().casefold()
+    if not extension.isascii():
+        from ktxkit.gates.rules.spelling import folded  # late: its patterns are of no use to most jobs
+
+        extension = folded(extension)
+    return extension.strip().casefold()
 
 
 def why_unread(path: bytes, root: bytes) -> tuple[str, str]:
@@ -337,10 +340,16 @@ def build(files: Mapping[bytes, Facts], root: bytes = b"") -> Layer:
             _gather(source, sources)
             layer.homes.setdefault(name, []).append(connection)
             _tables(layer.tables.setdefault(connection, set()), source)
-    layer.odd = [name for name in sorted(layer.homes) if not SIMPLE.match(name)]
+    layer.odd = _odd(layer.homes) if layer.homes else []
     for name in sorted(layer.homes):
         layer.folds.setdefault(name.casefold(), []).append(name)
     return layer
+
+
+def _odd(names: Iterable[str]) -> list[str]:
+    from ktxkit.gates.rules.spelling import SIMPLE
+
+    return [name for name in sorted(names) if not SIMPLE.match(name)]
 
 
 def _add(layer: Layer, path: bytes, where: ArtifactPath, facts: Facts) -> None:

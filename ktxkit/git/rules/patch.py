@@ -11,7 +11,6 @@ unit left it, is a conflict and never a guess.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
@@ -169,6 +168,8 @@ def tree_id(files: Mapping[bytes, tuple[str, str]], object_format: str = "sha1")
 def _tree_of(here: Mapping[bytes, tuple[str, str]], object_format: str) -> str:
     ordered = sorted(here.items(), key=lambda one: one[0] + (b"/" if one[1][0] == DIRECTORY else b""))
     body = b"".join(b"%b %b\0%b" % (mode.encode(), name, bytes.fromhex(oid)) for name, (mode, oid) in ordered)
+    import hashlib
+
     return hashlib.new(object_format, b"tree %d\0" % len(body) + body).hexdigest()
 
 
