@@ -85,8 +85,9 @@ NAMED_AT_MOST = 5  # commits in one message
 class OwnWork(NamedTuple):
     """What a worktree has of its own: the commits behind `base` up to `head` that `known` does not have.
 
-    `known`: what of it has landed, or the base that its target has dropped (`dropped`: its commits, named); empty where
-    the merge base with the target says it all. `tree`: what landed with uncommitted work, in place of that of `base`.
+    `known`: what of it has landed, or what of its base the target has dropped (`dropped`: the commits, named); empty
+    where the merge base with the target says it all. `tree`: what landed with uncommitted work, in place of that of
+    `base`. `again`: commits, named, that the target has dropped and gets again, since they may be the branch's own.
     `refused`: why it cannot land, and `way`: the command that makes it fit.
     """
 
@@ -95,6 +96,7 @@ class OwnWork(NamedTuple):
     known: str = ""
     tree: str = ""
     dropped: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
     refused: str = ""
     way: str = ""
 
@@ -125,19 +127,24 @@ def _known(location: LeaseLocation, lease: Lease, git: Git, target: str, head: s
     if landing is not None and landing["target"] == target and git.is_ancestor(landing["head"], head):
         same = git.resolve(landing["head"], "tree") == landing["tree"]
         return OwnWork(head, known=landing["head"], tree="" if same else landing["tree"])
-    if lease["mode"] not in CUT_FROM or git.is_ancestor(base, target) or not git.is_ancestor(base, head):
+    if git.is_ancestor(base, target) or not git.is_ancestor(base, head):
         return OwnWork(head)
-    tips = git.run("rev-list", "--walk-reflogs", target, "--", ok=(0, 128)).lines
-    had = tips and not git.run("rev-list", "--max-count=1", "--stdin", stdin=_without(base, tips)).text
-    if not had:
+    lost = _lost(git, base, target)
+    if not lost:
         return OwnWork(head)  # it began at something that the target never had
-    lines = git.run("log", "--abbrev=12", "--format=%h %s", base, f"^{target}", "--").lines
-    more = [f"{len(lines) - NAMED_AT_MOST} more"] if len(lines) > NAMED_AT_MOST else []
-    return OwnWork(head, known=base, dropped=(*map(printable, lines[:NAMED_AT_MOST]), *more))
+    lines = git.run("log", "--no-walk=unsorted", "--abbrev=12", "--format=%h %s", *lost[:NAMED_AT_MOST], "--").lines
+    more = [f"{len(lost) - NAMED_AT_MOST} more"] if len(lost) > NAMED_AT_MOST else []
+    told = (*map(printable, lines), *more)
+    return OwnWork(head, known=lost[0], dropped=told) if lease["mode"] in CUT_FROM else OwnWork(head, again=told)
 
 
-def _without(commit: str, others: Sequence[str]) -> bytes:
-    return "".join(f"{line}\n" for line in (commit, *(f"^{other}" for other in others))).encode("ascii")
+def _lost(git: Git, commit: str, target: str) -> list[str]:
+    """Commits in the history of one that a branch had once, by its reflog, and has no more; the newest first."""
+    lacking = git.run("rev-list", "--topo-order", commit, f"^{target}", "--").lines
+    tips = git.run("rev-list", "--walk-reflogs", target, "--", ok=(0, 128)).lines
+    asked = "".join(f"{line}\n" for line in (commit, f"^{target}", *(f"^{tip}" for tip in tips))).encode("ascii")
+    never = set(git.run("rev-list", "--stdin", stdin=asked).lines)
+    return [one for one in lacking if one not in never]
 
 
 def held_by(location: LeaseLocation, lease: Lease, tip: str, *, attic: bool) -> dict[str, str] | None:

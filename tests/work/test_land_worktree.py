@@ -437,3 +437,33 @@ def test_a_unit_counts_without_what_its_target_dropped(repo: Repo, leaked: str) 
     for words in (("patch-collect", "--unit", "u"), ("patch-apply", "--unit", "u"), ("job-land", "--rebase")):
         assert call(words[0], "--job", "j1", *words[1:], cwd=repo.path).status == 0
     assert repo.git("log", "--format=%H", "main", "--", "secret") == "" and repo.git("show", "main:own") == "own"
+
+
+def test_what_a_base_beside_the_target_had_of_it_stays_out(repo: Repo, leaked: str) -> None:
+    """It began at a branch that was cut from the dropped commit: of that, only the branch's own commit lands."""
+    repo.git("checkout", "-q", "-b", "feature")
+    repo.write("feature", "1\n")
+    repo.commit("Feature")
+    repo.git("checkout", "-q", "main")
+    made = opened(repo, "topic", "--base", "feature")
+    made.write("own", "own\n")
+    made.commit("Own")
+    rewritten(repo)
+    assert next_of(repo, "topic") == (2, "git ktx land topic")
+    done = land(repo)
+    assert done.status == 0 and f"it no more: {leaked[:12]} X: oops, a secret\n" in done.err, done
+    assert log(repo, "%s", "main")[-3:] == ["Y", "Feature", "Own"] and not (repo.path / "secret").exists()
+
+
+def test_what_a_branch_of_before_brings_back_is_said(repo: Repo, leaked: str, tmp_path: Path) -> None:
+    """Whether it is the branch's own cannot be known: made on main by mistake, or dropped for good."""
+    made = Repo(tmp_path / "agent")
+    repo.git("worktree", "add", "-q", "-b", "agent", made.path)
+    made.write("own", "own\n")
+    made.commit("Own")
+    assert call("worktree-open", "-C", made.path, cwd=repo.path).status == 0
+    rewritten(repo)
+    done = call("git-ktx", "land", "agent", cwd=repo.path)
+    said = f"note: main had these before, and dropped them; they landed again: {leaked[:12]} X: oops, a secret\n"
+    assert done.status == 0 and said in done.err and log(repo, "%s", "main")[-3:] == ["Y", "X: oops, a secret", "Own"]
+    assert "landed again" not in call("git-ktx", "land", "agent", cwd=repo.path).err

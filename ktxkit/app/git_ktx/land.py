@@ -49,21 +49,21 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     ended = land_worktree.land_worktree(world, place, asked)
     if ended.landing is None:
         result = views.applied(ended.receipt)
-        return result._replace(notes=[*result.notes, *_left_out(place, ended), *_way_back(place, ended)])
+        return result._replace(notes=[*result.notes, *_rewritten(place, ended), *_way_back(place, ended)])
     lines = [f"next: worktree-close {place.name}"] if "commit" in ended.landing else []
     result = views.landed(ended.landing)
-    return result._replace(notes=[*result.notes, *_left_out(place, ended), *lines])
+    return result._replace(notes=[*result.notes, *_rewritten(place, ended), *lines])
 
 
-def _left_out(place: LeaseLocation, ended: LandedWorktree) -> list[str]:
-    """What the worktree began with, and its target has dropped."""
-    if not ended.work.own.dropped:
-        return []
-    names = ", ".join(ended.work.own.dropped)
-    target = printable(ended.job.target.removeprefix("refs/heads/"))
-    return [
-        f"note: {target} was rewritten since {place.name} was opened; left out, as {target} has it no more: {names}"
-    ]
+def _rewritten(place: LeaseLocation, ended: LandedWorktree) -> list[str]:
+    """What the worktree began with, and its target has dropped: left out, or landed again."""
+    own, target = ended.work.own, printable(ended.job.target.removeprefix("refs/heads/"))
+    if own.dropped:
+        since = f"{target} was rewritten since {place.name} was opened"
+        return [f"note: {since}; left out, as {target} has it no more: {', '.join(own.dropped)}"]
+    if own.again and ended.landing is not None:
+        return [f"note: {target} had these before, and dropped them; they landed again: {', '.join(own.again)}"]
+    return []
 
 
 def _way_back(place: LeaseLocation, ended: LandedWorktree) -> list[str]:
