@@ -70,6 +70,12 @@ class Conflict(KtxError):
     outcome_default = "textual_conflict"
 
 
+class CommandFailed(Conflict):
+    """The command of a unit did not end well: its status and what it said last. Status 3."""
+
+    outcome_default = "failed"
+
+
 class Blocked(KtxError):
     """The state could not be proven; evidence and lock are kept, a person must look. Status 4."""
 

@@ -135,6 +135,29 @@ def test_what_is_not_retried_keeps_why_it_failed(repo: Repo) -> None:
     assert outcomes(repo) == {"a": "accepted", "b": "failed", "c": "noop", "d": "skipped"}
 
 
+def test_another_attempt_leaves_why_the_last_one_failed(repo: Repo) -> None:
+    path = file(repo, "  - {key: b, run: 'echo begun; echo cannot parse m6 >&2; exit 7'}\n")
+    assert run(repo, path, "--job", "j").status == 3
+    for number in (2, 3):
+        command = f"echo attempt {number} >&2; test {number} = 3 && echo b > b"
+        run(repo, "--resume", "j", "--retry", "b", "--", "sh", "-c", command)
+    assert outcomes(repo) == {"b": "accepted"}
+    folder = repo.path / ".ktx/jobs/j/units/0001-b"
+    assert [(folder / f"stderr{end}.log").read_text() for end in ("-1", "-2", "")] == [
+        "cannot parse m6\n",
+        "attempt 2\n",
+        "attempt 3\n",
+    ]
+    assert [(folder / f"stdout{end}.log").read_text() for end in ("-1", "-2", "")] == ["begun\n", "", ""]
+    events = [json.loads(line) for line in (repo.path / ".ktx/ingest-traces/j/trace.jsonl").read_text().splitlines()]
+    said = [event["error"]["message"] for event in events if event["event"] == "work_unit_command_failed"]
+    assert said == ["it ended with status 7: cannot parse m6", "it ended with status 1: attempt 2"]
+    started = [event["data"] for event in events if event["event"] == "work_unit_command_started"]
+    assert "earlierOutput" not in started[0]
+    assert started[2]["earlierOutput"] == [str(folder / "stdout-2.log"), str(folder / "stderr-2.log")]
+    assert "no document of a job" not in call("job-report", "--job", "j", cwd=repo.path).out
+
+
 def test_what_is_in_is_not_retried(repo: Repo) -> None:
     partial(repo)
     done = run(repo, "--resume", "j", "--retry", "a")

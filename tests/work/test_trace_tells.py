@@ -92,7 +92,9 @@ def test_which_command_failed_how_and_where_is_its_output(whole: tuple[Repo, Tra
     _, trace = whole
     failed = trace.of("breaks", "work_unit_command_failed")
     assert (failed["level"], failed["data"]["exitStatus"]) == ("error", 3)
-    assert failed["error"] == {"name": "Conflict", "message": "it ended with status 3"}
+    assert failed["error"] == {"name": "CommandFailed", "message": "it ended with status 3: why"}
+    assert trace.of("breaks", "work_unit_failed")["error"] == failed["error"]
+    assert trace.named("work_unit_not_integrated", unitKey="breaks")[0]["error"] == failed["error"]
     assert Path(failed["data"]["stderr"]).read_text() == "why\n"
 
 

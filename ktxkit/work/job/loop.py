@@ -308,7 +308,7 @@ class JobLoop:
         facts: dict[str, object] = {"unitKey": plan.key, "reason": end.problem, "message": end.message}
         facts |= {} if end.started else {"started": False}
         quiet = end.problem in ("skipped", "interrupted")  # nothing of it went wrong
-        error = None if quiet else Conflict(end.message or end.problem)
+        error = None if quiet else end.failure or Conflict(end.message or end.problem)
         level: TraceEventLevel = "info" if quiet else "error"
         self.run.tracer.emit("work_unit", "work_unit_not_integrated", facts, level=level, error=error)
         containment.put_right(self.run, unit)

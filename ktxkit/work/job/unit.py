@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ktxkit.base import kinds, unit_process
 from ktxkit.base.clock import timestamp
 from ktxkit.base.contracts import SCHEMA_VERSION
-from ktxkit.base.errors import Conflict, KtxError, Refused, of_machinery
+from ktxkit.base.errors import CommandFailed, Conflict, KtxError, Refused, of_machinery
 from ktxkit.base.owners import NONCE
 from ktxkit.base.process import Command
 from ktxkit.base.rules.named import NamedTuple
@@ -36,6 +36,8 @@ from ktxkit.work import attic, closing, collect
 from ktxkit.work.job import containment
 from ktxkit.work.job.state import JobRun
 from ktxkit.work.rules.job_file import UnitPlan
+from ktxkit.work.rules.reasons import UnitDocs, UnitOutput, reason_of
+from ktxkit.work.verification import end_of
 
 if TYPE_CHECKING:
     from ktxkit.base.documents import Lease, LeaseOutcome, Patch, Receipt, UnitResult
@@ -132,6 +134,7 @@ class UnitEnd(NamedTuple):
     receipt: Receipt | None = None  # of an earlier execution: there is nothing left to do
     replayed: bool = False  # an earlier result of the same work was written, the command did not run
     started: bool = True  # in this execution of the job
+    failure: CommandFailed | None = None  # where the unit's own command is the problem
 
 
 def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
@@ -154,9 +157,8 @@ def work(run: JobRun, plan: UnitPlan, base: str, digest: str) -> UnitEnd:
         else:
             ended = execute(run, plan, unit, lease, digest)
         if ended.problem:
-            tracer.emit(
-                "work_unit", "work_unit_failed", {"reason": ended.problem, "message": ended.message}, level="error"
-            )
+            facts = {"reason": ended.problem, "message": ended.message}
+            tracer.emit("work_unit", "work_unit_failed", facts, level="error", error=ended.failure)
             return ended
         patch = _collected(run, unit, _until(plan, began))
     except (KtxError, OSError) as error:
@@ -241,8 +243,9 @@ def execute(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease, digest: str) 
     run.leases[unit.key] = lease
     run.notify("unit_started", {"unit": plan.key})
     tracer = run.tracer.bound(unitKey=plan.key)
-    tracer.emit("work_unit", f"{COMMAND}_started", {"argv": [_plain(word) for word in plan.step.argv]})
     since = run.watch.started(unit) if run.watch else 0
+    started_with = {"argv": [_plain(word) for word in plan.step.argv], "earlierOutput": _put_by((out, err)) or None}
+    tracer.emit("work_unit", f"{COMMAND}_started", started_with)
     with observed(run, plan, unit, lease) as stop, containment.behind(run, unit, lease) as walls:
         env = {**_environment(run, plan, unit, lease), **walls.env}
         before, usage = _limited(plan, [path_of(lease), *map(Path, {walls.env[key] for key in walls.env})])
@@ -260,11 +263,12 @@ def execute(run: JobRun, plan: UnitPlan, unit: Unit, lease: Lease, digest: str) 
     }
     document |= {"touched": touched} if touched else {}
     _add_output(document, ended, out, err)
-    _tell_of_command(tracer, document)
+    failure = _failure(document, UnitOutput(end_of(out), end_of(err)))
+    _tell_of_command(tracer, document, failure)
     store.write(kinds.UNIT_RESULT, run.job.unit_doc(unit, "result"), document)
     if altered:
         return UnitEnd(plan.key, "broken_contract", altered)
-    return _not_taken(plan, walls.wrong[0]) if walls.wrong else _judged(run, plan, ended)
+    return _not_taken(plan, walls.wrong[0]) if walls.wrong else _judged(run, plan, ended, failure)
 
 
 def _limited(plan: UnitPlan, places: Sequence[Path]) -> tuple[Sequence[str], Usage | None]:
@@ -281,13 +285,29 @@ def _not_taken(plan: UnitPlan, error: KtxError) -> UnitEnd:
     return UnitEnd(plan.key, "failed" if error.outcome in ("cannot_run", "refused") else error.outcome, error.message)
 
 
-def _tell_of_command(tracer: Tracer, document: UnitResult) -> None:
-    """The trace says how the command ended: its status, how long it ran, where its output is."""
-    well, took = document["outcome"] == "finished", document.get("durationMs")
+def _put_by(logs: Sequence[Path]) -> list[str]:
+    """Keep what the command of an earlier attempt printed, under a number of its own; returns where it is now."""
+    there = [log for log in logs if os.path.lexists(log)]
+    number = 1
+    while any(os.path.lexists(log.with_name(f"{log.stem}-{number}.log")) for log in there):
+        number += 1
+    return [str(log.rename(log.with_name(f"{log.stem}-{number}.log"))) for log in there]
+
+
+def _failure(document: UnitResult, printed: UnitOutput) -> CommandFailed | None:
+    """How the command ended, if not well, with what it said last."""
+    if document["outcome"] == "finished":
+        return None
+    docs = UnitDocs(document["position"], document["unitKey"], result=document, printed=printed)
+    return CommandFailed(reason_of(docs, document["outcome"], {}))
+
+
+def _tell_of_command(tracer: Tracer, document: UnitResult, failure: CommandFailed | None) -> None:
+    """The trace says how the command ended: its status, how long it ran, where its output is, and what it said last."""
+    well, took = failure is None, document.get("durationMs")
     facts = {key: document.get(key) for key in ("outcome", "exitStatus", "message", "stdout", "stderr", "strays")}
-    error = None if well else Conflict(document.get("message", document["outcome"]))
     name = f"{COMMAND}_{'finished' if well else 'failed'}"
-    tracer.emit("work_unit", name, facts, level="debug" if well else "error", duration_ms=took, error=error)
+    tracer.emit("work_unit", name, facts, level="debug" if well else "error", duration_ms=took, error=failure)
 
 
 def _add_output(document: UnitResult, ended: unit_process.CommandEnd, out: Path, err: Path) -> None:
@@ -302,12 +322,12 @@ def _add_output(document: UnitResult, ended: unit_process.CommandEnd, out: Path,
     document |= {"stderrCut": ended.cut[1]} if ended.cut[1] else {}
 
 
-def _judged(run: JobRun, plan: UnitPlan, ended: unit_process.CommandEnd) -> UnitEnd:
+def _judged(run: JobRun, plan: UnitPlan, ended: unit_process.CommandEnd, failure: CommandFailed | None) -> UnitEnd:
     if ended.reason == "finished":
         problem = run.hooks.judge(run, plan)
         return UnitEnd(plan.key, "failed" if problem else "", problem)
     stopped = ended.reason == "interrupted" and run.stop.is_set()
-    return UnitEnd(plan.key, "interrupted" if stopped else "failed", ended.message)
+    return UnitEnd(plan.key, "interrupted" if stopped else "failed", ended.message, failure=failure)
 
 
 def _result(

@@ -119,7 +119,7 @@ UNIT = frozenset(
     | {"work-unit.json", "actions.json", "stdout.log", "stderr.log"}
 )
 _PUT_BY = re.compile(r"(landing|job-file)-[1-9][0-9]*\.json")  # an earlier one, before another follows it
-_MADE = re.compile(r"\.lock|verify-[0-9a-f]+-[0-9a-f]+\.log|\..*\.tmp")
+_MADE = re.compile(r"\.lock|(stdout|stderr)-[1-9][0-9]*\.log|verify-[0-9a-f]+-[0-9a-f]+\.log|\..*\.tmp")
 
 
 def unknown(names: Iterable[str], known: Collection[str]) -> list[str]:
