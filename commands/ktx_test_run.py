@@ -45,7 +45,6 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.affected import test_run
-    from ktxkit.ledger import answers
 
     if args.scope != ["affected"]:
         args.refuse("without --scope affected", "base")
@@ -78,7 +77,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
         child_status=args.status == "child",
     )
     if not args.quiet and not QUIET & set(args.command):
-        sys.stderr.write("\n".join(["test-run: what may be said of this run", *answers.reminder(), ""]))
+        test_run.remind(world)
     ran = test_run.run(world, wish, stdout=sys.stderr.fileno() if args.json else None)
     return cli.Result(status=ran.status, notes=[*picked.notes, *test_run.notes(ran)], data=_data(ran))
 

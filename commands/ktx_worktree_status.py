@@ -36,6 +36,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     if views.of_all(args, world):
         return views.once(args, world)
     place = views.location(world, args.name, args.job, args.unit)
+    views.must_be_there(place)
     return cli.Result(**status.facts(observe.status(place, status.lease_of(place))))
 
 

@@ -101,6 +101,16 @@ def run(world: World, wish: RunRequest, *, stdout: int | None = None) -> RunResu
     return _recorded(World(world.cwd, world.env, ktx_dir=str(world.cwd / place)) if named else world, wish, stdout)
 
 
+def remind(world: World) -> None:
+    """Say what may be said of a run. Raises CannotRun outside of a repository, where its store is to record the run."""
+    from ktxkit.ledger import answers
+
+    place = world.env.get(VARIABLE, "").lower()
+    if not place or place in ON:
+        _ = world.repository
+    sys.stderr.write("\n".join(["test-run: what may be said of this run", *answers.reminder(), ""]))
+
+
 def _recorded(world: World, wish: RunRequest, stdout: int | None) -> RunResult:
     _ = world.writable_store
     run_id = new_run_id(world.clock.now())

@@ -52,6 +52,14 @@ def count(text: str) -> int:
     return value
 
 
+def from_one(text: str) -> int:
+    """A whole number that is to be 1 or more; who takes it says so of 0. Raises ArgumentTypeError."""
+    try:
+        return count(text)
+    except ArgumentTypeError:
+        raise ArgumentTypeError(f"{text!r} is no whole number from 1 to {LARGEST}") from None
+
+
 STATUS: dict[str, int] = {
     "accepted": 0,
     "subsumed": 0,

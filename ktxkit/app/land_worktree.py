@@ -7,6 +7,7 @@ the tree that the target gets; commits on the way to it are not.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +16,7 @@ from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import CannotRun, Conflict, KtxError, Refused
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.base.rules.text import printable
-from ktxkit.git import merging
+from ktxkit.git import child, merging
 from ktxkit.git.checkout import UserSettings
 from ktxkit.git.neutral import Neutral, open_neutral
 from ktxkit.git.rules.checkout import Expected
@@ -109,6 +110,8 @@ def _key(lease: Lease, location: LeaseLocation) -> str:
 def _target(world: World, lease: Lease, name: str) -> str:
     """The full ref of the branch to land on."""
     if not name:
+        if world.repository.bare:
+            raise CannotRun("this repository is bare: which is the target?", hint="name it: --target BRANCH")
         raise CannotRun("the main checkout is on no branch: which is the target?", hint="name it: --target BRANCH")
     full = jobs.target_ref(world, name)
     if full == lease.get("branch"):
@@ -127,6 +130,11 @@ def _plan(name: str, usual: Mapping[str, Any]) -> JobPlan:
 
 def _work(location: LeaseLocation, lease: Lease, full: str, request: LandRequest) -> Work:
     git = worktrees(location.world).at(path_of(lease))
+    busy = child.operations(git)
+    if busy:
+        end = f"git -C {shlex.quote(lease['path'])} status says how to end it"
+        hint = f"finish it there and commit, or take it back (a merge: git merge --abort); {end}"
+        raise Refused(f"a {busy[0]} is in progress", location=lease["path"], hint=hint)
     head = git.resolve("HEAD")
     if head is None:
         raise CannotRun("there is no commit in it", location=lease["path"], hint="make one first")

@@ -344,7 +344,7 @@ def _is_checkout_of_a_job(path: Path) -> bool:
 
 def _what(row: WorktreeRow, branch: str) -> str:
     if row["kind"] == "main":
-        return "main checkout"
+        return "main checkout, detached" if "head" in row and not branch else "main checkout"
     if "unitKey" in row:
         kept = f", kept as {row['outcome']}" if row.get("state") == "closed" and "outcome" in row else ""
         return f"unit{kept}"

@@ -70,6 +70,14 @@ def location(world: World, name: str, job: str | None, unit: str | None) -> Leas
     return made
 
 
+def must_be_there(place: LeaseLocation) -> None:
+    """Raises CannotRun where the directory of an open worktree is gone."""
+    lease = place.lease()
+    if lease is not None and lease["state"] == "open" and not os.path.lexists(path_of(lease)):
+        hint = "git ktx clean --yes clears what is left of it (without --yes it says what)"
+        raise CannotRun("its directory is gone", location=str(path_of(lease)), hint=hint)
+
+
 def _named(world: World, name: str) -> LeaseLocation:
     """A worktree without a job: by the name of its documents, or by its branch. Raises CannotRun if there is none."""
     known, by_path = [], {}

@@ -156,10 +156,11 @@ def chosen(names: Sequence[str]) -> list[str]:
 
 def hooks_path(world: World) -> Path:
     """The repository's own hooks directory. Raises Refused where its hooks are not its own."""
+    repository = world.repository  # where there is none, that alone is said
     git = Git(world.cwd, scrubbed(world.env))  # the runners of `world` pin core.hooksPath
     scope, value = settings(git)
     directory = hooks_directory(git)
-    own = inside(directory, world.repository)
+    own = inside(directory, repository)
     if own and scope in ("", "local", "worktree"):
         return directory
     why = (

@@ -174,7 +174,12 @@ def _no_branch(world: World, ref: str) -> CannotRun:
     """What is wrong with a target that is no branch: it has no commit yet, or another was meant."""
     name = ref.removeprefix("refs/heads/")
     if world.repository.branch(world.git) == ref:
-        hint = "units start from a commit: make a first one (git add -A; git commit -m start), then run this again"
+        first = (
+            "push a first one into it"
+            if world.repository.bare
+            else "make a first one (git add -A; git commit -m start)"
+        )
+        hint = f"units start from a commit: {first}, then run this again"
         return CannotRun(f"branch {name} has no commit yet", location=str(world.repository.directory), hint=hint)
     branches = world.git.run("for-each-ref", "--format=%(refname)", "refs/heads/", "refs/remotes/").lines
     heads = [one.removeprefix("refs/heads/") for one in branches if one.startswith("refs/heads/")]

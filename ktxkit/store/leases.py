@@ -9,6 +9,7 @@ It is made of the lease (deliverables, generated, copied files), the base tree's
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -203,7 +204,7 @@ def at_hand(job: ActiveJob, unit: Unit) -> Lease:
     place = LeaseLocation.of_unit(job, unit)
     place.settle()
     if not job.world.store.children(place.directory):
-        hint = f"worktree-open --job {job.id} --unit {unit.key}"
+        hint = f"worktree-open --job {job.id} --unit {shlex.quote(unit.key)}"
         raise CannotRun(f"unit {unit.key!r} of {job.id} has no worktree", hint=hint)
     return job.world.store.read(kinds.LEASE, f"{place.directory}/{kinds.LEASE}.json")
 
@@ -376,8 +377,6 @@ def _ref_name(world: World, job: str, unit: str) -> str:
 
 def unit_options(lease: Lease) -> str:
     """Options that name a lease's unit on a command line."""
-    import shlex
-
     if "unitKey" in lease:
         return f"--job {lease['jobId']} --unit {shlex.quote(lease['unitKey'])}"
     return f"-C {shlex.quote(lease['path'])}"

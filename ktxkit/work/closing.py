@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -225,6 +226,16 @@ def close(
     return ended
 
 
+def _opens_again(location: LeaseLocation, lease: Lease) -> str:
+    """The command that opens a closed worktree again."""
+    if "unitKey" in lease:
+        return f"worktree-open {unit_options(lease)} opens the unit again"
+    branch = lease.get("branch", "")
+    there = branch and location.world.git.resolve(branch) is not None
+    name = shlex.quote(branch.removeprefix("refs/heads/") or location.name)
+    return f"worktree-open {'--ref ' if there else ''}{name} opens it again"
+
+
 def _close(
     location: LeaseLocation, outcome: LeaseOutcome, *, discard: bool, reason: str, options: RemovalOptions
 ) -> Lease:
@@ -240,7 +251,7 @@ def _close(
                 must_be_ours(location.world, lease)
                 return _remove(location, lease, outcome, discard, options)
             said = f"it was closed as {lease.get('outcome', 'unknown')} already"
-            raise Refused(said, location=str(path_of(lease)), hint="worktree-open opens the unit again")
+            raise Refused(said, location=str(path_of(lease)), hint=_opens_again(location, lease))
         if lease["mode"] == "in-place":
             return closed(location, lease, outcome)
         must_be_ours(location.world, lease)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from typing import TYPE_CHECKING
 
 from ktxkit.base import kinds
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ktxkit.base.documents import DamagedDocument, Report
 
 UNBLAMED = "nobody is blamed: the verification fails"  # how `integrate.control` begins
+MISSING = re.compile(r"([^\s:]+): (?:command )?not found")  # what a shell says of a command that is not there
 JUDGED = ("projection", "gates")  # phases in which the gates judge the whole
 FAILURE_SHOWN = 400  # characters of a failure in the next step
 PLAINLY = {"reconciles": True, "onFailure": "continue", "onConflict": "set-aside", "allowEmpty": False, "cache": True}
@@ -67,7 +70,11 @@ def _unfinished(job: ActiveJob, document: Report, ready: bool) -> str:
         return _ingest_again(job)
     if moved and resume.startswith("ingest"):  # it lands by its own command, which accounts for what it landed
         return f"{resume} --rebase, or start anew"
-    if moved or (ready and job.document.get("failure", {}).get("outcome") == "dirty_target"):
+    if ready and failure is not None and failure.get("outcome") == "dirty_target":
+        found = truncated(failure["message"].partition("in the way: ")[2], FAILURE_SHOWN)
+        before = f"commit or move {found}" if found else "finish what is in progress in the checkout"
+        return f"{before} first, then: job-land --rebase --job {job.id}"
+    if moved:
         return f"job-land --rebase --job {job.id}"
     if resume and job.state != "open" and not document["workUnits"]:
         return f"{resume}, or start anew; git ktx clean --yes clears it: no unit of it ran"
@@ -84,7 +91,7 @@ def _by_hand(job: ActiveJob, document: Report, ready: bool) -> str:
     if not waiting:
         return ""
     command = {"collected": "patch-apply", "pending": "worktree-open"}.get(waiting[0]["outcome"], "patch-collect")
-    return f"{command} --job {job.id} --unit {waiting[0]['key']}"
+    return f"{command} --job {job.id} --unit {shlex.quote(waiting[0]['key'])}"
 
 
 def retry(job: ActiveJob, document: Report) -> str:
@@ -93,10 +100,13 @@ def retry(job: ActiveJob, document: Report) -> str:
     whole = job.world.store.exists(names.job_part(job.id, "job-file"))
     if left and _is_ingestion(job):
         return _ingest_again(job)
-    before = ""
-    if any(unit["reason"].startswith(UNBLAMED) for unit in left):
-        before = f", once its verification passes on {job.target.removeprefix('refs/heads/')}"
-    return f"job-run --resume {job.id} --failed{before}" if left and whole else ""
+    before, unblamed = "", [unit["reason"] for unit in left if unit["reason"].startswith(UNBLAMED)]
+    if unblamed:
+        before = f"once its verification passes on {job.target.removeprefix('refs/heads/')}: "
+        missing = MISSING.search(unblamed[0])
+        if missing:
+            return f"start anew with another verification (command not found: {missing[1]})"
+    return f"{before}job-run --resume {job.id} --failed" if left and whole else ""
 
 
 def _is_ingestion(job: ActiveJob) -> bool:
@@ -105,8 +115,6 @@ def _is_ingestion(job: ActiveJob) -> bool:
 
 def _ingest_again(job: ActiveJob) -> str:
     """The ingestion that takes up what this one left: it starts from the target as it is, and runs that alone."""
-    import shlex
-
     said = job.world.store.read("ingest", names.job_part(job.id, "ingest"))
     if set(said) - SAID - set(PLAINLY) or any(said.get(key, usual) != usual for key, usual in PLAINLY.items()):
         return "the same ingest-run again: what did not land is taken up"

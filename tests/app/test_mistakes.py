@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,8 @@ LINES: list[tuple[str, str, str]] = [
     ("git-ktx run agnet.sh", "no script or command named 'agnet.sh'", "did you mean agent.sh?"),
     ("git-ktx run -n 2 a b", "-n takes one command, not 2", "git ktx run -n 4"),
     ("git-ktx run -n 0 -- true", "-n must be 1 or more", "git ktx run -n 4"),
+    ("git-ktx run -n x -- true", "no whole number from 1 to", "see git ktx run --help"),
+    ("git-ktx land", "which worktree?", "git ktx land NAME; `git ktx list` shows those there are"),
     ("git-ktx run -n 2 -- nosuchthing", "no script or command named 'nosuchthing'", "hint: "),
     ("git-ktx run true -- true", "exclude each other", "each WORD is a unit"),
     ("git-ktx run tools", "tools is a directory, and no command", "git ktx run tools/*"),
@@ -144,3 +147,73 @@ def test_without_a_commit_or_a_repository(tmp_path: Path) -> None:
         assert done.status == 2 and "branch main has no commit yet" in done.err and "git commit -m start" in done.err
     done = call("git-ktx", "run", "true", cwd=tmp_path)
     assert done.status == 2 and "not a git repository" in done.err and "`git init` makes one" in done.err
+
+
+def test_outside_of_a_repository_that_alone_is_said(tmp_path: Path) -> None:
+    for words in (("git-ktx", "install-hooks"), ("git-ktx", "uninstall-hooks"), ("test-run", "--", "x")):
+        done = call(*words, cwd=tmp_path)
+        assert done.status == 2 and len(done.err.splitlines()) == 2, done
+        assert f"{tmp_path}: not a git repository\n  hint: run this inside a git repository" in done.err
+
+
+def test_a_worktree_whose_directory_is_gone(repo: Repo) -> None:
+    path = Path(call("worktree-open", "my-w", cwd=repo.path).out.strip())
+    shutil.rmtree(path)
+    for words in (("git-ktx", "land", "my-w", "--squash"), ("worktree-status", "my-w")):
+        done = call(*words, cwd=repo.path)
+        assert done.status == 2 and f"{path}: its directory is gone" in done.err and "git ktx clean --yes" in done.err
+    assert call("git-ktx", "clean", "--yes", cwd=repo.path).status == 0
+
+
+def test_a_closed_worktree_is_opened_again_by_what_is_advised(repo: Repo) -> None:
+    path = Path(call("worktree-open", "w1", cwd=repo.path).out.strip())
+    Repo(path).write("f", "1")
+    Repo(path).commit()
+    assert call("worktree-close", "w1", "--outcome", "success", cwd=repo.path).status == 0
+    done = call("worktree-close", "w1", "--outcome", "conflict", cwd=repo.path)
+    assert done.status == 1 and "hint: worktree-open --ref w1 opens it again" in done.err
+    assert call("worktree-open", "--ref", "w1", cwd=repo.path).status == 0
+
+
+def test_a_merge_in_progress_is_to_be_ended_before_it_lands(repo: Repo) -> None:
+    made = Repo(Path(call("worktree-open", "w1", cwd=repo.path).out.strip()))
+    made.write("f", "theirs")
+    made.commit()
+    repo.write("f", "ours")
+    repo.commit()
+    made.git("merge", repo.head, check=False)
+    done = call("git-ktx", "land", "w1", "--squash", cwd=repo.path)
+    assert done.status == 1 and "a merge is in progress" in done.err and "git merge --abort" in done.err
+    assert "or --squash" not in done.err
+
+
+def test_a_bare_repository_is_said_to_be_bare(tmp_path: Path) -> None:
+    empty = Repo.init(tmp_path / "empty.git", "--bare")
+    done = call("git-ktx", "run", "true", cwd=empty.path)
+    assert done.status == 2 and "push a first one into it" in done.err and "git add" not in done.err
+
+
+def test_a_store_that_is_not_there_and_a_detached_checkout(repo: Repo) -> None:
+    for words, env in ((("--ktx-dir", "/nope/x"), {}), ((), {"KTX_DIR": "/nope/x"})):
+        done = call("git-ktx", "list", *words, cwd=repo.path, env=env)
+        assert done.status == 0 and "note: there is no store at /nope/x" in done.err
+    assert call("git-ktx", "list", cwd=repo.path).err == ""
+    repo.git("checkout", "-q", "--detach")
+    assert "main checkout, detached" in call("git-ktx", "list", cwd=repo.path).out
+
+
+def test_what_is_next_can_be_pasted(repo: Repo) -> None:
+    saved = call("git-ktx", "run", "false", "--save", "p q.yaml", cwd=repo.path)
+    assert "next: job-run 'p q.yaml'\n" in saved.out
+    repo.write("my mod.sh", "echo 1\n").chmod(0o755)
+    repo.commit()
+    for words, says in (
+        (
+            ("echo x > x", "--verify", "nosuchtool"),
+            "next: start anew with another verification (command not found: nosuch",
+        ),
+        (("true", "--setup", "nosetup"), "its setup: command not found: nosetup"),
+        (("./my mod.sh",), "its first line is no #! line"),
+    ):
+        done = call("git-ktx", "run", *words, cwd=repo.path)
+        assert says in " ".join(done.out.split()), done

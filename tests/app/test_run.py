@@ -72,7 +72,7 @@ def test_a_verification_that_fails_without_any_unit_says_what_it_said(repo: Repo
     job = text.split()[1].rstrip(":")
     assert "(the verification ended with status 1: 2 tests fail; its output is in" in text
     assert "one (" in done.err and "nobody is blamed: the verification fails" in done.err, "told at once, too"
-    step = f"next: job-run --resume {job} --failed, once its verification passes on main"
+    step = f"next: once its verification passes on main: job-run --resume {job} --failed"
     assert step in text and step in call("git-ktx", "status", cwd=repo.path).out
     assert step in call("job-report", "--list", cwd=repo.path).out
     (unit,) = call("ledger-query", "job", job, "--json", cwd=repo.path).document["rows"]
@@ -152,7 +152,8 @@ def test_changes_in_the_checkout_are_told_before_anything_runs(repo: Repo) -> No
     done = run(repo, "echo 1 > f")
     text = " ".join(done.out.split())
     job = text.split()[1].rstrip(":")
-    assert done.status == 1 and f"next: job-land --rebase --job {job}" in text
+    step = f"next: commit or move f (uncommitted work) first, then: job-land --rebase --job {job}"
+    assert done.status == 1 and step in text
     assert (repo.path / "f").read_text() == "edited\n"
     repo.git("checkout", "-q", "f")
     assert call("job-land", "--rebase", "--job", job, cwd=repo.path).status == 0 and repo.show("main", "f") == b"1\n"

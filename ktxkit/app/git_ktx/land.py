@@ -17,6 +17,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ktxkit.app import cli
+from ktxkit.base.errors import CannotRun
 from ktxkit.base.rules.text import printable
 
 if TYPE_CHECKING:
@@ -40,17 +41,21 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace, world: World) -> cli.Result:
     from ktxkit.app import land_worktree, views
+    from ktxkit.store.leases import lease_here
 
     if not args.squash:
         args.refuse("without --squash: commits keep their own messages", "message")
+    if not args.name and lease_here(world) is None:
+        raise CannotRun("which worktree?", hint="git ktx land NAME; `git ktx list` shows those there are")
     place = views.location(world, args.name, None, None)
+    views.must_be_there(place)
     control = tuple(args.allow_control)
     asked = land_worktree.LandRequest(args.target, args.squash, args.message, tuple(args.command), control)
     ended = land_worktree.land_worktree(world, place, asked)
     if ended.landing is None:
         result = views.applied(ended.receipt)
         return result._replace(notes=[*result.notes, *_rewritten(place, ended), *_way_back(place, ended)])
-    lines = [f"next: worktree-close {place.name}"] if "commit" in ended.landing else []
+    lines = [f"next: worktree-close {shlex.quote(place.name)}"] if "commit" in ended.landing else []
     result = views.landed(ended.landing)
     return result._replace(notes=[*result.notes, *_rewritten(place, ended), *lines])
 
@@ -73,8 +78,8 @@ def _way_back(place: LeaseLocation, ended: LandedWorktree) -> list[str]:
         return []
     if ended.work.own.way:
         rebase = printable(ended.work.own.way)
-        return [f"next: commit it there, {rebase}, mend and continue, then git ktx land {place.name}"]
+        return [f"next: commit it there, {rebase}, mend and continue, then git ktx land {shlex.quote(place.name)}"]
     target = ended.job.target.removeprefix("refs/heads/")
     path = shlex.quote(printable(lease["path"]))
     merge = f"git -C {path} merge {shlex.quote(printable(target))}"
-    return [f"next: commit it there, {merge}, mend and commit, then git ktx land {place.name} --squash"]
+    return [f"next: commit it there, {merge}, mend and commit, then git ktx land {shlex.quote(place.name)} --squash"]

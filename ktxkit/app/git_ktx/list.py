@@ -9,9 +9,11 @@ example  git ktx list
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 from ktxkit.app import cli
+from ktxkit.base.rules.text import printable
 
 if TYPE_CHECKING:
     from ktxkit.store.world import World
@@ -28,4 +30,7 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     document = {"damaged": damaged} if damaged else {}
     lines = [*overview.table(rows), *views.damaged_lines(document)]
     data = {"worktrees": [{key: value for key, value in row._asdict().items() if value} for row in rows], **document}
-    return cli.Result(views.outcome(document), lines=lines, data=data)
+    root = world.store.root
+    lacking = root != world.repository.default_store and not os.path.lexists(root)
+    notes = [f"note: there is no store at {printable(str(root))}: nothing is known of jobs (--ktx-dir, KTX_DIR)"]
+    return cli.Result(views.outcome(document), lines=lines, data=data, notes=notes * lacking)

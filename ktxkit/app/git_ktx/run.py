@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ktxkit.app import cli
-from ktxkit.app.cli import count, seconds
+from ktxkit.app.cli import count, from_one, seconds
 from ktxkit.base.errors import CannotRun, Refused
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 def parser() -> cli.Parser:
     made = cli.Parser("git ktx run", __doc__, takes_command=True)
     made.add_argument("words", nargs="*", metavar="WORD", help="a script or a shell command: one unit each")
-    made.add_argument("-n", "--units", type=count, metavar="N", help="so many units of one command (-- CMD)")
+    made.add_argument("-n", "--units", type=from_one, metavar="N", help="so many units of one command (-- CMD)")
     made.add_argument("--verify", metavar="CMD", help="what each change, and all of them together, must pass")
     made.add_argument("--setup", metavar="CMD", help="what each new worktree needs first, as in 'npm ci'")
     made.add_argument("--target", metavar="BRANCH", help="the branch to land on (default: the one checked out)")
@@ -108,5 +109,5 @@ def _saved(args: argparse.Namespace, world: World, document: JobFile, notes: Seq
     if os.path.lexists(path):
         raise Refused("it is there already", location=str(path), hint="name another file, or remove it")
     files.write_named(world.cwd, args.save, job_text(document, "git ktx run").encode("utf-8"))
-    lines = [f"wrote {path}", f"next: job-run {args.save}"]
+    lines = [f"wrote {path}", f"next: job-run {shlex.quote(args.save)}"]
     return cli.Result(lines=lines, notes=notes, data={"path": str(path), "jobFile": dict(document)})

@@ -41,6 +41,7 @@ BOTH: Final = {  # the same, of two sides of which neither is the unit
     "add/add": "both sides added it, with other content",
     "binary": "both sides changed it, and it is binary",
 }
+SETUP_FAILED = "setup ended with status "  # `job_file.SET_UP` says it, below what the setup printed
 MISSING = re.compile(r"(?:^|[: ])([^\s:]+): (?:command )?not found\s*$|env: .(\S+?).: No such file", re.MULTILINE)
 QUESTION = re.compile(r"(?:\[y(?:es)?/n(?:o)?\]|\(y(?:es)?/n(?:o)?\)|\?|password[^:]*:)[\s:>]*\Z", re.IGNORECASE)
 NO_INPUT = re.compile(r"EOFError: EOF when reading a line|Inappropriate ioctl for device|stdin is not a t")
@@ -112,10 +113,13 @@ def _of_command(docs: UnitDocs, outcome: str, message: str) -> str:
         return ended
     if result["outcome"] == "not_started":
         hint = f"command not found: {result['argv'][0]} (units see what is committed, and nothing else)"
+        if ended.endswith("Exec format error"):
+            return f"{result['argv'][0]} cannot be started: its first line is no #! line that names what runs it"
         return hint if ended.endswith("No such file or directory") else ended
     missing = MISSING.search(printed.err) if result.get("exitStatus") == NOT_FOUND else None
     if missing:
-        return f"command not found: {missing[1] or missing[2]}"
+        where = "its setup: " if SETUP_FAILED in printed.err else ""
+        return f"{where}command not found: {missing[1] or missing[2]}"
     asked = question(printed)
     if asked:
         return f"it asked a question of a closed stdin: {asked}"
