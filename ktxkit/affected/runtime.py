@@ -22,6 +22,7 @@ from ktxkit.affected.traced import begin, tracer
 from ktxkit.base import contracts, files, kinds, owners
 from ktxkit.base.clock import timestamp
 from ktxkit.base.errors import BrokenContract, CannotRun
+from ktxkit.base.rules.text import nearest
 from ktxkit.ledger import ledger
 from ktxkit.ledger.rules.rows import Verdict, answer
 from ktxkit.store.rules import names
@@ -64,7 +65,7 @@ def what_covers(world: World, ask: LedgerQuery) -> LedgerAnswer:
     path = ask.subject[0].removeprefix("./").rstrip("/")
     found = next((one for project in ask.projects for one in [latest(world, project)] if one is not None), None)
     if found is None:
-        reason = "there is no runtime map: test-run --trace --scope full makes one"
+        reason = _no_such_file(world, path) or "there is no runtime map: test-run --trace --scope full makes one"
         return answer("what-covers", [], subject=[path], project=ask.project, verdict="unknown", reason=reason)
     ran: dict[str, set[str]] = {}
     for name, contexts in found.definitions(path).items():
@@ -80,12 +81,22 @@ def what_covers(world: World, ask: LedgerQuery) -> LedgerAnswer:
     facts = {"run": found.header["run"], "tests": len(rows), "incomplete": len(found.incomplete) or None}
     now = _blobs(world, [path]).get(path) if world.repository.top is not None else None
     facts["changedSince"] = found.blob(path) != now if now is not None and found.blob(path) is not None else None
-    reason = "" if rows else "the map has no test that ran or opened it; what was not observed is not known"
+    nothing = "the map has no test that ran or opened it; what was not observed is not known"
+    reason = "" if rows else _no_such_file(world, path) or nothing
     shown = rows[: ask.limit or len(rows)]
     verdict: Verdict = "true" if rows else "unknown"
     return answer(
         "what-covers", shown, subject=[path], project=ask.project, verdict=verdict, reason=reason, facts=facts
     )
+
+
+def _no_such_file(world: World, path: str) -> str:
+    """That the checkout has no file of this name, and which it has of a like one; empty where it has it."""
+    top = world.repository.top
+    if top is None or os.path.lexists(top / path):
+        return ""
+    near = nearest(path, (os.fsdecode(one) for one in world.git.at(top).run("ls-files", "-z").nul))
+    return f"no file {path} is known{': did you mean ' + ' or '.join(near) + '?' if near else ''}"
 
 
 KEPT = 3  # maps that stay

@@ -312,7 +312,9 @@ def find_test(index: Index, ask: LedgerQuery, name: str) -> tuple[str, str]:
     ]
     if len(found) == 1:
         return found[0], ""
-    near = found[:3] or nearest(name, [row["test"] for row in index.rows(f"{sql} LIMIT ?", *ask.projects, NEAR_AMONG)])
+    ids = [row["test"] for row in index.rows(f"{sql} LIMIT ?", *ask.projects, NEAR_AMONG)]
+    tails = {one.rpartition("::")[2]: one for one in reversed(ids)}
+    near = found[:3] or nearest(name, ids) or [tails[tail] for tail in nearest(name, tails)]
     return name, f"{NO_TEST}{': did you mean ' + ' or '.join(near) + '?' if near else ''}"
 
 

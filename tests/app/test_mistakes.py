@@ -187,10 +187,15 @@ def test_a_merge_in_progress_is_to_be_ended_before_it_lands(repo: Repo) -> None:
     assert "or --squash" not in done.err
 
 
-def test_a_bare_repository_is_said_to_be_bare(tmp_path: Path) -> None:
+def test_a_bare_repository_is_said_to_be_bare(repo: Repo, tmp_path: Path) -> None:
     empty = Repo.init(tmp_path / "empty.git", "--bare")
     done = call("git-ktx", "run", "true", cwd=empty.path)
     assert done.status == 2 and "push a first one into it" in done.err and "git add" not in done.err
+    bare = Repo(tmp_path / "full.git")
+    repo.git("clone", "-q", "--bare", repo.path, bare.path)
+    where = call("worktree-open", "y", cwd=bare.path)
+    done = call("git-ktx", "land", "y", cwd=bare.path)
+    assert where.status == 0 and done.status == 2 and "this repository is bare: which is the target?" in done.err
 
 
 def test_a_store_that_is_not_there_and_a_detached_checkout(repo: Repo) -> None:

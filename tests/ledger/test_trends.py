@@ -146,6 +146,7 @@ def test_warnings(suite: Suite) -> None:
 
 def test_what_covers(suite: Suite) -> None:
     assert "--trace" in asked(suite, "what-covers", "lib.py")["reason"]
+    assert "no file libb.py is known: did you mean lib.py?" in asked(suite, "what-covers", "libb.py")["reason"]
     go(suite, "--trace", "--scope", "full")
     found = asked(suite, "what-covers", "./lib.py")
     rows = {row["test"]: row for row in found["rows"]}
@@ -157,6 +158,7 @@ def test_what_covers(suite: Suite) -> None:
     suite.repo.write("lib.py", "def one(): return 1  # still\n")
     assert asked(suite, "what-covers", "lib.py")["facts"]["changedSince"] is True
     assert asked(suite, "what-covers", "nothing.py")["verdict"] == "unknown"
+    assert asked(suite, "what-covers", "libb.py")["reason"] == "no file libb.py is known: did you mean lib.py?"
 
 
 @pytest.mark.parametrize(
@@ -178,6 +180,13 @@ def test_a_test_is_known_by_its_name_where_it_is_one(past: Past) -> None:
         assert "did you mean t.py::a or u.py::a?" in answer(past, question, "a")["reason"]
         assert "did you mean t.py::b" in answer(past, question, "t.py:b")["reason"]
     assert answer(past, "explain", "failing(b)")["subject"] == ["failing(t.py::b)"]
+
+
+def test_a_misspelt_name_without_its_file_is_near_to_a_test(past: Past) -> None:
+    past.run({"tests/unit/test_money.py::test_coin": "passed"})
+    for question, name in (("history", "test_coinn"), ("failing-since", "tset_coin"), ("flaky", "test_coinn")):
+        reason = answer(past, question, name)["reason"]
+        assert "did you mean tests/unit/test_money.py::test_coin?" in reason, question
 
 
 def test_options_stand_anywhere(past: Past) -> None:
