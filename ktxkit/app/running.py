@@ -143,9 +143,8 @@ class Scripts:
     def _unknown(self, name: str) -> CannotRun:
         place = self.world.cwd / name
         if place.is_dir():
-            return CannotRun(
-                f"{printable(name)} is a directory, and no command", hint=f"git ktx run {name.rstrip('/')}/*"
-            )
+            hint = f"git ktx run {shlex.quote(name.rstrip('/'))}/*"
+            return CannotRun(f"{printable(name)} is a directory, and no command", hint=hint)
         beside = (
             [str(Path(name).parent / one) for one in _listed(place.parent)] if "/" in name else _listed(place.parent)
         )
@@ -186,7 +185,8 @@ class Scripts:
             return [*words_of(os.fsdecode(first[2:])), place]
         reader = INTERPRETERS.get(path.suffix)
         if reader is None:
-            raise CannotRun("it is not executable", location=str(path), hint=f"chmod +x {word}, and commit that")
+            hint = f"chmod +x {shlex.quote(word)}, and commit that"
+            raise CannotRun("it is not executable", location=str(path), hint=hint)
         return [reader, place]
 
 

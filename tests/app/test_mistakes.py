@@ -210,6 +210,9 @@ def test_a_store_that_is_not_there_and_a_detached_checkout(repo: Repo) -> None:
 def test_what_is_next_can_be_pasted(repo: Repo) -> None:
     saved = call("git-ktx", "run", "false", "--save", "p q.yaml", cwd=repo.path)
     assert "next: job-run 'p q.yaml'\n" in saved.out
+    repo.write("my mods/one", "echo 1\n")
+    assert "hint: git ktx run 'my mods'/*" in call("git-ktx", "run", "-n", "2", "--", "my mods", cwd=repo.path).err
+    assert "hint: chmod +x 'my mods/one'" in call("git-ktx", "run", "my mods/one", cwd=repo.path).err
     repo.write("my mod.sh", "echo 1\n").chmod(0o755)
     repo.commit()
     for words, says in (

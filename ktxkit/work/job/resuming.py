@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -119,7 +120,7 @@ def changed_file(world: World, job_id: str) -> list[str]:
     except (OSError, BrokenContract):
         return []  # it is gone, or no job file any more: the recorded one is what counts
     shown = printable(str(path))
-    again = f"job-run --resume {job_id} {shown} takes it"
+    again = f"job-run --resume {job_id} {shlex.quote(shown)} takes it"
     return [] if same else [f"{shown} was edited since the job began, and is not looked at: {again}"]
 
 
