@@ -71,7 +71,7 @@ class Conflict(KtxError):
 
 
 class CommandFailed(Conflict):
-    """The command of a unit did not end well: its status and what it said last. Status 3."""
+    """A command of a unit, or one that is timed, did not end well: its status and what it said last. Status 3."""
 
     outcome_default = "failed"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ktxkit.base import contracts, kinds
 from ktxkit.base.clock import timestamp
-from ktxkit.base.errors import BrokenContract, CannotRun, KtxError
+from ktxkit.base.errors import BrokenContract, CannotRun, CommandFailed, KtxError
 from ktxkit.base.rules.named import NamedTuple
 from ktxkit.store.rules.trace import (
     DEFAULT_CONNECTION,
@@ -198,7 +198,3 @@ def timed_command(
     except (OSError, KtxError) as error:
         return Timed(status, f"the end of {argv[0]} is not in the trace: {error}")
     return Timed(status, problem.message if isinstance(problem, CannotRun) else "")
-
-
-class CommandFailed(Exception):
-    """A timed command that ended badly, as its event names it."""

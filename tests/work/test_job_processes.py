@@ -13,7 +13,7 @@ from tests.support.commands import spawn
 from tests.support.jobs import job_file, outcomes, unit
 from tests.support.repos import Repo
 
-MOST = 45  # git processes of a job of one unit
+MOST = 46  # git processes of a job of one unit; one tells people what of their checkout units do not see
 LOOK = "what a unit must not touch, looked at before its command, after it, and once all is integrated"
 PROOF = "the state before the change, and the state after it"
 # Started more than once with the same words: how often at most, and why once is not enough.

@@ -195,7 +195,7 @@ def test_a_branch_with_commits_outlives_its_dead_worktree(repo: Repo) -> None:
 def test_a_lease_in_place_is_closed_when_its_worktree_is_gone_and_nothing_else_is_touched(repo: Repo) -> None:
     linked = repo.at(repo.path.parent / "linked")
     repo.git("worktree", "add", "-q", "-b", "mine", linked.path)
-    assert call("worktree-open", "work", "--json", cwd=linked.path).document["mode"] == "in-place"
+    assert call("worktree-open", "--json", cwd=linked.path).document["mode"] == "in-place"
     linked.path.rename(repo.path.parent / "away")
     before = repo.git("worktree", "list", "--porcelain"), repo.git("for-each-ref")
     assert [row.get("dead") for row in rows(repo, "--prune")][-1] == "its directory is gone"

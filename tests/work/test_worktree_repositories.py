@@ -107,7 +107,7 @@ def test_a_submodule_is_an_ordinary_checkout(tmp_path: Path) -> None:
     assert not (repo.path / ".ktx").exists() and repo.git("status", "--porcelain") == ""
     new = call("worktree-open", "work", "--json", cwd=inside)
     assert new.document["mode"] == "new-branch" and new.document["path"] == str(inside / ".ktx/worktrees/adhoc/work")
-    again = call("worktree-open", "other", "--json", cwd=Path(new.document["path"]))
+    again = call("worktree-open", "--json", cwd=Path(new.document["path"]))
     assert again.document["path"] == new.document["path"], "inside a linked worktree of a submodule: in place"
 
 
