@@ -73,14 +73,12 @@ def run(args: argparse.Namespace, world: World) -> cli.Result:
     looked = bool(args.message or args.gate) or any(gate.get("looked") for gate in verdict["gates"])
     inapplicable = [] if looked else checking.next_step(world)
     notes = [*answer.notes, *(inapplicable or [f"gate-check: {summary(verdict)}"])]
-    if args.write_baseline is not None:
+    if args.write_baseline is not None or args.update_baseline is not None:
         from ktxkit.gates import configuration
-
+    if args.write_baseline is not None:
         path = configuration.write_baseline(world, args.write_baseline, verdict)
         outcome, notes = "done", [*notes, f"gate-check: wrote the baseline {path}"]
     if args.update_baseline is not None:
-        from ktxkit.gates import configuration
-
         notes = [*notes, configuration.update_baseline(world, args.update_baseline, verdict)]
     lines = [] if args.json else [*answer.lines] or render(args.format, verdict, answer.content)
     return cli.Result(outcome=outcome, document=verdict, contract="verdict", lines=lines, notes=notes)

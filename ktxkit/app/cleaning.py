@@ -272,7 +272,6 @@ if TYPE_CHECKING:
 
     from ktxkit.base.documents import DamagedDocument
 
-
 CLEANING = "cleaning"
 CACHE_KEPT = 30 * 86_400  # seconds that a cached unit's result is kept
 

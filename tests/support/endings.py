@@ -7,14 +7,17 @@ left is killed and fails the test.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import faulthandler
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +101,24 @@ def limit(item: pytest.Item) -> float:
 def keep(pid: int) -> None:
     """A process that all tests of this worker share: it may live until the run ends."""
     KEPT.setdefault(0, set()).update(process for process in children() if process.pid == pid)
+
+
+@cache
+def server(_pid: int, *argv: str, cwd: str | None = None, own_session: bool = False) -> subprocess.Popen[str]:
+    """A server of this process, spoken to by lines on its stdin and stdout; it ends when its stdin is closed."""
+    made = subprocess.Popen(
+        argv, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=own_session
+    )
+    keep(made.pid)
+    atexit.register(_stop, made)
+    return made
+
+
+def _stop(made: subprocess.Popen[str]) -> None:
+    for stream in (made.stdin, made.stdout):
+        if stream is not None:
+            stream.close()
+    made.wait()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,7 +11,6 @@ and are waited for. `torn` writes half of what a write would write, and kills a 
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import secrets
@@ -22,7 +21,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from tests.support import endings
@@ -123,24 +121,8 @@ def _run(
     return done, [json.loads(line) for line in effects]
 
 
-@cache
-def _server(_pid: int) -> subprocess.Popen[str]:
-    """The server of this process; it ends when its stdin is closed."""
-    made = subprocess.Popen([sys.executable, str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    endings.keep(made.pid)
-    atexit.register(_stop, made)
-    return made
-
-
-def _stop(server: subprocess.Popen[str]) -> None:
-    for stream in (server.stdin, server.stdout):
-        if stream is not None:
-            stream.close()
-    server.wait()
-
-
 def _ask(ask: Mapping[str, object]) -> int:
-    server = _server(os.getpid())
+    server = endings.server(os.getpid(), sys.executable, str(CHILD))
     assert server.stdin is not None and server.stdout is not None
     server.stdin.write(json.dumps(ask) + "\n")
     server.stdin.flush()

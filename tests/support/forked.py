@@ -6,14 +6,11 @@ interpreter reads at its start is that of the server: a test of that starts a pr
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 
 from tests.support import endings
@@ -62,33 +59,10 @@ def can_run(env: Mapping[str, str]) -> bool:
 
 def pytest(*args: str, cwd: Path, env: Mapping[str, str]) -> tuple[int, bytes]:
     """`python -m pytest ARGS` to its end, and that of what it leaves in its process group: status and output."""
-    server = _server(os.getpid())
+    server = endings.server(os.getpid(), sys.executable, "-c", SERVER, cwd="/", own_session=True)
     assert server.stdin is not None and server.stdout is not None
     with tempfile.NamedTemporaryFile(prefix="ktx-pytest-") as out:
         told = {"cwd": str(cwd), "env": dict(env), "argv": args, "out": out.name}
         server.stdin.write(json.dumps(told) + "\n")
         server.stdin.flush()
         return int(server.stdout.readline()), out.read()
-
-
-@cache
-def _server(_pid: int) -> subprocess.Popen[str]:
-    """The server of this process; it ends when its stdin is closed."""
-    made = subprocess.Popen(
-        [sys.executable, "-c", SERVER],
-        cwd="/",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    endings.keep(made.pid)
-    atexit.register(_stop, made)
-    return made
-
-
-def _stop(server: subprocess.Popen[str]) -> None:
-    for stream in (server.stdin, server.stdout):
-        if stream is not None:
-            stream.close()
-    server.wait()
